@@ -1,0 +1,1 @@
+"""Record -> selection -> aggregates -> tables, figures, report. Imports neither torch nor ray."""

@@ -1,0 +1,80 @@
+"""What moved the accuracy: how much of its variation over the grid each axis explains."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import optuna
+import pandas as pd
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.importance import FanovaImportanceEvaluator, get_param_importances
+
+AXES = ["learning_rate", "variant", "seed"]
+NUM_TREES = 32
+MIN_RUNS = 8
+"""Below this many runs with a value a random forest has nothing to learn from."""
+
+
+def importances(runs: pd.DataFrame) -> pd.DataFrame:
+    """Share out the variation of the runs' best validation accuracy between learning rate, variant and seed.
+
+    fANOVA (Hutter et al. 2014) as Optuna has it: a random forest is fitted to the runs, the learning rate on a log
+    scale, and the variances of its main effects are scaled to sum to 1. Interactions are not shown; runs without a
+    value are not in it. The same record gives the same numbers.
+
+    Args:
+        runs: task, model, `validation_accuracy` and the columns of `AXES`.
+
+    Returns:
+        One row a task and model: `task`, `model`, `num_runs`, a share for each of `AXES` (they sum to 1; NaN: none),
+        and `note`, why there is none, or empty.
+    """
+    rows: list[dict[str, Any]] = []
+    for (task, model), group in runs.groupby(["task", "model"], sort=False):
+        known = group.dropna(subset=["validation_accuracy"])
+        shares, note = _shares(known)
+        rows.append({"task": task, "model": model, "num_runs": len(known), **shares, "note": note})
+    return pd.DataFrame(rows, columns=["task", "model", "num_runs", *AXES, "note"])
+
+
+def _shares(known: pd.DataFrame) -> tuple[dict[str, float], str]:
+    if len(known) < MIN_RUNS:
+        return {}, f"only {len(known)} runs have a value, {MIN_RUNS} needed"
+    try:
+        with _quiet_optuna():
+            found = get_param_importances(
+                _as_optuna_study(known), evaluator=FanovaImportanceEvaluator(n_trees=NUM_TREES, seed=0)
+            )
+    except (RuntimeError, ValueError) as error:  # for instance every run has the same accuracy
+        return {}, f"Optuna: {error}"
+    return {axis: float(found.get(axis, 0.0)) for axis in AXES}, ""
+
+
+def _as_optuna_study(known: pd.DataFrame) -> optuna.Study:
+    """Replay runs as finished Optuna trials, in memory."""
+    rates = known["learning_rate"]
+    space: dict[str, BaseDistribution] = {
+        "learning_rate": FloatDistribution(rates.min(), rates.max(), log=True),
+        "variant": CategoricalDistribution(known["variant"].unique().tolist()),
+        "seed": CategoricalDistribution(sorted(known["seed"].unique().tolist())),
+    }
+    study = optuna.create_study(direction="maximize")
+    for run in known.to_dict("records"):
+        params = {axis: run[axis] for axis in AXES}
+        study.add_trial(optuna.create_trial(params=params, distributions=space, value=run["validation_accuracy"]))
+    return study
+
+
+@contextmanager
+def _quiet_optuna() -> Iterator[None]:
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(verbosity)

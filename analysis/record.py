@@ -1,0 +1,284 @@
+"""The record: what every Parquet column means, and readers. This file owns the format; `sweep` writes by it.
+
+Below a results directory: `format.json`, `runs/<run_id>.parquet`, `curves/<run_id>.parquet` and
+`studies/<study>/{study.json, wanted.parquet}`. Every file is whole or absent (written beside, then renamed).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+FORMAT = 1
+"""Raised when an older reader would misread a newer record, or the other way round."""
+
+READ_THREADS = 8
+"""Files read at once; small files on a network drive are bound by latency, not by the CPU."""
+
+
+class RecordError(Exception):
+    """The record is missing, damaged or of another format; the message names the file and says what to do."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table of the record."""
+
+    name: str
+    type: pa.DataType
+    unit: str
+    """Empty: text, or a number without a unit."""
+    doc: str
+    nullable: bool = False
+
+
+Columns = tuple[Column, ...]
+
+_STR, _F64, _I64, _I32, _BOOL = pa.string(), pa.float64(), pa.int64(), pa.int32(), pa.bool_()
+_TIME = pa.timestamp("ms", tz="UTC")
+
+RUNS: Columns = (
+    Column("run_id", _STR, "", "16 hex digits, hashed from `content`"),
+    Column("protocol_version", _I32, "", "raised when the code changes the numbers of a run"),
+    Column("status", _STR, "", "`complete`, `diverged` or `failed`"),
+    Column("num_steps", _I64, "gradient steps", "steps trained"),
+    Column(
+        "diverged_at_step", _I64, "gradient steps", "first step with a non-finite loss or gradient; null: none", True
+    ),
+    Column("failure", _STR, "", "why the run failed; null: it did not", True),
+    Column("task", _STR, "", "name of the task when it was first trained"),
+    Column("model", _STR, "", "name of the model when it was first trained"),
+    Column("variant", _STR, "", "name of the variant when it was first trained"),
+    Column("learning_rate", _F64, "", "of Adam, constant over the run"),
+    Column("seed", _I64, "", "keys every random choice of the run"),
+    Column("content", _STR, "", "JSON of everything that can change the run's numbers"),
+    Column("pretrained_on", _STR, "", "what the initial weights were trained on; null: random initialisation", True),
+    Column("weights_checksum", _STR, "", "sha256 of the pretrained weights; null: random initialisation", True),
+    Column("data_checksum", _STR, "", "identifies the task's examples"),
+    Column("data_origin", _STR, "", "where the examples came from"),
+    Column("device", _STR, "", "what the run trained on"),
+    Column("wall_s", _F64, "s", "time from the first step to the last, pauses left out"),
+    Column("device_s", _F64, "s", "the run's share of its cohort's device time"),
+    Column("started_at", _TIME, "UTC", "when training started"),
+    Column("finished_at", _TIME, "UTC", "when training ended"),
+    Column("attempts", _I32, "", "times the run was started"),
+    Column("git_commit", _STR, "", "commit of the code; null: not a git checkout", True),
+    Column("git_dirty", _BOOL, "", "whether the checkout had changes; null: not a git checkout", True),
+    Column("versions", _STR, "", "JSON object, package to version"),
+)
+"""`runs/<run_id>.parquet`: one row, written when the run ends."""
+
+CURVES: Columns = (
+    Column("run_id", _STR, "", "as in `runs`"),
+    Column("step", _I64, "gradient steps", "steps taken before this evaluation"),
+    Column("train_loss", _F64, "nats", "mean training loss since the last evaluation, in training mode"),
+    Column("train_accuracy", _F64, "fraction", "on a fixed part of the training split, in evaluation mode"),
+    Column("validation_loss", _F64, "nats", "on the whole validation split"),
+    Column("validation_accuracy", _F64, "fraction", "on the whole validation split; the only column that selects"),
+    Column("test_loss", _F64, "nats", "on the whole test split"),
+    Column("test_accuracy", _F64, "fraction", "on the whole test split; never selects anything"),
+    Column("time_ms", _I64, "ms", "Unix time of the evaluation"),
+    Column("elapsed_s", _F64, "s", "training time of the run so far"),
+)
+"""`curves/<run_id>.parquet`: one row an evaluation, ordered by step. Without a row in `runs` the run is unfinished."""
+
+WANTED: Columns = (
+    Column("run_id", _STR, "", "as in `runs`"),
+    Column("task", _STR, "", "the study's name for the task"),
+    Column("model", _STR, "", "the study's name for the model"),
+    Column("variant", _STR, "", "the study's name for the variant"),
+    Column("learning_rate", _F64, "", "of Adam, constant over the run"),
+    Column("seed", _I64, "", "keys every random choice of the run"),
+    Column("num_steps", _I64, "gradient steps", "the study's step budget for this run"),
+    Column("pretrained_on", _STR, "", "what the initial weights were trained on; null: random initialisation", True),
+    Column("data_origin", _STR, "", "where the examples come from"),
+)
+"""`studies/<study>/wanted.parquet`: one row a run that the study wants."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyInfo:
+    """`studies/<study>/study.json`."""
+
+    study: str
+    title: str
+
+
+def schema(columns: Columns) -> pa.Schema:
+    """Return the Arrow schema of a table of the record."""
+    return pa.schema([pa.field(column.name, column.type, column.nullable) for column in columns])
+
+
+def table(rows: Sequence[Mapping[str, Any]], columns: Columns) -> pa.Table:
+    """Build a typed table from rows that have exactly the columns' keys.
+
+    Raises:
+        ValueError: a row has an unknown or missing key, a null where none may be, or a time without a time zone.
+        pyarrow.ArrowException: a value is not of its column's type.
+    """
+    names = {column.name for column in columns}
+    required = {column.name for column in columns if not column.nullable}
+    for row in rows:
+        if row.keys() != names:
+            raise ValueError(f"unknown keys {sorted(row.keys() - names)}, missing keys {sorted(names - row.keys())}")
+        if empty := sorted(name for name in required if row[name] is None):
+            raise ValueError(f"columns {empty} may not be null")
+        if naive := sorted(key for key, x in row.items() if isinstance(x, datetime) and x.tzinfo is None):
+            raise ValueError(f"times in columns {naive} have no time zone")
+    return pa.Table.from_pylist([dict(row) for row in rows], schema=schema(columns))
+
+
+def run_path(results: Path, run_id: str) -> Path:
+    """Return where a finished run's row lies."""
+    return results / "runs" / f"{run_id}.parquet"
+
+
+def curve_path(results: Path, run_id: str) -> Path:
+    """Return where a run's evaluations lie."""
+    return results / "curves" / f"{run_id}.parquet"
+
+
+def study_dir(results: Path, study: str) -> Path:
+    """Return a study's folder.
+
+    Raises:
+        RecordError: the name is not a plain folder name.
+    """
+    if study in ("", ".", "..") or Path(study).name != study:
+        raise RecordError(f"got {study!r} as the name of a study, want a plain name without slashes")
+    return results / "studies" / study
+
+
+def check_format(results: Path) -> None:
+    """Make sure that this code can read the results directory.
+
+    Raises:
+        RecordError: there is no such directory, it is not a results directory, or its format is another one.
+    """
+    path = results / "format.json"
+    if not results.is_dir():
+        raise RecordError(f"no results directory at {results}: give the one that the study was run with")
+    if not path.is_file():
+        raise RecordError(f"{results} has no format.json, so it is no results directory: give one that a study made")
+    found = _read_json(path).get("format")
+    if found != FORMAT:
+        raise RecordError(
+            f"{path}: got format {found!r}, want {FORMAT}: read it with the version of this program that wrote it, "
+            "or run the study into a new results directory"
+        )
+
+
+def read_study(results: Path, study: str) -> StudyInfo:
+    """Read a study's name and title.
+
+    Raises:
+        RecordError: no such study, or its file is damaged.
+    """
+    path = study_dir(results, study) / "study.json"
+    if not path.is_file():
+        known = sorted(folder.parent.name for folder in results.glob("studies/*/study.json"))
+        raise RecordError(f"no study {study!r} in {results}: it has {', '.join(known) or 'none; run a study first'}")
+    content = _read_json(path)
+    if not {"study", "title"} <= content.keys():
+        raise RecordError(f"{path}: got keys {sorted(content)}, want study and title: run the study again")
+    return StudyInfo(study=content["study"], title=content["title"])
+
+
+def read_wanted(results: Path, study: str) -> pd.DataFrame:
+    """Read which runs a study wants: the columns of `WANTED`, in the study's order.
+
+    Raises:
+        RecordError: the file is missing, damaged or has no rows.
+    """
+    path = study_dir(results, study) / "wanted.parquet"
+    found = _read_file(path, WANTED)
+    if found is None:
+        raise RecordError(f"no {path}: run the study again, that writes it")
+    if not found.num_rows:
+        raise RecordError(f"{path} wants no runs: give the study at least one task, model, variant, rate and seed")
+    return _frame([found], WANTED)
+
+
+def read_runs(results: Path, run_ids: Iterable[str] | None = None) -> pd.DataFrame:
+    """Read the rows of finished runs, with the columns of `RUNS`; times are in UTC and know it.
+
+    Args:
+        results: the results directory.
+        run_ids: which runs; those without a row are left out. None: all.
+
+    Raises:
+        RecordError: a file is damaged.
+    """
+    return _read_files(results / "runs", run_ids, RUNS)
+
+
+def read_curves(results: Path, run_ids: Iterable[str] | None = None) -> pd.DataFrame:
+    """Read evaluations, with the columns of `CURVES`, ordered by step within a run.
+
+    Read them after `read_runs`: a run's curve is written before its row, so every row then has its curve.
+
+    Args:
+        results: the results directory.
+        run_ids: which runs; those without evaluations are left out. None: all.
+
+    Raises:
+        RecordError: a file is damaged.
+    """
+    return _read_files(results / "curves", run_ids, CURVES)
+
+
+def _read_files(folder: Path, run_ids: Iterable[str] | None, columns: Columns) -> pd.DataFrame:
+    if run_ids is None:
+        paths = sorted(path for path in folder.glob("*.parquet") if not path.name.startswith("."))
+    else:
+        paths = [folder / f"{run_id}.parquet" for run_id in dict.fromkeys(run_ids)]
+    with ThreadPoolExecutor(READ_THREADS) as pool:
+        found = list(pool.map(lambda path: _read_file(path, columns), paths))
+    return _frame([part for part in found if part is not None], columns)
+
+
+def _read_file(path: Path, columns: Columns) -> pa.Table | None:
+    """Read one file; None if there is none."""
+    try:
+        with pq.ParquetFile(path) as file:
+            found = file.read(use_threads=False)
+    except FileNotFoundError:
+        return None
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise RecordError(
+            f"cannot read {path} ({reason}): delete it and run the study again, what is missing is made again"
+        ) from error
+    types = {field.name: field.type for field in found.schema}
+    wrong = [
+        f"{c.name}: got {types.get(c.name, 'no column')}, want {c.type}" for c in columns if types.get(c.name) != c.type
+    ]
+    if wrong:
+        raise RecordError(f"{path} is not of format {FORMAT} ({'; '.join(wrong)}): delete it and run the study again")
+    return pa.Table.from_arrays([found.column(column.name) for column in columns], schema=schema(columns))
+
+
+def _frame(tables: list[pa.Table], columns: Columns) -> pd.DataFrame:
+    joined = pa.concat_tables([schema(columns).empty_table(), *tables])
+    # Plain pandas turns integers and truth values with gaps into floats and objects.
+    gaps = {pa.int64(): "Int64", pa.bool_(): "boolean"}
+    return joined.to_pandas().astype({c.name: gaps[c.type] for c in columns if c.nullable and c.type in gaps})
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecordError(f"cannot read {path} ({error}): run the study again, that writes it") from error
+    if not isinstance(content, dict):
+        raise RecordError(f"{path}: got {type(content).__name__}, want a JSON object: run the study again")
+    return content

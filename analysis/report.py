@@ -1,0 +1,183 @@
+"""The report: reads the record of one study and writes tables, figures and a page that says what they rest on."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from analysis import figures, record, tables
+from analysis.aggregate import STATUSES, Summary, summarise
+from analysis.importance import importances
+from analysis.record import StudyInfo
+from analysis.selection import CELL, RULE
+
+LIMITS = f"""- {RULE}
+  Learning rates where a seed has no value are eligible only if none has them all. Test accuracy selects nothing.
+- The test accuracy was read once for each run, at the step that validation chose. The figure shows it at every learning
+  rate, for reading, not for choosing.
+- The interval is the standard error over seeds: initialisation, data order and dropout. It does not hold the
+  uncertainty from a finite test set or from the choice of learning rates, and with few seeds it is rough: means whose
+  intervals touch are not told apart.
+- A run that diverged counts with its best model before that; without an evaluation it has no value. Failed and missing
+  runs are never counted as zero.
+- Numbers hold for the step budgets, the pretrained weights and the data named above, and for the learning rates tried.
+"""
+
+MAX_FAILURES = 20
+"""Failed runs listed in the report; the rest are counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What `write_report` wrote."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    text: str
+    """For the terminal: status line, tables, remarks."""
+
+
+def write_report(results: Path, study: str) -> Report:
+    """Write `studies/<study>/report/` from the record, whatever is in it so far.
+
+    The folder is replaced whole, and only once everything is written. The same record gives the same files.
+
+    Raises:
+        RecordError: the record is missing, damaged, or of another format.
+    """
+    record.check_format(results)
+    info = record.read_study(results, study)
+    wanted = record.read_wanted(results, study)
+    runs = record.read_runs(results, wanted["run_id"])
+    summary = summarise(wanted, runs, record.read_curves(results, wanted["run_id"]))
+    study_dir = record.study_dir(results, study)
+    # Beside its destination, so that renaming does not cross file systems.
+    with tempfile.TemporaryDirectory(dir=study_dir, prefix=".report-") as scratch:
+        new = Path(scratch) / "new"
+        new.mkdir()
+        text = _write_files(new, info, wanted, runs, summary)
+        names = sorted(path.name for path in new.iterdir())
+        _swap(new, study_dir / "report", Path(scratch) / "old")
+    folder = study_dir / "report"
+    return Report(folder=folder, files=tuple(folder / name for name in names), text=text)
+
+
+def status_line(runs: pd.DataFrame) -> str:
+    """Count the wanted runs by status, as one sentence.
+
+    Args:
+        runs: as `Summary.runs`.
+    """
+    counts = runs["status"].value_counts()
+    parts = [f"{counts.get(status, 0)} {status}" for status in STATUSES]
+    return f"{len(runs)} runs wanted: {', '.join(parts)}."
+
+
+def _write_files(folder: Path, info: StudyInfo, wanted: pd.DataFrame, runs: pd.DataFrame, summary: Summary) -> str:
+    """Write every file of the report; return the text for the terminal."""
+    models = list(wanted["model"].unique())
+    main = [tables.main_table(info, wanted, summary.cells, model) for model in models]
+    detail = tables.detail_table(info, wanted, summary.cells)
+    moved = tables.importance_table(importances(summary.runs))
+    _write_csvs(folder, info, wanted, summary)
+    shown = [table.frame().assign(model=model) for model, table in zip(models, main, strict=True)]
+    pd.concat(shown).set_index(["model", "variant"]).to_csv(folder / "table1.csv")
+    images = [_write_figure(folder, info, wanted, summary, model) for model in models]
+    status = status_line(summary.runs)
+    sections = [
+        f"# {info.title}\n\nStudy `{info.study}`. {status}\n",
+        "## Test accuracy\n\n" + "\n".join(table.markdown() for table in main),
+        "## Cells\n\n" + detail.markdown(),
+        "## Test accuracy against learning rate\n\n" + "\n".join(images),
+        "## What moved the accuracy\n\n" + moved.markdown(),
+        "## What this is and is not\n\n" + LIMITS,
+        *_failures(summary.runs),
+        "## How it was made\n\n" + _provenance(runs),
+    ]
+    (folder / "report.md").write_text("\n".join(sections), encoding="utf-8")
+    return "\n".join(
+        [f"{info.title} ({info.study})", status, "", *(table.text() for table in main), *_warnings(summary)]
+    )
+
+
+def _write_csvs(folder: Path, info: StudyInfo, wanted: pd.DataFrame, summary: Summary) -> None:
+    """Write the numbers in full: accuracies are fractions."""
+    facts = wanted.groupby(CELL, sort=False).agg(
+        num_steps=("num_steps", "max"), pretrained_on=("pretrained_on", "first"), data_origin=("data_origin", "first")
+    )
+    cells = summary.cells.merge(facts.reset_index(), on=CELL)
+    cells.insert(0, "study", info.study)
+    steps = cells["best_steps"].map(lambda found: " ".join(map(str, found)) if isinstance(found, tuple) else "")
+    cells.assign(best_steps=steps).to_csv(folder / "cells.csv", index=False)
+    summary.learning_rates.to_csv(folder / "learning_rates.csv", index=False)
+    summary.runs.to_csv(folder / "runs.csv", index=False)
+
+
+def _write_figure(folder: Path, info: StudyInfo, wanted: pd.DataFrame, summary: Summary, model: str) -> str:
+    """Draw one model's sweep; return its place on the page."""
+    rates, cells, shown = (frame[frame["model"] == model] for frame in (summary.learning_rates, summary.cells, wanted))
+    what = (
+        "Test accuracy of each run's best model by validation accuracy, mean over seeds; bars: standard error of the "
+        "mean (SEM)."
+    )
+    text = tables.caption(info, shown, what)
+    figure = figures.learning_rate_figure(rates, cells, f"{info.title}: {model}", text)
+    png, svg = figures.save(figure, folder / f"learning-rates-{re.sub(r'[^A-Za-z0-9._-]', '-', model)}")
+    return f"![Test accuracy against learning rate, {model}]({png.name})\n\nAs [SVG]({svg.name}).\n"
+
+
+def _failures(runs: pd.DataFrame) -> list[str]:
+    """List failed runs with their reasons; nothing if none failed."""
+    failed = runs[runs["status"] == "failed"]
+    if failed.empty:
+        return []
+    names = failed[[*CELL, "learning_rate", "seed", "run_id", "failure"]].head(MAX_FAILURES).astype(str)
+    listed = tables.Table(
+        title="Why runs failed",
+        caption=f"{len(names)} of {len(failed)}. They are trained again when the study is run again.",
+        header=tuple(names.columns),
+        rows=tuple(names.itertuples(index=False, name=None)),
+    )
+    return ["## Failed runs\n\n" + listed.markdown()]
+
+
+def _provenance(runs: pd.DataFrame) -> str:
+    """Say what code and devices the runs come from."""
+    if runs.empty:
+        return "No run has ended yet.\n"
+    dirty = " (some with uncommitted changes)" if runs["git_dirty"].fillna(False).any() else ""
+    commits = ", ".join(sorted(runs["git_commit"].dropna().unique())) or "unknown"
+    packages: dict[str, set[str]] = {}
+    for versions in runs["versions"].unique():
+        for package, version in json.loads(versions).items():
+            packages.setdefault(package, set()).add(version)
+    listed = [f"{name} {' and '.join(sorted(found))}" for name, found in sorted(packages.items())]
+    return (
+        f"- Code: commit {commits}{dirty}.\n"
+        f"- Devices: {', '.join(sorted(runs['device'].unique()))}; {runs['device_s'].sum() / 3600:.2f} device hours.\n"
+        f"- Trained from {runs['started_at'].min():%Y-%m-%d %H:%M} to {runs['finished_at'].max():%Y-%m-%d %H:%M} UTC.\n"
+        f"- Versions: {', '.join(listed)}.\n"
+    )
+
+
+def _warnings(summary: Summary) -> list[str]:
+    """Say per cell what the terminal's reader must know."""
+    found = [(cell, tables.remarks(cell)) for cell in summary.cells.to_dict("records") if cell["num_values"]]
+    return [f"{c['task']} {c['model']} {c['variant']}: {'; '.join(notes)}" for c, notes in found if notes]
+
+
+def _swap(new: Path, current: Path, old: Path) -> None:
+    """Put `new` in the place of `current`; on failure the old report stays."""
+    if current.exists():
+        current.rename(old)
+    try:
+        new.rename(current)
+    except OSError:
+        if old.exists():
+            old.rename(current)
+        raise

@@ -1,0 +1,208 @@
+"""Tables as text: built once, rendered as Markdown, plain text or a frame for CSV. Numbers come from `aggregate`."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from analysis.aggregate import STATUSES
+from analysis.record import StudyInfo
+from analysis.selection import RULE
+
+NO_VALUE = "–"
+PROVISIONAL = "†"
+AT_EDGE = "‡"
+MARKS = {
+    NO_VALUE: "no value, and why",
+    PROVISIONAL: "runs are missing or failed, so the choice may change",
+    AT_EDGE: "the chosen learning rate is the smallest or largest tried, so the best may lie outside",
+}
+TEXT_WIDTH = 110
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of strings with what a reader needs to judge it."""
+
+    title: str
+    caption: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    bold: frozenset[tuple[int, int]] = frozenset()
+    """(row, column) of the entries that Markdown sets in bold."""
+
+    def markdown(self) -> str:
+        """Render for `report.md`."""
+        lines = [_markdown_row(self.header), _markdown_row(["---"] * len(self.header))]
+        for i, row in enumerate(self.rows):
+            lines.append(
+                _markdown_row([f"**{x}**" if (i, j) in self.bold else x for j, x in enumerate(map(_escape, row))])
+            )
+        bold = " Bold: the highest of a column." if self.bold else ""
+        return "\n".join([f"**{self.title}.** {_escape(self.caption)}{bold}", "", *lines, ""])
+
+    def frame(self) -> pd.DataFrame:
+        """Return header and rows as a frame of strings, for CSV."""
+        return pd.DataFrame(list(self.rows), columns=list(self.header), dtype=str)
+
+    def text(self) -> str:
+        """Render for a terminal, columns aligned."""
+        widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
+        lines = [
+            "  ".join(x.ljust(w) for x, w in zip(row, widths, strict=True)).rstrip()
+            for row in (self.header, *self.rows)
+        ]
+        rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
+        return "\n".join([self.title, lines[0], rule, *lines[1:], "", textwrap.fill(self.caption, TEXT_WIDTH), ""])
+
+
+def caption(info: StudyInfo, wanted: pd.DataFrame, what: str) -> str:
+    """Say what a table or figure shows: study, interval, seeds, selection, budgets, pretraining and data.
+
+    Args:
+        info: the study.
+        wanted: the wanted runs that are shown.
+        what: the measured quantity, a sentence.
+    """
+    seeds = wanted["seed"].nunique()
+    pretrained = _grouped(wanted, "pretrained_on", "model") or "no variant"
+    return (
+        f"Study {info.study}. {what} {seeds} seed{'s' if seeds != 1 else ''} unless marked. {RULE} "
+        f"Step budgets: {_grouped(wanted, 'num_steps', 'task')}. Pretrained on: {pretrained}. "
+        f"Data: {_grouped(wanted, 'data_origin', 'task')}."
+    )
+
+
+def main_table(info: StudyInfo, wanted: pd.DataFrame, cells: pd.DataFrame, model: str) -> Table:
+    """Lay out one model's test accuracies, variants by tasks, as in Rothermel et al. 2021, Table 1."""
+    shown, wanted = cells[cells["model"] == model], wanted[wanted["model"] == model]
+    tasks, variants = list(shown["task"].unique()), list(shown["variant"].unique())
+    entries = {(cell["variant"], cell["task"]): cell for cell in shown.to_dict("records")}
+    rows = [(v, *(_accuracy(entries[v, t]) if (v, t) in entries else NO_VALUE for t in tasks)) for v in variants]
+    best = {task: shown.loc[shown["task"] == task, "test_mean"].max() for task in tasks}
+    bold = {
+        (i, j)
+        for i, variant in enumerate(variants)
+        for j, task in enumerate(tasks, start=1)
+        if (variant, task) in entries and _percent(entries[variant, task]["test_mean"]) == _percent(best[task])
+    }
+    what = (
+        "Test accuracy in percent, mean ± standard error of the mean (SEM) over seeds, of each run's best model by "
+        "validation accuracy, at the best learning rate by validation accuracy."
+    )
+    marks = "".join(f" {mark}: {doc}." for mark, doc in MARKS.items() if any(mark in x for row in rows for x in row))
+    return Table(
+        title=f"Test accuracy, {model}",
+        caption=caption(info, wanted, what) + marks,
+        header=("variant", *tasks),
+        rows=tuple(rows),
+        bold=frozenset(x for x in bold if not rows[x[0]][x[1]].startswith(NO_VALUE)),
+    )
+
+
+def detail_table(info: StudyInfo, wanted: pd.DataFrame, cells: pd.DataFrame) -> Table:
+    """List every cell with its chosen learning rate and what that rests on."""
+    header = (
+        *("task", "model", "variant", "learning rate", "best steps", "validation, mean", "test, mean ± SEM", "seeds"),
+        *("complete", "diverged", "failed", "missing", "remarks"),
+    )
+    what = (
+        "Accuracies in percent at the chosen learning rate, ± standard error of the mean (SEM) over seeds. "
+        "Best steps: by seed. Complete to missing: number of runs of the whole cell."
+    )
+    rows = tuple(_detail(cell) for cell in cells.to_dict("records"))
+    return Table(
+        title="Every cell at its chosen learning rate", caption=caption(info, wanted, what), header=header, rows=rows
+    )
+
+
+def importance_table(shares: pd.DataFrame) -> Table:
+    """Show the result of `importance.importances`."""
+    axes = [column for column in shares.columns if column not in ("task", "model", "num_runs", "note")]
+    rows = tuple(
+        (str(row["task"]), str(row["model"]), str(row["num_runs"]), *(_share(row[axis]) for axis in axes), row["note"])
+        for row in shares.to_dict("records")
+    )
+    what = (
+        "Share, in percent, of the variation of the runs' best validation accuracy over the grid that each axis "
+        "explains by itself (fANOVA, Hutter et al. 2014), scaled to sum to 100. Interactions and runs without a value "
+        "are left out."
+    )
+    header = ("task", "model", "runs", *(axis.replace("_", " ") for axis in axes), "remarks")
+    return Table(title="Variation explained", caption=what, header=header, rows=rows)
+
+
+def rate_text(rate: float) -> str:
+    """Write a learning rate as papers do: `1e-3`, `3.16e-4`."""
+    if math.isnan(rate):
+        return NO_VALUE
+    mantissa, exponent = f"{rate:.2e}".split("e")
+    return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+
+
+def remarks(cell: Mapping[Any, Any]) -> list[str]:
+    """Say what a reader of a cell must know before using its number."""
+    found = []
+    if cell["num_values"] and cell["num_values"] < cell["num_seeds"]:
+        found.append(f"{cell['num_values']} of {cell['num_seeds']} seeds have a value")
+    if cell["missing"] + cell["failed"]:
+        found.append("runs missing or failed, the choice may change")
+    if cell["at_edge"]:
+        found.append(f"best learning rate is the {'smallest' if cell['at_edge'] == 'low' else 'largest'} tried")
+    return found
+
+
+def _detail(cell: Mapping[Any, Any]) -> tuple[str, ...]:
+    has_value = cell["num_values"] > 0
+    return (
+        *(str(cell[key]) for key in ("task", "model", "variant")),
+        rate_text(cell["learning_rate"]),
+        " ".join(map(str, cell["best_steps"])) if has_value else NO_VALUE,
+        _percent(cell["validation_mean"]),
+        _mean_sem(cell) if has_value else NO_VALUE,
+        f"{cell['num_values']} of {cell['num_seeds']}",
+        *(str(cell[status]) for status in STATUSES),
+        "; ".join(remarks(cell)),
+    )
+
+
+def _accuracy(cell: Mapping[Any, Any]) -> str:
+    """Write one entry of the main table."""
+    if not cell["num_values"]:
+        lost = [f"{cell[x]} of {cell['num_wanted']} {x}" for x in reversed(STATUSES) if cell[x]]
+        return f"{NO_VALUE} ({', '.join(lost)})"
+    some = f" ({cell['num_values']} of {cell['num_seeds']} seeds)" if cell["num_values"] < cell["num_seeds"] else ""
+    marks = (PROVISIONAL if cell["missing"] + cell["failed"] else "") + (AT_EDGE if cell["at_edge"] else "")
+    return _mean_sem(cell) + some + (f" {marks}" if marks else "")
+
+
+def _mean_sem(cell: Mapping[Any, Any]) -> str:
+    sem = "" if pd.isna(cell["test_sem"]) else f" ± {_percent(cell['test_sem'])}"
+    return _percent(cell["test_mean"]) + sem
+
+
+def _percent(fraction: float) -> str:
+    return NO_VALUE if pd.isna(fraction) else f"{100 * fraction:.1f}"
+
+
+def _share(fraction: float) -> str:
+    return NO_VALUE if pd.isna(fraction) else f"{100 * fraction:.0f}"
+
+
+def _grouped(wanted: pd.DataFrame, column: str, by: str) -> str:
+    """List the values of a column, each with what has it: `300 (mnist, cifar10)`."""
+    names = wanted.groupby(column, sort=False)[by].unique()
+    return "; ".join(f"{value} ({', '.join(map(str, found))})" for value, found in names.items())
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _markdown_row(entries: list[str] | tuple[str, ...]) -> str:
+    return f"| {' | '.join(entries)} |"

@@ -1,0 +1,95 @@
+"""8x8 handwritten digits that come with scikit-learn: real data that needs no download, for tests and first steps.
+
+Not in either paper. 1197 training, 300 validation and 300 test images, 30 of each class in the latter two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from datasets.patches import to_patches
+from datasets.splits import draw_per_class
+from datasets.task import DataError, Split, TaskData, TaskShape
+
+PATCH_SIZE = 4
+IMAGE_SIZE = 8
+HELD_OUT_PER_CLASS = 30
+CHECKSUM = "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
+"""sha256 of the pixels (1797, 8, 8) and the labels (1797,), both as uint8."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What can be chosen about digits."""
+
+    split_seed: int = 0
+    """Picks the validation and test images; has nothing to do with a run's seed."""
+
+
+def shape(options: Options) -> TaskShape:
+    """4 tokens of 16 pixels, 10 classes."""
+    return TaskShape(num_tokens=(IMAGE_SIZE // PATCH_SIZE) ** 2, num_classes=10, token_dim=PATCH_SIZE**2)
+
+
+def checksum(options: Options, data_dir: Path) -> str:
+    """A constant; `fetch` accepts no other content."""
+    return CHECKSUM
+
+
+def origin(options: Options, data_dir: Path) -> str:
+    """The library that reads the images."""
+    return "scikit-learn"
+
+
+def fetch(options: Options, data_dir: Path) -> None:
+    """Verify the images in scikit-learn.
+
+    Raises:
+        DataError: they are not those that we know.
+    """
+    _read()
+
+
+def load(options: Options, data_dir: Path) -> TaskData:
+    """Read digits; inputs are (N, 4, 16) uint8 of 0 to 16.
+
+    Raises:
+        DataError: scikit-learn's images are not those that we know.
+    """
+    inputs, labels = _read()
+    random = np.random.RandomState(options.split_seed)
+    validation, rest = draw_per_class(labels, HELD_OUT_PER_CLASS, random)
+    drawn, left = draw_per_class(labels[rest], HELD_OUT_PER_CLASS, random)
+    test, train = rest[drawn], rest[left]
+    return TaskData(
+        shape=shape(options),
+        train=Split(inputs=inputs[train], labels=labels[train]),
+        validation=Split(inputs=inputs[validation], labels=labels[validation]),
+        test=Split(inputs=inputs[test], labels=labels[test]),
+        origin=origin(options, data_dir),
+        scale=torch.full((PATCH_SIZE**2,), 1 / 16),
+        shift=torch.zeros(PATCH_SIZE**2),
+    )
+
+
+def _read() -> tuple[Tensor, Tensor]:
+    """Read and verify tokens (1797, 4, 16) uint8 and labels (1797,) int64."""
+    import sklearn
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    images, labels = bunch.images.astype(np.uint8), bunch.target.astype(np.uint8)
+    got = hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()
+    if got != CHECKSUM:
+        raise DataError(
+            f"digits: scikit-learn {sklearn.__version__} comes with other images than we know: their sha256 is {got}, "
+            f"wanted {CHECKSUM}. Reinstall scikit-learn (pip install --force-reinstall scikit-learn)."
+        )
+    tokens = to_patches(torch.from_numpy(images).unsqueeze(-1), PATCH_SIZE)
+    return tokens, torch.from_numpy(labels).long()

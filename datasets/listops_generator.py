@@ -1,0 +1,193 @@
+"""ListOps expressions drawn as in the Long Range Arena (Tay et al. 2020, section 2.2.1 and public code).
+
+A node is an operator with probability 0.25, else a digit; an operator has 2 to 10 arguments; the root has depth 1 and
+nodes of depth 10 are digits. Expressions are kept if their length lies between two exclusive bounds and they are new.
+
+Recursion in Python takes minutes for 100k examples, so a forest of many trees is drawn at once, a depth at a time:
+structure from the roots down, lengths from the leaves up, trees of a wrong length dropped, then digits, operators and
+values from the leaves up and token positions from the roots down.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from datasets.listops_tokens import CLOSER, FIRST_DIGIT, FIRST_OPERATOR, VOCABULARY, Examples
+from datasets.task import DataError
+
+GENERATOR_VERSION = 1
+"""Part of the data's checksum; raise it when the same seed gives other examples."""
+MAX_DEPTH = 10
+MAX_ARGS = 10
+_MIN, _MAX, _MEDIAN, _SUM = range(4)
+"""Operators in the order of the vocabulary."""
+_TREES_AT_ONCE = 2048
+"""Changes what a seed gives, as everything below that draws numbers does."""
+_MAX_BARREN_FORESTS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Level:
+    """The nodes of one depth in a forest, ordered by parent: siblings are neighbours."""
+
+    is_operator: np.ndarray
+    """(nodes,) bool."""
+    num_args: np.ndarray
+    """(operators,) int64, arguments of each operator of this level, in order."""
+
+    @property
+    def first_args(self) -> np.ndarray:
+        """(operators,) index of each operator's first argument among the nodes of the next level."""
+        return self.num_args.cumsum() - self.num_args
+
+
+def generate(num_examples: int, seed: int, min_tree_length: int, max_tree_length: int) -> Examples:
+    """Draw distinct examples; fewer examples of the same seed are the first ones of more.
+
+    Uses `RandomState`, whose stream numpy froze: results are labelled by seed, so a seed must mean the same examples
+    in every numpy version.
+
+    Args:
+        num_examples: how many, N.
+        seed: of the stream.
+        min_tree_length: examples are longer than this, in tokens.
+        max_tree_length: examples are shorter than this, in tokens; also the width T they are padded to.
+
+    Raises:
+        DataError: there are not so many distinct examples within the bounds, or next to none.
+    """
+    random = np.random.RandomState(seed)
+    inputs = np.zeros((num_examples, max_tree_length), dtype=np.uint8)  # (N, T)
+    labels = np.zeros(num_examples, dtype=np.uint8)  # (N,)
+    lengths = np.zeros(num_examples, dtype=np.int16)  # (N,)
+    seen: set[bytes] = set()
+    num_found = num_barren = 0
+    while num_found < num_examples:
+        forest = _draw_forest(random, min_tree_length, max_tree_length)
+        new = _find_new(forest.inputs, seen)[: num_examples - num_found]
+        found = slice(num_found, num_found + len(new))
+        inputs[found], labels[found], lengths[found] = forest.inputs[new], forest.labels[new], forest.lengths[new]
+        num_found += len(new)
+        num_barren = 0 if len(new) else num_barren + 1
+        if num_barren == _MAX_BARREN_FORESTS:
+            raise DataError(
+                f"listops: found only {num_found} distinct examples longer than {min_tree_length} and shorter than "
+                f"{max_tree_length} tokens, wanted {num_examples}. Widen min_tree_length and max_tree_length, or want "
+                "fewer examples."
+            )
+    return Examples(inputs=inputs, labels=labels, lengths=lengths)
+
+
+def _draw_forest(random: np.random.RandomState, min_tree_length: int, max_tree_length: int) -> Examples:
+    """Draw `_TREES_AT_ONCE` trees and return those of a wanted length."""
+    levels = _draw_structure(random, _TREES_AT_ONCE)
+    lengths = _count_tokens(levels)[0]
+    levels = _prune(levels, (lengths > min_tree_length) & (lengths < max_tree_length))
+    sizes = _count_tokens(levels)
+    tokens, labels = _draw_tokens(random, levels)
+    inputs = _lay_out(levels, sizes, tokens, max_tree_length)
+    return Examples(inputs=inputs, labels=labels, lengths=sizes[0].astype(np.int16))
+
+
+def _find_new(inputs: np.ndarray, seen: set[bytes]) -> list[int]:
+    """Return the rows of (N, T) not seen before, and add them to `seen`, by a hash of 16 bytes."""
+    new = []
+    for row, example in enumerate(inputs):
+        digest = hashlib.blake2b(example.tobytes(), digest_size=16).digest()
+        if digest not in seen:
+            seen.add(digest)
+            new.append(row)
+    return new
+
+
+def _draw_structure(random: np.random.RandomState, num_trees: int) -> list[_Level]:
+    """Draw which nodes are operators, and their numbers of arguments, given that every root is an operator."""
+    levels: list[_Level] = []
+    is_operator = np.ones(num_trees, dtype=bool)
+    for depth in range(1, MAX_DEPTH + 1):
+        num_args = random.randint(2, MAX_ARGS + 1, size=is_operator.sum(), dtype=np.uint8).astype(np.int64)
+        levels.append(_Level(is_operator=is_operator, num_args=num_args))
+        if depth + 1 < MAX_DEPTH:
+            is_operator = random.randint(0, 4, size=num_args.sum(), dtype=np.uint8) == 0  # probability 0.25
+        else:
+            is_operator = np.zeros(num_args.sum(), dtype=bool)
+    return levels
+
+
+def _count_tokens(levels: list[_Level]) -> list[np.ndarray]:
+    """Count the tokens below and including each node: one array (nodes,) int64 a level."""
+    sizes = [np.ones(len(levels[-1].is_operator), dtype=np.int64)]
+    for level in reversed(levels[:-1]):
+        size = np.ones(len(level.is_operator), dtype=np.int64)
+        size[level.is_operator] = 2 + np.add.reduceat(sizes[0], level.first_args)  # opener and closer
+        sizes.insert(0, size)
+    return sizes
+
+
+def _prune(levels: list[_Level], is_kept: np.ndarray) -> list[_Level]:
+    """Keep the trees whose root is flagged in (trees,) bool."""
+    pruned = []
+    for level in levels:
+        is_operator_kept = is_kept[level.is_operator]
+        pruned.append(_Level(is_operator=level.is_operator[is_kept], num_args=level.num_args[is_operator_kept]))
+        is_kept = np.repeat(is_operator_kept, level.num_args)
+    return pruned
+
+
+def _draw_tokens(random: np.random.RandomState, levels: list[_Level]) -> tuple[list[np.ndarray], np.ndarray]:
+    """Draw digits and operators; returns token ids, (nodes,) uint8 a level, and the roots' values (trees,) uint8."""
+    tokens: list[np.ndarray] = []
+    values = np.zeros(0, dtype=np.uint8)
+    for level in reversed(levels):
+        operators = random.randint(0, 4, size=len(level.num_args), dtype=np.uint8)
+        results = _evaluate(operators, level, values)
+        values = random.randint(0, 10, size=len(level.is_operator), dtype=np.uint8)
+        token = FIRST_DIGIT + values
+        token[level.is_operator] = FIRST_OPERATOR + operators
+        values[level.is_operator] = results
+        tokens.insert(0, token)
+    return tokens, values
+
+
+def _evaluate(operators: np.ndarray, level: _Level, args: np.ndarray) -> np.ndarray:
+    """Apply each operator (operators,) of a level to its arguments among (next level's nodes,); (operators,) uint8."""
+    if len(operators) == 0:
+        return np.zeros(0, dtype=np.uint8)
+    first = level.first_args
+    results = np.empty(len(operators), dtype=np.uint8)
+    for operator, reduce in ((_MIN, np.minimum), (_MAX, np.maximum), (_SUM, np.add)):
+        is_chosen = operators == operator
+        results[is_chosen] = reduce.reduceat(args, first)[is_chosen] % 10  # at most 90, fits uint8
+    is_median = operators == _MEDIAN
+    results[is_median] = _medians(args[np.repeat(is_median, level.num_args)], level.num_args[is_median])
+    return results
+
+
+def _medians(args: np.ndarray, num_args: np.ndarray) -> np.ndarray:
+    """Median of each group of neighbours, the mean of the middle two truncated: `int(median)`."""
+    groups = np.repeat(np.arange(len(num_args), dtype=np.int32), num_args)
+    ordered = np.sort(groups * 16 + args) % 16  # sorts within groups, as values are below 16
+    first = num_args.cumsum() - num_args
+    return (ordered[first + (num_args - 1) // 2] + ordered[first + num_args // 2]) // 2
+
+
+def _lay_out(levels: list[_Level], sizes: list[np.ndarray], tokens: list[np.ndarray], width: int) -> np.ndarray:
+    """Write token ids in prefix order, with closers, into rows (trees, width) uint8."""
+    inputs = np.zeros((len(sizes[0]), width), dtype=np.uint8)
+    flat = inputs.reshape(-1)
+    positions = np.arange(len(sizes[0]), dtype=np.int64) * width
+    for depth, level in enumerate(levels):
+        flat[positions] = tokens[depth]
+        openers = positions[level.is_operator]
+        flat[openers + sizes[depth][level.is_operator] - 1] = CLOSER
+        if len(openers) == 0:
+            break
+        before = sizes[depth + 1].cumsum() - sizes[depth + 1]  # tokens of all earlier nodes of the next level
+        positions = np.repeat(openers + 1 - before[level.first_args], level.num_args) + before
+    return inputs
+
+
+assert VOCABULARY[FIRST_OPERATOR : FIRST_OPERATOR + 4] == ("[MIN", "[MAX", "[MED", "[SM")

@@ -1,0 +1,125 @@
+"""MNIST as 4x4 patches (Lu et al. 2021, section 2.1; Rothermel et al. 2021, section 3).
+
+50k training, 10k validation and 10k test images. Pixels in [0, 1].
+"""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from datasets import files
+from datasets.patches import to_patches
+from datasets.splits import draw_per_class
+from datasets.task import Split, TaskData, TaskShape
+
+PATCH_SIZE = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What can be chosen about MNIST."""
+
+    image_size: Literal[32, 28] = 32
+    """Rows and columns. 32: two black pixels added on each side, 64 tokens (both papers). 28: as it is, 49 tokens (Lu
+    et al.'s public code)."""
+    validation_per_class: int = 1000
+    """Training images of each class that become the validation split (Rothermel et al. 2021, section 3)."""
+    split_seed: int = 0
+    """Picks the validation images; has nothing to do with a run's seed."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.validation_per_class <= 5000:
+            raise ValueError(
+                f"validation_per_class is {self.validation_per_class}, wanted 1 to 5000: "
+                "the rarest digit has 5421 training images"
+            )
+
+
+def _download(folder: Path) -> None:
+    from torchvision.datasets import MNIST
+
+    MNIST(folder, download=True)
+
+
+FILES = files.RemoteFiles(
+    task="mnist",
+    folder="mnist",
+    md5s={
+        "MNIST/raw/train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        "MNIST/raw/train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+        "MNIST/raw/t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+        "MNIST/raw/t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+    },
+    download=_download,
+    by_hand="get the .gz files from https://ossci-datasets.s3.amazonaws.com/mnist/ and put them in {folder}/MNIST/raw.",
+)
+
+
+def shape(options: Options) -> TaskShape:
+    """64 (or 49) tokens of 16 pixels, 10 classes."""
+    num_tokens = (options.image_size // PATCH_SIZE) ** 2
+    return TaskShape(num_tokens=num_tokens, num_classes=10, token_dim=PATCH_SIZE**2)
+
+
+def checksum(options: Options, data_dir: Path) -> str:
+    """sha256 of the file list; `fetch` accepts no other content."""
+    return FILES.checksum
+
+
+def origin(options: Options, data_dir: Path) -> str:
+    """The library that reads the images."""
+    return "torchvision"
+
+
+def fetch(options: Options, data_dir: Path) -> None:
+    """Verify the four files, or download them; see `files.fetch`."""
+    files.fetch(FILES, data_dir)
+
+
+def load(options: Options, data_dir: Path) -> TaskData:
+    """Read MNIST; inputs are (N, T, 16) uint8.
+
+    Raises:
+        DataError: missing and not to be had, or corrupted.
+    """
+    (images, labels), (test_images, test_labels) = _read(files.fetch(FILES, data_dir))
+    drawn, left = draw_per_class(labels, options.validation_per_class, np.random.RandomState(options.split_seed))
+    return TaskData(
+        shape=shape(options),
+        train=_split(images[left], labels[left], options),
+        validation=_split(images[drawn], labels[drawn], options),
+        test=_split(test_images, test_labels, options),
+        origin=origin(options, data_dir),
+        scale=torch.full((PATCH_SIZE**2,), 1 / 255),
+        shift=torch.zeros(PATCH_SIZE**2),
+    )
+
+
+def _read(folder: Path) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Read training and test images (N, 28, 28) uint8 and labels (N,) int64, without writing to `folder`."""
+    from torchvision.datasets import MNIST
+
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in FILES.md5s:
+            unpacked = Path(scratch) / name.removesuffix(".gz")
+            unpacked.parent.mkdir(parents=True, exist_ok=True)
+            with gzip.open(folder / name) as packed, unpacked.open("wb") as raw:
+                shutil.copyfileobj(packed, raw)
+        train, test = MNIST(scratch, train=True), MNIST(scratch, train=False)
+    return (train.data, train.targets), (test.data, test.targets)
+
+
+def _split(images: Tensor, labels: Tensor, options: Options) -> Split:
+    margin = (options.image_size - images.shape[-1]) // 2
+    padded = pad(images, (margin, margin, margin, margin))  # (N, H, W)
+    return Split(inputs=to_patches(padded.unsqueeze(-1), PATCH_SIZE), labels=labels)  # (N, T, 16)

@@ -1,0 +1,30 @@
+"""Images as sequences of square patches.
+
+Shape legend: `N` images, `H` rows, `W` columns, `C` channels, `P` patch size, `T = H/P * W/P` tokens, `D = P*P*C`.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def to_patches(images: Tensor, patch_size: int) -> Tensor:
+    """Cut images (N, H, W, C) into tokens (N, T, D) of the same dtype.
+
+    Patches come in raster order; the numbers of a patch row by row, channel fastest (Lu et al. 2021, section 2.1 and
+    public code).
+    """
+    n, height, width, channels = images.shape
+    assert height % patch_size == width % patch_size == 0, f"{height}x{width} into patches of {patch_size}"
+    rows, columns = height // patch_size, width // patch_size
+    grid = images.reshape(n, rows, patch_size, columns, patch_size, channels)
+    return grid.transpose(2, 3).reshape(n, rows * columns, patch_size**2 * channels)  # (N, T, D)
+
+
+def from_patches(tokens: Tensor, patch_size: int, height: int) -> Tensor:
+    """Put tokens (N, T, D) back together into images (N, H, W, C); the inverse of `to_patches`."""
+    n, num_tokens, token_dim = tokens.shape
+    rows, channels = height // patch_size, token_dim // patch_size**2
+    columns = num_tokens // rows
+    grid = tokens.reshape(n, rows, columns, patch_size, patch_size, channels)
+    return grid.transpose(2, 3).reshape(n, height, columns * patch_size, channels)  # (N, H, W, C)

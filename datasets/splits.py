@@ -1,0 +1,34 @@
+"""Stratified splits."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def draw_per_class(labels: Tensor, num_per_class: int, random: np.random.RandomState) -> tuple[Tensor, Tensor]:
+    """Draw so many random examples of each class.
+
+    Takes a `RandomState` because numpy froze its stream: a seed gives the same split in every version, which
+    `np.random.Generator` does not promise.
+
+    Args:
+        labels: (N,) int64.
+        num_per_class: examples drawn of each class.
+        random: source of randomness.
+
+    Returns:
+        Indices drawn and indices left, both (M,) int64 and ascending.
+
+    Raises:
+        ValueError: a class has fewer examples than `num_per_class`.
+    """
+    fewest = int(labels.bincount().min())
+    if num_per_class > fewest:
+        raise ValueError(f"{num_per_class} examples of each class wanted, but the smallest class has {fewest}")
+    classes = [torch.nonzero(labels == label).flatten().numpy() for label in range(int(labels.max()) + 1)]
+    drawn = np.concatenate([random.permutation(indices)[:num_per_class] for indices in classes])
+    is_drawn = torch.zeros(len(labels), dtype=torch.bool)  # (N,)
+    is_drawn[torch.from_numpy(drawn)] = True
+    return torch.nonzero(is_drawn).flatten(), torch.nonzero(~is_drawn).flatten()

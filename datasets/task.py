@@ -1,0 +1,121 @@
+"""What a task is: splits as tensors, and the shape a model needs to know.
+
+Shape legend: `N` examples, `T` tokens an example, `D` numbers a token.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+Augmentation = Callable[[Tensor, torch.Generator], Tensor]
+"""Maps model-ready tokens (B, T, D) and a generator to tokens of the same shape."""
+
+
+class DataError(Exception):
+    """Data is missing, corrupted or unreachable; the message says which file, what was wanted and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskShape:
+    """What a model must know of a task."""
+
+    num_tokens: int
+    """Tokens an example, padding included."""
+    num_classes: int
+    num_token_ids: int | None = None
+    """Size of the vocabulary, padding included; None: tokens are real-valued."""
+    token_dim: int | None = None
+    """Numbers a token; None: tokens are symbols."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """Examples as tensors on one device."""
+
+    inputs: Tensor
+    """(N, T) uint8 token ids, or (N, T, D) uint8 or float32 raw numbers."""
+    labels: Tensor
+    """(N,) int64."""
+    lengths: Tensor | None = None
+    """(N,) int64, real tokens of each example; None: all T."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, rows: slice | Tensor) -> Split:
+        lengths = None if self.lengths is None else self.lengths[rows]
+        return Split(inputs=self.inputs[rows], labels=self.labels[rows], lengths=lengths)
+
+    def to(self, device: torch.device) -> Split:
+        """Copy to a device."""
+        lengths = None if self.lengths is None else self.lengths.to(device)
+        return Split(inputs=self.inputs.to(device), labels=self.labels.to(device), lengths=lengths)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskData:
+    """A task's three splits, ready to train on."""
+
+    shape: TaskShape
+    train: Split
+    validation: Split
+    test: Split
+    origin: str
+    """Where the examples came from, for tables: `generated`, `release`, `torchvision`, `scikit-learn`."""
+    scale: Tensor | None = None
+    """(D,) float32; real-valued tokens are `inputs * scale + shift`."""
+    shift: Tensor | None = None
+    """(D,) float32."""
+    augment: Augmentation | None = None
+    """Applied to training batches only."""
+
+    def to(self, device: torch.device) -> TaskData:
+        """Copy to a device."""
+        moved: dict[str, Any] = {name: getattr(self, name).to(device) for name in ("train", "validation", "test")}
+        if self.scale is not None and self.shift is not None:
+            moved |= {"scale": self.scale.to(device), "shift": self.shift.to(device)}
+        return dataclasses.replace(self, **moved)
+
+    def tokens(self, inputs: Tensor) -> Tensor:
+        """Turn raw inputs into what a model reads: (B, T) int64 ids or (B, T, D) float32."""
+        if self.scale is None or self.shift is None:
+            return inputs.long()  # (B, T)
+        return inputs.float() * self.scale + self.shift  # (B, T, D)
+
+
+class Task(Protocol):
+    """A module of this package. `options` is an instance of the task's own `Options` dataclass."""
+
+    @property
+    def Options(self) -> type:  # noqa: N802
+        """Frozen keyword-only dataclass; every field has a documented default."""
+
+    def shape(self, options: Any) -> TaskShape:
+        """Tell the shape without touching data."""
+
+    def checksum(self, options: Any, data_dir: Path) -> str:
+        """Identify the examples that `load` would give, without loading or downloading them."""
+
+    def origin(self, options: Any, data_dir: Path) -> str:
+        """Tell what `load` would give as `TaskData.origin`, without loading."""
+
+    def fetch(self, options: Any, data_dir: Path) -> None:
+        """Make sure the data is in `data_dir`: verify, download or generate, once, under a lock.
+
+        Raises:
+            DataError: missing and not to be had, or corrupted.
+        """
+
+    def load(self, options: Any, data_dir: Path) -> TaskData:
+        """Fetch, then read the three splits into memory on the CPU.
+
+        Raises:
+            DataError: as `fetch`.
+        """

@@ -1,0 +1,51 @@
+"""How much disk a study's checkpoints need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import torch
+
+from datasets.task import TaskShape
+from sweep.runs import WantedRun
+from trainables.checkpoint import NUM_KEPT
+from trainables.classifier import Classifier
+from trainables.run import ModelSize, Protocol, Run
+
+COPIES_A_CHECKPOINT = 4
+"""Of the trained tensors, float32: the model, Adam's two moments, the best model so far."""
+BYTES_A_POINT = 8 * 10
+"""Of a curve, uncompressed."""
+BYTES_A_FILE = 12_000
+"""A Parquet file's own overhead, twice a run, rounded up."""
+
+
+def trained_parameters(run: Run, shape: TaskShape) -> int:
+    """Return how many numbers a run trains, without allocating any of them."""
+    return _count(run.model, shape, run.protocol, run.trained)
+
+
+@cache
+def _count(size: ModelSize, shape: TaskShape, protocol: Protocol, trained: tuple[str, ...]) -> int:
+    with torch.device("meta"):
+        model = Classifier(size, shape, protocol)
+    model.freeze_all_but(trained)
+    return sum(parameter.numel() for _, parameter in model.trained_parameters())
+
+
+def disk_bytes(to_train: Sequence[WantedRun], num_at_once: int) -> int:
+    """Return about what training these runs adds to the results directory.
+
+    A run that has ended keeps one checkpoint; one that trains may have `NUM_KEPT`, and writes another.
+    """
+    checkpoints = sorted((_checkpoint_bytes(run) for run in to_train), reverse=True)
+    return sum(checkpoints) + NUM_KEPT * sum(checkpoints[:num_at_once]) + sum(_record_bytes(run) for run in to_train)
+
+
+def _checkpoint_bytes(wanted: WantedRun) -> int:
+    return 4 * COPIES_A_CHECKPOINT * trained_parameters(wanted.run, wanted.shape)
+
+
+def _record_bytes(wanted: WantedRun) -> int:
+    return wanted.num_steps // wanted.run.protocol.evaluate_every * BYTES_A_POINT + BYTES_A_FILE

@@ -1,0 +1,27 @@
+"""Errors for the person at the terminal."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Something that the user can put right.
+
+    The message says what was got, what was wanted and how to fix it; the command line prints it alone and exits 2.
+    """
+
+
+def unknown(kind: str, name: object, names: Iterable[str]) -> str:
+    """Say that a name is not one of `names`, with the closest one and all of them.
+
+    Args:
+        kind: what the name should be of, such as `task`.
+        name: what was got.
+        names: the valid ones.
+    """
+    names = sorted(names)
+    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    hint = f"; did you mean {close[0]!r}?" if close else ";"
+    return f"unknown {kind} {name!r}{hint} valid: {', '.join(names)}"

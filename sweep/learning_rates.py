@@ -1,0 +1,59 @@
+"""The learning rates of a study: grids that give the same floats everywhere, or lists."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from sweep.validation import LearningRate, Mistakes, Strict
+
+
+class LearningRateGrid(Strict):
+    """Learning rates that are evenly spaced on a logarithmic scale, both ends included."""
+
+    low: Annotated[float, LearningRate]
+    """Smallest learning rate, at most 3 significant digits."""
+    high: Annotated[float, LearningRate]
+    """Largest learning rate, a whole number of grid steps above `low`."""
+    per_decade: Annotated[int, Field(ge=1, le=100)] = 2
+    """Learning rates in each factor of ten; 2: 1e-6, 3.16e-6, 1e-5, ..."""
+
+    @model_validator(mode="after")
+    def _check_ends(self) -> LearningRateGrid:
+        mistakes = Mistakes()
+        if self.low > self.high:
+            mistakes.add(f"{self.low:g} is above high = {self.high:g}", "low")
+        elif self.low != three_digits(self.low):
+            mistakes.add(f"{self.low!r} has more than 3 significant digits; {three_digits(self.low):g} has not", "low")
+        elif self.values()[-1] != self.high:
+            nearest = {self._value(math.floor(self._steps())), self._value(math.ceil(self._steps()))}
+            fitting = " or ".join(f"{value:g}" for value in sorted(nearest))
+            mistakes.add(
+                f"{self.high:g} is no whole number of grid steps above low = {self.low:g}; {fitting} is", "high"
+            )
+        mistakes.raise_all()
+        return self
+
+    def values(self) -> tuple[float, ...]:
+        """Return the learning rates, rising, rounded to 3 significant digits so that they are equal everywhere."""
+        return tuple(self._value(n) for n in range(round(self._steps()) + 1))
+
+    def _steps(self) -> float:
+        """Return the distance of the ends in grid steps."""
+        return self.per_decade * (math.log10(self.high) - math.log10(self.low))
+
+    def _value(self, num_steps: int) -> float:
+        """Return the learning rate so many grid steps above `low`."""
+        start = math.log10(self.low)
+        # 3.16e-6 as `low` means half a decade above 1e-6: start there, or rounding errors would add up to 9.99e-6
+        on_grid = round(start * self.per_decade) / self.per_decade
+        if three_digits(10**on_grid) == self.low:
+            start = on_grid
+        return three_digits(10 ** (start + num_steps / self.per_decade))
+
+
+def three_digits(value: float) -> float:
+    """Round to 3 significant digits."""
+    return float(f"{value:.3g}")

@@ -1,0 +1,172 @@
+"""What the MLflow mirror says of a run: params, tags and points, made from the rows of the record alone."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.record import read_curves, read_runs
+from analysis.record import read_wanted as read_wanted_frame
+
+METRICS = (
+    "train_loss",
+    "train_accuracy",
+    "validation_loss",
+    "validation_accuracy",
+    "test_loss",
+    "test_accuracy",
+    "elapsed_s",
+)
+"""Columns of a curve that are mirrored, under the same names."""
+
+LABELS = ("task", "model", "variant", "learning_rate", "seed")
+
+ENDING_TAGS = ("sweep.failure", "sweep.diverged_at_step")
+"""Tags that a later attempt of the same run may make untrue; they are taken away then."""
+
+_TAGGED = (
+    "num_steps",
+    "pretrained_on",
+    "data_origin",
+    "weights_checksum",
+    "data_checksum",
+    "diverged_at_step",
+    "failure",
+    "device",
+    "wall_s",
+    "device_s",
+    "attempts",
+    "git_dirty",
+    "versions",
+)
+_UNLOGGED_CONTENT = {"task", "learning_rate", "seed", "data_checksum", "weights_checksum"}
+_MAX_TAG_LENGTH = 5000
+"""Characters; MLflow takes 8000, its hosted form 5000."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRun:
+    """All that the record holds of one run now."""
+
+    run_id: str
+    wanted: dict[str, Any]
+    """Its row in the study's `wanted.parquet`; empty if the study does not want it."""
+    row: dict[str, Any] | None
+    """Its row in `runs/`; None: it has not ended."""
+    curve: list[dict[str, Any]]
+    """Its evaluations, ordered by step."""
+
+    @classmethod
+    def read(cls, results: Path, run_id: str, wanted: dict[str, Any]) -> RecordedRun | None:
+        """Read a run; None if the record holds neither an evaluation nor an end of it."""
+        rows = _rows(read_runs(results, [run_id]))
+        curve = _rows(read_curves(results, [run_id]))
+        if not rows and not curve:
+            return None
+        return cls(run_id=run_id, wanted=wanted, row=rows[0] if rows else None, curve=curve)
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Task, model, variant, learning rate and seed, as first trained if it has ended, else as wanted."""
+        return {name: value for name, value in (self.row or self.wanted).items() if name in LABELS}
+
+    @property
+    def name(self) -> str:
+        """Readable and sortable: `cifar10/gpt2/frozen-random lr=0.001 seed=0`."""
+        if not self.labels:
+            return self.run_id
+        return "{task}/{model}/{variant} lr={learning_rate:g} seed={seed}".format(**self.labels)
+
+    @property
+    def status(self) -> str:
+        """`complete`, `diverged`, `failed` or `training`; a run that went beyond its last end is training again."""
+        if self.row is None or (self.curve and self.curve[-1]["step"] > self.row["num_steps"]):
+            return "training"
+        return str(self.row["status"])
+
+    @property
+    def mlflow_status(self) -> str:
+        """MLflow's word for the status; a divergence is a result, so such a run is FINISHED."""
+        return {"training": "RUNNING", "failed": "FAILED"}.get(self.status, "FINISHED")
+
+    @property
+    def started_ms(self) -> int:
+        """Unix time of the start, in milliseconds; worked out from the first evaluation while the run trains."""
+        if self.row is not None:
+            return _unix_ms(self.row["started_at"])
+        first = self.curve[0]
+        return int(first["time_ms"] - 1000 * first["elapsed_s"])
+
+    @property
+    def ended_ms(self) -> int | None:
+        """Unix time of the end, in milliseconds; None while the run trains."""
+        return None if self.row is None or self.status == "training" else _unix_ms(self.row["finished_at"])
+
+    def params(self) -> dict[str, str]:
+        """Labels, and what defines the run (`protocol.batch_size`, `model.layers`); no param ever changes."""
+        content = json.loads(self.row["content"]) if self.row else {}
+        named = {key: value for key, value in content.items() if key not in _UNLOGGED_CONTENT}
+        return {key: _text(value) for key, value in (_flatten(named) | self.labels).items()}
+
+    def tags(self) -> dict[str, str]:
+        """Everything that is not part of a run's definition; what is missing gets no tag."""
+        fields = self.row or {name: value for name, value in self.wanted.items() if name != "num_steps"}
+        values = {f"sweep.{name}": fields.get(name) for name in _TAGGED}
+        values |= {"sweep.status": self.status, "mlflow.source.git.commit": fields.get("git_commit")}
+        if self.status == "training":
+            values |= dict.fromkeys(ENDING_TAGS)
+        return {key: _text(value)[:_MAX_TAG_LENGTH] for key, value in values.items() if value is not None}
+
+    def points(self, but_steps: set[int]) -> list[list[tuple[str, float, int, int]]]:
+        """List (metric, value, time_ms, step) by evaluation, without the given steps and without what is missing.
+
+        NaN and infinities are left out too: MLflow's databases keep an infinity as 1.8e308, which spoils every plot.
+        """
+        return [
+            [(name, row[name], row["time_ms"], row["step"]) for name in METRICS if _is_number(row[name])]
+            for row in self.curve
+            if row["step"] not in but_steps
+        ]
+
+
+def read_wanted(results: Path, study: str) -> dict[str, dict[str, Any]]:
+    """Read what the study wants, by run id."""
+    return {row["run_id"]: row for row in _rows(read_wanted_frame(results, study))}
+
+
+def in_chunks(items: Iterable[Any], size: int) -> list[list[Any]]:
+    """Split into lists of at most `size`."""
+    whole = list(items)
+    return [whole[start : start + size] for start in range(0, len(whole), size)]
+
+
+def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Turn a frame into rows of Python values; what is missing, NaN too, becomes None."""
+    values = frame.astype(object).where(frame.notna(), None)
+    return [dict(zip(frame.columns, row, strict=True)) for row in values.itertuples(index=False, name=None)]
+
+
+def _unix_ms(time: pd.Timestamp) -> int:
+    return round(time.timestamp() * 1000)
+
+
+def _is_number(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _flatten(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Turn `{"protocol": {"dropout": 0.1}}` into `{"protocol.dropout": 0.1}`."""
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat

@@ -1,0 +1,123 @@
+"""`plan`: what `run` would do, as text. Starts nothing, fetches nothing."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from sweep.disk import disk_bytes, trained_parameters
+from sweep.pretraining import UNKNOWN_WEIGHTS, Backbone
+from sweep.reconcile import Reconciled, State, cohorts
+from sweep.results import Results
+from sweep.runs import WantedRun, distinct_cells
+from sweep.study import Study
+
+
+def plan_text(
+    study: Study,
+    backbones: dict[str, Backbone],
+    wanted: Sequence[WantedRun],
+    reconciled: Reconciled,
+    results: Results,
+    data_dir: Path,
+) -> str:
+    """Return the plan as lines for the terminal."""
+    return "\n".join(
+        [
+            f"{study.study}: {study.title}",
+            "",
+            *_grid_lines(study, wanted),
+            "",
+            *_cell_lines(wanted, reconciled),
+            "",
+            *_weights_lines(backbones),
+            *_total_lines(study, wanted, reconciled, results),
+            f"data       {data_dir}",
+            f"results    {results.root}",
+        ]
+    )
+
+
+def _grid_lines(study: Study, wanted: Sequence[WantedRun]) -> list[str]:
+    rates = study.learning_rate_grid()
+    axes = {
+        "task": len(study.tasks),
+        "model": len(study.models),
+        "variant": len(study.variants),
+        "learning rate": len(rates),
+        "seed": len(study.seed_list()),
+    }
+    factors = " x ".join(_counted(number, axis) for axis, number in axes.items())
+    return [
+        f"grid       {factors} = {_counted(len(wanted), 'run')}",
+        f"rates      {'  '.join(f'{rate:g}' for rate in rates)}",
+        f"seeds      {'  '.join(map(str, study.seed_list()))}",
+    ]
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _cell_lines(wanted: Sequence[WantedRun], reconciled: Reconciled) -> list[str]:
+    rows = [("task", "model", "variant", "runs", "steps", "trained numbers", "done", "to train")]
+    left = {run.run_id for run in reconciled.to_train}
+    for cell in distinct_cells(wanted):
+        runs = [run for run in wanted if run.cell == cell]
+        done = sum(reconciled.states[run.run_id].over for run in runs)
+        trained = trained_parameters(runs[0].run, runs[0].shape)
+        todo = sum(run.run_id in left for run in runs)
+        rows.append((*cell, str(len(runs)), str(runs[0].num_steps), f"{trained:,}", str(done), str(todo)))
+    return aligned(rows, right_from=3)
+
+
+def aligned(rows: Sequence[Sequence[str]], right_from: int) -> list[str]:
+    """Return rows as lines of columns two blanks apart; columns from `right_from` on are flush right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            text.rjust(width) if column >= right_from else text.ljust(width)
+            for column, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _weights_lines(backbones: dict[str, Backbone]) -> list[str]:
+    lines = []
+    for name, backbone in backbones.items():
+        if backbone.source is None:
+            continue
+        standing = "here" if backbone.here else "not here yet; `run` gets or trains them first"
+        lines.append(f"weights    {name}: {backbone.description} ({standing})")
+        if backbone.checksum == UNKNOWN_WEIGHTS:
+            lines.append("           until then the ids of its pretrained runs are provisional")
+    return lines
+
+
+def _total_lines(study: Study, wanted: Sequence[WantedRun], reconciled: Reconciled, results: Results) -> list[str]:
+    counts, resources = reconciled.counts(), study.resources
+    trials = cohorts(reconciled.to_train, resources.runs_per_trial)
+    steps = sum(run.num_steps for run in reconciled.to_train)
+    at_once = max(1, (os.cpu_count() or 1) // resources.cpus_per_trial)
+    needed, free = disk_bytes(reconciled.to_train, at_once), results.free_bytes()
+    return [
+        f"runs       {len(wanted)} wanted: {state_counts(counts)}",
+        f"to train   {_counted(len(reconciled.to_train), 'run')} in {_counted(len(trials), 'trial')}, "
+        f"at most {steps:,} gradient steps",
+        f"resources  {resources.cpus_per_trial} CPU and {resources.gpus_per_trial:g} GPU a trial",
+        f"disk       about {gigabytes(needed)} for checkpoints and record, {gigabytes(free)} free"
+        + (": not enough" if needed > free else ""),
+    ]
+
+
+def state_counts(counts: Counter[State]) -> str:
+    """Return `3 complete, 9 new`."""
+    return ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state]) or "none"
+
+
+def gigabytes(number: int) -> str:
+    """Return a number of bytes for reading."""
+    return f"{number / 1e9:.1f} GB" if number >= 1e8 else f"{number / 1e6:.1f} MB"

@@ -1,0 +1,162 @@
+"""What a study shows while it trains: one live display on a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from sweep.progress_state import ProgressState, RunLabel, Summary
+
+Clock = Callable[[], float]
+"""Returns Unix time in seconds."""
+
+REFRESH_S = 0.5
+"""Shortest time between two drawings of the live display."""
+_TABLE_FRAME_LINES = 7
+"""Lines of the display that are no row of the table: its borders and heads, one for hidden rows, two of summary."""
+
+
+class Progress:
+    """Shows a study's progress, fed with events; a context manager. It draws only when called: call `tick` often.
+
+    Args:
+        total_runs: runs that the study wants.
+        done_before: of those, how many were done when we started.
+        cells: labels of the other runs, by run id.
+        console: where to write.
+        clock: the Unix time in seconds.
+        interval_s: seconds between plain lines, where the console is no terminal.
+    """
+
+    def __init__(
+        self,
+        total_runs: int,
+        done_before: int,
+        cells: Mapping[str, RunLabel],
+        *,
+        console: Console,
+        clock: Clock = time.time,
+        interval_s: float = 30.0,
+    ) -> None:
+        self.state = ProgressState(total_runs=total_runs, done_before=done_before, cells=cells, started_at=clock())
+        self._console = console
+        self._clock = clock
+        self._drawn_at = clock()
+        self._interval_s = REFRESH_S if console.is_terminal else interval_s
+        self._live = Live(
+            console=console,
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            get_renderable=self._render,
+        )
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal:
+            self._live.start(refresh=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
+        else:
+            self._print_line()
+
+    def started(self, run_id: str, step: int = 0) -> None:
+        """A run trains now, from this step on."""
+        self.state.started(run_id, step)
+        self.tick()
+
+    def advanced(self, run_id: str, step: int, steps_per_s: float) -> None:
+        """A run has taken so many steps in all, lately at this speed."""
+        self.state.advanced(run_id, step, steps_per_s)
+        self.tick()
+
+    def evaluation(self, run_id: str, step: int, validation_accuracy: float) -> None:
+        """A run was evaluated; the accuracy is a fraction."""
+        self.state.evaluation(run_id, step, validation_accuracy)
+        self.tick()
+
+    def finished(self, run_id: str, status: str) -> None:
+        """A run ended as `complete`, `diverged` or `failed`."""
+        self.state.finished(run_id, status)
+        self.tick()
+
+    def note(self, message: str) -> None:
+        """Print a message of its own, above the live display; may be called from any thread."""
+        self._console.print(Text(message), soft_wrap=True)
+
+    def tick(self) -> None:
+        """Draw again if it is time to."""
+        now = self._clock()
+        if now - self._drawn_at < self._interval_s:
+            return
+        self._drawn_at = now
+        if self._console.is_terminal:
+            self._live.refresh()
+        else:
+            self._print_line()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return JSON values for another process: counts, steps_per_s, time_left_s (or None), updated_at (Unix s)."""
+        now = self._clock()
+        summary = self.state.summary(now)
+        return {
+            "counts": summary.counts,
+            "steps_per_s": summary.steps_per_s,
+            "time_left_s": summary.time_left_s,
+            "updated_at": now,
+        }
+
+    def _print_line(self) -> None:
+        self._console.print(Text(summary_line(self.state.summary(self._clock()))), soft_wrap=True)
+
+    def _render(self) -> Group:
+        summary = summary_line(self.state.summary(self._clock())).split(" | ", maxsplit=1)
+        lines = [Text(part, no_wrap=True, overflow="ellipsis") for part in summary]
+        room = self._console.height - _TABLE_FRAME_LINES
+        return Group(*_cells_table(self.state, room), *lines) if room > 0 and self.state.cells else Group(*lines)
+
+
+def summary_line(summary: Summary) -> str:
+    """Say it in one line: `3/8 runs done, 2 running, ... | 40.0 steps/s | elapsed 0:01:00 | left 0:10:00`."""
+    counts = summary.counts
+    runs = ", ".join(f"{counts[status]} {status}" for status in ("running", "diverged", "failed", "waiting"))
+    left = "unknown" if summary.time_left_s is None else _duration(summary.time_left_s)
+    return (
+        f"{counts['done']}/{summary.total_runs} runs done, {runs} | {summary.steps_per_s:.1f} steps/s"
+        f" | elapsed {_duration(summary.elapsed_s)} | left {left}"
+    )
+
+
+def _cells_table(state: ProgressState, max_rows: int) -> list[Table | Text]:
+    """Show the best of each cell; if there is no room for all, those that train now first, then those with a result."""
+    counts = state.cell_counts()
+    ranked = sorted(counts, key=lambda cell: (counts[cell][1] == 0, cell not in state.best))
+    shown = set(ranked[:max_rows])
+    table = Table("task", "model", "variant", "ended", "best validation", "at rate", "at step")
+    for cell in (cell for cell in counts if cell in shown):
+        ended, _, total = counts[cell]
+        best = state.best.get(cell)
+        result = (
+            (f"{best.validation_accuracy:.2%}", f"{best.learning_rate:g}", str(best.step)) if best else ("", "", "")
+        )
+        table.add_row(*cell, f"{ended}/{total}", *result)
+    for column in table.columns:
+        column.no_wrap = True
+    hidden = len(counts) - len(shown)
+    return [table, Text(f"and {hidden} more cells")] if hidden else [table]
+
+
+def _duration(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))

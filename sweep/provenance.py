@@ -1,0 +1,34 @@
+"""What code and packages produced a result."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+"""The folder that `sweep`, `trainables`, `datasets` and `analysis` are in."""
+
+PACKAGES = ("torch", "torchvision", "transformers", "ray", "numpy", "scikit-learn", "safetensors", "pyarrow")
+
+
+def package_versions() -> str:
+    """Return a JSON object of package to version, Python included."""
+    return json.dumps({"python": sys.version.split()[0]} | {name: metadata.version(name) for name in PACKAGES})
+
+
+def git_state() -> tuple[str | None, bool | None]:
+    """Return the commit of the code and whether the checkout had changes; None, None outside a git checkout."""
+    commit = _git("rev-parse", "HEAD")
+    changes = _git("status", "--porcelain", "--untracked-files=no")
+    return (commit, None if changes is None else bool(changes)) if commit else (None, None)
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", CHECKOUT, *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

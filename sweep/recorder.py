@@ -1,0 +1,115 @@
+"""Events of trials -> the record. The one writer of runs and curves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from analysis.record import CURVES, RUNS
+from sweep.provenance import git_state, package_versions
+from sweep.results import Results, write_parquet
+from sweep.runs import WantedRun
+from trainables.cohort import Event
+from trainables.run import PROTOCOL_VERSION
+
+
+@dataclass
+class _Open:
+    """A run that this process has seen start."""
+
+    started_at: float
+    attempts: int = 0
+    step: int = 0
+    curve: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """Evaluations by step: one that comes twice, from a checkpoint, is there once."""
+
+
+class Recorder:
+    """Writes what trials report.
+
+    Args:
+        results: where to.
+        wanted: the runs that may report.
+        devices_per_trial: devices a trial holds (GPUs, else CPUs), for device seconds.
+        clock: unix time in seconds.
+    """
+
+    def __init__(
+        self,
+        results: Results,
+        wanted: Sequence[WantedRun],
+        devices_per_trial: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.results, self.devices_per_trial, self.clock = results, devices_per_trial, clock
+        self.wanted = {run.run_id: run for run in wanted}
+        self.git_commit, self.git_dirty = git_state()
+        self.versions = package_versions()
+        self._open: dict[str, _Open] = {}
+
+    def event(self, event: Event) -> None:
+        """Take one event in, writing what it adds.
+
+        Raises:
+            OSError: the disk is full or not writable; what was recorded before is intact.
+        """
+        run_id = event["run_id"]
+        run = self._open.setdefault(run_id, _Open(started_at=self.clock()))
+        run.step = event["step"]
+        if event["kind"] == "started":
+            run.attempts += 1
+        if event.get("evaluations"):
+            self._add(run_id, run, event["evaluations"])
+        if event["kind"] == "finished":
+            self._finish(run_id, run, event)
+
+    def failed(self, run_id: str, reason: str) -> None:
+        """Record that a run ended by an error."""
+        run = self._open.setdefault(run_id, _Open(started_at=self.clock()))
+        last = max(run.curve.values(), key=lambda e: e["step"], default={"elapsed_s": 0.0})
+        facts = {"elapsed_s": last["elapsed_s"], "device": "unknown", "diverged_at_step": None}
+        self._finish(run_id, run, facts | {"status": "failed", "failure": reason})
+
+    def _add(self, run_id: str, run: _Open, evaluations: Sequence[dict[str, Any]]) -> None:
+        first = evaluations[0]
+        if not run.curve:  # taken up from a checkpoint: it started before this process did
+            run.started_at = min(run.started_at, first["time_ms"] / 1000 - first["elapsed_s"])
+        run.curve |= {evaluation["step"]: {"run_id": run_id, **evaluation} for evaluation in evaluations}
+        rows = [run.curve[step] for step in sorted(run.curve)]
+        write_parquet(self.results.curve(run_id), rows, CURVES)
+
+    def _finish(self, run_id: str, run: _Open, facts: dict[str, Any]) -> None:
+        write_parquet(self.results.run(run_id), [self._row(self.wanted[run_id], run, facts)], RUNS)
+        del self._open[run_id]
+
+    def _row(self, wanted: WantedRun, run: _Open, facts: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "run_id": wanted.run_id,
+            "protocol_version": PROTOCOL_VERSION,
+            "status": facts["status"],
+            "num_steps": facts["diverged_at_step"] or run.step,
+            "diverged_at_step": facts["diverged_at_step"],
+            "failure": facts.get("failure"),
+            "task": wanted.run.task,
+            "model": wanted.model,
+            "variant": wanted.variant,
+            "learning_rate": wanted.run.learning_rate,
+            "seed": wanted.run.seed,
+            "content": wanted.run.canonical_json(),
+            "pretrained_on": wanted.pretrained_on,
+            "weights_checksum": wanted.run.weights_checksum,
+            "data_checksum": wanted.run.data_checksum,
+            "data_origin": wanted.data_origin,
+            "device": facts["device"],
+            "wall_s": facts["elapsed_s"],
+            "device_s": facts["elapsed_s"] * self.devices_per_trial,
+            "started_at": datetime.fromtimestamp(run.started_at, UTC),
+            "finished_at": datetime.fromtimestamp(self.clock(), UTC),
+            "attempts": run.attempts,
+            "git_commit": self.git_commit,
+            "git_dirty": self.git_dirty,
+            "versions": self.versions,
+        }

@@ -1,0 +1,185 @@
+"""The results directory: where everything of it is, who writes to it, and writing whole files."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
+
+from analysis.record import FORMAT, Columns, RecordError, check_format, curve_path, run_path, study_dir, table
+from sweep.errors import UserError
+
+STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
+"""Failures to write that trying again will not mend."""
+
+
+class Results:
+    """All paths below a results directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.expanduser().resolve()
+        self.pretrained = self.root / "pretrained"
+        self.tune = self.root / "tune"
+        self.logs = self.root / "logs"
+        self.holder = self.root / "writer.json"
+
+    def run(self, run_id: str) -> Path:
+        """Return the file of a finished run's row."""
+        return run_path(self.root, run_id)
+
+    def curve(self, run_id: str) -> Path:
+        """Return the file of a run's evaluations."""
+        return curve_path(self.root, run_id)
+
+    def checkpoints(self, run_id: str) -> Path:
+        """Return the folder of a run's checkpoints."""
+        return self.root / "checkpoints" / run_id
+
+    def study(self, name: str) -> Path:
+        """Return the folder of a study: what it wants, its progress, its report."""
+        return study_dir(self.root, name)
+
+    def progress(self, study: str) -> Path:
+        """Return the file that `status` reads while a sweep is going."""
+        return self.study(study) / "progress.json"
+
+    def exists(self) -> bool:
+        """Tell whether anything was ever recorded here."""
+        return (self.root / "format.json").is_file()
+
+    def check(self) -> None:
+        """Refuse a record that this version cannot read.
+
+        Raises:
+            UserError: it was written by an incompatible version.
+        """
+        if self.exists():
+            try:
+                check_format(self.root)
+            except RecordError as error:
+                raise UserError(str(error)) from error
+
+    def prepare(self) -> None:
+        """Create the directory, or check that it is one of ours and can be written to.
+
+        Raises:
+            UserError: it cannot be written to, is not empty and not ours, or is of another format.
+        """
+        if self.root.is_dir() and any(self.root.iterdir()) and not self.exists():
+            raise UserError(
+                f"{self.root} is not empty and holds no record of ours (no format.json). "
+                f"Choose a new or empty directory with --results."
+            )
+        self.check()
+        with storage_problems(self.root):
+            for folder in (self.root / "runs", self.root / "curves", self.logs, self.pretrained):
+                folder.mkdir(parents=True, exist_ok=True)
+            if not self.exists():
+                write_json(self.root / "format.json", {"format": FORMAT})
+            with tempfile.TemporaryFile(dir=self.root):
+                pass
+
+    @contextmanager
+    def writing(self, study: str) -> Iterator[None]:
+        """Hold the right to write; one process at a time. The system takes it back from a process that died.
+
+        Raises:
+            UserError: somebody else holds it.
+        """
+        lock = FileLock(self.root / "writer.lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise UserError(
+                f"{self.root} is being written to by {self._holder()}. Wait for it, stop it, or use another "
+                f"directory with --results; `python -m sweep status` shows how far it is."
+            ) from error
+        try:
+            holder = {"pid": os.getpid(), "host": socket.gethostname(), "study": study, "since": time.time()}
+            write_json(self.holder, holder)
+            yield
+        finally:
+            self.holder.unlink(missing_ok=True)
+            lock.release()
+
+    def being_written(self) -> bool:
+        """Tell whether a process holds the right to write now."""
+        path = self.root / "writer.lock"
+        if not path.exists():
+            return False
+        try:
+            with FileLock(path, timeout=0):
+                return False
+        except Timeout:
+            return True
+
+    def _holder(self) -> str:
+        try:
+            holder = json.loads(self.holder.read_text())
+            return f"process {holder['pid']} on {holder['host']} (study {holder['study']})"
+        except (OSError, ValueError, KeyError):
+            return "another process"
+
+    def free_bytes(self) -> int:
+        """Return the free space of the disk the directory is, or will be, on."""
+        folder = self.root
+        while not folder.exists():
+            folder = folder.parent
+        return shutil.disk_usage(folder).free
+
+
+@contextmanager
+def storage_problems(path: Path) -> Iterator[None]:
+    """Turn a full, read-only or forbidden disk into a message; let other problems pass.
+
+    Raises:
+        UserError: in place of such an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in STORAGE_ERRORS:
+            raise
+        reason = error.strerror or str(error)
+        mend = "Free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Make it writable"
+        raise UserError(
+            f"cannot write to {error.filename or path}: {reason}. {mend}; what is recorded is intact, and the same "
+            f"command goes on from it."
+        ) from error
+
+
+def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]], columns: Columns) -> None:
+    """Write a table of the record, whole or not at all."""
+    with whole_file(path) as partial:
+        pq.write_table(table(rows, columns), partial)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON, whole or not at all."""
+    with whole_file(path) as partial:
+        partial.write_text(json.dumps(content, indent=2) + "\n")
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Give a path to write to, and put what was written there in the place of `path` when done."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

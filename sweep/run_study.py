@@ -1,0 +1,225 @@
+"""`run`: make the record hold what the study wants.
+
+In this order: data, weights, what is missing, trials, record, mirror, report.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from analysis.record import WANTED
+from analysis.report import Report, write_report
+from datasets import TASKS
+from sweep.disk import disk_bytes
+from sweep.errors import UserError
+from sweep.mirror import Mirror
+from sweep.mirror_thread import MirrorThread
+from sweep.mlflow_store import MirrorError, tracking_uri
+from sweep.plan import gigabytes, state_counts
+from sweep.pretraining import ensure_backbones
+from sweep.progress import Progress
+from sweep.progress_state import RunLabel
+from sweep.reconcile import Reconciled, cohorts, reconcile
+from sweep.recorder import Recorder
+from sweep.results import Results, storage_problems, write_json, write_parquet
+from sweep.runs import WantedRun, wanted_runs
+from sweep.study import Study
+from sweep.terminal import output_to, stop_signals
+from sweep.trials import Placement, TrialEvents, assignment, ray_session, train_cohorts
+from trainables.cohort import Event
+
+MIRROR_PATIENCE_S = 60.0
+"""How long the end of a sweep waits for MLflow; what is not there by then is mirrored by the next `run`."""
+STATUS_EVERY_S = 2.0
+"""Between writings of the file that `status` reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What `run` takes besides the study."""
+
+    results: Results
+    data_dir: Path
+    placement: Placement
+    retry_failed: bool = False
+    checkpoint_every_s: float = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a sweep ended."""
+
+    report: Report
+    trained: int
+    """Runs that ended in this sweep."""
+    failed: int
+    stopped: bool
+    """Whether it was asked to stop before the end."""
+
+
+def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Outcome:
+    """Train what the record lacks and write the report.
+
+    Raises:
+        UserError: something that the user can put right; what was recorded before is intact.
+        DataError, WeightsError: data or weights are not to be had.
+    """
+    results = options.results
+    results.prepare()
+    with results.writing(study.study), storage_problems(results.root):
+        for name, task in study.tasks.items():
+            TASKS[name].fetch(task.options, options.data_dir)
+        backbones = ensure_backbones(study, results.pretrained, torch.device(options.placement.device), say)
+        wanted = wanted_runs(study, backbones, options.data_dir)
+        write_wanted(results, study, wanted)
+        reconciled = reconcile(wanted, results, retry_failed=options.retry_failed)
+        say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
+        sweep = _Sweep(study, options, wanted, reconciled, say)
+        sweep.train()
+        report = write_report(results.root, study.study)
+        sweep.finish_mirror(report.folder)
+    return Outcome(report=report, trained=sweep.ended, failed=sweep.failed, stopped=sweep.stopped)
+
+
+def write_wanted(results: Results, study: Study, wanted: Sequence[WantedRun]) -> None:
+    """Write down what the study wants, for `status`, `report` and the mirror."""
+    folder = results.study(study.study)
+    write_parquet(folder / "wanted.parquet", [run.row() for run in wanted], WANTED)
+    write_json(folder / "study.json", {"study": study.study, "title": study.title, "format": 1})
+
+
+class _Sweep:
+    """One `run` from the plan to the mirror."""
+
+    def __init__(
+        self,
+        study: Study,
+        options: Options,
+        wanted: Sequence[WantedRun],
+        reconciled: Reconciled,
+        say: Callable[[str], None],
+    ) -> None:
+        self.study, self.options, self.wanted, self.reconciled, self.say = study, options, wanted, reconciled, say
+        self.results = options.results
+        self.ended = self.failed = 0
+        self.stopped = False
+        self.recorder = Recorder(self.results, wanted, options.placement.devices_per_trial)
+        self.mirror = MirrorThread(Mirror(self.results.root, study.study, tracking_uri(self.results.root)), say)
+        self.mirror.changed(*(run.run_id for run in wanted if self.results.curve(run.run_id).exists()))
+
+    def train(self) -> None:
+        """Train what is to be trained, if anything is."""
+        runs = self.reconciled.to_train
+        if not runs:
+            self.say("nothing to train: the record holds everything the study wants")
+            return
+        self._check_disk()
+        log_file = self.results.logs / f"run-{time.strftime('%Y%m%d-%H%M%S')}.log"
+        self.say(f"training {len(runs)} runs; Ray's log: {log_file}")
+        with output_to(log_file) as console:
+            labels = {run.run_id: _label(run) for run in runs}
+            before = sum(state.over for state in self.reconciled.states.values())
+            progress = Progress(len(self.wanted), before, labels, console=console)
+            with progress as self.progress, ray_session(self.options.placement, log_file):
+                self._train_cohorts()
+        if self.stopped:
+            self.say("stopped; the same command goes on from here")
+
+    def _check_disk(self) -> None:
+        needed, free = disk_bytes(self.reconciled.to_train, num_at_once=1), self.results.free_bytes()
+        if needed > free:
+            raise UserError(
+                f"{self.results.root} has {gigabytes(free)} free and the runs to train may need {gigabytes(needed)}. "
+                f"Free some space, or use another disk with --results."
+            )
+
+    def _train_cohorts(self) -> None:
+        placement, options = self.options.placement, self.options
+        groups = cohorts(self.reconciled.to_train, placement.resources.runs_per_trial)
+        assignments = [
+            [assignment(run, placement, self.results, options.data_dir, options.checkpoint_every_s) for run in group]
+            for group in groups
+        ]
+        names = [_trial_name(group) for group in groups]
+        events = TrialEvents(on_event=self._on_event, on_failure=self._on_failure, on_tick=self._on_tick)
+        problems: list[BaseException] = []
+        self._status_at = 0.0
+
+        def work(stop: threading.Event) -> None:
+            try:
+                self.stopped = not train_cohorts(assignments, names, placement, self.results, events, stop)
+            except BaseException as problem:  # carried over to the main thread
+                problems.append(problem)
+
+        # Tune takes the signals over when it runs in the main thread; ours save every run before leaving.
+        with stop_signals(threading.Event()) as stop:
+            thread = threading.Thread(target=work, args=(stop,), name="tune")
+            thread.start()
+            while thread.is_alive():
+                thread.join(0.2)
+        for problem in problems:
+            raise problem
+
+    def _on_event(self, event: Event) -> None:
+        run_id = event["run_id"]
+        self.recorder.event(event)
+        if event["kind"] == "started":
+            self.progress.started(run_id, event["step"])
+        for evaluation in event.get("evaluations", []):
+            self.progress.evaluation(run_id, evaluation["step"], evaluation["validation_accuracy"])
+        if event["kind"] == "progress":
+            self.progress.advanced(run_id, event["step"], event["steps_per_s"])
+        if event["kind"] == "finished":
+            self.ended += 1
+            self.progress.finished(run_id, event["status"])
+        if event.get("evaluations") or event["kind"] == "finished":
+            self.mirror.changed(run_id)
+
+    def _on_failure(self, run_ids: Sequence[str], reason: str) -> None:
+        for run_id in run_ids:
+            if not self.results.run(run_id).exists():
+                self.recorder.failed(run_id, reason)
+                self.ended += 1
+                self.failed += 1
+                self.progress.finished(run_id, "failed")
+                self.mirror.changed(run_id)
+
+    def _on_tick(self) -> None:
+        self.progress.tick()
+        if time.monotonic() - self._status_at > STATUS_EVERY_S:
+            self._status_at = time.monotonic()
+            write_json(self.results.progress(self.study.study), self.progress.as_dict())
+
+    def finish_mirror(self, report: Path) -> None:
+        """Give MLflow a moment to hold everything, and say what it lacks."""
+        late = self.mirror.close(MIRROR_PATIENCE_S)
+        if late:
+            self.say(f"{len(late)} runs are not in MLflow yet; the next `run` of this study mirrors them")
+            return
+        try:
+            Mirror(self.results.root, self.study.study, tracking_uri(self.results.root)).log_report(report)
+        except MirrorError as error:
+            self.say(f"the report is not in MLflow: {error}")
+
+
+def _label(run: WantedRun) -> RunLabel:
+    return RunLabel(
+        task=run.run.task,
+        model=run.model,
+        variant=run.variant,
+        learning_rate=run.run.learning_rate,
+        seed=run.run.seed,
+        num_steps=run.num_steps,
+    )
+
+
+def _trial_name(group: Sequence[WantedRun]) -> str:
+    first = group[0]
+    rates = "_".join(f"{run.run.learning_rate:g}" for run in group)
+    return f"{'_'.join(first.cell)}_lr_{rates}_seed_{first.run.seed}"

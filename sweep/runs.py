@@ -1,0 +1,138 @@
+"""Study -> runs: the grid written out, each run with its id, its budget and the names it has in tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from datasets import TASKS
+from datasets.task import TaskShape
+from sweep.pretraining import Backbone
+from sweep.study import Study, StudyTask
+from trainables.parts import VARIANTS
+from trainables.pretrained import WeightsSource
+from trainables.run import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class WantedRun:
+    """A run that a study wants, up to a step budget, under the study's names."""
+
+    run: Run
+    run_id: str
+    """`run.run_id`, hashed once."""
+    model: str
+    variant: str
+    num_steps: int
+    """The step budget."""
+    shape: TaskShape
+    weights: WeightsSource | None
+    """Where pretrained weights are; None for random initialisation."""
+    pretrained_on: str | None
+    """What tables call the weights; None for random initialisation."""
+    data_origin: str
+
+    @property
+    def cell(self) -> tuple[str, str, str]:
+        """Task, model and variant: what one number of a table is about."""
+        return self.run.task, self.model, self.variant
+
+    def row(self) -> dict[str, Any]:
+        """Return the run's row in `wanted.parquet`."""
+        run = self.run
+        return {
+            "run_id": self.run_id,
+            "task": run.task,
+            "model": self.model,
+            "variant": self.variant,
+            "learning_rate": run.learning_rate,
+            "seed": run.seed,
+            "num_steps": self.num_steps,
+            "pretrained_on": self.pretrained_on,
+            "data_origin": self.data_origin,
+        }
+
+
+def wanted_runs(study: Study, backbones: dict[str, Backbone], data_dir: Path) -> list[WantedRun]:
+    """Write out a study's grid, seeds outermost, so that every cell has its first seed early.
+
+    Args:
+        study: what to write out.
+        backbones: each model of the study, with its weights as far as they are known (`sweep.pretraining`).
+        data_dir: where data sets are; an id includes which data it is.
+
+    Raises:
+        DataError: data files are there but cannot be identified.
+    """
+    tasks = {name: _task_facts(name, task, data_dir) for name, task in study.tasks.items()}
+    return [
+        _wanted_run(study, backbones[model], task, facts, model, variant, learning_rate, seed)
+        for seed in study.seed_list()
+        for task, facts in tasks.items()
+        for model in study.models
+        for variant in study.variants
+        for learning_rate in study.learning_rate_grid()
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TaskFacts:
+    task: StudyTask
+    checksum: str
+    shape: TaskShape
+    origin: str
+
+
+def _task_facts(name: str, task: StudyTask, data_dir: Path) -> _TaskFacts:
+    definition = TASKS[name]
+    return _TaskFacts(
+        task=task,
+        checksum=definition.checksum(task.options, data_dir),
+        shape=definition.shape(task.options),
+        origin=definition.origin(task.options, data_dir),
+    )
+
+
+def _wanted_run(
+    study: Study,
+    backbone: Backbone,
+    task: str,
+    facts: _TaskFacts,
+    model: str,
+    variant: str,
+    learning_rate: float,
+    seed: int,
+) -> WantedRun:
+    initialisation, trained = VARIANTS[variant].initialisation, VARIANTS[variant].trained
+    pretrained = initialisation == "pretrained"
+    run = Run(
+        task=task,
+        task_options=dataclasses.asdict(facts.task.options),
+        data_checksum=facts.checksum,
+        model=backbone.size,
+        initialisation=initialisation,
+        weights_checksum=backbone.checksum if pretrained else None,
+        trained=trained,
+        learning_rate=learning_rate,
+        seed=seed,
+        protocol=study.protocol,
+    )
+    return WantedRun(
+        run=run,
+        run_id=run.run_id,
+        model=model,
+        variant=variant,
+        num_steps=facts.task.num_steps,
+        shape=facts.shape,
+        weights=backbone.source if pretrained else None,
+        pretrained_on=backbone.description if pretrained else None,
+        data_origin=facts.origin,
+    )
+
+
+def distinct_cells(wanted: Sequence[WantedRun]) -> list[tuple[str, str, str]]:
+    """Return the cells of runs in order of appearance."""
+    return list(dict.fromkeys(run.cell for run in wanted))

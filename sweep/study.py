@@ -1,0 +1,209 @@
+"""What a study is: a question as data. `sweep.study_file` reads and writes it as YAML."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+    ValidationInfo,
+    create_model,
+    field_validator,
+)
+
+from datasets import TASKS
+from sweep.errors import unknown
+from sweep.learning_rates import LearningRateGrid
+from sweep.study_model import StudyModel
+from sweep.validation import (
+    AtLeast1,
+    Fraction,
+    LearningRate,
+    Mistakes,
+    NameRule,
+    Seed,
+    Strict,
+    dataclass_fields,
+    dataclass_from,
+    each_entry,
+    some_distinct,
+)
+from trainables.parts import VARIANTS
+from trainables.run import Protocol
+
+MAX_SEEDS = 1000
+"""More is taken for a slip: `seeds: 2021` asks for 2021 seeds, `seeds: [2021]` for one."""
+
+
+def _one_line(text: str) -> str:
+    if not text.strip() or not text.isprintable():
+        raise ValueError("want one line of text")
+    return text
+
+
+_protocol_from = dataclass_from(
+    Protocol,
+    {
+        "batch_size": AtLeast1,
+        "adam_beta1": Fraction,
+        "adam_beta2": Fraction,
+        "adam_eps": Field(gt=0),
+        "gradient_clip_norm": Field(gt=0),
+        "dropout": Fraction,
+        "input_dropout": Fraction,
+        "input_gain": Field(gt=0),
+        "position_std": Field(ge=0),
+        "evaluate_every": AtLeast1,
+        "train_examples_evaluated": AtLeast1,
+    },
+)
+
+
+class StudyTask(Strict):
+    """A task's step budget and options. In the file both stand side by side."""
+
+    num_steps: int
+    """Gradient steps of each run; a multiple of `protocol.evaluate_every`."""
+    options: Any
+    """The task's own `Options`, defaults filled in."""
+
+    @classmethod
+    def named(cls, name: str, value: Any, evaluate_every: int | None) -> StudyTask:
+        """Build a task from what stands under its name in a study.
+
+        Args:
+            name: in `datasets.TASKS`.
+            value: a mapping of `num_steps` and options.
+            evaluate_every: steps between evaluations; None: not known, because it is wrong itself.
+
+        Raises:
+            ValidationError: unknown name, wrong values.
+        """
+        if name not in TASKS:
+            raise ValueError(unknown("task", name, TASKS))
+        kind = TASKS[name].Options
+        if isinstance(value, cls):
+            value = {"num_steps": value.num_steps} | vars(value.options)
+        budget = Annotated[int, AtLeast1, _multiple_of(evaluate_every or 1)]
+        fields: dict[str, Any] = {"num_steps": (budget, ...)} | dataclass_fields(kind, {})
+        given = dict(create_model(name, __base__=Strict, **fields).model_validate(value))
+        return cls(num_steps=given.pop("num_steps"), options=kind(**given))
+
+
+def _multiple_of(evaluate_every: int) -> AfterValidator:
+    def check(num_steps: int) -> int:
+        below = num_steps // evaluate_every * evaluate_every
+        if num_steps != below:
+            nearest = f"{below} or {below + evaluate_every}" if below else str(evaluate_every)
+            raise ValueError(
+                f"{num_steps} is not a multiple of protocol.evaluate_every = {evaluate_every}; {nearest} is"
+            )
+        return num_steps
+
+    return AfterValidator(check)
+
+
+class Resources(Strict):
+    """What a trial gets. None of it changes a run's numbers."""
+
+    cpus_per_trial: Annotated[int, AtLeast1] = 1
+    """CPU cores."""
+    gpus_per_trial: Annotated[float, Field(ge=0, le=1)] = 0
+    """GPUs, one at most; a fraction lets so many trials share one, whose memory nothing then divides."""
+    runs_per_trial: Annotated[int, AtLeast1] = 1
+    """Largest cohort: runs that train together in one process."""
+    retries: Annotated[int, Field(ge=0)] = 2
+    """Times that a trial is started again after a crash."""
+
+
+def _list_or(tag: str, *kinds: type) -> Any:
+    """Return a function that tags a list, or a value of the kinds; None for anything else."""
+    return lambda value: "(list)" if isinstance(value, tuple) else tag if isinstance(value, kinds) else None
+
+
+class Study(Strict):
+    """A question as data: tasks x models x variants x learning rates x seeds, with budgets and a protocol.
+
+    Protocol and variants come before what is checked against them.
+    """
+
+    study: Annotated[str, NameRule]
+    """Name: of the file, of the study's folder in the results directory, and on the command line."""
+    title: Annotated[str, AfterValidator(_one_line)]
+    """One line, shown in tables."""
+    protocol: Annotated[Protocol, PlainValidator(_protocol_from)] = Protocol()
+    """How each run is trained and evaluated; see `trainables.run.Protocol`."""
+    variants: Annotated[tuple[str, ...], AfterValidator(some_distinct)]
+    """Names in `trainables.parts.VARIANTS`."""
+    tasks: Annotated[dict[str, StudyTask], Field(min_length=1)]
+    """By their names in `datasets.TASKS`."""
+    models: Annotated[dict[str, StudyModel], Field(min_length=1)]
+    """By a known name (`trainables.models.MODELS`) or one of the study's own, which stands in tables."""
+    learning_rates: Annotated[
+        Annotated[LearningRateGrid, Tag("(grid)")]
+        | Annotated[tuple[Annotated[float, LearningRate], ...], AfterValidator(some_distinct), Tag("(list)")],
+        Discriminator(
+            _list_or("(grid)", dict, LearningRateGrid),
+            custom_error_type="mistake",
+            custom_error_message="want a grid, {low: 1e-6, high: 1e-2, per_decade: 2}, or a list",
+        ),
+    ]
+    """A grid or a list."""
+    seeds: Annotated[
+        Annotated[int, Field(ge=1, le=MAX_SEEDS), Tag("(number)")]
+        | Annotated[tuple[Annotated[int, Seed], ...], AfterValidator(some_distinct), Tag("(list)")],
+        Discriminator(
+            _list_or("(number)", int),
+            custom_error_type="mistake",
+            custom_error_message="want a whole number n, for seeds 0 to n - 1, or a list of seeds",
+        ),
+    ]
+    """A number n, for 0 to n - 1, or a list."""
+    resources: Resources = Resources()
+    """What each trial gets."""
+
+    @field_validator("study")
+    @classmethod
+    def _check_file_name(cls, study: str, info: ValidationInfo) -> str:
+        if info.context and study != info.context["stem"]:
+            raise ValueError(
+                f"{study!r} is not the file's name; call the file {study}.yaml or the study {info.context['stem']}"
+            )
+        return study
+
+    @field_validator("variants")
+    @classmethod
+    def _check_variants(cls, variants: tuple[str, ...]) -> tuple[str, ...]:
+        mistakes = Mistakes()
+        for index, name in enumerate(variants):
+            if name not in VARIANTS:
+                mistakes.add(unknown("variant", name, VARIANTS), index)
+        mistakes.raise_all()
+        return variants
+
+    @field_validator("tasks", mode="before")
+    @classmethod
+    def _build_tasks(cls, tasks: Any, info: ValidationInfo) -> Any:
+        protocol = info.data.get("protocol")
+        every = protocol.evaluate_every if protocol else None
+        return each_entry(tasks, lambda name, value: StudyTask.named(name, value, every))
+
+    @field_validator("models", mode="before")
+    @classmethod
+    def _build_models(cls, models: Any, info: ValidationInfo) -> Any:
+        pretrained = [name for name in info.data.get("variants", ()) if VARIANTS[name].initialisation == "pretrained"]
+        wanted_by = pretrained[0] if pretrained else None
+        return each_entry(models, lambda name, value: StudyModel.named(name, value, wanted_by, info.context))
+
+    def learning_rate_grid(self) -> tuple[float, ...]:
+        """Return the learning rates, rising."""
+        rates = self.learning_rates
+        return rates.values() if isinstance(rates, LearningRateGrid) else tuple(sorted(rates))
+
+    def seed_list(self) -> tuple[int, ...]:
+        """Return the seeds in the order asked for."""
+        return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds

@@ -1,0 +1,273 @@
+"""Study files with mistakes: what is refused, at which line, in which words."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from study_example import GRID, PRETRAINED, SIZE, STUDY, write
+
+from sweep.errors import UserError
+from sweep.study import Study
+from sweep.study_file import load_study
+from trainables.recipe import PretrainRecipe
+from trainables.run import ModelSize, Protocol
+
+ODD = (": ", "- ", "&a ", "*a", "!!str ", "<<: ", "~", "[", "{", "'", "1e999", "9" * 400, "? ", "---\n", "|\n", "%")
+"""What YAML gives a meaning to, or no float can hold."""
+
+
+def mistakes(folder: Path, text: str) -> list[str]:
+    """Return the lines of the error of loading `text`, without the file's path: `LINE: message`."""
+    path = write(folder, text)
+    with pytest.raises(UserError) as caught:
+        load_study(path)
+    lines = str(caught.value).splitlines()
+    assert all(line.startswith(f"{path}:") for line in lines)
+    return [line.removeprefix(f"{path}:") for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wanted"),
+    [
+        # names
+        ("study: example", "study: other", "1: study: 'other' is not the file's name"),
+        ("study: example", "study: Ex_ample", "1: study: got 'Ex_ample', want lowercase letters"),
+        ("title: An example", "title: ''", "2: title: want one line of text"),
+        ("title: An example", 'title: "two\\nlines"', "2: title: want one line of text"),
+        ("title: An example", "title: 2021-01-01", '2: title: got "2021-01-01", want text'),
+        ("  digits:", "  digit:", "4: tasks.digit: unknown task 'digit'; did you mean 'digits'? valid: cifar10"),
+        (
+            "frozen-random,",
+            "frozn-random,",
+            "9: variants[0]: unknown variant 'frozn-random'; did you mean 'frozen-random'?",
+        ),
+        ("  tiny:", "  Tiny:", "6: models.Tiny: got 'Tiny', want lowercase letters"),
+        # keys
+        ("seeds: 3", "seeds: 3\nseed: 1", "12: seed: unknown key 'seed'; did you mean 'seeds'? valid: learning_rates"),
+        ("num_steps: 2000", "num_step: 2000", "4: tasks.digits.num_step: unknown key 'num_step'; did you mean"),
+        ("num_steps: 2000", "split_seed: 1", "4: tasks.digits.num_steps: missing"),
+        ("layers: 2", "layer: 2", "7: models.tiny.size.layer: unknown key 'layer'; did you mean 'layers'?"),
+        ("{pretrain: {}}", "{pretrain: {steps: 1}}", "8: models.tiny.pretrained.pretrain.steps: unknown key 'steps'"),
+        ("evaluate_every", "evaluate_evry", "12: protocol.evaluate_evry: unknown key 'evaluate_evry'; did you mean"),
+        ("retries", "retry", "13: resources.retry: unknown key 'retry'; did you mean 'retries'?"),
+        ("seeds: 3\n", "", "1: seeds: missing"),
+        ("seeds: 3", "seeds: 3\nseeds: 4", "12: seeds: duplicate key; the first is in line 11"),
+        ("seeds: 3", "3: seeds", "11: 3: keys must be text"),
+        # types are not converted
+        ("num_steps: 2000", 'num_steps: "2000"', '4: tasks.digits.num_steps: got "2000", want a whole number'),
+        ("num_steps: 2000", "num_steps: 2000.0", "4: tasks.digits.num_steps: got 2000.0, want a whole number"),
+        ("num_steps: 2000", "num_steps: true", "4: tasks.digits.num_steps: got true, want a whole number"),
+        ("2000}", "2000, split_seed: x}", '4: tasks.digits.split_seed: got "x", want a whole number'),
+        ("evaluate_every: 1000", "dropout: yes", '12: protocol.dropout: got "yes", want a number'),
+        ("evaluate_every: 1000", "dropout: true", "12: protocol.dropout: got true, want a number"),
+        ("evaluate_every: 1000", "dropout: .nan", "12: protocol.dropout: got NaN, want a finite number"),
+        ("evaluate_every: 1000", "readout: last", '12: protocol.readout: got "last", want "final_position" or'),
+        ("seeds: 3", 'seeds: "3"', "11: seeds: want a whole number n, for seeds 0 to n - 1, or a list"),
+        ("seeds: 3", "seeds: true", "11: seeds: got true, want a whole number"),
+        ("tasks:\n  digits: {num_steps: 2000}", "tasks: digits", '3: tasks: got "digits", want a mapping'),
+        ("variants: [frozen-random, frozen-pretrained]", "variants: all", '9: variants: got "all", want a list'),
+        (
+            GRID,
+            "learning_rates: 1e-3",
+            "10: learning_rates: want a grid, {low: 1e-6, high: 1e-2, per_decade: 2}, or a list",
+        ),
+        # values
+        ("retries: 1", "retries: -1", "13: resources.retries: got -1, want greater than or equal to 0"),
+        ("retries: 1", "gpus_per_trial: 2", "13: resources.gpus_per_trial: got 2, want less than or equal to 1"),
+        ("evaluate_every: 1000", "evaluate_every: 0", "12: protocol.evaluate_every: got 0, want greater than"),
+        ("num_steps: 2000", "num_steps: 0", "4: tasks.digits.num_steps: got 0, want greater than or equal to 1"),
+        ("num_steps: 2000", "num_steps: 2500", "4: tasks.digits.num_steps: 2500 is not a multiple of protocol"),
+        (
+            "digits: {num_steps: 2000}",
+            "mnist: {num_steps: 1000, image_size: 30}",
+            "4: tasks.mnist.image_size: got 30, want 32 or 28",
+        ),
+        (
+            "digits: {num_steps: 2000}",
+            "mnist: {num_steps: 1000, validation_per_class: 0}",
+            "4: tasks.mnist: validation_per_class is 0, wanted 1 to 5000",
+        ),
+        (
+            "digits: {num_steps: 2000}",
+            "cifar10: {num_steps: 1000, validation_batch: true}",
+            "4: tasks.cifar10.validation_batch: got true",
+        ),
+        ("heads: 4", "heads: 3", "7: models.tiny.size.heads: 3 heads do not divide width = 64"),
+        # nothing, or twice
+        ("  digits: {num_steps: 2000}", "  {}", "3: tasks: got {}, want at least one entry"),
+        ("[frozen-random, frozen-pretrained]", "[]", "9: variants: want at least one entry"),
+        (GRID, "learning_rates: []", "10: learning_rates: want at least one entry"),
+        ("seeds: 3", "seeds: []", "11: seeds: want at least one entry"),
+        ("seeds: 3", "seeds: 0", "11: seeds: got 0, want greater than or equal to 1"),
+        ("seeds: 3", "seeds: 2021", "11: seeds: got 2021, want less than or equal to 1000"),
+        ("seeds: 3", "seeds: [1, -2]", "11: seeds[1]: got -2, want greater than or equal to 0"),
+        ("seeds: 3", "seeds:\n- 1\n- 2\n- 1", "14: seeds[2]: 1 is there twice"),
+        ("frozen-pretrained]", "frozen-random]", '9: variants[1]: "frozen-random" is there twice'),
+        # learning rates
+        (GRID, "learning_rates:\n- 1e-3\n- 0.001", "12: learning_rates[1]: 0.001 is there twice"),
+        (GRID, "learning_rates: [1e-3, 0]", "10: learning_rates[1]: got 0, want greater than 0"),
+        (GRID, "learning_rates: [1e-3, '1e-4']", '10: learning_rates[1]: got "1e-4", want a number'),
+        ("low: 1e-4", "low: -1e-4", "10: learning_rates.low: got -0.0001, want greater than 0"),
+        ("low: 1e-4", "low: 1e-1", "10: learning_rates.low: 0.1 is above high = 0.01"),
+        ("low: 1e-4", "low: 1.2345e-4", "10: learning_rates.low: 0.00012345 has more than 3 significant digits"),
+        ("high: 1e-2", "high: 3e-2", "10: learning_rates.high: 0.03 is no whole number of grid steps"),
+        ("per_decade: 1", "per_decade: 0", "10: learning_rates.per_decade: got 0, want greater than or equal to 1"),
+        # models
+        (SIZE + "\n", "", "6: models.tiny: unknown model 'tiny'; valid: distilgpt2, gpt2"),
+        (PRETRAINED + "\n", "", "6: models.tiny: variant 'frozen-pretrained' needs `pretrained`, with one of: hub"),
+        ("  tiny:", "  gpt2:", "7: models.gpt2.size: 'gpt2' is a known model of another size"),
+        ("{pretrain: {}}", "{}", "8: models.tiny.pretrained: want exactly one of: hub, folder, pretrain"),
+        ("{pretrain: {}}", "{pretrain: {}, hub: a/b}", "8: models.tiny.pretrained: want exactly one of: hub"),
+        ("{pretrain: {}}", "{folder: nowhere}", "8: models.tiny.pretrained.folder: nothing is at "),
+        ("{pretrain: {}}", "{hub: a/b, sha256: 12ab}", "8: models.tiny.pretrained.sha256: got '12ab', want 64"),
+        ("{}", "{text: [no.txt]}", "8: models.tiny.pretrained.pretrain.text[0]: nothing is at "),
+        ("{}", "{text: novels}", "8: models.tiny.pretrained.pretrain.text: got 'novels', want python-stdlib or a list"),
+        ("{}", "{text: []}", "8: models.tiny.pretrained.pretrain.text: want at least one entry"),
+        ("{}", "{num_tokens: 2048}", "8: models.tiny.pretrained.pretrain.num_tokens: 2048 tokens are more than"),
+        # YAML
+        ("seeds: 3", "seeds: [3", "12: not valid YAML: while parsing a flow sequence:"),
+        ("  digits", "\tdigits", "4: not valid YAML: while scanning for the next token: found character '\\t' that"),
+        ("seeds: 3", "seeds: a: 3", "11: not valid YAML: mapping values are not allowed here"),
+        ("title: An example", "title: \x01", "2: not valid YAML: unacceptable character"),
+        ("seeds: 3", "seeds: !!int three", "11: seeds: invalid literal for int()"),
+        ("seeds: 3", "seeds: !!python/name:os.system 3", "11: not valid YAML: could not determine a constructor"),
+        ("seeds: 3", "seeds: &three 3\nx: *three", "12: x: aliases (*name) are not supported"),
+    ],
+)
+def test_a_mistake_is_told_at_its_line(tmp_path: Path, old: str, new: str, wanted: str) -> None:
+    assert old in STUDY
+    told = mistakes(tmp_path, STUDY.replace(old, new, 1))
+    assert any(line.startswith(wanted) for line in told), told
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fix"),
+    [
+        ("2000", "2500", "4: tasks.digits.num_steps: 2500 is not a multiple of {every}; 2000 or 3000 is"),
+        ("2000", "300", "4: tasks.digits.num_steps: 300 is not a multiple of {every}; 1000 is"),
+        ("1e-2", "3e-2", "10: learning_rates.high: 0.03 is no whole number of {steps}; 0.01 or 0.1 is"),
+        (
+            "high: 1e-2",
+            "high: 9.99e-3",
+            "10: learning_rates.high: 0.00999 is no whole number of {steps}; 0.001 or 0.01 is",
+        ),
+    ],
+)
+def test_the_nearest_right_values_are_told(tmp_path: Path, old: str, new: str, fix: str) -> None:
+    wanted = fix.format(every="protocol.evaluate_every = 1000", steps="grid steps above low = 0.0001")
+    assert mistakes(tmp_path, STUDY.replace(old, new, 1)) == [wanted]
+
+
+def test_each_mistake_is_told_once(tmp_path: Path) -> None:
+    assert len(mistakes(tmp_path, STUDY.replace("seeds: 3", "seeds: [0, 0]"))) == 1
+    assert len(mistakes(tmp_path, STUDY.replace("heads: 4", "heads: 3"))) == 1
+    assert len(mistakes(tmp_path, STUDY.replace(GRID, "learning_rates: [-1.0]"))) == 1
+    assert len(mistakes(tmp_path, STUDY.replace("seeds: 3", "seeds: !!int three"))) == 1
+
+
+def test_all_mistakes_are_told_at_once_in_the_order_of_lines(tmp_path: Path) -> None:
+    text = """\
+study: other
+title: ""
+tasks:
+  digit: {num_steps: 100}
+  mnist: {num_steps: 2500, imagesize: 28, split_seed: true}
+models:
+  tiny:
+    size: {layers: 2, heads: 3, width: 64}
+  gpt3: {}
+variants: [frozen-pretrained]
+learning_rates: {low: 0, high: 1e-2}
+learning_rates: [1e-3]
+seeds: x
+protocol: {drop: 3, readout: last}
+"""
+    places = [line.split(": ")[:2] for line in mistakes(tmp_path, text)]
+    assert places == [
+        ["1", "study"],
+        ["2", "title"],
+        ["4", "tasks.digit"],
+        ["5", "tasks.mnist.imagesize"],
+        ["5", "tasks.mnist.split_seed"],
+        ["7", "models.tiny"],
+        ["8", "models.tiny.size.heads"],
+        ["9", "models.gpt3"],
+        ["11", "learning_rates.low"],
+        ["12", "learning_rates"],
+        ["13", "seeds"],
+        ["14", "protocol.drop"],
+        ["14", "protocol.readout"],
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n"])
+def test_an_empty_file_is_told_as_such(tmp_path: Path, text: str) -> None:
+    told = mistakes(tmp_path, text)
+    assert len(told) == 1
+    assert "want a mapping" in told[0]
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "just words\n", "3\n"])
+def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
+    (told,) = mistakes(tmp_path, text)
+    assert told.startswith("1: got ")
+    assert "want a mapping of keys to values" in told
+
+
+def test_a_missing_file_and_an_unknown_name_list_the_shipped_studies(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no\.yaml: No such file or directory; shipped studies: .*quickstart"):
+        load_study(tmp_path / "no.yaml")
+    with pytest.raises(UserError, match=r"unknown study 'quickstar'; did you mean 'quickstart'\? valid: .*mnist-small"):
+        load_study("quickstar")
+
+
+def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "example.yaml"
+    path.write_bytes(STUDY.replace("An example", "é").encode("latin-1"))
+    with pytest.raises(UserError, match="not a text file in UTF-8"):
+        load_study(path)
+
+
+def test_every_record_field_has_a_limit_or_choices() -> None:
+    """A field added to a record must be validated too, or a study could hold a value that has no meaning."""
+    for kind, wrong in ((Protocol, -1), (ModelSize, 0), (PretrainRecipe, -1)):
+        for field in dataclasses.fields(kind):
+            values = {"layers": 1, "heads": 1, "width": 1} if kind is ModelSize else {}
+            with pytest.raises(ValueError, match=field.name):
+                _with_record(kind, values | {field.name: wrong})
+
+
+def _with_record(kind: type, values: Mapping[str, object]) -> Study:
+    fields = {
+        "study": "s",
+        "title": "t",
+        "tasks": {"digits": {"num_steps": 2000}},
+        "models": {"gpt2": {}},
+        "variants": ("frozen-random",),
+        "learning_rates": (1e-3,),
+        "seeds": 1,
+    }
+    size = {"layers": 1, "heads": 1, "width": 1}
+    if kind is Protocol:
+        fields["protocol"] = values
+    elif kind is ModelSize:
+        fields["models"] = {"own": {"size": values}}
+    else:
+        fields["models"] = {"own": {"size": size, "pretrained": {"pretrain": values}}}
+    return Study.model_validate(fields)
+
+
+@settings(max_examples=80, deadline=None)
+@given(start=st.integers(0, len(STUDY)), length=st.integers(0, 12), inserted=st.text(max_size=6) | st.sampled_from(ODD))
+def test_garbled_files_raise_user_errors_only(
+    tmp_path_factory: pytest.TempPathFactory, start: int, length: int, inserted: str
+) -> None:
+    path = write(tmp_path_factory.mktemp("garbled"), STUDY[:start] + inserted + STUDY[start + length :])
+    with contextlib.suppress(UserError):
+        load_study(path)

@@ -1,0 +1,1 @@
+"""Models, freezing, the training loop and the Ray trainable around it."""

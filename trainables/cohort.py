@@ -1,0 +1,154 @@
+"""What a trial is told to train, and the training of it: runs one after the other, reported as events."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from datasets import TASKS
+from datasets.task import DataError, TaskData
+from trainables.checkpoint import NUM_KEPT, load_newest_checkpoint, save_checkpoint
+from trainables.initialise import load_weights
+from trainables.pretrained import WeightsSource, find_weights
+from trainables.run import Run
+from trainables.training import Training
+
+Event = dict[str, Any]
+"""Plain values: `kind` is `started`, `progress` or `finished`; `run_id`, `step` and, by kind, what changed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """One run of a cohort and what is needed to train it here; plain values, as Ray carries them."""
+
+    content: dict[str, Any]
+    """`Run.content()`."""
+    num_steps: int
+    """The step budget."""
+    checkpoints: str
+    """Folder of the run's checkpoints, on a disk that outlives the worker."""
+    data_dir: str
+    weights: dict[str, str | None] | None
+    """`WeightsSource` as a dict; None for random initialisation."""
+    device: str
+    """`cpu` or `cuda`."""
+    checkpoint_every_s: float
+    """Seconds of training between checkpoints; one is written at the end in any case."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values that the constructor takes."""
+        return asdict(self)
+
+
+class RunSession:
+    """One run being trained here: its checkpoints, its clock, its events."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        """Build the run, or take it up from its newest intact checkpoint."""
+        self.assignment = assignment
+        self.run = Run.from_content(assignment.content)
+        self.checkpoints = Path(assignment.checkpoints)
+        device = torch.device(assignment.device)
+        data = task_data(
+            self.run.task,
+            tuple(sorted(self.run.task_options.items())),
+            self.run.data_checksum,
+            assignment.data_dir,
+            assignment.device,
+        )
+        self.training = Training(self.run, data, pretrained_tensors(assignment.weights), device)
+        saved = load_newest_checkpoint(self.checkpoints)
+        if saved is not None:
+            self.training.load_state(*saved)
+        self.saved_step = self.training.progress.step if saved is not None else -1
+        self._saved_at = time.monotonic()
+
+    def events(self, report_every_s: float) -> Iterator[Event]:
+        """Train to the budget; yield an event at the start, at least every `report_every_s`, and at the end."""
+        training, budget = self.training, self.assignment.num_steps
+        # The whole curve: points that an earlier driver did not live to write down are in the checkpoint.
+        yield self._event("started", evaluations=[asdict(e) for e in training.progress.curve])
+        while not training.diverged and training.progress.step < budget:
+            first, began = training.progress.step, time.monotonic()
+            evaluation = training.advance(budget, for_s=report_every_s)
+            steps_per_s = (training.progress.step - first) / (time.monotonic() - began)
+            if time.monotonic() - self._saved_at >= self.assignment.checkpoint_every_s:
+                self.save()
+            evaluations = [asdict(evaluation)] if evaluation else []
+            yield self._event("progress", evaluations=evaluations, steps_per_s=steps_per_s)
+        self.save(num_kept=1)
+        yield self._event("finished", **self._result())
+
+    def save(self, num_kept: int = NUM_KEPT) -> None:
+        """Write a checkpoint if there is anything new in it."""
+        if self.training.progress.step != self.saved_step or self.training.diverged:
+            save_checkpoint(self.checkpoints, *self.training.state(), num_kept=num_kept)
+            self.saved_step, self._saved_at = self.training.progress.step, time.monotonic()
+
+    def _event(self, kind: str, **more: Any) -> Event:
+        return {"kind": kind, "run_id": self.run.run_id, "step": self.training.progress.step, **more}
+
+    def _result(self) -> dict[str, Any]:
+        progress = self.training.progress
+        return {
+            "status": "diverged" if self.training.diverged else "complete",
+            "diverged_at_step": progress.diverged_at_step,
+            "elapsed_s": progress.elapsed_s,
+            "device": device_name(self.assignment.device),
+        }
+
+
+def device_name(device: str) -> str:
+    """Return the device's model, for the record."""
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    return f"cpu ({_cpu_model()})"
+
+
+def _cpu_model() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+@lru_cache(maxsize=1)
+def task_data(task: str, options: tuple[tuple[str, Any], ...], checksum: str, data_dir: str, device: str) -> TaskData:
+    """Load a task onto a device; the last one stays for the next run of the process. Nothing writes to it.
+
+    Raises:
+        DataError: not to be had, or this machine's data is not what the run was planned with.
+    """
+    definition = TASKS[task]
+    chosen = definition.Options(**dict(options))
+    got = definition.checksum(chosen, Path(data_dir))
+    if got != checksum:
+        raise DataError(
+            f"{task}: the data in {data_dir} on {platform.node()} has checksum {got}, the run was planned with "
+            f"{checksum}. Give every machine the same data directory."
+        )
+    return definition.load(chosen, Path(data_dir)).to(torch.device(device))
+
+
+def pretrained_tensors(source: dict[str, str | None] | None) -> dict[str, Tensor] | None:
+    """Find and read a run's pretrained weights; None for random initialisation."""
+    if source is None:
+        return None
+    folder = find_weights(WeightsSource(**source), download=True)
+    assert folder is not None, "find_weights downloads or raises"
+    return _tensors_in(folder)
+
+
+@lru_cache(maxsize=1)
+def _tensors_in(folder: Path) -> dict[str, Tensor]:
+    return load_weights(folder)

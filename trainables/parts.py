@@ -1,0 +1,39 @@
+"""What is trained and how it starts: the table of parts and the four variants made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainables.run import Initialisation
+
+PARTS: dict[str, str] = {
+    "input": "the layer that turns task tokens into embeddings; always new",
+    "output": "the linear layer on the hidden state that is read; always new",
+    "positions": "the positional embedding table",
+    "layer_norms": "both layer norms of every block and the final one",
+    "attention": "query, key, value and output projections of every block",
+    "feedforward": "both linear layers of every block's feedforward",
+}
+"""Every parameter of a classifier is in exactly one part (`Classifier.parts`)."""
+
+FROZEN_BODY = ("input", "layer_norms", "output", "positions")
+"""What stays trained around a frozen body (Lu et al. 2021, section 2.2)."""
+
+EVERYTHING = tuple(sorted(PARTS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """A named pair of initialisation and trained parts."""
+
+    initialisation: Initialisation
+    trained: tuple[str, ...]
+
+
+VARIANTS: dict[str, Variant] = {
+    "frozen-random": Variant(initialisation="random", trained=FROZEN_BODY),
+    "frozen-pretrained": Variant(initialisation="pretrained", trained=FROZEN_BODY),
+    "unfrozen-random": Variant(initialisation="random", trained=EVERYTHING),
+    "unfrozen-pretrained": Variant(initialisation="pretrained", trained=EVERYTHING),
+}
+"""Rothermel et al. 2021, section 3."""

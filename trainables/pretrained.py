@@ -1,0 +1,116 @@
+"""Where pretrained weights come from: a folder, or the Hugging Face hub; always found locally before asking outside."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from trainables.checkpoint import file_sha256
+from trainables.initialise import WeightsError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsSource:
+    """A `save_pretrained` folder by path, or a hub repository at a revision. Exactly one of the two is set."""
+
+    folder: str | None = None
+    """Path of a folder with `model.safetensors`."""
+    hub: str | None = None
+    """Repository, such as `openai-community/gpt2`."""
+    revision: str | None = None
+    """Commit of the repository; None: its newest."""
+    sha256: str | None = None
+    """Wanted checksum of `model.safetensors`; None: whatever is there."""
+
+    def __str__(self) -> str:
+        if self.folder is not None:
+            return self.folder
+        return f"{self.hub}@{self.revision[:7]}" if self.revision else str(self.hub)
+
+    def as_dict(self) -> dict[str, str | None]:
+        """Return plain values that the constructor takes."""
+        return asdict(self)
+
+
+def find_weights(source: WeightsSource, *, download: bool) -> Path | None:
+    """Return the local folder of the weights, verified; None if they are not here and `download` is False.
+
+    Raises:
+        WeightsError: not to be had, or not the wanted bytes.
+    """
+    if source.folder is not None:
+        folder = Path(source.folder)
+        if not (folder / "model.safetensors").is_file():
+            raise WeightsError(
+                f"no pretrained weights at {folder}: wanted a folder with model.safetensors, as save_pretrained writes "
+                f"it. Make one with `python -m sweep pretrain`, or correct `pretrained: {{folder: ...}}` in the study."
+            )
+    else:
+        found = _hub_folder(source, download=download)
+        if found is None:
+            return None
+        folder = found
+    _verify(folder, source)
+    return folder
+
+
+def weights_checksum(folder: Path) -> str:
+    """Return the sha256 of `model.safetensors`, read once a process for an unchanged file."""
+    path = folder / "model.safetensors"
+    return _checksum_at(path, path.stat().st_mtime_ns, path.stat().st_size)
+
+
+@cache
+def _checksum_at(path: Path, mtime_ns: int, size: int) -> str:
+    return file_sha256(path)
+
+
+def _verify(folder: Path, source: WeightsSource) -> None:
+    if source.sha256 is None:
+        return
+    got = weights_checksum(folder)
+    if got != source.sha256:
+        raise WeightsError(
+            f"{folder / 'model.safetensors'} has sha256 {got}, wanted {source.sha256} ({source}). "
+            f"Delete it and fetch it again."
+        )
+
+
+def _hub_folder(source: WeightsSource, *, download: bool) -> Path | None:
+    from huggingface_hub import snapshot_download  # imported late: takes a second that random models need not spend
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    wanted: dict[str, Any] = {
+        "repo_id": source.hub,
+        "revision": source.revision,
+        "allow_patterns": ["config.json", "model.safetensors"],
+    }
+    try:
+        folder = Path(snapshot_download(**wanted, local_files_only=True))
+        if (folder / "model.safetensors").is_file():
+            return folder
+    except LocalEntryNotFoundError:
+        pass
+    if not download:
+        return None
+    log.info("fetching %s from the Hugging Face hub", source)
+    try:
+        return Path(snapshot_download(**wanted))
+    except Exception as error:  # network, authorisation, full disk: the hub's client has a type for each
+        raise WeightsError(_not_to_be_had(source, error)) from error
+
+
+def _not_to_be_had(source: WeightsSource, error: Exception) -> str:
+    offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
+    return (
+        f"the weights {source} are not in the local Hugging Face cache and could not be fetched{offline}: "
+        f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}. With a network: "
+        f"the same command again. Without: put a folder with their config.json and model.safetensors on "
+        f"this machine and name it in the study: `pretrained: {{folder: PATH}}`."
+    )

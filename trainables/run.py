@@ -1,0 +1,114 @@
+"""What defines a run: everything that can change its numbers, and the id hashed from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+PROTOCOL_VERSION = 1
+"""Raised when the code changes the numbers of a run whose record did not change."""
+
+Initialisation = Literal["random", "pretrained"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSize:
+    """A GPT-2 architecture by its size (Radford et al. 2019); `gpt2` is 12 layers, 12 heads, width 768."""
+
+    layers: int
+    """Transformer blocks."""
+    heads: int
+    """Attention heads in each block; divides `width`."""
+    width: int
+    """Hidden size D; the feedforward is 4 D wide."""
+    positions: int = 1024
+    """Rows of the positional embedding table. Tasks with more tokens get further rows (`Protocol.position_std`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """How a run is trained and evaluated. Defaults: Rothermel et al. 2021 section 3, else Lu et al.'s public code."""
+
+    batch_size: int = 8
+    """Examples a gradient step (Rothermel et al. 2021, section 3)."""
+    adam_beta1: float = 0.9
+    """Adam, torch default (Lu et al. 2021, appendix)."""
+    adam_beta2: float = 0.999
+    """Adam, torch default (Lu et al. 2021, appendix)."""
+    adam_eps: float = 1e-8
+    """Adam, torch default (Lu et al. 2021, appendix)."""
+    gradient_clip_norm: float | None = 1.0
+    """Largest gradient norm over all trained parameters; null: no clipping. In Lu et al.'s code, in neither paper."""
+    dropout: float = 0.1
+    """GPT-2's own dropout on embeddings, attention and residuals, as a probability (Hugging Face default)."""
+    input_dropout: float = 0.1
+    """Dropout after the input layer, as a probability; real-valued tokens only (Lu et al.'s code)."""
+    input_gain: float = 1.41
+    """Gain of the input layer's orthogonal initialisation; real-valued tokens only (Lu et al.'s code)."""
+    random_init: Literal["reference-2021", "library"] = "reference-2021"
+    """`reference-2021`: every weight N(0, 0.02). `library`: newer transformers, `c_proj` scaled by 1/sqrt(2 layers)."""
+    position_std: float = 0.02
+    """Standard deviation of position rows beyond the model's own (ListOps: 2000 > 1024). The papers don't say."""
+    readout: Literal["final_position", "last_token"] = "final_position"
+    """Where the output layer reads: the last position, padding or not, or the last real token."""
+    evaluate_every: int = 2000
+    """Gradient steps between evaluations; candidates for early stopping. Step budgets are multiples of it."""
+    train_examples_evaluated: int = 2000
+    """Train accuracy is measured on the training split's first so many examples, in evaluation mode."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One (task, model, variant, learning rate, seed) with every option that can change its numbers.
+
+    Not in it, because they change no number: the step budget, resources, names of studies, models and variants.
+    """
+
+    task: str
+    """A name in `datasets.TASKS`."""
+    task_options: dict[str, Any]
+    """Every option of the task, defaults filled in."""
+    data_checksum: str
+    """Identifies the task's examples (`Task.checksum`)."""
+    model: ModelSize
+    initialisation: Initialisation
+    weights_checksum: str | None
+    """sha256 of the pretrained `model.safetensors`; None for random initialisation."""
+    trained: tuple[str, ...]
+    """Names of trained parts, sorted; see `trainables.parts.PARTS`."""
+    learning_rate: float
+    """Of Adam, constant over the run."""
+    seed: int
+    """Keys every random choice together with a purpose and a step."""
+    protocol: Protocol = field(default_factory=Protocol)
+
+    def content(self) -> dict[str, Any]:
+        """Return the run as plain JSON values; `Run.from_content` is the inverse."""
+        return dataclasses.asdict(self) | {"trained": list(self.trained), "protocol_version": PROTOCOL_VERSION}
+
+    @classmethod
+    def from_content(cls, content: dict[str, Any]) -> Run:
+        """Rebuild a run from `content()`."""
+        fields = dict(content)
+        version = fields.pop("protocol_version")
+        assert version == PROTOCOL_VERSION, f"run of protocol version {version}, this code has {PROTOCOL_VERSION}"
+        return cls(
+            **fields
+            | {
+                "trained": tuple(fields["trained"]),
+                "model": ModelSize(**fields["model"]),
+                "protocol": Protocol(**fields["protocol"]),
+            }
+        )
+
+    def canonical_json(self) -> str:
+        """Return `content()` as text that is the same for equal runs."""
+        return json.dumps(self.content(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @property
+    def run_id(self) -> str:
+        """16 hex digits of the sha256 of `canonical_json()`."""
+        return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:16]
