@@ -82,8 +82,12 @@ def _write_files(folder: Path, info: StudyInfo, wanted: pd.DataFrame, runs: pd.D
     """Write every file of the report; return the text for the terminal."""
     models = list(wanted["model"].unique())
     main = [tables.main_table(info, wanted, summary.cells, model) for model in models]
+    by_rate = [
+        tables.learning_rate_table(wanted, summary.learning_rates, summary.cells, task, model)
+        for task, model in wanted[["task", "model"]].drop_duplicates().itertuples(index=False)
+    ]
     detail = tables.detail_table(info, wanted, summary.cells)
-    moved = tables.importance_table(importances(summary.runs))
+    moved = tables.importance_table(wanted, importances(summary.runs))
     _write_csvs(folder, info, wanted, summary)
     shown = [table.frame().assign(model=model) for model, table in zip(models, main, strict=True)]
     pd.concat(shown).set_index(["model", "variant"]).to_csv(folder / "table1.csv")
@@ -94,6 +98,7 @@ def _write_files(folder: Path, info: StudyInfo, wanted: pd.DataFrame, runs: pd.D
         "## Test accuracy\n\n" + "\n".join(table.markdown() for table in main),
         "## Cells\n\n" + detail.markdown(),
         "## Test accuracy against learning rate\n\n" + "\n".join(images),
+        "\n".join(table.markdown() for table in by_rate),
         "## What moved the accuracy\n\n" + moved.markdown(),
         "## What this is and is not\n\n" + LIMITS,
         *_failures(summary.runs),
@@ -101,7 +106,13 @@ def _write_files(folder: Path, info: StudyInfo, wanted: pd.DataFrame, runs: pd.D
     ]
     (folder / "report.md").write_text("\n".join(sections), encoding="utf-8")
     return "\n".join(
-        [f"{info.title} ({info.study})", status, "", *(table.text() for table in main), *_warnings(summary)]
+        [
+            f"{info.title} ({info.study})",
+            status,
+            "",
+            *(table.text() for table in [*by_rate, *main]),
+            *_warnings(summary),
+        ]
     )
 
 
@@ -139,7 +150,7 @@ def _failures(runs: pd.DataFrame) -> list[str]:
     names = failed[[*CELL, "learning_rate", "seed", "run_id", "failure"]].head(MAX_FAILURES).astype(str)
     listed = tables.Table(
         title="Why runs failed",
-        caption=f"{len(names)} of {len(failed)}. They are trained again when the study is run again.",
+        caption=f"{len(names)} of {len(failed)}. `python -m sweep run STUDY --retry-failed` trains them again.",
         header=tuple(names.columns),
         rows=tuple(names.itertuples(index=False, name=None)),
     )

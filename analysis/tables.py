@@ -17,6 +17,7 @@ from analysis.selection import RULE
 NO_VALUE = "–"
 PROVISIONAL = "†"
 AT_EDGE = "‡"
+CHOSEN = "*"
 MARKS = {
     NO_VALUE: "no value, and why",
     PROVISIONAL: "runs are missing or failed, so the choice may change",
@@ -70,12 +71,16 @@ def caption(info: StudyInfo, wanted: pd.DataFrame, what: str) -> str:
         what: the measured quantity, a sentence.
     """
     seeds = wanted["seed"].nunique()
-    pretrained = _grouped(wanted, "pretrained_on", "model") or "no variant"
     return (
         f"Study {info.study}. {what} {seeds} seed{'s' if seeds != 1 else ''} unless marked. {RULE} "
-        f"Step budgets: {_grouped(wanted, 'num_steps', 'task')}. Pretrained on: {pretrained}. "
+        f"Step budgets: {_grouped(wanted, 'num_steps', 'task')}. {pretrained_text(wanted)} "
         f"Data: {_grouped(wanted, 'data_origin', 'task')}."
     )
+
+
+def pretrained_text(wanted: pd.DataFrame) -> str:
+    """Say what "pretrained" means for these runs, a sentence for captions."""
+    return f"Pretrained on: {_grouped(wanted, 'pretrained_on', 'model') or 'no variant'}."
 
 
 def main_table(info: StudyInfo, wanted: pd.DataFrame, cells: pd.DataFrame, model: str) -> Table:
@@ -105,6 +110,35 @@ def main_table(info: StudyInfo, wanted: pd.DataFrame, cells: pd.DataFrame, model
     )
 
 
+def learning_rate_table(wanted: pd.DataFrame, rates: pd.DataFrame, cells: pd.DataFrame, task: str, model: str) -> Table:
+    """Lay out one task's test accuracies, variants by learning rates: the figure in numbers.
+
+    Args:
+        wanted: all wanted runs.
+        rates: as `Summary.learning_rates`.
+        cells: as `Summary.cells`.
+        task: which one to show.
+        model: which one to show.
+    """
+    shown = rates[(rates["task"] == task) & (rates["model"] == model)]
+    chosen = cells[(cells["task"] == task) & (cells["model"] == model)].set_index("variant")["learning_rate"]
+    swept = sorted(shown["learning_rate"].unique())
+    entries = {(row["variant"], row["learning_rate"]): row for row in shown.to_dict("records")}
+    rows = tuple(
+        (v, *(_at_rate(entries[v, rate], rate == chosen[v]) if (v, rate) in entries else NO_VALUE for rate in swept))
+        for v in shown["variant"].unique()
+    )
+    seeds = shown["num_wanted"].max()
+    return Table(
+        title=f"Test accuracy by learning rate, {task}, {model}",
+        caption=f"In percent, mean ± SEM over {seeds} seed{'s' if seeds != 1 else ''}, of each run's best model by "
+        f"validation accuracy. {CHOSEN}: the learning rate that validation chose. "
+        + pretrained_text(wanted[wanted["model"] == model]),
+        header=("variant", *map(rate_text, swept)),
+        rows=rows,
+    )
+
+
 def detail_table(info: StudyInfo, wanted: pd.DataFrame, cells: pd.DataFrame) -> Table:
     """List every cell with its chosen learning rate and what that rests on."""
     header = (
@@ -121,7 +155,7 @@ def detail_table(info: StudyInfo, wanted: pd.DataFrame, cells: pd.DataFrame) -> 
     )
 
 
-def importance_table(shares: pd.DataFrame) -> Table:
+def importance_table(wanted: pd.DataFrame, shares: pd.DataFrame) -> Table:
     """Show the result of `importance.importances`."""
     axes = [column for column in shares.columns if column not in ("task", "model", "num_runs", "note")]
     rows = tuple(
@@ -131,7 +165,7 @@ def importance_table(shares: pd.DataFrame) -> Table:
     what = (
         "Share, in percent, of the variation of the runs' best validation accuracy over the grid that each axis "
         "explains by itself (fANOVA, Hutter et al. 2014), scaled to sum to 100. Interactions and runs without a value "
-        "are left out."
+        f"are left out. {pretrained_text(wanted)}"
     )
     header = ("task", "model", "runs", *(axis.replace("_", " ") for axis in axes), "remarks")
     return Table(title="Variation explained", caption=what, header=header, rows=rows)
@@ -155,6 +189,14 @@ def remarks(cell: Mapping[Any, Any]) -> list[str]:
     if cell["at_edge"]:
         found.append(f"best learning rate is the {'smallest' if cell['at_edge'] == 'low' else 'largest'} tried")
     return found
+
+
+def _at_rate(row: Mapping[Any, Any], chosen: bool) -> str:
+    """Write one entry of the table by learning rate."""
+    if not row["num_values"]:
+        return NO_VALUE
+    some = f" ({row['num_values']} of {row['num_wanted']})" if row["num_values"] < row["num_wanted"] else ""
+    return _mean_sem(row) + some + (f" {CHOSEN}" if chosen else "")
 
 
 def _detail(cell: Mapping[Any, Any]) -> tuple[str, ...]:

@@ -50,6 +50,12 @@ def find_backbones(study: Study, pretrained_root: Path) -> dict[str, Backbone]:
     return {name: _find(model, _uses_weights(study), pretrained_root) for name, model in study.models.items()}
 
 
+def hub_sources(study: Study) -> dict[str, WeightsSource]:
+    """Return the weights that a study takes from the Hugging Face hub, by model."""
+    models = study.models.items() if _uses_weights(study) else ()
+    return {name: _named_source(m.pretrained)[0] for name, m in models if isinstance(m.pretrained, HubWeights)}
+
+
 def ensure_backbones(study: Study, pretrained_root: Path, device: torch.device, say: Say) -> dict[str, Backbone]:
     """Fetch or train what is missing, then look everything up.
 

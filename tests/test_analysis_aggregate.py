@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic_record import SyntheticRecord
 
 from analysis import record
 from analysis.aggregate import STATUSES, Summary, account, per_learning_rate, summarise
 from analysis.record import RecordError
+from tests.synthetic_record import SyntheticRecord
 
 
 def summary_of(made: SyntheticRecord) -> Summary:

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from synthetic_record import SyntheticRecord
 
 from analysis import record
 from analysis.record import CURVES, RUNS, WANTED, RecordError
+from tests.synthetic_record import SyntheticRecord
 
 WANTED_ROW = {
     **{"run_id": "a", "task": "mnist", "model": "gpt2", "variant": "frozen-random", "learning_rate": 1e-3, "seed": 0},

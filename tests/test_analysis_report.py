@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from synthetic_record import SyntheticRecord
 
 from analysis import figures, record, tables
 from analysis.__main__ import main
 from analysis.aggregate import Summary, summarise
 from analysis.importance import importances
 from analysis.report import Report, status_line, write_report
+from tests.synthetic_record import SyntheticRecord
 
 VARIANTS = ["frozen-random", "unfrozen-pretrained"]
 
@@ -52,6 +52,17 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def report(small: Path) -> Report:
     return write_report(small, "small")
+
+
+def test_learning_rate_table_by_hand(small: Path) -> None:
+    wanted, summary = summary_of(small)
+    table = tables.learning_rate_table(wanted, summary.learning_rates, summary.cells, "mnist", "gpt2")
+    assert table.header == ("variant", "1e-5", "1e-4", "1e-3")
+    assert table.rows == (
+        ("frozen-random", "50.0 ± 1.0", "60.0 ± 1.0 *", "40.0 ± 1.0"),
+        ("unfrozen-pretrained", "70.0 ± 1.0", "80.0 ± 1.0 *", "–"),
+    )
+    assert "Pretrained on: " in table.caption
 
 
 def test_main_table_by_hand(small: Path) -> None:
@@ -222,14 +233,15 @@ def test_importance_finds_what_moved_the_accuracy_and_repeats() -> None:
     assert optuna.logging.get_verbosity() == verbosity
 
 
-def test_importance_says_why_there_is_none() -> None:
+def test_importance_says_why_there_is_none(small: Path) -> None:
     runs = pd.DataFrame({"learning_rate": 1e-3, "variant": "frozen-random", "seed": range(10)})
     runs = runs.assign(task="mnist", model="gpt2", validation_accuracy=0.5)
     (flat,) = importances(runs).to_dict("records")
     (few,) = importances(runs.head(7)).to_dict("records")
     assert flat["note"].startswith("Optuna: ")
     assert few["note"] == "only 7 runs have a value, 8 needed"
-    (row,) = tables.importance_table(importances(runs.head(7))).rows
+    wanted, _ = summary_of(small)
+    (row,) = tables.importance_table(wanted, importances(runs.head(7))).rows
     assert row == ("mnist", "gpt2", "7", "–", "–", "–", "only 7 runs have a value, 8 needed")
 
 

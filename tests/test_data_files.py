@@ -12,10 +12,10 @@ from pathlib import Path
 from urllib.error import URLError
 
 import pytest
-from real_data import require
 
 from datasets import TASKS, cifar_files, files, mnist
 from datasets.task import DataError
+from tests.real_data import require
 
 CONTENT = {"raw/a.bin": b"first", "raw/b.bin": b"second"}
 

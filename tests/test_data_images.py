@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from real_data import require
 
 from datasets import TASKS, cifar10, cifar10_lra, digits, mnist
 from datasets.task import DataError, Split, TaskData
+from tests.real_data import require
 
 
 def contents(split: Split) -> set[bytes]:

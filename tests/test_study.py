@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from study_example import GRID, PRETRAINED, SIZE, STUDY, write
 
 from datasets import TASKS
 from sweep.learning_rates import LearningRateGrid
 from sweep.study import Study, StudyTask
 from sweep.study_file import load_study, shipped_studies, study_to_yaml
 from sweep.study_model import FolderWeights, HubWeights, PretrainedHere, StudyModel
+from tests.study_example import GRID, PRETRAINED, SIZE, STUDY, write
 from trainables.models import MODELS
 from trainables.parts import VARIANTS
 from trainables.recipe import PretrainRecipe

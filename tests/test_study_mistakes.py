@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from study_example import GRID, PRETRAINED, SIZE, STUDY, write
 
 from sweep.errors import UserError
 from sweep.study import Study
 from sweep.study_file import load_study
+from tests.study_example import GRID, PRETRAINED, SIZE, STUDY, write
 from trainables.recipe import PretrainRecipe
 from trainables.run import ModelSize, Protocol
 

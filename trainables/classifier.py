@@ -30,7 +30,8 @@ class Classifier(nn.Module):
             self.input_layer = nn.Linear(task.token_dim, size.width)
         else:
             assert task.num_token_ids is not None
-            self.input_layer = nn.Embedding(task.num_token_ids, size.width)
+            table = torch.empty(task.num_token_ids, size.width)  # filled by `initialise_randomly`
+            self.input_layer = nn.Embedding.from_pretrained(table, freeze=False)
         self.body = GPT2(replace(size, positions=max(size.positions, task.num_tokens)))
         self.output_layer = nn.Linear(size.width, task.num_classes)
 

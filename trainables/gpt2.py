@@ -114,7 +114,7 @@ class GPT2(nn.Module):
 
     def __init__(self, size: ModelSize) -> None:
         super().__init__()
-        self.wpe = nn.Embedding(size.positions, size.width)
+        self.wpe = nn.Embedding.from_pretrained(torch.empty(size.positions, size.width), freeze=False)
         self.h = nn.ModuleList(Block(size) for _ in range(size.layers))
         self.ln_f = nn.LayerNorm(size.width)
 

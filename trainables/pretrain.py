@@ -13,7 +13,8 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -148,10 +149,24 @@ def bits_per_byte(model: Any, text: Tensor, recipe: PretrainRecipe) -> float:
     return _loss(model, _windows(text, recipe, 0, VALIDATION_WINDOWS)).item() / math.log(2)
 
 
+@contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
 def _save(model: Any, facts: dict[str, Any], folder: Path) -> None:
     partial = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
-    model.save_pretrained(partial)
+    with _without_progress_bars():
+        model.save_pretrained(partial)
     (partial / "pretraining.json").write_text(json.dumps(facts, indent=2) + "\n")
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)

@@ -12,6 +12,9 @@ from typing import Any
 from trainables.checkpoint import file_sha256
 from trainables.initialise import WeightsError
 
+ANSWER_TIMEOUT_S = 10.0
+"""A hub that stays silent for so long counts as unreachable."""
+
 log = logging.getLogger(__name__)
 
 
@@ -83,25 +86,21 @@ def _verify(folder: Path, source: WeightsSource) -> None:
 
 
 def _hub_folder(source: WeightsSource, *, download: bool) -> Path | None:
-    from huggingface_hub import snapshot_download  # imported late: takes a second that random models need not spend
+    # Imported late: takes a second that random models need not spend.
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    wanted: dict[str, Any] = {
-        "repo_id": source.hub,
-        "revision": source.revision,
-        "allow_patterns": ["config.json", "model.safetensors"],
-    }
+    file: dict[str, Any] = {"repo_id": source.hub, "filename": "model.safetensors", "revision": source.revision}
     try:
-        folder = Path(snapshot_download(**wanted, local_files_only=True))
-        if (folder / "model.safetensors").is_file():
-            return folder
+        return Path(hf_hub_download(**file, local_files_only=True)).parent
     except LocalEntryNotFoundError:
-        pass
-    if not download:
-        return None
+        if not download:
+            return None
     log.info("fetching %s from the Hugging Face hub", source)
     try:
-        return Path(snapshot_download(**wanted))
+        # Asked once first: without a network a download repeats the question for 23 seconds.
+        get_hf_file_metadata(hf_hub_url(**file), timeout=ANSWER_TIMEOUT_S)
+        return Path(hf_hub_download(**file)).parent
     except Exception as error:  # network, authorisation, full disk: the hub's client has a type for each
         raise WeightsError(_not_to_be_had(source, error)) from error
 
@@ -111,6 +110,6 @@ def _not_to_be_had(source: WeightsSource, error: Exception) -> str:
     return (
         f"the weights {source} are not in the local Hugging Face cache and could not be fetched{offline}: "
         f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}. With a network: "
-        f"the same command again. Without: put a folder with their config.json and model.safetensors on "
-        f"this machine and name it in the study: `pretrained: {{folder: PATH}}`."
+        f"the same command again. Without: put a folder with their model.safetensors on this machine and "
+        f"name it in the study: `pretrained: {{folder: PATH}}`."
     )

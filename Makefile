@@ -1,0 +1,43 @@
+# The environment is made from this checkout's files alone: pyproject.toml says what, constraints.txt which versions.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+RESULTS ?= results
+
+.PHONY: help quickstart test lint types test-quick test-slow env constraints clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+quickstart: env  ## install, run the quickstart study, print its table (minutes on two cores, no download)
+	$(BIN)/python -m sweep run quickstart --results $(RESULTS)
+
+test: env lint types test-quick  ## everything that must pass before a commit: under 10 minutes on two cores
+
+lint: env  ## style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: env  ## type checks
+	$(BIN)/mypy
+
+test-quick: env  ## the quick tests
+	$(BIN)/python -m pytest -m "not slow and not gpu"
+
+test-slow: env  ## tests that take minutes, and those that need a GPU where there is one
+	$(BIN)/python -m pytest -m "slow or gpu"
+
+env: $(VENV)/.installed  ## make or update the environment
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: $(PYTHON) is $$($(PYTHON) --version 2>&1), want Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+constraints: env  ## pin what is installed now
+	$(BIN)/python -m pip freeze --exclude-editable > constraints.txt
+
+clean:  ## remove the environment and caches; results stay
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
