@@ -33,11 +33,12 @@ HALF_DECADE = math.sqrt(10)
 # Inches. Placed by hand: matplotlib's layouts put a figure's title and its legend on top of each other.
 PANEL_WIDTH, PANEL_HEIGHT = 3.7, 2.6
 LEFT, RIGHT, BETWEEN_COLUMNS, BETWEEN_ROWS = 0.65, 0.2, 0.7, 0.85
-TOP, BOTTOM, LEGEND_ROW, CAPTION_ROW = 0.75, 0.6, 0.24, 0.135
+TOP, BOTTOM, TITLE_ROW, LEGEND_ROW, CAPTION_ROW = 0.52, 0.6, 0.23, 0.24, 0.135
 MIN_WIDTH = 6.6
 CROSS_HEIGHT = 0.045
 """Between the crosses of two variants, as a fraction of a panel's height."""
 CHARACTERS_PER_INCH = 18
+TITLE_CHARACTERS_PER_INCH = 9
 
 
 def learning_rate_figure(rates: pd.DataFrame, cells: pd.DataFrame, title: str, caption: str) -> Figure:
@@ -54,9 +55,11 @@ def learning_rate_figure(rates: pd.DataFrame, cells: pd.DataFrame, title: str, c
     columns = 2 if len(tasks) == 4 else min(len(tasks), MAX_COLUMNS)
     width = max(LEFT + RIGHT + PANEL_WIDTH * columns + BETWEEN_COLUMNS * (columns - 1), MIN_WIDTH)
     text = textwrap.fill(caption, int(CHARACTERS_PER_INCH * (width - RIGHT)))
+    heading = textwrap.fill(title, int(TITLE_CHARACTERS_PER_INCH * width))
+    title_height = TITLE_ROW * (heading.count("\n") + 1)
     handles = _legend(rates, styles)
     per_row = max(1, math.floor(width / (0.5 + 0.08 * max(len(str(handle.get_label())) for handle in handles))))
-    top = TOP + LEGEND_ROW * math.ceil(len(handles) / per_row)
+    top = TOP + title_height + LEGEND_ROW * math.ceil(len(handles) / per_row)
     bottom = BOTTOM + CAPTION_ROW * (text.count("\n") + 1)
     figure, panels = _grid(width, top, bottom, math.ceil(len(tasks) / columns), columns)
     for panel, task in zip(panels, tasks, strict=False):
@@ -65,11 +68,11 @@ def learning_rate_figure(rates: pd.DataFrame, cells: pd.DataFrame, title: str, c
     for panel in panels[len(tasks) :]:
         panel.set_visible(False)
     height = figure.get_figheight()
-    figure.text(0.5, 1 - 0.1 / height, title, ha="center", va="top", fontsize=12, fontweight="bold")
+    figure.text(0.5, 1 - 0.1 / height, heading, ha="center", va="top", fontsize=12, fontweight="bold")
     figure.legend(
         handles=handles,
         loc="upper center",
-        bbox_to_anchor=(0.5, 1 - 0.32 / height),
+        bbox_to_anchor=(0.5, 1 - (0.09 + title_height) / height),
         ncols=per_row,
         frameon=False,
         fontsize=9,
