@@ -57,7 +57,7 @@ def best_learning_rates(per_run: pd.DataFrame) -> pd.DataFrame:
         One row a cell, in order of appearance: the cell's columns, `learning_rate` and `validation_mean` (NaN: no run
         has a value), `runner_up` and `runner_up_mean` (second best eligible; NaN: none), `incomplete` (whether
         wanted seeds have no value there), `at_edge` (`low` or `high`: the smallest or largest learning rate wanted,
-        so the best may lie outside; None: neither, or only one was wanted).
+        so the best may lie outside; empty: neither, or only one was wanted).
 
     Raises:
         ValueError: the frame has a test column.
@@ -87,10 +87,11 @@ def _choose(rows: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _edge(rate: float, swept: pd.Index) -> str | None:
+def _edge(rate: float, swept: pd.Index) -> str:
+    """Return text in every case: pandas turns a None among texts into NaN, which counts as true."""
     if len(swept) < 2:
-        return None
-    return {swept.min(): "low", swept.max(): "high"}.get(rate)
+        return ""
+    return {swept.min(): "low", swept.max(): "high"}.get(rate, "")
 
 
 def _refuse_test_columns(frame: pd.DataFrame) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import math
+import os
 import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
-from analysis.record import RecordError
-from datasets.files import default_data_dir
-from datasets.task import DataError
 from sweep.errors import UserError
-from trainables.initialise import WeightsError
 
 STUDY_HELP = "a shipped study's name or the path of a .yaml file"
 
@@ -21,7 +19,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 runs failed, 2 cannot be done, 130 stopped."""
     chosen = _parser().parse_args(arguments)
     _warn_of_other_datasets()
-    from sweep import commands  # imported late: `--help` need not wait for torch
+    try:
+        code = _run(chosen)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader, `head` for one, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    # Imported late: `--help` need not wait for torch.
+    from analysis.record import RecordError
+    from datasets.task import DataError
+    from sweep import commands
+    from trainables.initialise import WeightsError
 
     try:
         code = getattr(commands, chosen.command)(chosen)
@@ -29,9 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        return 130
     assert isinstance(code, int)
     return code
 
@@ -101,7 +113,11 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     run.add_argument("--cpus", type=_positive, metavar="N", help="CPUs that a Ray started here may use; default: all")
     run.add_argument("--retry-failed", action="store_true", help="train runs again that ended by an error")
     run.add_argument(
-        "--checkpoint-every-s", type=float, default=60.0, metavar="S", help="seconds between checkpoints; default: 60"
+        "--checkpoint-every-s",
+        type=_seconds,
+        default=60.0,
+        metavar="S",
+        help="seconds between checkpoints; default: 60",
     )
 
 
@@ -133,9 +149,8 @@ def _add_data_dir(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--data-dir",
         type=Path,
-        default=default_data_dir(),
         metavar="DIR",
-        help="where data sets are or go; default: $SWEEP_DATA_DIR, else %(default)s",
+        help="where data sets are or go; default: $SWEEP_DATA_DIR, else lr-sweep/data in your cache folder",
     )
 
 
@@ -148,7 +163,16 @@ def _add_resources(command: argparse.ArgumentParser) -> None:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"got {text}, want a whole number from 1")
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}, want a whole number from 1")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"got {text!r}, want a number of seconds above 0")
     return number

@@ -1,4 +1,7 @@
-"""What each command does. Returns exit codes; raises errors for `sweep.cli` to print."""
+"""What each command does. Returns exit codes; raises errors for `sweep.cli` to print.
+
+What only one command needs and takes a second to import (Ray, figures, statistics) is imported there.
+"""
 
 from __future__ import annotations
 
@@ -8,35 +11,32 @@ from pathlib import Path
 import torch
 from pydantic import ValidationError
 
-from analysis.report import write_report
 from datasets import TASKS
+from datasets.files import default_data_dir
 from sweep.errors import UserError, unknown
-from sweep.plan import plan_text
-from sweep.pretraining import find_backbones, pretrain_model
-from sweep.reconcile import reconcile
-from sweep.results import Results
-from sweep.run_study import Options, run_study
-from sweep.runs import wanted_runs
-from sweep.status import status_text
+from sweep.pretraining import find_backbones, hub_sources, pretrain_model
+from sweep.results import Results, storage_problems
 from sweep.study import Resources, Study
 from sweep.study_file import load_study, shipped_studies
 from sweep.study_model import PretrainedHere
-from sweep.trials import Placement
-from sweep.ui import open_ui
 from trainables.models import MODELS
 from trainables.pretrained import WeightsSource, find_weights
 
 
 def plan(chosen: Namespace) -> int:
     """Print what `run` would do."""
-    results = Results(chosen.results)
+    from sweep.plan import plan_text
+    from sweep.reconcile import reconcile
+    from sweep.runs import wanted_runs
+
+    results, data_dir = Results(chosen.results), _data_dir(chosen)
     results.check()
     for study in _studies(chosen):
         study = _with_resources(study, chosen)
         backbones = find_backbones(study, results.pretrained)
-        wanted = wanted_runs(study, backbones, chosen.data_dir)
+        wanted = wanted_runs(study, backbones, data_dir)
         reconciled = reconcile(wanted, results)
-        print(plan_text(study, backbones, wanted, reconciled, results, chosen.data_dir))
+        print(plan_text(study, backbones, wanted, reconciled, results, data_dir))
         if chosen.ids:
             for run in wanted:
                 state = reconciled.states[run.run_id].value
@@ -46,15 +46,16 @@ def plan(chosen: Namespace) -> int:
 
 def run(chosen: Namespace) -> int:
     """Train what the record lacks, study by study."""
+    from sweep.run_study import Options, run_study
+    from sweep.trials import Placement
+
     results = Results(chosen.results)
     code = 0
-    for study in _studies(chosen):
-        study = _with_resources(study, chosen)
-        placement = Placement(resources=study.resources, address=chosen.address, cpus=chosen.cpus)
+    for study in [_with_resources(study, chosen) for study in _studies(chosen)]:
         options = Options(
             results=results,
-            data_dir=chosen.data_dir.expanduser().resolve(),
-            placement=placement,
+            data_dir=_data_dir(chosen),
+            placement=Placement(resources=study.resources, address=chosen.address, cpus=chosen.cpus),
             retry_failed=chosen.retry_failed,
             checkpoint_every_s=chosen.checkpoint_every_s,
         )
@@ -70,6 +71,8 @@ def run(chosen: Namespace) -> int:
 
 def status(chosen: Namespace) -> int:
     """Print how far studies are."""
+    from sweep.status import status_text
+
     results = Results(chosen.results)
     results.check()
     for study in _studies(chosen):
@@ -79,20 +82,23 @@ def status(chosen: Namespace) -> int:
 
 def report(chosen: Namespace) -> int:
     """Write reports of what the record holds."""
+    from analysis.report import write_report
+
     results = Results(chosen.results)
     results.check()
     for study in _studies(chosen):
-        written = write_report(results.root, study.study)
+        with storage_problems(results.root):
+            written = write_report(results.root, study.study)
         print(f"{written.text}\n\nreport     {written.folder / 'report.md'}")
     return 0
 
 
 def pretrain(chosen: Namespace) -> int:
     """Train the weights that studies have recipes for."""
-    results = Results(chosen.results)
+    results, studies = Results(chosen.results), _studies(chosen)
     results.prepare()
-    for study in _studies(chosen):
-        with results.writing(study.study):
+    for study in studies:
+        with storage_problems(results.root), results.writing(study.study):
             for name, backbone in find_backbones(study, results.pretrained).items():
                 if not isinstance(study.models[name].pretrained, PretrainedHere):
                     print(f"{name}: nothing to pretrain here; its weights come from {backbone.source}")
@@ -105,16 +111,19 @@ def pretrain(chosen: Namespace) -> int:
 
 def data(chosen: Namespace) -> int:
     """Fetch data sets and weights by name: tasks, known models, or studies."""
+    data_dir = _data_dir(chosen)
     for name in chosen.names:
         if name in TASKS:
-            _fetch_task(name, TASKS[name].Options(), chosen.data_dir)
+            _fetch_task(name, TASKS[name].Options(), data_dir)
         elif name in MODELS:
             known = MODELS[name]
-            source = WeightsSource(hub=known.hub, revision=known.revision, sha256=known.sha256)
-            _say(f"{name}: verified in {find_weights(source, download=True)}")
-        elif name in shipped_studies() or name.endswith(".yaml"):
-            for task, wanted in load_study(name).tasks.items():
-                _fetch_task(task, wanted.options, chosen.data_dir)
+            _fetch_weights(name, WeightsSource(hub=known.hub, revision=known.revision, sha256=known.sha256))
+        elif name in shipped_studies() or Path(name).suffix in (".yaml", ".yml"):
+            study = load_study(name)
+            for task, wanted in study.tasks.items():
+                _fetch_task(task, wanted.options, data_dir)
+            for model, source in hub_sources(study).items():
+                _fetch_weights(model, source)
         else:
             raise UserError(unknown("task, model or study", name, [*TASKS, *MODELS, *shipped_studies()]))
     return 0
@@ -122,12 +131,23 @@ def data(chosen: Namespace) -> int:
 
 def ui(chosen: Namespace) -> int:
     """Open the MLflow pages."""
+    from sweep.ui import open_ui
+
     return open_ui(Results(chosen.results).root, chosen.host, chosen.port)
 
 
 def _fetch_task(name: str, options: object, data_dir: Path) -> None:
-    TASKS[name].fetch(options, data_dir.expanduser().resolve())
+    TASKS[name].fetch(options, data_dir)
     _say(f"{name}: verified in {data_dir}")
+
+
+def _fetch_weights(name: str, source: WeightsSource) -> None:
+    _say(f"{name}: verified in {find_weights(source, download=True)}")
+
+
+def _data_dir(chosen: Namespace) -> Path:
+    folder: Path = chosen.data_dir or default_data_dir()
+    return folder.expanduser().resolve()
 
 
 def _studies(chosen: Namespace) -> list[Study]:
@@ -141,7 +161,9 @@ def _with_resources(study: Study, chosen: Namespace) -> Study:
     try:
         resources = Resources(**dict(study.resources) | given)
     except ValidationError as error:
-        raise UserError(f"--{'-'.join(map(str, error.errors()[0]['loc']))}: {error.errors()[0]['msg']}") from error
+        first = error.errors()[0]
+        option = "-".join(map(str, first["loc"])).replace("_", "-")
+        raise UserError(f"--{option}: {first['msg']}") from error
     return study.model_copy(update={"resources": resources})
 
 

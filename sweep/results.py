@@ -23,6 +23,9 @@ from sweep.errors import UserError
 STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 """Failures to write that trying again will not mend."""
 
+LOCK_PATIENCE_S = 1.0
+"""`status` takes the lock for a moment to see whether somebody holds it; a `run` that starts just then waits."""
+
 
 class Results:
     """All paths below a results directory."""
@@ -46,6 +49,10 @@ class Results:
         """Return the folder of a run's checkpoints."""
         return self.root / "checkpoints" / run_id
 
+    def holds(self, run_id: str) -> bool:
+        """Tell whether anything of a run is recorded."""
+        return self.run(run_id).exists() or self.curve(run_id).exists()
+
     def study(self, name: str) -> Path:
         """Return the folder of a study: what it wants, its progress, its report."""
         return study_dir(self.root, name)
@@ -59,11 +66,18 @@ class Results:
         return (self.root / "format.json").is_file()
 
     def check(self) -> None:
-        """Refuse a record that this version cannot read.
+        """Refuse a directory that is not ours, or a record that this version cannot read; one may be missing.
 
         Raises:
-            UserError: it was written by an incompatible version.
+            UserError: it is a file, is not empty and not ours, or was written by an incompatible version.
         """
+        if self.root.exists() and not self.root.is_dir():
+            raise UserError(f"{self.root} is a file. Choose a new or empty directory with --results.")
+        if self.root.is_dir() and not self.exists() and any(path.name[0] != "." for path in self.root.iterdir()):
+            raise UserError(
+                f"{self.root} is not empty and holds no record of ours (no format.json). "
+                f"Choose a new or empty directory with --results."
+            )
         if self.exists():
             try:
                 check_format(self.root)
@@ -76,17 +90,12 @@ class Results:
         Raises:
             UserError: it cannot be written to, is not empty and not ours, or is of another format.
         """
-        if self.root.is_dir() and any(self.root.iterdir()) and not self.exists():
-            raise UserError(
-                f"{self.root} is not empty and holds no record of ours (no format.json). "
-                f"Choose a new or empty directory with --results."
-            )
         self.check()
         with storage_problems(self.root):
+            if not self.exists():  # written first: whatever dies after it leaves a directory that is ours
+                write_json(self.root / "format.json", {"format": FORMAT})
             for folder in (self.root / "runs", self.root / "curves", self.logs, self.pretrained):
                 folder.mkdir(parents=True, exist_ok=True)
-            if not self.exists():
-                write_json(self.root / "format.json", {"format": FORMAT})
             with tempfile.TemporaryFile(dir=self.root):
                 pass
 
@@ -99,7 +108,7 @@ class Results:
         """
         lock = FileLock(self.root / "writer.lock")
         try:
-            lock.acquire(timeout=0)
+            lock.acquire(timeout=LOCK_PATIENCE_S)
         except Timeout as error:
             raise UserError(
                 f"{self.root} is being written to by {self._holder()}. Wait for it, stop it, or use another "
@@ -123,6 +132,8 @@ class Results:
                 return False
         except Timeout:
             return True
+        except OSError:  # we may not open the lock, in somebody else's directory for one
+            return self.holder.exists()
 
     def _holder(self) -> str:
         try:

@@ -25,17 +25,19 @@ from sweep.plan import gigabytes, state_counts
 from sweep.pretraining import ensure_backbones
 from sweep.progress import Progress
 from sweep.progress_state import RunLabel
-from sweep.reconcile import Reconciled, cohorts, reconcile
+from sweep.reconcile import Reconciled, State, cohorts, reconcile
 from sweep.recorder import Recorder
 from sweep.results import Results, storage_problems, write_json, write_parquet
 from sweep.runs import WantedRun, wanted_runs
 from sweep.study import Study
 from sweep.terminal import output_to, stop_signals
-from sweep.trials import Placement, TrialEvents, assignment, ray_session, train_cohorts
+from sweep.trials import Placement, TrialEvents, assignment, check_beforehand, ray_session, train_cohorts
 from trainables.cohort import Event
 
 MIRROR_PATIENCE_S = 60.0
 """How long the end of a sweep waits for MLflow; what is not there by then is mirrored by the next `run`."""
+IMPATIENCE_S = 5.0
+"""The same, of a sweep that was asked to stop."""
 STATUS_EVERY_S = 2.0
 """Between writings of the file that `status` reads."""
 
@@ -59,6 +61,7 @@ class Outcome:
     trained: int
     """Runs that ended in this sweep."""
     failed: int
+    """Wanted runs whose last end was a failure, in this sweep or before."""
     stopped: bool
     """Whether it was asked to stop before the end."""
 
@@ -71,11 +74,14 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
         DataError, WeightsError: data or weights are not to be had.
     """
     results = options.results
+    check_beforehand(options.placement)
     results.prepare()
-    with results.writing(study.study), storage_problems(results.root):
+    with storage_problems(results.root), results.writing(study.study):
         for name, task in study.tasks.items():
             TASKS[name].fetch(task.options, options.data_dir)
-        backbones = ensure_backbones(study, results.pretrained, torch.device(options.placement.device), say)
+        # The machine that starts a cluster's trials may have no GPU itself.
+        device = torch.device(options.placement.device if torch.cuda.is_available() else "cpu")
+        backbones = ensure_backbones(study, results.pretrained, device, say)
         wanted = wanted_runs(study, backbones, options.data_dir)
         write_wanted(results, study, wanted)
         reconciled = reconcile(wanted, results, retry_failed=options.retry_failed)
@@ -84,7 +90,7 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
         sweep.train()
         report = write_report(results.root, study.study)
         sweep.finish_mirror(report.folder)
-    return Outcome(report=report, trained=sweep.ended, failed=sweep.failed, stopped=sweep.stopped)
+    return Outcome(report=report, trained=len(sweep.ended), failed=len(sweep.failed), stopped=sweep.stopped)
 
 
 def write_wanted(results: Results, study: Study, wanted: Sequence[WantedRun]) -> None:
@@ -107,29 +113,50 @@ class _Sweep:
     ) -> None:
         self.study, self.options, self.wanted, self.reconciled, self.say = study, options, wanted, reconciled, say
         self.results = options.results
-        self.ended = self.failed = 0
         self.stopped = False
+        # Ids of runs: ended in this sweep; wanted and failed, now or before; training now.
+        self.ended: set[str] = set()
+        self.failed = {run.run_id for run in wanted if reconciled.states[run.run_id] is State.FAILED}
+        self._training: set[str] = set()
+        self._note = say
         self.recorder = Recorder(self.results, wanted, options.placement.devices_per_trial)
-        self.mirror = MirrorThread(Mirror(self.results.root, study.study, tracking_uri(self.results.root)), say)
-        self.mirror.changed(*(run.run_id for run in wanted if self.results.curve(run.run_id).exists()))
+        mirror = Mirror(self.results.root, study.study, tracking_uri(self.results.root))
+        self.mirror = MirrorThread(mirror, lambda message: self._note(message))
+        self.mirror.changed(*(run.run_id for run in wanted if self.results.holds(run.run_id)))
 
     def train(self) -> None:
         """Train what is to be trained, if anything is."""
-        runs = self.reconciled.to_train
-        if not runs:
+        if self.reconciled.to_train:
+            self._check_disk()
+            self._train()
+        elif not self.failed:
             self.say("nothing to train: the record holds everything the study wants")
-            return
-        self._check_disk()
+        if self.stopped:
+            self.say("stopped; the same command goes on from here")
+        elif self.failed:
+            self.say(f"{len(self.failed)} runs failed; `status` says why, `run --retry-failed` trains them again")
+
+    def _train(self) -> None:
+        runs = self.reconciled.to_train
         log_file = self.results.logs / f"run-{time.strftime('%Y%m%d-%H%M%S')}.log"
         self.say(f"training {len(runs)} runs; Ray's log: {log_file}")
         with output_to(log_file) as console:
             labels = {run.run_id: _label(run) for run in runs}
-            before = sum(state.over for state in self.reconciled.states.values())
-            progress = Progress(len(self.wanted), before, labels, console=console)
-            with progress as self.progress, ray_session(self.options.placement, log_file):
-                self._train_cohorts()
-        if self.stopped:
-            self.say("stopped; the same command goes on from here")
+            progress = Progress(len(self.wanted), len(self.wanted) - len(runs), labels, console=console)
+            self._note = progress.note
+            try:
+                with progress as self.progress, ray_session(self.options.placement, log_file):
+                    self._train_all(runs)
+            finally:
+                self._note = self.say
+
+    def _train_all(self, runs: Sequence[WantedRun]) -> None:
+        """Train runs until all have ended: one that fails ends its trial, whose later runs are then left over."""
+        while runs and not self.stopped:
+            self._train_cohorts(runs)
+            left = [run for run in runs if run.run_id not in self.ended]
+            assert self.stopped or len(left) < len(runs), "every trial ends a run"
+            runs = left
 
     def _check_disk(self) -> None:
         needed, free = disk_bytes(self.reconciled.to_train, num_at_once=1), self.results.free_bytes()
@@ -139,9 +166,9 @@ class _Sweep:
                 f"Free some space, or use another disk with --results."
             )
 
-    def _train_cohorts(self) -> None:
+    def _train_cohorts(self, runs: Sequence[WantedRun]) -> None:
         placement, options = self.options.placement, self.options
-        groups = cohorts(self.reconciled.to_train, placement.resources.runs_per_trial)
+        groups = cohorts(runs, placement.resources.runs_per_trial)
         assignments = [
             [assignment(run, placement, self.results, options.data_dir, options.checkpoint_every_s) for run in group]
             for group in groups
@@ -168,27 +195,34 @@ class _Sweep:
 
     def _on_event(self, event: Event) -> None:
         run_id = event["run_id"]
+        if run_id in self.ended:  # its trial started again, for a later run
+            return
         self.recorder.event(event)
         if event["kind"] == "started":
+            self._training.add(run_id)
             self.progress.started(run_id, event["step"])
         for evaluation in event.get("evaluations", []):
             self.progress.evaluation(run_id, evaluation["step"], evaluation["validation_accuracy"])
         if event["kind"] == "progress":
             self.progress.advanced(run_id, event["step"], event["steps_per_s"])
         if event["kind"] == "finished":
-            self.ended += 1
-            self.progress.finished(run_id, event["status"])
+            self._end(run_id, event["status"])
         if event.get("evaluations") or event["kind"] == "finished":
             self.mirror.changed(run_id)
 
     def _on_failure(self, run_ids: Sequence[str], reason: str) -> None:
-        for run_id in run_ids:
-            if not self.results.run(run_id).exists():
-                self.recorder.failed(run_id, reason)
-                self.ended += 1
-                self.failed += 1
-                self.progress.finished(run_id, "failed")
-                self.mirror.changed(run_id)
+        """Record the run that was training as failed; if none was, the trial could not start, so all of its runs."""
+        left = [run_id for run_id in run_ids if run_id not in self.ended]
+        for run_id in [run_id for run_id in left if run_id in self._training] or left:
+            self.recorder.failed(run_id, reason)
+            self._end(run_id, "failed")
+            self.mirror.changed(run_id)
+
+    def _end(self, run_id: str, status: str) -> None:
+        self.ended.add(run_id)
+        self._training.discard(run_id)
+        (self.failed.add if status == "failed" else self.failed.discard)(run_id)
+        self.progress.finished(run_id, status)
 
     def _on_tick(self) -> None:
         self.progress.tick()
@@ -198,7 +232,7 @@ class _Sweep:
 
     def finish_mirror(self, report: Path) -> None:
         """Give MLflow a moment to hold everything, and say what it lacks."""
-        late = self.mirror.close(MIRROR_PATIENCE_S)
+        late = self.mirror.close(IMPATIENCE_S if self.stopped else MIRROR_PATIENCE_S)
         if late:
             self.say(f"{len(late)} runs are not in MLflow yet; the next `run` of this study mirrors them")
             return

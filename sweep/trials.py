@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from sweep.errors import UserError
 from sweep.provenance import CHECKOUT
@@ -21,6 +24,9 @@ from trainables.cohort import Assignment, Event
 
 NOT_SHIPPED = [".git", ".venv", "results", "data", "docs", "tests", "**/__pycache__"]
 """Left out of what a running cluster's workers get of the checkout."""
+
+ANSWER_TIMEOUT_S = 10.0
+"""A cluster that stays silent for so long counts as unreachable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +78,7 @@ def ray_session(placement: Placement, log_file: Path) -> Iterator[None]:
     try:
         ray.init(**_init_arguments(placement))
     except ConnectionError as error:
-        raise UserError(
-            f"no Ray cluster answers at --address {placement.address}: {error}. Start one with `ray start --head` or "
-            f"`ray up cluster.yaml`, or leave --address out to run on this machine."
-        ) from error
+        raise _no_cluster(placement.address, error) from error
     try:
         check_fit(placement, [node["Resources"] for node in ray.nodes() if node["Alive"]])
         yield
@@ -88,8 +91,11 @@ def _init_arguments(placement: Placement) -> dict[str, Any]:
     if placement.address is not None:
         shipped = {"working_dir": str(CHECKOUT), "excludes": NOT_SHIPPED}
         return quiet | {"address": placement.address, "runtime_env": shipped}
-    here = {"env_vars": {"PYTHONPATH": str(CHECKOUT)}}  # workers start elsewhere; an absolute path names our `datasets`
-    return quiet | {"num_cpus": placement.cpus, "include_dashboard": False, "runtime_env": here}
+    # Workers start in another folder; an absolute path, before all others, names our `datasets`.
+    search = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
+    here = {"env_vars": {"PYTHONPATH": search}}
+    # `local`: Ray would otherwise join a cluster that RAY_ADDRESS or an earlier `ray start` names.
+    return quiet | {"address": "local", "num_cpus": placement.cpus, "include_dashboard": False, "runtime_env": here}
 
 
 def _log_to_file(path: Path) -> None:
@@ -98,6 +104,31 @@ def _log_to_file(path: Path) -> None:
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
     logger = logging.getLogger("ray")
     logger.handlers, logger.propagate = [handler], False
+
+
+def check_beforehand(placement: Placement) -> None:
+    """Refuse, before anything is fetched, what this machine lacks or a cluster that does not answer.
+
+    Raises:
+        UserError: as `check_fit` and `ray_session`.
+    """
+    if placement.address is None:
+        cpus, gpus = placement.cpus or os.cpu_count() or 1, torch.cuda.device_count()
+        check_fit(placement, [{"CPU": cpus, "GPU": gpus}])
+        return
+    host, _, port = placement.address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():  # not `auto`
+        try:
+            socket.create_connection((host, int(port)), timeout=ANSWER_TIMEOUT_S).close()  # Ray tries for minutes
+        except OSError as error:
+            raise _no_cluster(placement.address, error) from error
+
+
+def _no_cluster(address: str | None, error: Exception) -> UserError:
+    return UserError(
+        f"no Ray cluster answers at --address {address}: {error}. Start one with `ray start --head` or "
+        f"`ray up cluster.yaml`, or leave --address out to run on this machine."
+    )
 
 
 def check_fit(placement: Placement, nodes: Sequence[dict[str, float]]) -> None:

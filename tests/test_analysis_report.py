@@ -54,6 +54,16 @@ def report(small: Path) -> Report:
     return write_report(small, "small")
 
 
+def test_only_the_cell_at_the_edge_is_marked(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for rate, accuracy in ((1e-4, 0.5), (1e-3, 0.6), (1e-2, 0.4)):
+        made.add(rate, 0, [(300, accuracy, accuracy)])
+        made.add(rate, 0, [(300, rate, rate)], variant="unfrozen-pretrained")  # rises to the largest
+    _, summary = summary_of(made.write())
+    remarks = {cell["variant"]: tables.remarks(cell) for cell in summary.cells.to_dict("records")}
+    assert remarks == {"frozen-random": [], "unfrozen-pretrained": ["best learning rate is the largest tried"]}
+
+
 def test_learning_rate_table_by_hand(small: Path) -> None:
     wanted, summary = summary_of(small)
     table = tables.learning_rate_table(wanted, summary.learning_rates, summary.cells, "mnist", "gpt2")

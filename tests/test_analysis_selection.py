@@ -36,25 +36,25 @@ def test_highest_validation_accuracy_wins_and_ties_go_to_the_earliest_step() -> 
     ("values", "rate", "mean", "incomplete", "edge"),
     [
         # The mean decides, not the best seed.
-        ({1e-5: [0.1, 0.1], 1e-4: [0.5, 0.5], 1e-3: [0.0, 0.9]}, 1e-4, 0.5, False, None),
+        ({1e-5: [0.1, 0.1], 1e-4: [0.5, 0.5], 1e-3: [0.0, 0.9]}, 1e-4, 0.5, False, ""),
         # A tie of means goes to the smaller learning rate, also where sums differ in the last bit.
         ({1e-5: [0.1, 0.2, 0.3], 1e-4: [0.3, 0.2, 0.1], 1e-3: [0.2, 0.2, 0.2]}, 1e-5, 0.2, False, "low"),
         # A learning rate that lacks a seed is not eligible while another has them all.
-        ({1e-5: [0.3, 0.3], 1e-4: [0.4, 0.4], 1e-3: [0.9, math.nan]}, 1e-4, 0.4, False, None),
+        ({1e-5: [0.3, 0.3], 1e-4: [0.4, 0.4], 1e-3: [0.9, math.nan]}, 1e-4, 0.4, False, ""),
         # None has them all: those with the most seeds.
         ({1e-5: [0.3, 0.3, math.nan], 1e-4: [0.9, math.nan, math.nan]}, 1e-5, 0.3, True, "low"),
         ({1e-5: [0.1, 0.1], 1e-4: [0.2, 0.2]}, 1e-4, 0.2, False, "high"),
         # The edge is that of the wanted learning rates, so one that diverged still counts as tried.
-        ({1e-5: [0.1], 1e-4: [0.2], 1e-3: [math.nan]}, 1e-4, 0.2, False, None),
-        ({1e-4: [0.2]}, 1e-4, 0.2, False, None),
+        ({1e-5: [0.1], 1e-4: [0.2], 1e-3: [math.nan]}, 1e-4, 0.2, False, ""),
+        ({1e-4: [0.2]}, 1e-4, 0.2, False, ""),
     ],
 )
-def test_learning_rate(values: dict, rate: float, mean: float, incomplete: bool, edge: str | None) -> None:
+def test_learning_rate(values: dict, rate: float, mean: float, incomplete: bool, edge: str) -> None:
     (best,) = best_learning_rates(per_run(values)).to_dict("records")
     assert best["learning_rate"] == rate
     assert best["validation_mean"] == pytest.approx(mean)
     assert best["incomplete"] is incomplete
-    assert (None if pd.isna(best["at_edge"]) else best["at_edge"]) == edge
+    assert best["at_edge"] == edge
 
 
 def test_runner_up_is_the_second_best_eligible() -> None:

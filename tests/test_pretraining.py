@@ -1,0 +1,194 @@
+"""Weights: trained here by a recipe, found in folders, or fetched; and what is said when they are not to be had."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import GPT2LMHeadModel
+
+from sweep.errors import UserError
+from sweep.pretraining import UNKNOWN_WEIGHTS, ensure_backbones, find_backbones
+from sweep.study_file import load_study
+from tests.small_runs import CPU
+from tests.tiny_study import write_study, write_weights
+from trainables.initialise import WeightsError, load_weights
+from trainables.pretrain import pretrain, pretrained_folder
+from trainables.pretrained import WeightsSource, find_weights, weights_checksum
+from trainables.recipe import PretrainRecipe
+from trainables.run import ModelSize
+
+SIZE = ModelSize(layers=1, heads=2, width=32, positions=32)
+RECIPE = PretrainRecipe(num_steps=60, batch_size=8, num_tokens=32, learning_rate=1e-2)
+CORPUS = b"the quick brown fox jumps over the lazy dog; " * 100
+GPT2 = WeightsSource(hub="openai-community/gpt2", revision="607a30d783dfa663caf39e06633721c8d4cfcd7e")
+
+
+def train(folder: Path, recipe: PretrainRecipe = RECIPE) -> dict[str, Any]:
+    return pretrain(SIZE, recipe, CORPUS, folder, CPU, lambda step, loss: None)
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pretrained") / "weights"
+    train(folder)
+    return folder
+
+
+def test_held_out_text_becomes_likelier(pretrained: Path) -> None:
+    facts = json.loads((pretrained / "pretraining.json").read_text())
+    assert facts["held_out_bits_per_byte_before"] == pytest.approx(8.0, abs=0.1)  # 256 bytes, nothing known
+    assert facts["held_out_bits_per_byte"] < 4.0
+    assert facts["text_sha256"] == hashlib.sha256(CORPUS).hexdigest()
+    assert facts["recipe"]["num_steps"] == 60
+    assert sorted(path.name for path in pretrained.parent.iterdir()) == ["weights"]  # nothing half-made beside it
+
+
+def test_the_folder_is_a_hugging_face_model_and_our_body(pretrained: Path) -> None:
+    model = GPT2LMHeadModel.from_pretrained(pretrained)
+    assert (model.config.n_layer, model.config.n_head, model.config.n_embd) == (1, 2, 32)
+    ours = load_weights(pretrained)
+    theirs = model.transformer.state_dict()
+    assert ours.keys() == theirs.keys() - {"wte.weight"}
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+
+
+def test_the_same_recipe_gives_the_same_weights(tmp_path: Path) -> None:
+    short = dataclasses.replace(RECIPE, num_steps=3)
+    for name in ("one", "other"):
+        torch.rand(7)  # the global generator must not matter
+        train(tmp_path / name, short)
+    train(tmp_path / "seed", dataclasses.replace(short, seed=1))
+    one, other, seed = (weights_checksum(tmp_path / name) for name in ("one", "other", "seed"))
+    assert one == other
+    assert one != seed
+
+
+def test_everything_that_can_change_the_weights_is_in_the_folders_name(tmp_path: Path) -> None:
+    other_recipe = {"num_steps": 61, "batch_size": 9, "num_tokens": 31, "learning_rate": 2e-2, "seed": 1}
+    other_size = {"layers": 2, "heads": 4, "width": 64, "positions": 33}
+    assert {field.name for field in dataclasses.fields(PretrainRecipe)} == other_recipe.keys() | {"text"}
+    assert {field.name for field in dataclasses.fields(ModelSize)} == other_size.keys()
+    folders = [pretrained_folder(tmp_path, SIZE, RECIPE, CORPUS), pretrained_folder(tmp_path, SIZE, RECIPE, b"other")]
+    for name, value in other_recipe.items():
+        folders.append(pretrained_folder(tmp_path, SIZE, dataclasses.replace(RECIPE, **{name: value}), CORPUS))
+    for name, value in other_size.items():
+        folders.append(pretrained_folder(tmp_path, dataclasses.replace(SIZE, **{name: value}), RECIPE, CORPUS))
+    assert len(set(folders)) == len(folders) == 11
+    # where the text lies does not matter, its bytes do
+    moved = dataclasses.replace(RECIPE, text=(Path("elsewhere.txt"),))
+    assert pretrained_folder(tmp_path, SIZE, moved, CORPUS) == folders[0]
+
+
+def test_weights_are_pretrained_once_and_quietly(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text.txt").write_bytes(CORPUS)
+    recipe = "{text: [text.txt], num_steps: 2, batch_size: 2, num_tokens: 12}"
+    size = "{layers: 1, heads: 2, width: 16, positions: 12}"
+    path = write_study(tmp_path, models=f"{{tiny: {{size: {size}, pretrained: {{pretrain: {recipe}}}}}}}")
+    study, root = load_study(path), tmp_path / "results" / "pretrained"
+    before = find_backbones(study, root)["tiny"]
+    assert (before.here, before.checksum) == (False, UNKNOWN_WEIGHTS)
+
+    said: list[str] = []
+    made = ensure_backbones(study, root, CPU, said.append)["tiny"]
+    assert said[0].startswith("pretraining tiny: byte-level GPT-2 of 1 layers x width 16, trained for 2 steps")
+    assert said[0].endswith("on text.txt")
+    assert "bits per held-out byte" in said[-1]
+    (folder,) = root.iterdir()
+    assert (made.here, made.checksum) == (True, weights_checksum(folder))
+    captured = capfd.readouterr()
+    assert captured.out + captured.err == ""
+
+    said.clear()
+    assert ensure_backbones(study, root, CPU, said.append)["tiny"] == made
+    assert said == []
+    (tmp_path / "text.txt").unlink()
+    with pytest.raises(UserError, match=r"cannot read the text to pretrain on: .*text\.txt: No such file"):
+        find_backbones(study, root)
+
+
+def test_random_variants_want_no_weights(tmp_path: Path) -> None:
+    study = load_study(write_study(tmp_path, variants=("unfrozen-random",)))
+    (tmp_path / "weights" / "model.safetensors").unlink()
+    assert find_backbones(study, tmp_path)["tiny"].source is None
+
+
+def test_a_folder_without_weights_is_told(tmp_path: Path) -> None:
+    study = load_study(write_study(tmp_path))
+    (tmp_path / "weights" / "model.safetensors").unlink()
+    with pytest.raises(WeightsError, match=r"no pretrained weights at .*weights: wanted a folder with model\.safetens"):
+        find_backbones(study, tmp_path)
+
+
+def test_other_bytes_than_wanted_are_refused(tmp_path: Path) -> None:
+    folder = write_weights(tmp_path / "weights")
+    right = WeightsSource(folder=str(folder), sha256=weights_checksum(folder))
+    assert find_weights(right, download=False) == folder
+    with pytest.raises(WeightsError, match=r"has sha256 [0-9a-f]{64}, wanted 0000"):
+        find_weights(dataclasses.replace(right, sha256="0" * 64), download=False)
+    write_weights(folder, dataclasses.replace(SIZE, width=16))  # a file that changes is read again
+    with pytest.raises(WeightsError, match="has sha256"):
+        find_weights(right, download=False)
+
+
+def test_damaged_weights_are_told(tmp_path: Path) -> None:
+    path = write_weights(tmp_path) / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(WeightsError, match=r"model\.safetensors cannot be read as safetensors"):
+        load_weights(tmp_path)
+
+
+def _no_network(*arguments: Any, **options: Any) -> None:
+    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+@pytest.fixture
+def empty_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with nothing in its Hugging Face cache and no network."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("socket.getaddrinfo", _no_network)
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    return tmp_path / "hub"
+
+
+def test_weights_that_are_not_here_are_not_asked_for_by_a_look(
+    empty_hub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_: pytest.fail("asked the network"))
+    assert find_weights(GPT2, download=False) is None
+
+
+def test_with_no_network_it_is_said_within_seconds(empty_hub: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    with pytest.raises(WeightsError) as caught:
+        find_weights(GPT2, download=True)
+    assert time.monotonic() - began < 10
+    message = str(caught.value)
+    assert message.startswith("the weights openai-community/gpt2@607a30d are not in the local Hugging Face cache")
+    assert "Name or service not known" in message
+    assert "`pretrained: {folder: PATH}`" in message
+    assert capfd.readouterr().err == ""
+
+
+def test_offline_mode_is_named(empty_hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_: pytest.fail("asked the network"))
+    with pytest.raises(WeightsError, match=r"could not be fetched \(HF_HUB_OFFLINE is set\)"):
+        find_weights(GPT2, download=True)
+
+
+def test_weights_in_the_hub_s_cache_are_found_and_verified(empty_hub: Path, tmp_path: Path) -> None:
+    assert GPT2.revision
+    snapshot = empty_hub / "models--openai-community--gpt2" / "snapshots" / GPT2.revision
+    write_weights(snapshot)
+    assert find_weights(GPT2, download=False) == snapshot
+    with pytest.raises(WeightsError, match="Delete it and fetch it again"):
+        find_weights(dataclasses.replace(GPT2, sha256="0" * 64), download=False)

@@ -1,0 +1,181 @@
+"""Events of trials -> rows of the record, worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.record import read_curves, read_runs
+from sweep.recorder import Recorder
+from sweep.results import Results
+from sweep.runs import WantedRun
+from tests.tiny_study import runs_of, write_study
+
+START_S = 1_767_268_800.0
+"""2026-01-01 12:00 UTC."""
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = START_S
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    made = Results(tmp_path / "results")
+    made.prepare()
+    return made
+
+
+@pytest.fixture
+def wanted(tmp_path: Path) -> WantedRun:
+    return runs_of(write_study(tmp_path, rates=(1e-3,), variants=("frozen-pretrained",)), tmp_path / "results")[0]
+
+
+def evaluation(step: int, time_s: float, elapsed_s: float) -> dict[str, Any]:
+    """An evaluation so many seconds after the start; accuracies and losses follow from the step."""
+    names = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "test_loss", "test_accuracy")
+    numbers = {name: step / 100 + index for index, name in enumerate(names)}
+    return {"step": step, "time_ms": int((START_S + time_s) * 1000), "elapsed_s": elapsed_s} | numbers
+
+
+class Sender:
+    """Sends events of one run to a recorder, at times of its own."""
+
+    def __init__(self, results: Results, wanted: WantedRun, devices: float = 1.0) -> None:
+        self.clock, self.run_id = Clock(), wanted.run_id
+        self.recorder = Recorder(results, [wanted], devices, self.clock)
+
+    def send(self, kind: str, step: int, at_s: float, **more: Any) -> None:
+        self.clock.now = START_S + at_s
+        self.recorder.event({"kind": kind, "run_id": self.run_id, "step": step, **more})
+
+    def finish(self, step: int, at_s: float, elapsed_s: float, diverged_at: int | None = None) -> None:
+        status = "complete" if diverged_at is None else "diverged"
+        facts = {"status": status, "diverged_at_step": diverged_at, "elapsed_s": elapsed_s, "device": "a device"}
+        self.send("finished", step, at_s, **facts)
+
+
+def row(results: Results, wanted: WantedRun) -> dict[str, Any]:
+    (only,) = read_runs(results.root).to_dict("records")
+    assert only["run_id"] == wanted.run_id
+    return only
+
+
+def at(time_s: float) -> datetime:
+    return datetime.fromtimestamp(START_S + time_s, UTC)
+
+
+def test_a_run_from_start_to_end(results: Results, wanted: WantedRun) -> None:
+    sender = Sender(results, wanted, devices=0.5)
+    sender.send("started", 0, 5, evaluations=[])
+    assert not results.holds(wanted.run_id)
+    sender.send("progress", 10, 8, evaluations=[evaluation(10, 8, 2.0)], steps_per_s=5.0)
+    assert read_curves(results.root)["step"].tolist() == [10]
+    assert not results.run(wanted.run_id).exists()
+    sender.send("progress", 15, 10, evaluations=[], steps_per_s=5.0)
+    sender.send("progress", 20, 12, evaluations=[evaluation(20, 12, 4.5)], steps_per_s=5.0)
+    sender.finish(20, 13, elapsed_s=4.5)
+
+    curve = read_curves(results.root).to_dict("records")
+    assert curve == [
+        {"run_id": wanted.run_id, **evaluation(10, 8, 2.0)},
+        {"run_id": wanted.run_id, **evaluation(20, 12, 4.5)},
+    ]
+    ended = row(results, wanted)
+    assert (ended["status"], ended["num_steps"], ended["attempts"], ended["device"]) == ("complete", 20, 1, "a device")
+    assert (ended["wall_s"], ended["device_s"]) == (4.5, 2.25)
+    assert (ended["started_at"], ended["finished_at"]) == (at(5), at(13))
+    assert (ended["task"], ended["model"], ended["variant"]) == ("digits", "tiny", "frozen-pretrained")
+    assert (ended["learning_rate"], ended["seed"], ended["data_origin"]) == (1e-3, 0, "scikit-learn")
+    assert ended["pretrained_on"] == "the weights in weights"
+    assert ended["weights_checksum"] == wanted.run.weights_checksum
+    assert json.loads(ended["content"]) == wanted.run.content()
+    assert {"python", "torch"} <= json.loads(ended["versions"]).keys()
+
+
+def test_a_run_taken_up_from_a_checkpoint(results: Results, wanted: WantedRun) -> None:
+    """Its first evaluation ended 100 s before this process began, after 2 s of training."""
+    sender = Sender(results, wanted)
+    before = [evaluation(10, -100, 2.0), evaluation(20, -98, 4.0)]
+    sender.send("started", 25, 0, evaluations=before)
+    assert read_curves(results.root)["step"].tolist() == [10, 20]
+    sender.send("progress", 30, 3, evaluations=[evaluation(30, 3, 6.0)], steps_per_s=1.0)
+    sender.finish(30, 4, elapsed_s=6.0)
+    assert read_curves(results.root)["step"].tolist() == [10, 20, 30]
+    ended = row(results, wanted)
+    assert (ended["started_at"], ended["wall_s"], ended["attempts"]) == (at(-102), 6.0, 1)
+
+
+def test_a_worker_that_died_reports_its_curve_twice(results: Results, wanted: WantedRun) -> None:
+    """Back to the checkpoint at step 10; the evaluation at 20 is made again, at a later time."""
+    sender = Sender(results, wanted)
+    sender.send("started", 0, 0, evaluations=[])
+    sender.send("progress", 10, 2, evaluations=[evaluation(10, 2, 2.0)], steps_per_s=1.0)
+    sender.send("progress", 20, 4, evaluations=[evaluation(20, 4, 4.0)], steps_per_s=1.0)
+    sender.send("started", 10, 9, evaluations=[evaluation(10, 2, 2.0)])
+    sender.send("progress", 20, 11, evaluations=[evaluation(20, 11, 4.1)], steps_per_s=1.0)
+    sender.finish(20, 12, elapsed_s=4.1)
+    curve = read_curves(results.root)
+    assert curve["step"].tolist() == [10, 20]
+    assert curve["elapsed_s"].tolist() == [2.0, 4.1]
+    ended = row(results, wanted)
+    assert (ended["attempts"], ended["started_at"]) == (2, at(0))
+
+
+def test_a_divergence_has_its_step_and_keeps_its_curve(results: Results, wanted: WantedRun) -> None:
+    sender = Sender(results, wanted)
+    sender.send("started", 0, 0, evaluations=[])
+    sender.send("progress", 10, 2, evaluations=[evaluation(10, 2, 2.0)], steps_per_s=1.0)
+    sender.finish(10, 3, elapsed_s=2.5, diverged_at=13)
+    assert read_curves(results.root)["step"].tolist() == [10]
+    ended = row(results, wanted)
+    assert (ended["status"], ended["diverged_at_step"], ended["num_steps"]) == ("diverged", 13, 13)
+
+
+def test_a_divergence_before_the_first_evaluation_has_no_curve(results: Results, wanted: WantedRun) -> None:
+    sender = Sender(results, wanted)
+    sender.send("started", 0, 0, evaluations=[])
+    sender.finish(0, 3, elapsed_s=0.5, diverged_at=2)
+    assert row(results, wanted)["diverged_at_step"] == 2
+    assert not results.curve(wanted.run_id).exists()
+
+
+def test_a_failure_has_its_reason_and_what_was_trained(results: Results, wanted: WantedRun) -> None:
+    sender = Sender(results, wanted, devices=2.0)
+    sender.send("started", 0, 0, evaluations=[])
+    sender.send("progress", 10, 2, evaluations=[evaluation(10, 2, 2.0)], steps_per_s=1.0)
+    sender.send("started", 10, 5, evaluations=[evaluation(10, 2, 2.0)])
+    sender.clock.now = START_S + 7
+    sender.recorder.failed(wanted.run_id, "RuntimeError: out of memory")
+    ended = row(results, wanted)
+    assert (ended["status"], ended["failure"], ended["attempts"]) == ("failed", "RuntimeError: out of memory", 2)
+    assert (ended["num_steps"], ended["wall_s"], ended["device_s"]) == (10, 2.0, 4.0)
+    assert (ended["started_at"], ended["finished_at"]) == (at(0), at(7))
+
+
+def test_a_failure_before_any_word_is_a_row_too(results: Results, wanted: WantedRun) -> None:
+    sender = Sender(results, wanted)
+    sender.recorder.failed(wanted.run_id, "the worker died")
+    ended = row(results, wanted)
+    assert (ended["num_steps"], ended["attempts"], ended["wall_s"]) == (0, 0, 0.0)
+
+
+def test_a_failed_run_that_is_trained_again_gets_a_new_row(results: Results, wanted: WantedRun) -> None:
+    first = Sender(results, wanted)
+    first.recorder.failed(wanted.run_id, "the worker died")
+    second = Sender(results, wanted)
+    second.send("started", 0, 100, evaluations=[])
+    second.send("progress", 10, 102, evaluations=[evaluation(10, 102, 2.0)], steps_per_s=1.0)
+    second.finish(10, 103, elapsed_s=2.0)
+    ended = row(results, wanted)
+    assert ended["status"] == "complete"
+    assert pd.isna(ended["failure"])

@@ -1,0 +1,232 @@
+"""What `run` does with what trials report, with Ray replaced by a script."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sweep import run_study as module
+from sweep.reconcile import State, reconcile
+from sweep.results import Results
+from sweep.run_study import Options, Outcome, run_study
+from sweep.study_file import load_study
+from sweep.trials import Placement, TrialEvents
+from tests.tiny_study import rows, runs_of, write_study
+from trainables.cohort import Assignment
+from trainables.run import Run
+
+
+class NoMirror:
+    """Stands for the mirror's thread."""
+
+    told: list[str]
+
+    def __init__(self, mirror: object, on_problem: Callable[[str], None]) -> None:
+        NoMirror.told = []
+
+    def changed(self, *run_ids: str) -> None:
+        NoMirror.told += run_ids
+
+    def close(self, timeout_s: float) -> list[str]:
+        return []
+
+
+@dataclass
+class Script:
+    """Trains nothing; a run fails so many times before it completes, each time ending its trial if not retried."""
+
+    failures: dict[str, int] = field(default_factory=dict)
+    """By run id."""
+    at_start: set[str] = field(default_factory=set)
+    """Of those, the ones that fail before they say that they start."""
+    passes: list[list[list[str]]] = field(default_factory=list)
+    """Run ids of the cohorts of each call."""
+    events: list[str] = field(default_factory=list)
+
+    def train_cohorts(
+        self,
+        cohorts: Sequence[Sequence[Assignment]],
+        names: Sequence[str],
+        placement: Placement,
+        results: Results,
+        events: TrialEvents,
+        stop: threading.Event,
+    ) -> bool:
+        assert len(set(names)) == len(names) == len(cohorts)
+        self.passes.append([[Run.from_content(each.content).run_id for each in cohort] for cohort in cohorts])
+        for cohort, run_ids in zip(cohorts, self.passes[-1], strict=True):
+            retries = placement.resources.retries
+            while (failed := self._train(cohort, run_ids, events)) and retries:
+                retries -= 1
+            if failed:
+                events.on_failure(run_ids, "RuntimeError: scripted")
+        events.on_tick()
+        return True
+
+    def _train(self, cohort: Sequence[Assignment], run_ids: Sequence[str], events: TrialEvents) -> bool:
+        """Train a cohort from its first run on, as a trial that starts again does; return whether it failed."""
+        for assignment, run_id in zip(cohort, run_ids, strict=True):
+            fails = self.failures.get(run_id, 0) > 0
+            self.failures[run_id] = self.failures.get(run_id, 0) - 1
+            if not (fails and run_id in self.at_start):
+                events.on_event({"kind": "started", "run_id": run_id, "step": 0, "evaluations": []})
+            if fails:
+                return True
+            step, facts = assignment.num_steps, {"diverged_at_step": None, "elapsed_s": 1.0, "device": "none"}
+            point = dict.fromkeys(("train_loss", "train_accuracy", "validation_loss", "validation_accuracy"), 0.5)
+            point |= {"step": step, "test_loss": 0.5, "test_accuracy": 0.5, "time_ms": 10**12, "elapsed_s": 1.0}
+            event = {"kind": "progress", "run_id": run_id, "step": step, "evaluations": [point], "steps_per_s": 9.0}
+            events.on_event(event)
+            events.on_event({"kind": "finished", "run_id": run_id, "step": step, "status": "complete"} | facts)
+        return False
+
+
+@dataclass
+class Bench:
+    """A study of one cell with four learning rates, and a script that trains it."""
+
+    folder: Path
+    monkeypatch: pytest.MonkeyPatch
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        study = write_study(
+            self.folder, rates=(1e-4, 1e-3, 1e-2, 1e-1), variants=("unfrozen-random",), runs_per_trial=3
+        )
+        self.study, self.results = load_study(study), Results(self.folder / "results")
+        self.wanted = runs_of(study, self.results.root)
+        self.ids = [run.run_id for run in self.wanted]
+
+    def run(self, script: Script, *, retry_failed: bool = False) -> Outcome:
+        self.said.clear()
+        self.monkeypatch.setattr(module, "train_cohorts", script.train_cohorts)
+        options = Options(
+            results=self.results,
+            data_dir=self.folder,
+            placement=Placement(resources=self.study.resources),
+            retry_failed=retry_failed,
+        )
+        return run_study(self.study, options, self.said.append)
+
+    def states(self) -> list[str]:
+        return [reconcile(self.wanted, self.results).states[run_id].value for run_id in self.ids]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    @contextlib.contextmanager
+    def no_ray(placement: Placement, log_file: Path) -> Iterator[None]:
+        yield
+
+    monkeypatch.setattr(module, "ray_session", no_ray)
+    monkeypatch.setattr(module, "MirrorThread", NoMirror)
+    monkeypatch.setattr(module, "Mirror", lambda *arguments: SimpleNamespace(log_report=lambda folder: None))
+    return Bench(tmp_path, monkeypatch)
+
+
+def test_all_go_well(bench: Bench) -> None:
+    script = Script()
+    outcome = bench.run(script)
+    a, b, c, d = bench.ids
+    assert script.passes == [[[a, b, c], [d]]]
+    assert (outcome.trained, outcome.failed, outcome.stopped) == (4, 0, False)
+    assert bench.states() == ["complete"] * 4
+    assert set(NoMirror.told) == set(bench.ids)
+    assert bench.results.progress("tiny").exists()
+
+
+def test_a_retry_that_helps_counts_nothing_twice(bench: Bench) -> None:
+    _, b, *_ = bench.ids
+    script = Script(failures={b: 1})  # the study allows one retry; `a` then reports its end once more
+    outcome = bench.run(script)
+    assert len(script.passes) == 1
+    assert (outcome.trained, outcome.failed) == (4, 0)
+    recorded = rows(bench.results.root)
+    assert [recorded[run_id]["attempts"] for run_id in bench.ids] == [1, 2, 1, 1]
+
+
+def test_a_run_that_fails_does_not_take_its_neighbours_with_it(bench: Bench) -> None:
+    a, b, c, d = bench.ids
+    script = Script(failures={b: 2})
+    outcome = bench.run(script)
+    assert script.passes == [[[a, b, c], [d]], [[c]]]
+    assert (outcome.trained, outcome.failed, outcome.stopped) == (4, 1, False)
+    assert bench.states() == ["complete", "failed", "complete", "complete"]
+    assert rows(bench.results.root)[b]["failure"] == "RuntimeError: scripted"
+    assert bench.said[-1] == "1 runs failed; `status` says why, `run --retry-failed` trains them again"
+
+
+def test_a_trial_that_cannot_start_fails_all_its_runs(bench: Bench) -> None:
+    a, *_ = bench.ids
+    script = Script(failures={a: 2}, at_start={a})
+    outcome = bench.run(script)
+    assert len(script.passes) == 1
+    assert outcome.failed == 3
+    assert bench.states() == ["failed", "failed", "failed", "complete"]
+
+
+def test_failed_runs_are_trained_again_on_request_only(bench: Bench) -> None:
+    _, b, *_ = bench.ids
+    bench.run(Script(failures={b: 2}))
+    idle = Script()
+    assert bench.run(idle).failed == 1  # still
+    assert idle.passes == []
+    assert "1 runs failed" in bench.said[-1]
+    assert not any("holds everything" in line for line in bench.said)
+
+    again = Script(failures={b: 2})
+    outcome = bench.run(again, retry_failed=True)
+    assert again.passes == [[[b]]]
+    assert (outcome.trained, outcome.failed) == (1, 1)
+
+    outcome = bench.run(Script(), retry_failed=True)
+    assert (outcome.trained, outcome.failed) == (1, 0)
+    assert bench.states() == ["complete"] * 4
+    assert bench.run(Script(), retry_failed=True).trained == 0
+    assert "nothing to train" in bench.said[-1]
+
+
+def test_new_runs_are_trained_beside_old_failures(bench: Bench) -> None:
+    _, b, _, d = bench.ids
+    bench.run(Script(failures={b: 2}))
+    bench.results.run(d).unlink()
+    bench.results.curve(d).unlink()
+    outcome = bench.run(Script())
+    assert (outcome.trained, outcome.failed) == (1, 1)
+    assert reconcile(bench.wanted, bench.results).states[d] is State.COMPLETE
+
+
+def test_the_mirror_is_told_of_all_that_is_recorded(bench: Bench) -> None:
+    """Runs that ended without a curve, too: another sweep's mirror may have been out of reach."""
+    a, b, c, d = bench.ids
+    bench.run(Script(failures={b: 2}))
+    assert not bench.results.curve(b).exists()
+    bench.run(Script())
+    assert set(NoMirror.told) == {a, b, c, d}
+
+
+def test_a_problem_of_a_trial_s_thread_reaches_the_user(bench: Bench) -> None:
+    def broken(*arguments: Any) -> bool:
+        raise OSError(28, "No space left on device", "/results/runs/a")
+
+    with bench.monkeypatch.context() as patch:
+        patch.setattr(Script, "train_cohorts", broken)
+        with pytest.raises(module.UserError, match="cannot write to /results/runs/a: No space left on device"):
+            bench.run(Script())
+    assert bench.run(Script()).trained == 4  # nothing is locked, the same command goes on
+
+
+def test_stopping_leaves_the_rest_for_later(bench: Bench) -> None:
+    with bench.monkeypatch.context() as patch:
+        patch.setattr(Script, "train_cohorts", lambda *arguments: False)
+        outcome = bench.run(Script())
+    assert (outcome.trained, outcome.stopped) == (0, True)
+    assert bench.said[-1] == "stopped; the same command goes on from here"
+    assert bench.states() == ["new"] * 4
