@@ -16,7 +16,7 @@ from sweep.study_model import FolderWeights, HubWeights, PretrainedHere, StudyMo
 from trainables.corpus import read_corpus
 from trainables.parts import VARIANTS
 from trainables.pretrain import describe_pretraining, pretrain, pretrained_folder
-from trainables.pretrained import WeightsSource, find_weights, weights_checksum
+from trainables.pretrained import WeightsSource, check_weights_fit, find_weights, weights_checksum
 from trainables.run import ModelSize
 
 UNKNOWN_WEIGHTS = "not known yet"
@@ -44,7 +44,7 @@ def find_backbones(study: Study, pretrained_root: Path) -> dict[str, Backbone]:
     """Look up every model's weights without fetching or training anything.
 
     Raises:
-        WeightsError: a named folder has none, or has not the wanted bytes.
+        WeightsError: a named folder has none, has not the wanted bytes, or another model's.
         UserError: a text file to pretrain on cannot be read.
     """
     return {name: _find(model, _uses_weights(study), pretrained_root) for name, model in study.models.items()}
@@ -123,6 +123,8 @@ def _find(model: StudyModel, wanted: bool, root: Path) -> Backbone:
         source, description = _named_source(model.pretrained)
         found = find_weights(source, download=False)
         here, folder = found is not None, found or Path()
+    if here:
+        check_weights_fit(folder, model.size)
     checksum = weights_checksum(folder) if here else source.sha256 or UNKNOWN_WEIGHTS
     return Backbone(size=model.size, source=source, checksum=checksum, description=description, here=here)
 

@@ -18,6 +18,7 @@ from sweep.errors import UserError
 from sweep.pretraining import UNKNOWN_WEIGHTS, ensure_backbones, find_backbones
 from sweep.study_file import load_study
 from tests.small_runs import CPU
+from tests.tiny_study import SIZE as TINY
 from tests.tiny_study import write_study, write_weights
 from trainables.initialise import WeightsError, load_weights
 from trainables.pretrain import pretrain, pretrained_folder
@@ -136,6 +137,14 @@ def test_other_bytes_than_wanted_are_refused(tmp_path: Path) -> None:
     write_weights(folder, dataclasses.replace(SIZE, width=16))  # a file that changes is read again
     with pytest.raises(WeightsError, match="has sha256"):
         find_weights(right, download=False)
+
+
+def test_weights_of_another_size_are_told_before_anything_starts(tmp_path: Path) -> None:
+    weights = write_weights(tmp_path / "weights", dataclasses.replace(TINY, width=32))
+    (weights / "config.json").write_text('{"n_head": 4}')
+    study = load_study(write_study(tmp_path))
+    with pytest.raises(WeightsError, match=r"have \{layers: 1, width: 32, positions: 12, heads: 4\}, the study's"):
+        find_backbones(study, tmp_path)
 
 
 def test_damaged_weights_are_told(tmp_path: Path) -> None:

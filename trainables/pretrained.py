@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from dataclasses import asdict, dataclass
@@ -9,8 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
+
 from trainables.checkpoint import file_sha256
 from trainables.initialise import WeightsError
+from trainables.run import ModelSize
 
 ANSWER_TIMEOUT_S = 10.0
 """A hub that stays silent for so long counts as unreachable."""
@@ -61,6 +65,35 @@ def find_weights(source: WeightsSource, *, download: bool) -> Path | None:
         folder = found
     _verify(folder, source)
     return folder
+
+
+def check_weights_fit(folder: Path, size: ModelSize) -> None:
+    """Compare the header of `model.safetensors`, and `config.json` for the heads, with a model's size.
+
+    Raises:
+        WeightsError: they are another model's, or unreadable.
+    """
+    saved = _saved_size(folder)
+    wrong = {name: value for name, value in saved.items() if value != getattr(size, name)}
+    if wrong:
+        got = ", ".join(f"{name}: {value}" for name, value in saved.items())
+        raise WeightsError(f"the weights in {folder} have {{{got}}}, the study's model is {asdict(size)}. Correct one.")
+
+
+def _saved_size(folder: Path) -> dict[str, int]:
+    path = folder / "model.safetensors"
+    try:
+        with safe_open(path, framework="pt") as file:
+            shapes = {name.removeprefix("transformer."): file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+    except Exception as error:  # safetensors raises its own type, OSError or ValueError by what is wrong
+        raise WeightsError(f"{path} cannot be read as safetensors: {error}") from error
+    if "wpe.weight" not in shapes:
+        raise WeightsError(f"{path} is not of a GPT-2: it has no tensor wpe.weight")
+    positions, width = shapes["wpe.weight"]
+    found = {"layers": sum(name.endswith(".ln_1.weight") for name in shapes), "width": width, "positions": positions}
+    config = folder / "config.json"
+    heads = json.loads(config.read_text()).get("n_head") if config.is_file() else None
+    return found | ({} if heads is None else {"heads": heads})
 
 
 def weights_checksum(folder: Path) -> str:
