@@ -120,15 +120,14 @@ def _verify(folder: Path, source: WeightsSource) -> None:
 
 def _hub_folder(source: WeightsSource, *, download: bool) -> Path | None:
     # Imported late: takes a second that random models need not spend.
-    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
-    from huggingface_hub.errors import LocalEntryNotFoundError
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
 
     file: dict[str, Any] = {"repo_id": source.hub, "filename": "model.safetensors", "revision": source.revision}
-    try:
-        return Path(hf_hub_download(**file, local_files_only=True)).parent
-    except LocalEntryNotFoundError:
-        if not download:
-            return None
+    cached = try_to_load_from_cache(**file)  # looks at the disk alone, where `local_files_only` may ask the network
+    if isinstance(cached, str):
+        return Path(cached).parent
+    if not download:
+        return None
     log.info("fetching %s from the Hugging Face hub", source)
     try:
         # Asked once first: without a network a download repeats the question for 23 seconds.
