@@ -76,10 +76,10 @@ class RunSession:
         training, budget = self.training, self.assignment.num_steps
         # The whole curve: points that an earlier driver did not live to write down are in the checkpoint.
         yield self._event("started", evaluations=[asdict(e) for e in training.progress.curve])
+        first, began = training.progress.step, time.monotonic()
         while not training.diverged and training.progress.step < budget:
-            first, began = training.progress.step, time.monotonic()
             evaluation = training.advance(budget, for_s=report_every_s)
-            steps_per_s = (training.progress.step - first) / (time.monotonic() - began)
+            steps_per_s = (training.progress.step - first) / (time.monotonic() - began)  # evaluations included
             if time.monotonic() - self._saved_at >= self.assignment.checkpoint_every_s:
                 self.save()
             evaluations = [asdict(evaluation)] if evaluation else []
