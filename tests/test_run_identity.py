@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import save_file
 
 from sweep.pretraining import UNKNOWN_WEIGHTS, find_backbones
 from sweep.runs import WantedRun, distinct_cells, wanted_runs
 from sweep.study_file import load_study
-from tests.small_runs import run_of
-from tests.tiny_study import runs_of, write_study
+from tests.small_runs import random_weights, run_of
+from tests.tiny_study import SIZE, runs_of, write_study
 from trainables.models import MODELS
 from trainables.parts import VARIANTS
 from trainables.run import PROTOCOL_VERSION, ModelSize, Protocol, Run
@@ -128,7 +129,8 @@ def test_a_variants_name_is_no_part_of_a_run(tmp_path: Path, monkeypatch: pytest
 
 def test_other_weights_are_other_runs_and_random_ones_do_not_care(tmp_path: Path) -> None:
     before = ids(tmp_path)
-    (tmp_path / "weights" / "model.safetensors").write_bytes(b"others")
+    others = {name: 2 * tensor for name, tensor in random_weights(SIZE).items()}
+    save_file(others, tmp_path / "weights" / "model.safetensors")
     after = ids(tmp_path)
     assert [one == other for one, other in zip(before, after, strict=True)] == [False, False, True, True]
 
