@@ -132,8 +132,8 @@ def learning_rate_table(wanted: pd.DataFrame, rates: pd.DataFrame, cells: pd.Dat
     over = f"mean ± SEM over {seeds} seeds" if seeds > 1 else "one seed"
     return Table(
         title=f"Test accuracy by learning rate, {task}, {model}",
-        caption=f"In percent, {over}, of each run's best model by validation accuracy. {CHOSEN}: the learning rate that "
-        f"validation chose. {pretrained_text(wanted[wanted['model'] == model])}",
+        caption=f"In percent, {over}, of each run's best model by validation accuracy. {CHOSEN}: the learning rate "
+        f"that validation chose. {pretrained_text(wanted[wanted['model'] == model])}",
         header=("variant", *map(rate_text, swept)),
         rows=rows,
     )

@@ -223,12 +223,9 @@ def train_cohorts(
     try:
         tuner.fit()
     except SweepStoppedError:
-        if callback.storage_problem is None:
-            return False
-        raise UserError(
-            f"a worker cannot write checkpoints: {callback.storage_problem}. Mend that; what is recorded is intact, "
-            f"and the same command goes on from it."
-        ) from None
+        if callback.problem:
+            raise callback.problem from None
+        return False
     finally:
         shutil.rmtree(results.tune, ignore_errors=True)
     return True

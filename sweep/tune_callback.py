@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ray import tune
 
+from sweep.errors import UserError
 from trainables.run import Run
 
 if TYPE_CHECKING:
@@ -24,7 +27,8 @@ class EventCallback(tune.Callback):
     def __init__(self, events: TrialEvents, stop: threading.Event) -> None:
         self.events = events
         self.stop = stop
-        self.storage_problem: str | None = None
+        self.problem: Exception | None = None
+        """The first thing that went wrong here; kept, because Tune would wrap it in its own errors."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave everything out: Tune pickles its callbacks for a restore that we never ask for."""
@@ -32,22 +36,37 @@ class EventCallback(tune.Callback):
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Leave between two of Tune's steps: it then stops every trial, and each saves where it is."""
-        self.events.on_tick()
-        if self.stop.is_set() or self.storage_problem:
+        with self._problems_kept():
+            self.events.on_tick()
+        if self.stop.is_set() or self.problem:
             raise SweepStoppedError
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
         """Hand on what the trial reported."""
-        self.storage_problem = result.get("storage_problem", self.storage_problem)
-        for event in result.get("events", []):
-            self.events.on_event(event)
+        with self._problems_kept():
+            if "storage_problem" in result:
+                raise UserError(
+                    f"a worker cannot write checkpoints: {result['storage_problem']}. Mend that; what is recorded is "
+                    f"intact, and the same command goes on from it."
+                )
+            for event in result.get("events", []):
+                self.events.on_event(event)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Report a trial whose retries are used up."""
         contents = [assignment["content"] for assignment in trial.config["trial"]["cohort"]]
-        self.events.on_failure([Run.from_content(content).run_id for content in contents], last_line(trial.error_file))
+        run_ids = [Run.from_content(content).run_id for content in contents]
+        with self._problems_kept():
+            self.events.on_failure(run_ids, last_line(trial.error_file))
+
+    @contextmanager
+    def _problems_kept(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as problem:
+            self.problem = self.problem or problem
 
 
 def last_line(error_file: str | None) -> str:

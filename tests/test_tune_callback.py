@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from sweep.errors import UserError
+from sweep.trials import TrialEvents
+from sweep.tune_callback import EventCallback, SweepStoppedError
+
+
+def full_disk(*arguments: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def callback(**changes: Any) -> EventCallback:
+    quiet: dict[str, Any] = dict.fromkeys(("on_event", "on_failure", "on_tick"), lambda *arguments: None)
+    return EventCallback(TrialEvents(**quiet | changes), threading.Event())
+
+
+def test_a_problem_in_an_event_stops_tune_at_its_next_step_and_is_kept_as_it_was() -> None:
+    heard = callback(on_event=full_disk)
+    heard.on_step_begin(1, [])
+    heard.on_trial_result(1, [], None, {"events": [{"kind": "started"}]})
+    with pytest.raises(SweepStoppedError):
+        heard.on_step_begin(2, [])
+    assert isinstance(heard.problem, OSError)
+    assert heard.problem.errno == 28
+
+
+def test_a_problem_in_a_tick_stops_tune_at_once() -> None:
+    heard = callback(on_tick=full_disk)
+    with pytest.raises(SweepStoppedError):
+        heard.on_step_begin(1, [])
+    assert isinstance(heard.problem, OSError)
+
+
+def test_a_worker_that_cannot_write_is_told() -> None:
+    heard = callback()
+    heard.on_trial_result(1, [], None, {"storage_problem": "[Errno 28] No space left on device"})
+    with pytest.raises(SweepStoppedError):
+        heard.on_step_begin(1, [])
+    assert isinstance(heard.problem, UserError)
+    assert str(heard.problem).startswith("a worker cannot write checkpoints: [Errno 28] No space left on device")
+
+
+def test_being_asked_to_stop_is_no_problem() -> None:
+    heard = callback()
+    heard.stop.set()
+    with pytest.raises(SweepStoppedError):
+        heard.on_step_begin(1, [])
+    assert heard.problem is None
