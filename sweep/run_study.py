@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from analysis.record import WANTED
+from analysis.record import FORMAT, WANTED
 from analysis.report import Report, write_report
 from datasets import TASKS
 from sweep.disk import disk_bytes
@@ -27,9 +27,10 @@ from sweep.progress import Progress
 from sweep.progress_state import RunLabel
 from sweep.reconcile import Reconciled, State, cohorts, reconcile
 from sweep.recorder import Recorder
-from sweep.results import Results, storage_problems, write_json, write_parquet
+from sweep.results import Results, storage_problems, whole_file, write_json, write_parquet
 from sweep.runs import WantedRun, wanted_runs
 from sweep.study import Study
+from sweep.study_file import study_to_yaml
 from sweep.terminal import output_to, stop_signals
 from sweep.trials import Placement, TrialEvents, assignment, check_beforehand, ray_session, train_cohorts
 from trainables.cohort import Event
@@ -94,10 +95,12 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
 
 
 def write_wanted(results: Results, study: Study, wanted: Sequence[WantedRun]) -> None:
-    """Write down what the study wants, for `status`, `report` and the mirror."""
+    """Write down what the study wants, for `status`, `report` and the mirror, and the study with all defaults."""
     folder = results.study(study.study)
+    with whole_file(folder / f"{study.study}.yaml") as partial:
+        partial.write_text(study_to_yaml(study), encoding="utf-8")
     write_parquet(folder / "wanted.parquet", [run.row() for run in wanted], WANTED)
-    write_json(folder / "study.json", {"study": study.study, "title": study.title, "format": 1})
+    write_json(folder / "study.json", {"study": study.study, "title": study.title, "format": FORMAT})
 
 
 class _Sweep:
@@ -138,6 +141,7 @@ class _Sweep:
 
     def _train(self) -> None:
         runs = self.reconciled.to_train
+        self.results.progress(self.study.study).unlink(missing_ok=True)  # an earlier sweep's
         log_file = self.results.logs / f"run-{time.strftime('%Y%m%d-%H%M%S')}.log"
         self.say(f"training {len(runs)} runs; Ray's log: {log_file}")
         with output_to(log_file) as console:

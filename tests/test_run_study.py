@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from analysis.record import read_wanted
 from sweep import run_study as module
 from sweep.reconcile import State, reconcile
 from sweep.results import Results
-from sweep.run_study import Options, Outcome, run_study
+from sweep.run_study import Options, Outcome, run_study, write_wanted
 from sweep.study_file import load_study
 from sweep.trials import Placement, TrialEvents
 from tests.tiny_study import rows, runs_of, write_study
@@ -230,3 +231,11 @@ def test_stopping_leaves_the_rest_for_later(bench: Bench) -> None:
     assert (outcome.trained, outcome.stopped) == (0, True)
     assert bench.said[-1] == "stopped; the same command goes on from here"
     assert bench.states() == ["new"] * 4
+
+
+def test_the_study_is_kept_as_it_was_run_and_can_be_run_again(tmp_path: Path) -> None:
+    study = load_study(write_study(tmp_path))
+    results = Results(tmp_path / "results")
+    write_wanted(results, study, runs_of(tmp_path / "tiny.yaml", results.root))
+    assert load_study(results.study("tiny") / "tiny.yaml") == study
+    assert len(read_wanted(results.root, "tiny")) == 4
