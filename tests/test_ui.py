@@ -60,17 +60,22 @@ def test_serves_until_it_is_ended_and_leaves_nothing_behind(tmp_path: Path, end:
     experiment_id = open_client(tracking_uri(tmp_path)).create_experiment(EXPERIMENT)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    code = "import sys; from pathlib import Path; from sweep.ui import open_ui; "
+    code = "import signal, sys; from pathlib import Path; from sweep.ui import open_ui; "
+    # As on a terminal: a shell without job control starts background jobs, this test among them, deaf to SIGINT.
+    code += "signal.signal(signal.SIGINT, signal.default_int_handler); "
     code += f"sys.exit(open_ui(Path({str(tmp_path)!r}), port={port}))"
     with subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as ui:
-        deadline = time.monotonic() + 120
-        while not answers(port):
-            assert time.monotonic() < deadline
-            time.sleep(0.3)
-        os.killpg(ui.pid, end)
-        printed, _ = ui.communicate(timeout=30)
+        try:
+            deadline = time.monotonic() + 120
+            while not answers(port):
+                assert time.monotonic() < deadline
+                time.sleep(0.3)
+            os.killpg(ui.pid, end)
+            printed, _ = ui.communicate(timeout=30)
+        finally:
+            ui.terminate()  # a failure must not leave us waiting for it
     assert ui.returncode == 0
     assert f"http://127.0.0.1:{port}/#/experiments/{experiment_id}/runs?workflowType=machine_learning" in printed
     assert "Traceback" not in printed
