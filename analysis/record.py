@@ -7,16 +7,20 @@ Below a results directory: `format.json`, `runs/<run_id>.parquet`, `curves/<run_
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+if TYPE_CHECKING:  # takes longer to import than reading a thousand runs does
+    import pandas as pd
+
+from analysis.checksum import is_intact
 
 FORMAT = 1
 """Raised when an older reader would misread a newer record, or the other way round."""
@@ -169,12 +173,17 @@ def check_format(results: Path) -> None:
         raise RecordError(f"no results directory at {results}: give the one that the study was run with")
     if not path.is_file():
         raise RecordError(f"{results} has no format.json, so it is no results directory: give one that a study made")
-    found = _read_json(path).get("format")
+    found = _read_json(path, f'write {{"format": {FORMAT}}} into it').get("format")
     if found != FORMAT:
         raise RecordError(
             f"{path}: got format {found!r}, want {FORMAT}: read it with the version of this program that wrote it, "
             "or run the study into a new results directory"
         )
+
+
+def recorded_studies(results: Path) -> list[str]:
+    """Return the names of the studies that were run into a results directory; none if it does not exist."""
+    return sorted(folder.parent.name for folder in results.glob("studies/*/study.json"))
 
 
 def read_study(results: Path, study: str) -> StudyInfo:
@@ -185,7 +194,7 @@ def read_study(results: Path, study: str) -> StudyInfo:
     """
     path = study_dir(results, study) / "study.json"
     if not path.is_file():
-        known = sorted(folder.parent.name for folder in results.glob("studies/*/study.json"))
+        known = recorded_studies(results)
         raise RecordError(f"no study {study!r} in {results}: it has {', '.join(known) or 'none; run a study first'}")
     content = _read_json(path)
     if not {"study", "title"} <= content.keys():
@@ -199,13 +208,22 @@ def read_wanted(results: Path, study: str) -> pd.DataFrame:
     Raises:
         RecordError: the file is missing, damaged or has no rows.
     """
+    return _frame(_read_wanted(results, study), WANTED)
+
+
+def read_wanted_rows(results: Path, study: str) -> list[dict[str, Any]]:
+    """Read the same as plain values; raises as `read_wanted`."""
+    return _read_wanted(results, study).to_pylist()
+
+
+def _read_wanted(results: Path, study: str) -> pa.Table:
     path = study_dir(results, study) / "wanted.parquet"
     found = _read_file(path, WANTED)
     if found is None:
         raise RecordError(f"no {path}: run the study again, that writes it")
     if not found.num_rows:
         raise RecordError(f"{path} wants no runs: give the study at least one task, model, variant, rate and seed")
-    return _frame([found], WANTED)
+    return found
 
 
 def read_runs(results: Path, run_ids: Iterable[str] | None = None) -> pd.DataFrame:
@@ -218,7 +236,22 @@ def read_runs(results: Path, run_ids: Iterable[str] | None = None) -> pd.DataFra
     Raises:
         RecordError: a file is damaged.
     """
-    return _read_files(results / "runs", run_ids, RUNS)
+    return _frame(_read_files(results / "runs", run_ids, RUNS), RUNS)
+
+
+def read_run_rows(results: Path, run_ids: Iterable[str] | None, names: Collection[str]) -> list[dict[str, Any]]:
+    """Read some columns of finished runs as plain values: quick, as it needs no pandas.
+
+    Args:
+        results: the results directory.
+        run_ids: which runs; those without a row are left out. None: all.
+        names: which columns of `RUNS`.
+
+    Raises:
+        RecordError: a file is damaged.
+    """
+    columns = tuple(column for column in RUNS if column.name in names)
+    return _read_files(results / "runs", run_ids, columns).to_pylist()
 
 
 def read_curves(results: Path, run_ids: Iterable[str] | None = None) -> pd.DataFrame:
@@ -233,31 +266,74 @@ def read_curves(results: Path, run_ids: Iterable[str] | None = None) -> pd.DataF
     Raises:
         RecordError: a file is damaged.
     """
-    return _read_files(results / "curves", run_ids, CURVES)
+    return _frame(_read_files(results / "curves", run_ids, CURVES), CURVES)
 
 
-def _read_files(folder: Path, run_ids: Iterable[str] | None, columns: Columns) -> pd.DataFrame:
+def read_rows(path: Path, columns: Columns) -> list[dict[str, Any]] | None:
+    """Read one file of the record as plain values; None if there is none.
+
+    Raises:
+        RecordError: it is damaged.
+    """
+    found = _read_file(path, columns)
+    try:
+        return None if found is None else found.to_pylist()
+    except (OverflowError, ValueError) as error:  # a time that no calendar has
+        raise _unreadable(path, error) from error
+
+
+def _read_files(folder: Path, run_ids: Iterable[str] | None, columns: Columns) -> pa.Table:
     if run_ids is None:
         paths = sorted(path for path in folder.glob("*.parquet") if not path.name.startswith("."))
     else:
         paths = [folder / f"{run_id}.parquet" for run_id in dict.fromkeys(run_ids)]
     with ThreadPoolExecutor(READ_THREADS) as pool:
-        found = list(pool.map(lambda path: _read_file(path, columns), paths))
-    return _frame([part for part in found if part is not None], columns)
+        # Threads fetch bytes and no more: decoding holds Python's lock, and goes slower in many threads than in one.
+        contents = pool.map(_read_bytes, paths)
+        found = [
+            _decode(path, content, columns)
+            for path, content in zip(paths, contents, strict=True)
+            if content is not None
+        ]
+    empty = pa.Table.from_batches([], schema(columns))  # `empty_table()` would import pandas
+    return pa.concat_tables([empty, *found])
 
 
 def _read_file(path: Path, columns: Columns) -> pa.Table | None:
     """Read one file; None if there is none."""
+    content = _read_bytes(path)
+    return None if content is None else _decode(path, content, columns)
+
+
+def _read_bytes(path: Path) -> bytes | None:
     try:
-        with pq.ParquetFile(path) as file:
-            found = file.read(use_threads=False)
+        return path.read_bytes()
     except FileNotFoundError:
         return None
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise RecordError(
-            f"cannot read {path} ({reason}): delete it and run the study again, what is missing is made again"
-        ) from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> RecordError:
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    # A row without its curve would count as done.
+    row = run_path(path.parent.parent, path.stem)
+    also = f", and {row} if there is one," if path.parent.name == "curves" else ""
+    return RecordError(
+        f"cannot read {path} ({reason}): delete it{also} and run the study again; "
+        f"a run goes on from its checkpoint, so what it has trained is not trained again"
+    )
+
+
+def _decode(path: Path, content: bytes, columns: Columns) -> pa.Table:
+    if not is_intact(content):
+        raise _unreadable(path, ValueError("its checksum is not that of its content"))
+    try:
+        with pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as file:
+            found = file.read([column.name for column in columns], use_threads=False)
+            found.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
     types = {field.name: field.type for field in found.schema}
     wrong = [
         f"{c.name}: got {types.get(c.name, 'no column')}, want {c.type}" for c in columns if types.get(c.name) != c.type
@@ -267,18 +343,17 @@ def _read_file(path: Path, columns: Columns) -> pa.Table | None:
     return pa.Table.from_arrays([found.column(column.name) for column in columns], schema=schema(columns))
 
 
-def _frame(tables: list[pa.Table], columns: Columns) -> pd.DataFrame:
-    joined = pa.concat_tables([schema(columns).empty_table(), *tables])
+def _frame(found: pa.Table, columns: Columns) -> pd.DataFrame:
     # Plain pandas turns integers and truth values with gaps into floats and objects.
     gaps = {pa.int64(): "Int64", pa.bool_(): "boolean"}
-    return joined.to_pandas().astype({c.name: gaps[c.type] for c in columns if c.nullable and c.type in gaps})
+    return found.to_pandas().astype({c.name: gaps[c.type] for c in columns if c.nullable and c.type in gaps})
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path, mend: str = "run the study again, that writes it") -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise RecordError(f"cannot read {path} ({error}): run the study again, that writes it") from error
+        raise RecordError(f"cannot read {path} ({error}): {mend}") from error
     if not isinstance(content, dict):
-        raise RecordError(f"{path}: got {type(content).__name__}, want a JSON object: run the study again")
+        raise RecordError(f"{path}: got {type(content).__name__}, want a JSON object: {mend}")
     return content

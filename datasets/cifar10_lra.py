@@ -8,10 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from datasets import cifar_files, files
-from datasets.augment import CropFlipRotate
 from datasets.patches import to_patches
 from datasets.task import Split, TaskData, TaskShape
 
@@ -56,6 +53,10 @@ def load(options: Options, data_dir: Path) -> TaskData:
     Raises:
         DataError: missing and not to be had, or corrupted.
     """
+    import torch
+
+    from datasets.augment import CropFlipRotate
+
     train, validation, test = (_split(images) for images in cifar_files.read(data_dir, options.validation_batch))
     return TaskData(
         shape=shape(options),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from datasets import files
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BatchNumber = Literal[1, 2, 3, 4, 5]
 IMAGES_PER_BATCH = 10_000
@@ -59,6 +59,7 @@ def read(data_dir: Path, validation_batch: BatchNumber) -> tuple[Images, Images,
     Raises:
         DataError: missing and not to be had, or corrupted.
     """
+    import torch
     from torchvision.datasets import CIFAR10
 
     # The files are pickles: `files.fetch` has checked that they are the published ones before any is opened.

@@ -8,14 +8,16 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from datasets.patches import to_patches
 from datasets.splits import draw_per_class
 from datasets.task import DataError, Split, TaskData, TaskShape
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PATCH_SIZE = 4
 IMAGE_SIZE = 8
@@ -62,6 +64,8 @@ def load(options: Options, data_dir: Path) -> TaskData:
     Raises:
         DataError: scikit-learn's images are not those that we know.
     """
+    import torch
+
     inputs, labels = _read()
     random = np.random.RandomState(options.split_seed)
     validation, rest = draw_per_class(labels, HELD_OUT_PER_CLASS, random)
@@ -81,6 +85,7 @@ def load(options: Options, data_dir: Path) -> TaskData:
 def _read() -> tuple[Tensor, Tensor]:
     """Read and verify tokens (1797, 4, 16) uint8 and labels (1797,) int64."""
     import sklearn
+    import torch
     from sklearn.datasets import load_digits
 
     bunch = load_digits()

@@ -106,7 +106,7 @@ def fetch(remote: RemoteFiles, data_dir: Path) -> Path:
     return root
 
 
-def hash_file(path: Path, algorithm: str) -> str:
+def hash_file(path: Path, algorithm: str = "sha256") -> str:
     """Hash a file's content; returns hex digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()

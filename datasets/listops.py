@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-
 from datasets import listops_cache, listops_generator, listops_release
 from datasets.listops_tokens import Examples, Tokenisation, num_token_ids, num_tokens, to_lu2021
 from datasets.task import DataError, Split, TaskData, TaskShape
@@ -177,6 +175,8 @@ def _read_generated(options: Options, data_dir: Path) -> list[Examples]:
 
 
 def _to_split(examples: Examples) -> Split:
+    import torch
+
     return Split(
         inputs=torch.from_numpy(examples.inputs),
         labels=torch.from_numpy(examples.labels).long(),

@@ -57,7 +57,7 @@ def read(folder: Path) -> Examples:
     wanted = _read_manifest(folder)
     for name in _ARRAYS:
         path = folder / f"{name}.npy"
-        if not path.is_file() or files.hash_file(path, "sha256") != wanted.get(name):
+        if not path.is_file() or files.hash_file(path) != wanted.get(name):
             raise _corrupted(path)
     return Examples(**{name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in _ARRAYS})
 
@@ -86,7 +86,7 @@ def _write(folder: Path, examples: Examples) -> None:
         whole.mkdir()
         for name in _ARRAYS:
             np.save(whole / f"{name}.npy", getattr(examples, name), allow_pickle=False)
-        hashes = {name: files.hash_file(whole / f"{name}.npy", "sha256") for name in _ARRAYS}
+        hashes = {name: files.hash_file(whole / f"{name}.npy") for name in _ARRAYS}
         (whole / _MANIFEST).write_text(json.dumps(hashes, indent=1) + "\n")
         whole.replace(folder)
 

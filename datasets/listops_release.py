@@ -44,7 +44,7 @@ def find(data_dir: Path) -> Path | None:
 
 def checksum(folder: Path) -> str:
     """sha256 over the sha256 of each file."""
-    hashes = [files.hash_file(folder / name, "sha256") for name in NAMES]
+    hashes = [files.hash_file(folder / name) for name in NAMES]
     return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
 

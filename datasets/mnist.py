@@ -10,17 +10,17 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn.functional import pad
 
 from datasets import files
 from datasets.patches import to_patches
 from datasets.splits import draw_per_class
 from datasets.task import Split, TaskData, TaskShape
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PATCH_SIZE = 4
 
@@ -92,6 +92,8 @@ def load(options: Options, data_dir: Path) -> TaskData:
     Raises:
         DataError: missing and not to be had, or corrupted.
     """
+    import torch
+
     (images, labels), (test_images, test_labels) = _read(files.fetch(FILES, data_dir))
     drawn, left = draw_per_class(labels, options.validation_per_class, np.random.RandomState(options.split_seed))
     return TaskData(
@@ -120,6 +122,8 @@ def _read(folder: Path) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
 
 
 def _split(images: Tensor, labels: Tensor, options: Options) -> Split:
+    from torch.nn.functional import pad
+
     margin = (options.image_size - images.shape[-1]) // 2
     padded = pad(images, (margin, margin, margin, margin))  # (N, H, W)
     return Split(inputs=to_patches(padded.unsqueeze(-1), PATCH_SIZE), labels=labels)  # (N, T, 16)

@@ -5,7 +5,10 @@ Shape legend: `N` images, `H` rows, `W` columns, `C` channels, `P` patch size, `
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def to_patches(images: Tensor, patch_size: int) -> Tensor:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def draw_per_class(labels: Tensor, num_per_class: int, random: np.random.RandomState) -> tuple[Tensor, Tensor]:
@@ -24,6 +27,8 @@ def draw_per_class(labels: Tensor, num_per_class: int, random: np.random.RandomS
     Raises:
         ValueError: a class has fewer examples than `num_per_class`.
     """
+    import torch
+
     fewest = int(labels.bincount().min())
     if num_per_class > fewest:
         raise ValueError(f"{num_per_class} examples of each class wanted, but the smallest class has {fewest}")

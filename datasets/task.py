@@ -1,21 +1,23 @@
 """What a task is: splits as tensors, and the shape a model needs to know.
 
+Tasks import torch where they load, not where they start: planning asks for options, shapes and checksums alone, and
+torch takes seconds to import.
+
 Shape legend: `N` examples, `T` tokens an example, `D` numbers a token.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-Augmentation = Callable[[Tensor, torch.Generator], Tensor]
-"""Maps model-ready tokens (B, T, D) and a generator to tokens of the same shape."""
+    import torch
+    from torch import Tensor
 
 
 class DataError(Exception):
@@ -73,8 +75,8 @@ class TaskData:
     """(D,) float32; real-valued tokens are `inputs * scale + shift`."""
     shift: Tensor | None = None
     """(D,) float32."""
-    augment: Augmentation | None = None
-    """Applied to training batches only."""
+    augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
+    """Maps model-ready tokens (B, T, D) and a generator to tokens of the same shape; training batches only."""
 
     def to(self, device: torch.device) -> TaskData:
         """Copy to a device."""

@@ -1,6 +1,6 @@
 """What each command does. Returns exit codes; raises errors for `sweep.cli` to print.
 
-What only one command needs and takes a second to import (Ray, figures, statistics) is imported there.
+What only some commands need and takes seconds to import (torch, Ray, figures, statistics) is imported there.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-import torch
 from pydantic import ValidationError
 
 from datasets import TASKS
@@ -46,8 +45,8 @@ def plan(chosen: Namespace) -> int:
 
 def run(chosen: Namespace) -> int:
     """Train what the record lacks, study by study."""
+    from sweep.placement import Placement
     from sweep.run_study import Options, run_study
-    from sweep.trials import Placement
 
     results = Results(chosen.results)
     code = 0
@@ -56,7 +55,7 @@ def run(chosen: Namespace) -> int:
             results=results,
             data_dir=_data_dir(chosen),
             placement=Placement(resources=study.resources, address=chosen.address, cpus=chosen.cpus),
-            retry_failed=chosen.retry_failed,
+            max_attempts=chosen.max_attempts if chosen.retry_failed else 0,
             checkpoint_every_s=chosen.checkpoint_every_s,
         )
         outcome = run_study(study, options, _say)
@@ -69,32 +68,10 @@ def run(chosen: Namespace) -> int:
     return code
 
 
-def status(chosen: Namespace) -> int:
-    """Print how far studies are."""
-    from sweep.status import status_text
-
-    results = Results(chosen.results)
-    results.check()
-    for study in _studies(chosen):
-        print(status_text(results, study.study))
-    return 0
-
-
-def report(chosen: Namespace) -> int:
-    """Write reports of what the record holds."""
-    from analysis.report import write_report
-
-    results = Results(chosen.results)
-    results.check()
-    for study in _studies(chosen):
-        with storage_problems(results.root):
-            written = write_report(results.root, study.study)
-        print(f"{written.text}\n\nreport     {written.folder / 'report.md'}")
-    return 0
-
-
 def pretrain(chosen: Namespace) -> int:
     """Train the weights that studies have recipes for."""
+    import torch
+
     results, studies = Results(chosen.results), _studies(chosen)
     results.prepare()
     for study in studies:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-
-import torch
 
 from datasets.task import TaskShape
 from sweep.runs import WantedRun
 from trainables.checkpoint import NUM_KEPT
-from trainables.classifier import Classifier
-from trainables.run import ModelSize, Protocol, Run
+from trainables.parts import part_sizes
+from trainables.run import Run
 
 COPIES_A_CHECKPOINT = 4
 """Of the trained tensors, float32: the model, Adam's two moments, the best model so far."""
@@ -22,16 +19,9 @@ BYTES_A_FILE = 12_000
 
 
 def trained_parameters(run: Run, shape: TaskShape) -> int:
-    """Return how many numbers a run trains, without allocating any of them."""
-    return _count(run.model, shape, run.protocol, run.trained)
-
-
-@cache
-def _count(size: ModelSize, shape: TaskShape, protocol: Protocol, trained: tuple[str, ...]) -> int:
-    with torch.device("meta"):
-        model = Classifier(size, shape, protocol)
-    model.freeze_all_but(trained)
-    return sum(parameter.numel() for _, parameter in model.trained_parameters())
+    """Return how many numbers a run trains."""
+    sizes = part_sizes(run.model, shape)
+    return sum(sizes[part] for part in run.trained)
 
 
 def disk_bytes(to_train: Sequence[WantedRun], num_at_once: int) -> int:

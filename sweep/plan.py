@@ -9,10 +9,12 @@ from pathlib import Path
 
 from sweep.disk import disk_bytes, trained_parameters
 from sweep.pretraining import UNKNOWN_WEIGHTS, Backbone
-from sweep.reconcile import Reconciled, State, cohorts
+from sweep.reconcile import Reconciled, cohorts
 from sweep.results import Results
 from sweep.runs import WantedRun, distinct_cells
+from sweep.standing import State
 from sweep.study import Study
+from sweep.text import aligned, counted, gigabytes
 
 
 def plan_text(
@@ -49,16 +51,12 @@ def _grid_lines(study: Study, wanted: Sequence[WantedRun]) -> list[str]:
         "learning rate": len(rates),
         "seed": len(study.seed_list()),
     }
-    factors = " x ".join(_counted(number, axis) for axis, number in axes.items())
+    factors = " x ".join(counted(number, axis) for axis, number in axes.items())
     return [
-        f"grid       {factors} = {_counted(len(wanted), 'run')}",
+        f"grid       {factors} = {counted(len(wanted), 'run')}",
         f"rates      {'  '.join(f'{rate:g}' for rate in rates)}",
         f"seeds      {'  '.join(map(str, study.seed_list()))}",
     ]
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _cell_lines(wanted: Sequence[WantedRun], reconciled: Reconciled) -> list[str]:
@@ -70,19 +68,7 @@ def _cell_lines(wanted: Sequence[WantedRun], reconciled: Reconciled) -> list[str
         trained = trained_parameters(runs[0].run, runs[0].shape)
         todo = sum(run.run_id in left for run in runs)
         rows.append((*cell, str(len(runs)), str(runs[0].num_steps), f"{trained:,}", str(done), str(todo)))
-    return aligned(rows, right_from=3)
-
-
-def aligned(rows: Sequence[Sequence[str]], right_from: int) -> list[str]:
-    """Return rows as lines of columns two blanks apart; columns from `right_from` on are flush right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            text.rjust(width) if column >= right_from else text.ljust(width)
-            for column, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    return aligned(rows, right=range(3, 8))
 
 
 def _weights_lines(backbones: dict[str, Backbone]) -> list[str]:
@@ -105,7 +91,7 @@ def _total_lines(study: Study, wanted: Sequence[WantedRun], reconciled: Reconcil
     needed, free = disk_bytes(reconciled.to_train, at_once), results.free_bytes()
     return [
         f"runs       {len(wanted)} wanted: {state_counts(counts)}",
-        f"to train   {_counted(len(reconciled.to_train), 'run')} in {_counted(len(trials), 'trial')}, "
+        f"to train   {counted(len(reconciled.to_train), 'run')} in {counted(len(trials), 'trial')}, "
         f"at most {steps:,} gradient steps",
         f"resources  {resources.cpus_per_trial} CPU and {resources.gpus_per_trial:g} GPU a trial",
         f"disk       about {gigabytes(needed)} for checkpoints and record, {gigabytes(free)} free"
@@ -116,8 +102,3 @@ def _total_lines(study: Study, wanted: Sequence[WantedRun], reconciled: Reconcil
 def state_counts(counts: Counter[State]) -> str:
     """Return `3 complete, 9 new`."""
     return ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state]) or "none"
-
-
-def gigabytes(number: int) -> str:
-    """Return a number of bytes for reading."""
-    return f"{number / 1e9:.1f} GB" if number >= 1e8 else f"{number / 1e6:.1f} MB"

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from sweep.errors import UserError
 from sweep.results import storage_problems
@@ -15,9 +14,12 @@ from sweep.study import Study
 from sweep.study_model import FolderWeights, HubWeights, PretrainedHere, StudyModel
 from trainables.corpus import read_corpus
 from trainables.parts import VARIANTS
-from trainables.pretrain import describe_pretraining, pretrain, pretrained_folder
 from trainables.pretrained import WeightsSource, check_weights_fit, find_weights, weights_checksum
+from trainables.recipe import describe_pretraining, pretrained_folder
 from trainables.run import ModelSize
+
+if TYPE_CHECKING:
+    import torch
 
 UNKNOWN_WEIGHTS = "not known yet"
 """Stands for the checksum of weights that are not here; ids of runs that start from them are provisional."""
@@ -81,6 +83,8 @@ def pretrain_model(name: str, model: StudyModel, root: Path, device: torch.devic
     Raises:
         UserError: the text cannot be read, or the weights cannot be written.
     """
+    from trainables.pretrain import pretrain  # imported late: `plan` need not wait for torch
+
     assert isinstance(model.pretrained, PretrainedHere)
     recipe = model.pretrained.pretrain
     corpus = _corpus(model.pretrained)

@@ -5,34 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from itertools import groupby
 
-import pandas as pd
-
-from analysis.record import read_runs
 from sweep.results import Results
 from sweep.runs import WantedRun
-
-
-class State(Enum):
-    """Where a wanted run stands in the record."""
-
-    COMPLETE = "complete"
-    """Trained to the study's budget, or beyond it."""
-    DIVERGED = "diverged"
-    """Ended by a loss that was not finite; a result."""
-    FAILED = "failed"
-    """Ended by errors, retries included; trained again on request only."""
-    STARTED = "started"
-    """Has a curve or a checkpoint, and steps to go."""
-    NEW = "new"
-    """Nothing is there."""
-
-    @property
-    def over(self) -> bool:
-        """Whether there is nothing left to train."""
-        return self in (State.COMPLETE, State.DIVERGED)
+from sweep.standing import NEEDED, State, read_ends, state_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,37 +25,26 @@ class Reconciled:
         return Counter(self.states.values())
 
 
-def reconcile(wanted: Sequence[WantedRun], results: Results, *, retry_failed: bool = False) -> Reconciled:
+def reconcile(wanted: Sequence[WantedRun], results: Results, *, max_attempts: int = 0) -> Reconciled:
     """Compare what is wanted with the record.
 
     Args:
         wanted: a study's runs.
         results: need not exist yet.
-        retry_failed: train failed runs again.
+        max_attempts: train failed runs again that were started fewer times than this; 0: none.
 
     Raises:
         RecordError: a file of the record is damaged.
     """
-    rows = _rows_by_id(wanted, results)
-    states = {run.run_id: _state(run, rows.get(run.run_id), results) for run in wanted}
-    left = {State.NEW, State.STARTED} | ({State.FAILED} if retry_failed else set())
-    return Reconciled(states=states, to_train=tuple(run for run in wanted if states[run.run_id] in left))
+    ends = read_ends(results, [run.run_id for run in wanted], (*NEEDED, "attempts"))
+    states = {run.run_id: state_of(run.run_id, run.num_steps, ends.get(run.run_id), results) for run in wanted}
+    again = {run_id for run_id, end in ends.items() if end["attempts"] < max_attempts}
+    to_train = [run for run in wanted if _is_open(states[run.run_id], run.run_id in again)]
+    return Reconciled(states=states, to_train=tuple(to_train))
 
 
-def _rows_by_id(wanted: Sequence[WantedRun], results: Results) -> dict[str, pd.Series]:
-    if not results.exists():
-        return {}
-    rows = read_runs(results.root, [run.run_id for run in wanted])
-    return {row["run_id"]: row for _, row in rows.iterrows()}
-
-
-def _state(run: WantedRun, row: pd.Series | None, results: Results) -> State:
-    if row is None:
-        started = results.curve(run.run_id).exists() or results.checkpoints(run.run_id).is_dir()
-        return State.STARTED if started else State.NEW
-    if row["status"] == "complete":
-        return State.COMPLETE if row["num_steps"] >= run.num_steps else State.STARTED
-    return State(row["status"])
+def _is_open(state: State, try_again: bool) -> bool:
+    return state in (State.NEW, State.STARTED) or (state is State.FAILED and try_again)
 
 
 def cohorts(to_train: Sequence[WantedRun], runs_per_trial: int) -> list[tuple[WantedRun, ...]]:

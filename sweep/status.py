@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-import pandas as pd
-
-from analysis.record import read_runs, read_study, read_wanted
-from sweep.plan import aligned
+from analysis.record import read_study, read_wanted_rows
 from sweep.results import Results
-
-STATUSES = ("complete", "diverged", "failed", "started", "waiting")
-"""Of wanted runs; `started` ones have a curve and no end."""
+from sweep.standing import NEEDED, SHOWN, Row, State, read_ends, states_of
+from sweep.text import aligned
 
 
 def status_text(results: Results, study: str, now: float | None = None) -> str:
@@ -23,37 +21,26 @@ def status_text(results: Results, study: str, now: float | None = None) -> str:
         RecordError: no `run` of the study was ever started here, or the record is damaged.
     """
     info = read_study(results.root, study)
-    wanted = read_wanted(results.root, study)
-    runs = read_runs(results.root, wanted["run_id"])
-    standing = _standing(wanted, runs, results)
+    wanted = read_wanted_rows(results.root, study)
+    ends = read_ends(results, [row["run_id"] for row in wanted], (*NEEDED, "failure"))
+    states = states_of(wanted, ends, results)
     lines = [f"{info.study}: {info.title}", _activity(results, study, time.time() if now is None else now), ""]
-    lines += _cell_lines(standing)
-    for row in runs[runs["status"] == "failed"].itertuples():
-        lines.append(
-            f"failed: {row.task} {row.model} {row.variant} {row.learning_rate:g} seed {row.seed}: {row.failure}"
-        )
+    lines += _cell_lines(wanted, states)
+    for row, state in zip(wanted, states, strict=True):
+        if state is State.FAILED:
+            labels = "{task} {model} {variant} {learning_rate:g} seed {seed}".format_map(row)
+            lines.append(f"failed: {labels}: {ends[row['run_id']]['failure']}")
     return "\n".join([*lines, f"results: {results.root}"])
 
 
-def _standing(wanted: pd.DataFrame, runs: pd.DataFrame, results: Results) -> pd.DataFrame:
-    """Return wanted runs with a column `status` out of `STATUSES`."""
-    ended = wanted.merge(runs[["run_id", "status", "num_steps"]], on="run_id", how="left", suffixes=("", "_trained"))
-    short = (ended["status"] == "complete") & (ended["num_steps_trained"] < ended["num_steps"])
-    ended.loc[short, "status"] = "started"
-    open_runs = ended["status"].isna()
-    curves = ended["run_id"].map(lambda run_id: results.curve(run_id).exists())
-    ended.loc[open_runs, "status"] = curves[open_runs].map({True: "started", False: "waiting"})
-    return ended
-
-
-def _cell_lines(standing: pd.DataFrame) -> list[str]:
-    rows: list[tuple[str, ...]] = [("task", "model", "variant", *STATUSES)]
-    for cell, group in standing.groupby(["task", "model", "variant"], sort=False):
-        counts = group["status"].value_counts()
-        rows.append((*map(str, cell), *(str(counts.get(status, 0)) for status in STATUSES)))
-    counts = standing["status"].value_counts()
-    rows.append(("all", "", "", *(str(counts.get(status, 0)) for status in STATUSES)))
-    return aligned(rows, right_from=3)
+def _cell_lines(wanted: Sequence[Row], states: list[State]) -> list[str]:
+    rows: list[tuple[str, ...]] = [("task", "model", "variant", *SHOWN.values())]
+    cells: dict[tuple[str, ...], Counter[State]] = {}
+    for row, state in zip(wanted, states, strict=True):
+        cells.setdefault((row["task"], row["model"], row["variant"]), Counter())[state] += 1
+    for labels, counts in (cells | {("all", "", ""): Counter(states)}).items():
+        rows.append((*labels, *(str(counts[state]) for state in SHOWN)))
+    return aligned(rows, right=range(3, 3 + len(SHOWN)))
 
 
 def _activity(results: Results, study: str, now: float) -> str:

@@ -5,14 +5,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from datasets.task import TaskShape
 from tests.small_runs import SIZE, random_weights, real_valued_task, run_of, symbol_task
 from trainables.classifier import Classifier
 from trainables.gpt2 import GPT2, Dropout
-from trainables.initialise import WeightsError, build_classifier, load_weights
-from trainables.parts import FROZEN_BODY, PARTS, VARIANTS
+from trainables.initialise import build_classifier, load_weights
+from trainables.parts import FROZEN_BODY, PARTS, VARIANTS, part_sizes
+from trainables.pretrained import WeightsError
 from trainables.run import ModelSize, Protocol
 
 GPT2_BASE = ModelSize(layers=12, heads=12, width=768)
@@ -60,6 +63,23 @@ def test_gpt2_without_its_token_table_has_85_million_numbers() -> None:
     with torch.device("meta"):
         body = GPT2(GPT2_BASE)
     assert sum(p.numel() for p in body.parameters()) == 124_439_808 - 50_257 * 768
+
+
+small = st.integers(1, 8)
+
+
+@settings(max_examples=30, deadline=None)
+@given(small, small, small, small, small, small, st.booleans())
+def test_sizes_of_parts_are_those_of_the_model(
+    layers: int, width: int, positions: int, num_tokens: int, num_classes: int, kinds: int, real_valued: bool
+) -> None:
+    size = ModelSize(layers=layers, heads=1, width=width, positions=positions)
+    tokens = {"token_dim": kinds} if real_valued else {"num_token_ids": kinds}
+    task = TaskShape(num_tokens=num_tokens, num_classes=num_classes, **tokens)
+    with torch.device("meta"):
+        parts = Classifier(size, task, Protocol()).parts()
+    counted = {name: sum(p.numel() for m in modules for p in m.parameters()) for name, modules in parts.items()}
+    assert part_sizes(size, task) == counted
 
 
 def test_every_parameter_is_in_exactly_one_part() -> None:

@@ -20,10 +20,10 @@ from sweep.study_file import load_study
 from tests.small_runs import CPU
 from tests.tiny_study import SIZE as TINY
 from tests.tiny_study import write_study, write_weights
-from trainables.initialise import WeightsError, load_weights
-from trainables.pretrain import pretrain, pretrained_folder
-from trainables.pretrained import WeightsSource, find_weights, weights_checksum
-from trainables.recipe import PretrainRecipe
+from trainables.initialise import load_weights
+from trainables.pretrain import pretrain
+from trainables.pretrained import WeightsError, WeightsSource, find_weights, weights_checksum
+from trainables.recipe import PretrainRecipe, pretrained_folder
 from trainables.run import ModelSize
 
 SIZE = ModelSize(layers=1, heads=2, width=32, positions=32)

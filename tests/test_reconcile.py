@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from analysis.record import RecordError
-from sweep.reconcile import State, cohorts, reconcile
+from sweep.reconcile import cohorts, reconcile
 from sweep.results import Results
 from sweep.runs import WantedRun
+from sweep.standing import State
 from tests.synthetic_record import SyntheticRecord
 from tests.tiny_study import runs_of, write_study
 
@@ -34,9 +35,9 @@ class Record:
         failure = "out of memory" if status == "failed" else None
         self.synthetic.end(self.wanted.row(), POINTS, status, trained, failure=failure)
 
-    def state(self, *, retry_failed: bool = False) -> tuple[State, bool]:
+    def state(self, *, max_attempts: int = 0) -> tuple[State, bool]:
         """Return the run's state and whether it is to be trained."""
-        reconciled = reconcile([self.wanted], self.results, retry_failed=retry_failed)
+        reconciled = reconcile([self.wanted], self.results, max_attempts=max_attempts)
         assert list(reconciled.states) == [self.wanted.run_id]
         assert reconciled.to_train in ((), (self.wanted,))
         return reconciled.states[self.wanted.run_id], bool(reconciled.to_train)
@@ -78,16 +79,28 @@ def test_complete_depends_on_the_budget(record: Record, trained: int, expected: 
     assert record.state() == expected
 
 
-@pytest.mark.parametrize("retry_failed", [False, True])
-def test_a_divergence_is_a_result(record: Record, retry_failed: bool) -> None:
+@pytest.mark.parametrize("max_attempts", [0, 9])
+def test_a_divergence_is_a_result(record: Record, max_attempts: int) -> None:
     record.end("diverged", 13)
-    assert record.state(retry_failed=retry_failed) == (State.DIVERGED, False)
+    assert record.state(max_attempts=max_attempts) == (State.DIVERGED, False)
 
 
 def test_a_failed_run_is_trained_on_request_only(record: Record) -> None:
     record.end("failed", 10)
     assert record.state() == (State.FAILED, False)
-    assert record.state(retry_failed=True) == (State.FAILED, True)
+    assert record.state(max_attempts=2) == (State.FAILED, True)  # it was started once
+    assert record.state(max_attempts=1) == (State.FAILED, False)
+
+
+@pytest.mark.parametrize("status", ["failed", "diverged"])
+def test_what_happens_beyond_a_budget_does_not_matter_to_it(record: Record, status: str) -> None:
+    record.end(status, 30)
+    assert record.state() == (State.COMPLETE, False)
+
+
+def test_a_divergence_in_the_last_step_of_a_budget_is_one(record: Record) -> None:
+    record.end("diverged", 20)
+    assert record.state() == (State.DIVERGED, False)
 
 
 def test_rows_of_other_runs_do_not_matter(record: Record) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 from pathlib import Path
@@ -28,7 +29,11 @@ def stdlib_sources() -> list[Path]:
     """Return the standard library's .py files in a fixed order, without installed packages and test suites."""
     root = Path(sysconfig.get_path("stdlib"))
     left_out = {"site-packages", "dist-packages", "test", "tests", "idle_test", "lib2to3"}
-    return sorted(path for path in root.rglob("*.py") if not left_out & set(path.relative_to(root).parts))
+    found = []
+    for folder, folders, files in os.walk(root):
+        folders[:] = set(folders) - left_out  # not entered: installed packages may be far more than the library
+        found += [Path(folder) / name for name in files if name.endswith(".py")]
+    return sorted(found)
 
 
 def describe_corpus(text: Literal["python-stdlib"] | tuple[Path, ...]) -> str:

@@ -12,15 +12,12 @@ from torch import Tensor, nn
 from datasets.task import TaskShape
 from trainables.classifier import Classifier
 from trainables.gpt2 import Conv1D
+from trainables.pretrained import WeightsError
 from trainables.randomness import keyed_generator
 from trainables.run import Run
 
 WEIGHT_STD = 0.02
 """Of every random GPT-2 weight (Radford et al. 2019; Hugging Face `initializer_range`)."""
-
-
-class WeightsError(Exception):
-    """Pretrained weights are missing or are not those of the model; the message says what was got and wanted."""
 
 
 def build_classifier(run: Run, task: TaskShape, weights: dict[str, Tensor] | None) -> Classifier:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainables.run import Initialisation
+from datasets.task import TaskShape
+from trainables.run import Initialisation, ModelSize
 
 PARTS: dict[str, str] = {
     "input": "the layer that turns task tokens into embeddings; always new",
@@ -15,6 +16,29 @@ PARTS: dict[str, str] = {
     "feedforward": "both linear layers of every block's feedforward",
 }
 """Every parameter of a classifier is in exactly one part (`Classifier.parts`)."""
+
+
+def part_sizes(size: ModelSize, task: TaskShape) -> dict[str, int]:
+    """Return how many numbers each part of `PARTS` has, without making any of them; a weight counts with its bias."""
+    width = size.width
+    if task.token_dim is not None:
+        num_input = _linear(task.token_dim, width)
+    else:
+        assert task.num_token_ids is not None
+        num_input = task.num_token_ids * width
+    return {
+        "input": num_input,
+        "output": _linear(width, task.num_classes),
+        "positions": max(size.positions, task.num_tokens) * width,
+        "layer_norms": (2 * size.layers + 1) * 2 * width,
+        "attention": size.layers * (_linear(width, 3 * width) + _linear(width, width)),
+        "feedforward": size.layers * (_linear(width, 4 * width) + _linear(4 * width, width)),
+    }
+
+
+def _linear(num_in: int, num_out: int) -> int:
+    return (num_in + 1) * num_out
+
 
 FROZEN_BODY = ("input", "layer_norms", "output", "positions")
 """What stays trained around a frozen body (Lu et al. 2021, section 2.2)."""

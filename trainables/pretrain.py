@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
+from datasets.files import hash_file
 from trainables.corpus import VALIDATION_SHARE, describe_corpus
 from trainables.randomness import keyed_generator
 from trainables.recipe import PretrainRecipe
@@ -38,22 +39,6 @@ VALIDATION_WINDOWS = 64
 
 OnStep = Callable[[int, float], None]
 """Called with the step and the training loss in nats per byte."""
-
-
-def pretrained_folder(root: Path, size: ModelSize, recipe: PretrainRecipe, corpus: bytes) -> Path:
-    """Return the folder a recipe's weights are saved in, named after everything that goes into them."""
-    content = {"size": asdict(size), "recipe": asdict(recipe) | {"text": hashlib.sha256(corpus).hexdigest()}}
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
-    return root / f"gpt2-{size.layers}x{size.width}-{digest}"
-
-
-def describe_pretraining(size: ModelSize, recipe: PretrainRecipe) -> str:
-    """Return what a table says its "pretrained" was."""
-    tokens = recipe.num_steps * recipe.batch_size * recipe.num_tokens
-    return (
-        f"byte-level GPT-2 of {size.layers} layers x width {size.width}, trained for {recipe.num_steps} steps "
-        f"({tokens / 1e6:.1f} MB) on {describe_corpus(recipe.text)}"
-    )
 
 
 def pretrain(
@@ -167,6 +152,7 @@ def _save(model: Any, facts: dict[str, Any], folder: Path) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     with _without_progress_bars():
         model.save_pretrained(partial)
-    (partial / "pretraining.json").write_text(json.dumps(facts, indent=2) + "\n")
+    checked = facts | {"weights_sha256": hash_file(partial / "model.safetensors")}
+    (partial / "pretraining.json").write_text(json.dumps(checked, indent=2) + "\n")
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)

@@ -12,14 +12,17 @@ from typing import Any
 
 from safetensors import safe_open
 
-from trainables.checkpoint import file_sha256
-from trainables.initialise import WeightsError
+from datasets.files import hash_file
 from trainables.run import ModelSize
 
 ANSWER_TIMEOUT_S = 10.0
 """A hub that stays silent for so long counts as unreachable."""
 
 log = logging.getLogger(__name__)
+
+
+class WeightsError(Exception):
+    """Pretrained weights are missing or are not those of the model; the message says what was got and wanted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +86,7 @@ def check_weights_fit(folder: Path, size: ModelSize) -> None:
 def _saved_size(folder: Path) -> dict[str, int]:
     path = folder / "model.safetensors"
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework="numpy") as file:
             shapes = {name.removeprefix("transformer."): file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
     except Exception as error:  # safetensors raises its own type, OSError or ValueError by what is wrong
         raise WeightsError(f"{path} cannot be read as safetensors: {error}") from error
@@ -104,7 +107,7 @@ def weights_checksum(folder: Path) -> str:
 
 @cache
 def _checksum_at(path: Path, mtime_ns: int, size: int) -> str:
-    return file_sha256(path)
+    return hash_file(path)
 
 
 def _verify(folder: Path, source: WeightsSource) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
+
+from trainables.corpus import describe_corpus
+from trainables.run import ModelSize
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,3 +28,19 @@ class PretrainRecipe:
     """Of AdamW at its peak, between a linear warm-up and a cosine."""
     seed: int = 0
     """Of the initial weights and the order of the text; not the seed of a run."""
+
+
+def pretrained_folder(root: Path, size: ModelSize, recipe: PretrainRecipe, corpus: bytes) -> Path:
+    """Return the folder a recipe's weights are saved in, named after everything that goes into them."""
+    content = {"size": asdict(size), "recipe": asdict(recipe) | {"text": hashlib.sha256(corpus).hexdigest()}}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+    return root / f"gpt2-{size.layers}x{size.width}-{digest}"
+
+
+def describe_pretraining(size: ModelSize, recipe: PretrainRecipe) -> str:
+    """Return what a table says its "pretrained" was."""
+    tokens = recipe.num_steps * recipe.batch_size * recipe.num_tokens
+    return (
+        f"byte-level GPT-2 of {size.layers} layers x width {size.width}, trained for {recipe.num_steps} steps "
+        f"({tokens / 1e6:.1f} MB) on {describe_corpus(recipe.text)}"
+    )

@@ -1,0 +1,67 @@
+"""`ls`: the studies and runs that a results directory holds. Reads no curve."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from analysis.record import check_format, read_study
+from sweep.known_runs import LABELS, KnownRun, checkpoint_step, known_runs, label, read_all_wanted
+from sweep.results import Results
+from sweep.standing import SHOWN, Row, states_of
+from sweep.text import aligned, duration
+
+TITLE_WIDTH = 48
+"""Letters of a study's title that are shown."""
+
+
+def listing(results: Results, names: Sequence[str]) -> str:
+    """Return a line a study, then a line a run that has ended or started.
+
+    Args:
+        results: a results directory.
+        names: of recorded studies: only they and their runs are listed, in their order; none: everything.
+
+    Raises:
+        RecordError: no results directory, no such study, or the record is damaged.
+    """
+    check_format(results.root)
+    titles = {name: read_study(results.root, name).title for name in names}
+    wanted = read_all_wanted(results)
+    titles = titles or {name: read_study(results.root, name).title for name in wanted}
+    # Chosen studies first: they give the order and the labels.
+    runs = known_runs(results, {name: wanted[name] for name in titles} | wanted, ["wall_s"])
+    here = [run for run in runs if run.status != "waiting" and (not names or run.budgets.keys() & titles.keys())]
+    return "\n".join([*_study_lines(titles, wanted, runs, results), "", *_run_lines(here, results)])
+
+
+def _study_lines(
+    titles: Mapping[str, str], wanted: Mapping[str, Sequence[Row]], runs: Sequence[KnownRun], results: Results
+) -> list[str]:
+    if not titles:
+        return ["no study was run here yet"]
+    ends = {run.run_id: run.end for run in runs if run.end is not None}
+    rows: list[tuple[str, ...]] = [("study", "title", *SHOWN.values())]
+    for name, title in titles.items():
+        counts = Counter(states_of(wanted[name], ends, results))
+        short = textwrap.shorten(title, TITLE_WIDTH, placeholder=" ...")
+        rows.append((name, short, *(str(counts[state]) for state in SHOWN)))
+    return aligned(rows, right=range(2, 2 + len(SHOWN)))
+
+
+def _run_lines(runs: Sequence[KnownRun], results: Results) -> list[str]:
+    if not runs:
+        return ["no runs yet"]
+    head = ("run", "task", "model", "variant", "rate", "seed", "status", "steps", "trained for", "studies")
+    return aligned([head, *(_run_row(run, results) for run in runs)], right=(4, 5, 7, 8))
+
+
+def _run_row(run: KnownRun, results: Results) -> tuple[str, ...]:
+    if run.end is not None:
+        steps, trained = str(run.end["num_steps"]), duration(run.end["wall_s"])
+    else:  # how far it is stands in its curve, which is not read, and in the names of its checkpoints
+        step, trained = checkpoint_step(results, run.run_id), "-"
+        steps = "-" if step is None else str(step)
+    labels = [label(run.labels, name) for name in LABELS]
+    return (run.run_id, *labels, run.status, steps, trained, ", ".join(run.budgets) or "-")

@@ -1,0 +1,85 @@
+"""Where trials run and what each holds, and whether that can be."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from sweep.errors import UserError
+from sweep.study import Resources
+
+ANSWER_TIMEOUT_S = 10.0
+"""A cluster that stays silent for so long counts as unreachable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Where trials run and what each holds."""
+
+    resources: Resources
+    address: str | None = None
+    """Of a running Ray cluster, `auto` or `ray://...` or host:port; None: start Ray on this machine."""
+    cpus: int | None = None
+    """CPUs that a Ray started here may use; None: all."""
+
+    @property
+    def device(self) -> str:
+        """`cuda` for trials that hold a GPU or a share of one, else `cpu`."""
+        return "cuda" if self.resources.gpus_per_trial > 0 else "cpu"
+
+    @property
+    def devices_per_trial(self) -> float:
+        """GPUs a trial holds, else CPUs."""
+        return self.resources.gpus_per_trial or self.resources.cpus_per_trial
+
+
+def check_beforehand(placement: Placement) -> None:
+    """Refuse, before anything is fetched, what this machine lacks or a cluster that does not answer.
+
+    Raises:
+        UserError: as `check_fit`, or no cluster at the address.
+    """
+    if placement.address is None:
+        cpus, gpus = placement.cpus or os.cpu_count() or 1, torch.cuda.device_count()
+        check_fit(placement, [{"CPU": cpus, "GPU": gpus}])
+        return
+    host, _, port = placement.address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():  # not `auto`
+        try:
+            socket.create_connection((host, int(port)), timeout=ANSWER_TIMEOUT_S).close()  # Ray tries for minutes
+        except OSError as error:
+            raise no_cluster(placement.address, error) from error
+
+
+def no_cluster(address: str | None, error: Exception) -> UserError:
+    """Return the error that says so."""
+    return UserError(
+        f"no Ray cluster answers at --address {address}: {error}. Start one with `ray start --head` or "
+        f"`ray up cluster.yaml`, or leave --address out to run on this machine."
+    )
+
+
+def check_fit(placement: Placement, nodes: Sequence[dict[str, float]]) -> None:
+    """Refuse to wait for ever for resources that no node has.
+
+    Args:
+        placement: what a trial asks for.
+        nodes: each living node's resources by Ray's names.
+
+    Raises:
+        UserError: no node can hold one trial.
+    """
+    wanted = {"CPU": placement.resources.cpus_per_trial, "GPU": placement.resources.gpus_per_trial}
+    if any(all(node.get(name, 0) >= number for name, number in wanted.items()) for node in nodes):
+        return
+    have = "; ".join(f"{node.get('CPU', 0):g} CPU and {node.get('GPU', 0):g} GPU" for node in nodes)
+    where = f"the cluster at {placement.address}" if placement.address else "this machine"
+    raise UserError(
+        f"a trial asks for {wanted['CPU']:g} CPU and {wanted['GPU']:g} GPU, but {where} has no such node (nodes: "
+        f"{have}). Ask for less with --cpus-per-trial and --gpus-per-trial or in the study's `resources`, or use a "
+        f"larger cluster."
+    )

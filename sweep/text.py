@@ -1,0 +1,33 @@
+"""Tables and numbers as text for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from datetime import timedelta
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
+    """Return rows as lines of columns two blanks apart; those whose places, from 0, are in `right` are flush right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            text.rjust(width) if column in right else text.ljust(width)
+            for column, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 run` or `12 runs`."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def gigabytes(number: int) -> str:
+    """Return a number of bytes for reading."""
+    return f"{number / 1e9:.1f} GB" if number >= 1e8 else f"{number / 1e6:.1f} MB"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration for reading: `0:01:00` is a minute."""
+    return str(timedelta(seconds=round(seconds)))
