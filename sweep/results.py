@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
+from analysis.checksum import parquet_bytes
 from analysis.record import FORMAT, Columns, RecordError, check_format, curve_path, run_path, study_dir, table
 from sweep.errors import UserError
 
@@ -173,7 +173,7 @@ def storage_problems(path: Path) -> Iterator[None]:
 def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]], columns: Columns) -> None:
     """Write a table of the record, whole or not at all."""
     with whole_file(path) as partial:
-        pq.write_table(table(rows, columns), partial)
+        partial.write_bytes(parquet_bytes(table(rows, columns)))
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -17,7 +17,21 @@ from sweep.cli import main
 from tests.synthetic_record import SyntheticRecord
 from tests.tiny_study import ROOT, command_line, environment, sweep, write_study
 
-COMMANDS = ("plan", "run", "status", "report", "pretrain", "data", "ui")
+COMMANDS = (
+    "plan",
+    "run",
+    "status",
+    "report",
+    "pretrain",
+    "data",
+    "ui",
+    "export",
+    "import",
+    "ls",
+    "show",
+    "verify",
+    "gc",
+)
 
 
 @pytest.fixture
