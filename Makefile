@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 RESULTS ?= results
 
-.PHONY: help quickstart test lint types test-quick test-slow env constraints clean
+.PHONY: help quickstart test lint types test-quick test-slow chaos env constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -22,10 +22,13 @@ types: env  ## type checks
 	$(BIN)/mypy
 
 test-quick: env  ## the quick tests
-	$(BIN)/python -m pytest -m "not slow and not gpu"
+	$(BIN)/python -m pytest -m "not slow and not gpu and not chaos"
 
 test-slow: env  ## tests that take minutes, and those that need a GPU where there is one
 	$(BIN)/python -m pytest -m "slow or gpu"
+
+chaos: env  ## a study of 12 runs, killed with SIGKILL 20 times, must end as if nothing had happened (minutes)
+	$(BIN)/python -m pytest -m chaos -s
 
 env: $(VENV)/.installed  ## make or update the environment
 

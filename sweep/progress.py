@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from types import TracebackType
 from typing import Any
 
@@ -14,9 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from sweep.progress_state import ProgressState, RunLabel, Summary
+from sweep.text import duration
 
 Clock = Callable[[], float]
-"""Returns Unix time in seconds."""
+"""Returns seconds since some moment; one that nobody sets, so that a jump of the system's time changes nothing."""
 
 REFRESH_S = 0.5
 """Shortest time between two drawings of the live display."""
@@ -32,7 +32,7 @@ class Progress:
         done_before: of those, how many were done when we started.
         cells: labels of the other runs, by run id.
         console: where to write.
-        clock: the Unix time in seconds.
+        clock: seconds since some moment.
         interval_s: seconds between plain lines, where the console is no terminal.
     """
 
@@ -43,7 +43,7 @@ class Progress:
         cells: Mapping[str, RunLabel],
         *,
         console: Console,
-        clock: Clock = time.time,
+        clock: Clock = time.monotonic,
         interval_s: float = 30.0,
     ) -> None:
         self.state = ProgressState(total_runs=total_runs, done_before=done_before, cells=cells, started_at=clock())
@@ -108,15 +108,9 @@ class Progress:
             self._print_line()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return JSON values for another process: counts, steps_per_s, time_left_s (or None), updated_at (Unix s)."""
-        now = self._clock()
-        summary = self.state.summary(now)
-        return {
-            "counts": summary.counts,
-            "steps_per_s": summary.steps_per_s,
-            "time_left_s": summary.time_left_s,
-            "updated_at": now,
-        }
+        """Return JSON values for another process: counts, steps_per_s and time_left_s (None: not known yet)."""
+        summary = self.state.summary(self._clock())
+        return {"counts": summary.counts, "steps_per_s": summary.steps_per_s, "time_left_s": summary.time_left_s}
 
     def _print_line(self) -> None:
         self._console.print(Text(summary_line(self.state.summary(self._clock()))), soft_wrap=True)
@@ -132,10 +126,10 @@ def summary_line(summary: Summary) -> str:
     """Say it in one line: `3/8 runs done, 2 running, ... | 40.0 steps/s | elapsed 0:01:00 | left 0:10:00`."""
     counts = summary.counts
     runs = ", ".join(f"{counts[status]} {status}" for status in ("running", "diverged", "failed", "waiting"))
-    left = "unknown" if summary.time_left_s is None else _duration(summary.time_left_s)
+    left = "unknown" if summary.time_left_s is None else duration(summary.time_left_s)
     return (
         f"{counts['done']}/{summary.total_runs} runs done, {runs} | {summary.steps_per_s:.1f} steps/s"
-        f" | elapsed {_duration(summary.elapsed_s)} | left {left}"
+        f" | elapsed {duration(summary.elapsed_s)} | left {left}"
     )
 
 
@@ -156,7 +150,3 @@ def _cells_table(state: ProgressState, max_rows: int) -> list[Table | Text]:
         column.no_wrap = True
     hidden = len(counts) - len(shown)
     return [table, Text(f"and {hidden} more cells")] if hidden else [table]
-
-
-def _duration(seconds: float) -> str:
-    return str(timedelta(seconds=round(seconds)))

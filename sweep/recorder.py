@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from analysis.record import CURVES, RUNS
+from analysis.record import CURVES, RUNS, RecordError, read_curves, read_runs
 from sweep.provenance import git_state, package_versions
 from sweep.results import Results, write_parquet
 from sweep.runs import WantedRun
@@ -21,7 +21,10 @@ class _Open:
     """A run that this process has seen start."""
 
     started_at: float
-    attempts: int = 0
+    attempts: int
+    """Times it was started, by earlier processes too if they saw it end."""
+    recorded_step: int
+    """Last step of the curve that the record holds; 0: it holds none."""
     step: int = 0
     curve: dict[int, dict[str, Any]] = field(default_factory=dict)
     """Evaluations by step: one that comes twice, from a checkpoint, is there once."""
@@ -57,7 +60,7 @@ class Recorder:
             OSError: the disk is full or not writable; what was recorded before is intact.
         """
         run_id = event["run_id"]
-        run = self._open.setdefault(run_id, _Open(started_at=self.clock()))
+        run = self._opened(run_id)
         run.step = event["step"]
         if event["kind"] == "started":
             run.attempts += 1
@@ -67,21 +70,51 @@ class Recorder:
             self._finish(run_id, run, event)
 
     def failed(self, run_id: str, reason: str) -> None:
-        """Record that a run ended by an error."""
-        run = self._open.setdefault(run_id, _Open(started_at=self.clock()))
+        """Record that a run ended by an error; what an earlier process trained of it stays."""
+        started_here = run_id in self._open
+        run = self._opened(run_id)
+        run.attempts += not started_here  # its trial could not even start it
+        run.step = max(run.step, run.recorded_step)
         last = max(run.curve.values(), key=lambda e: e["step"], default={"elapsed_s": 0.0})
         facts = {"elapsed_s": last["elapsed_s"], "device": "unknown", "diverged_at_step": None}
-        self._finish(run_id, run, facts | {"status": "failed", "failure": reason})
+        self._write_row(run_id, run, facts | {"status": "failed", "failure": reason})
+
+    def _opened(self, run_id: str) -> _Open:
+        if run_id not in self._open:
+            attempts = int(read_runs(self.results.root, [run_id])["attempts"].sum())
+            step = self._recorded_step(run_id)
+            self._open[run_id] = _Open(started_at=self.clock(), attempts=attempts, recorded_step=step)
+        return self._open[run_id]
+
+    def _recorded_step(self, run_id: str) -> int:
+        try:
+            return max(read_curves(self.results.root, [run_id])["step"], default=0)
+        except RecordError:  # damaged: what is trained now replaces it
+            return 0
 
     def _add(self, run_id: str, run: _Open, evaluations: Sequence[dict[str, Any]]) -> None:
         first = evaluations[0]
         if not run.curve:  # taken up from a checkpoint: it started before this process did
             run.started_at = min(run.started_at, first["time_ms"] / 1000 - first["elapsed_s"])
         run.curve |= {evaluation["step"]: {"run_id": run_id, **evaluation} for evaluation in evaluations}
+        # A run whose checkpoints are lost starts over; until it is as far again, the longer curve stays.
+        if max(run.curve) >= run.recorded_step:
+            self._write_curve(run_id, run)
+
+    def _write_curve(self, run_id: str, run: _Open) -> None:
         rows = [run.curve[step] for step in sorted(run.curve)]
         write_parquet(self.results.curve(run_id), rows, CURVES)
+        run.recorded_step = max(run.curve)
 
     def _finish(self, run_id: str, run: _Open, facts: dict[str, Any]) -> None:
+        if run.recorded_step > max(run.curve, default=0):  # started over, it ended before it was as far again
+            self.results.run(run_id).unlink(missing_ok=True)  # first: a row never speaks of a curve that is not there
+            self.results.curve(run_id).unlink()
+            if run.curve:
+                self._write_curve(run_id, run)
+        self._write_row(run_id, run, facts)
+
+    def _write_row(self, run_id: str, run: _Open, facts: dict[str, Any]) -> None:
         write_parquet(self.results.run(run_id), [self._row(self.wanted[run_id], run, facts)], RUNS)
         del self._open[run_id]
 

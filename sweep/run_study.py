@@ -5,7 +5,6 @@ In this order: data, weights, what is missing, trials, record, mirror, report.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,24 +20,31 @@ from sweep.errors import UserError
 from sweep.mirror import Mirror
 from sweep.mirror_thread import MirrorThread
 from sweep.mlflow_store import MirrorError, tracking_uri
-from sweep.plan import gigabytes, state_counts
+from sweep.placement import Placement, check_beforehand
+from sweep.plan import state_counts
 from sweep.pretraining import ensure_backbones
 from sweep.progress import Progress
 from sweep.progress_state import RunLabel
-from sweep.reconcile import Reconciled, State, cohorts, reconcile
+from sweep.ray_session import RayLostError, ray_session
+from sweep.reconcile import Reconciled, cohorts, reconcile
 from sweep.recorder import Recorder
 from sweep.results import Results, storage_problems, whole_file, write_json, write_parquet
 from sweep.runs import WantedRun, wanted_runs
+from sweep.standing import State
 from sweep.study import Study
 from sweep.study_file import study_to_yaml
-from sweep.terminal import output_to, stop_signals
-from sweep.trials import Placement, TrialEvents, assignment, check_beforehand, ray_session, train_cohorts
+from sweep.terminal import output_to
+from sweep.text import gigabytes
+from sweep.trials import TrialEvents, assignment, train_cohorts
+from sweep.tune_thread import run_in_thread
 from trainables.cohort import Event
 
 MIRROR_PATIENCE_S = 60.0
 """How long the end of a sweep waits for MLflow; what is not there by then is mirrored by the next `run`."""
 IMPATIENCE_S = 5.0
 """The same, of a sweep that was asked to stop."""
+MAX_DEATHS = 5
+"""Of Ray in a row, before any run ends: then starting it again is no help."""
 STATUS_EVERY_S = 2.0
 """Between writings of the file that `status` reads."""
 
@@ -50,7 +56,8 @@ class Options:
     results: Results
     data_dir: Path
     placement: Placement
-    retry_failed: bool = False
+    max_attempts: int = 0
+    """Failed runs that were started fewer times than this are trained again."""
     checkpoint_every_s: float = 60.0
 
 
@@ -85,7 +92,7 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
         backbones = ensure_backbones(study, results.pretrained, device, say)
         wanted = wanted_runs(study, backbones, options.data_dir)
         write_wanted(results, study, wanted)
-        reconciled = reconcile(wanted, results, retry_failed=options.retry_failed)
+        reconciled = reconcile(wanted, results, max_attempts=options.max_attempts)
         say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
         sweep = _Sweep(study, options, wanted, reconciled, say)
         sweep.train()
@@ -138,6 +145,15 @@ class _Sweep:
             self.say("stopped; the same command goes on from here")
         elif self.failed:
             self.say(f"{len(self.failed)} runs failed; `status` says why, `run --retry-failed` trains them again")
+            self._say_given_up()
+
+    def _say_given_up(self) -> None:
+        given_up = self.failed - {run.run_id for run in self.reconciled.to_train}
+        if given_up and self.options.max_attempts:
+            self.say(
+                f"of those, {len(given_up)} had been started {self.options.max_attempts} times or more and were not "
+                f"tried again; once their reason is mended: --max-attempts {2 * self.options.max_attempts}"
+            )
 
     def _train(self) -> None:
         runs = self.reconciled.to_train
@@ -149,18 +165,37 @@ class _Sweep:
             progress = Progress(len(self.wanted), len(self.wanted) - len(runs), labels, console=console)
             self._note = progress.note
             try:
-                with progress as self.progress, ray_session(self.options.placement, log_file):
-                    self._train_all(runs)
+                with progress as self.progress:
+                    self._survive_ray(runs, log_file)
             finally:
                 self._note = self.say
 
+    def _survive_ray(self, runs: Sequence[WantedRun], log_file: Path) -> None:
+        """Train runs; if Ray dies, start it again, unless it keeps dying before any run ends."""
+        deaths_in_a_row = 0
+        while True:
+            ended_before = len(self.ended)
+            try:
+                with ray_session(self.options.placement, log_file):
+                    return self._train_all(runs)
+            except RayLostError as loss:
+                deaths_in_a_row = 1 if len(self.ended) > ended_before else deaths_in_a_row + 1
+                if deaths_in_a_row > MAX_DEATHS:
+                    raise UserError(
+                        f"{loss}, {deaths_in_a_row} times before any run ended. Is there memory enough? Ray's log: "
+                        f"{log_file}. The same command goes on from the runs' checkpoints."
+                    ) from loss
+                self._training.clear()
+                self._note(f"{loss}; starting it again, runs go on from their checkpoints")
+
     def _train_all(self, runs: Sequence[WantedRun]) -> None:
         """Train runs until all have ended: one that fails ends its trial, whose later runs are then left over."""
-        while runs and not self.stopped:
-            self._train_cohorts(runs)
-            left = [run for run in runs if run.run_id not in self.ended]
-            assert self.stopped or len(left) < len(runs), "every trial ends a run"
-            runs = left
+        left = [run for run in runs if run.run_id not in self.ended]
+        while left and not self.stopped:
+            before = len(left)
+            self._train_cohorts(left)
+            left = [run for run in left if run.run_id not in self.ended]
+            assert self.stopped or len(left) < before, "every trial ends a run"
 
     def _check_disk(self) -> None:
         needed, free = disk_bytes(self.reconciled.to_train, num_at_once=1), self.results.free_bytes()
@@ -179,23 +214,10 @@ class _Sweep:
         ]
         names = [_trial_name(group) for group in groups]
         events = TrialEvents(on_event=self._on_event, on_failure=self._on_failure, on_tick=self._on_tick)
-        problems: list[BaseException] = []
         self._status_at = 0.0
-
-        def work(stop: threading.Event) -> None:
-            try:
-                self.stopped = not train_cohorts(assignments, names, placement, self.results, events, stop)
-            except BaseException as problem:  # carried over to the main thread
-                problems.append(problem)
-
-        # Tune takes the signals over when it runs in the main thread; ours save every run before leaving.
-        with stop_signals(threading.Event()) as stop:
-            thread = threading.Thread(target=work, args=(stop,), name="tune")
-            thread.start()
-            while thread.is_alive():
-                thread.join(0.2)
-        for problem in problems:
-            raise problem
+        self.stopped = not run_in_thread(
+            lambda stop: train_cohorts(assignments, names, placement, self.results, events, stop)
+        )
 
     def _on_event(self, event: Event) -> None:
         run_id = event["run_id"]
@@ -203,6 +225,8 @@ class _Sweep:
             return
         self.recorder.event(event)
         if event["kind"] == "started":
+            for path in event["damaged"]:
+                self._note(f"{path} is damaged (its checksum differs); the run goes on from step {event['step']}")
             self._training.add(run_id)
             self.progress.started(run_id, event["step"])
         for evaluation in event.get("evaluations", []):
@@ -232,7 +256,8 @@ class _Sweep:
         self.progress.tick()
         if time.monotonic() - self._status_at > STATUS_EVERY_S:
             self._status_at = time.monotonic()
-            write_json(self.results.progress(self.study.study), self.progress.as_dict())
+            content = self.progress.as_dict() | {"updated_at": time.time()}
+            write_json(self.results.progress(self.study.study), content)
 
     def finish_mirror(self, report: Path) -> None:
         """Give MLflow a moment to hold everything, and say what it lacks."""

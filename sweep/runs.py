@@ -80,7 +80,8 @@ def wanted_runs(study: Study, backbones: dict[str, Backbone], data_dir: Path) ->
 
 @dataclass(frozen=True, kw_only=True)
 class _TaskFacts:
-    task: StudyTask
+    num_steps: int
+    options: dict[str, Any]
     checksum: str
     shape: TaskShape
     origin: str
@@ -88,11 +89,15 @@ class _TaskFacts:
 
 def _task_facts(name: str, task: StudyTask, data_dir: Path) -> _TaskFacts:
     definition = TASKS[name]
+    options, origin = dataclasses.asdict(task.options), definition.origin(task.options, data_dir)
+    if options.get("source") == "auto":  # the same data is the same run, whether it was named or found
+        options["source"] = origin
     return _TaskFacts(
-        task=task,
+        num_steps=task.num_steps,
+        options=options,
         checksum=definition.checksum(task.options, data_dir),
         shape=definition.shape(task.options),
-        origin=definition.origin(task.options, data_dir),
+        origin=origin,
     )
 
 
@@ -110,7 +115,7 @@ def _wanted_run(
     pretrained = initialisation == "pretrained"
     run = Run(
         task=task,
-        task_options=dataclasses.asdict(facts.task.options),
+        task_options=facts.options,
         data_checksum=facts.checksum,
         model=backbone.size,
         initialisation=initialisation,
@@ -125,7 +130,7 @@ def _wanted_run(
         run_id=run.run_id,
         model=model,
         variant=variant,
-        num_steps=facts.task.num_steps,
+        num_steps=facts.num_steps,
         shape=facts.shape,
         weights=backbone.source if pretrained else None,
         pretrained_on=backbone.description if pretrained else None,

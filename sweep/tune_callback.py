@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ray import tune
 
 from sweep.errors import UserError
+from sweep.ray_session import RayLostError
 from trainables.run import Run
 
 if TYPE_CHECKING:
@@ -24,9 +25,11 @@ class SweepStoppedError(Exception):
 class EventCallback(tune.Callback):
     """Hands the events in trial results on, and raises where Tune must stop."""
 
-    def __init__(self, events: TrialEvents, stop: threading.Event) -> None:
+    def __init__(self, events: TrialEvents, stop: threading.Event, lost: Callable[[], list[str]]) -> None:
         self.events = events
         self.stop = stop
+        self.lost = lost
+        """Returns the names of processes that Ray needs and that have died."""
         self.problem: Exception | None = None
         """The first thing that went wrong here; kept, because Tune would wrap it in its own errors."""
 
@@ -37,6 +40,7 @@ class EventCallback(tune.Callback):
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Leave between two of Tune's steps: it then stops every trial, and each saves where it is."""
         with self._problems_kept():
+            self._check_ray()
             self.events.on_tick()
         if self.stop.is_set() or self.problem:
             raise SweepStoppedError
@@ -55,11 +59,18 @@ class EventCallback(tune.Callback):
                 self.events.on_event(event)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Report a trial whose retries are used up."""
+        """Report a trial whose retries are used up; none when we are leaving, which is not its fault."""
+        if self.stop.is_set():
+            return
         contents = [assignment["content"] for assignment in trial.config["trial"]["cohort"]]
         run_ids = [Run.from_content(content).run_id for content in contents]
         with self._problems_kept():
+            self._check_ray()  # without it no trial can go on, and none is to blame
             self.events.on_failure(run_ids, last_line(trial.error_file))
+
+    def _check_ray(self) -> None:
+        if died := self.lost():
+            raise RayLostError(f"Ray died ({', '.join(died)} ended unexpectedly)")
 
     @contextmanager
     def _problems_kept(self) -> Iterator[None]:

@@ -152,7 +152,6 @@ def test_as_dict_is_json() -> None:
         "counts": {"done": 0, "running": 1, "diverged": 0, "failed": 0, "waiting": 0},
         "steps_per_s": 5.0,
         "time_left_s": 5.0,
-        "updated_at": 1002.0,
     }
 
 

@@ -166,7 +166,7 @@ def test_a_failure_before_any_word_is_a_row_too(results: Results, wanted: Wanted
     sender = Sender(results, wanted)
     sender.recorder.failed(wanted.run_id, "the worker died")
     ended = row(results, wanted)
-    assert (ended["num_steps"], ended["attempts"], ended["wall_s"]) == (0, 0, 0.0)
+    assert (ended["num_steps"], ended["attempts"], ended["wall_s"]) == (0, 1, 0.0)
 
 
 def test_a_failed_run_that_is_trained_again_gets_a_new_row(results: Results, wanted: WantedRun) -> None:
@@ -177,5 +177,81 @@ def test_a_failed_run_that_is_trained_again_gets_a_new_row(results: Results, wan
     second.send("progress", 10, 102, evaluations=[evaluation(10, 102, 2.0)], steps_per_s=1.0)
     second.finish(10, 103, elapsed_s=2.0)
     ended = row(results, wanted)
-    assert ended["status"] == "complete"
+    assert (ended["status"], ended["attempts"]) == ("complete", 2)
     assert pd.isna(ended["failure"])
+
+
+def trained_to_20(results: Results, wanted: WantedRun) -> None:
+    sender = Sender(results, wanted)
+    sender.send("started", 0, 0, evaluations=[])
+    sender.send("progress", 10, 2, evaluations=[evaluation(10, 2, 2.0)], steps_per_s=1.0)
+    sender.send("progress", 20, 4, evaluations=[evaluation(20, 4, 4.0)], steps_per_s=1.0)
+    sender.finish(20, 4, elapsed_s=4.0)
+
+
+def started_over(results: Results, wanted: WantedRun) -> Sender:
+    """Its checkpoint is gone and its budget raised, so it trains from step 0 again; at step 10 by now."""
+    trained_to_20(results, wanted)
+    sender = Sender(results, wanted)
+    sender.send("started", 0, 100, evaluations=[])
+    sender.send("progress", 10, 102, evaluations=[evaluation(10, 102, 2.0)], steps_per_s=1.0)
+    return sender
+
+
+def steps_and_times(results: Results) -> list[tuple[int, float]]:
+    curve = read_curves(results.root)
+    return [(step, time_ms / 1000 - START_S) for step, time_ms in zip(curve["step"], curve["time_ms"], strict=True)]
+
+
+def test_a_longer_curve_stays_until_a_run_that_started_over_is_as_far(results: Results, wanted: WantedRun) -> None:
+    sender = started_over(results, wanted)
+    assert steps_and_times(results) == [(10, 2), (20, 4)]
+    assert row(results, wanted)["status"] == "complete"
+    sender.send("progress", 20, 104, evaluations=[evaluation(20, 104, 4.0)], steps_per_s=1.0)
+    assert steps_and_times(results) == [(10, 102), (20, 104)]
+    sender.send("progress", 30, 106, evaluations=[evaluation(30, 106, 6.0)], steps_per_s=1.0)
+    sender.finish(30, 106, elapsed_s=6.0)
+    assert row(results, wanted)["num_steps"] == 30
+
+
+def test_a_failure_takes_nothing_from_what_was_trained_before(results: Results, wanted: WantedRun) -> None:
+    sender = started_over(results, wanted)
+    sender.recorder.failed(wanted.run_id, "out of memory")
+    assert steps_and_times(results) == [(10, 2), (20, 4)]
+    assert (row(results, wanted)["status"], row(results, wanted)["num_steps"]) == ("failed", 20)
+
+
+def test_a_run_that_started_over_and_diverged_sooner_has_its_own_curve(results: Results, wanted: WantedRun) -> None:
+    """Possible on a GPU, whose sums are not ordered."""
+    started_over(results, wanted).finish(10, 103, elapsed_s=2.5, diverged_at=13)
+    assert steps_and_times(results) == [(10, 102)]
+    assert row(results, wanted)["diverged_at_step"] == 13
+
+
+def test_one_that_diverged_before_its_first_evaluation_has_none(results: Results, wanted: WantedRun) -> None:
+    trained_to_20(results, wanted)
+    sender = Sender(results, wanted)
+    sender.send("started", 0, 100, evaluations=[])
+    sender.finish(0, 101, elapsed_s=0.5, diverged_at=2)
+    assert steps_and_times(results) == []
+    assert row(results, wanted)["diverged_at_step"] == 2
+
+
+def test_a_damaged_curve_is_replaced_by_what_is_trained(results: Results, wanted: WantedRun) -> None:
+    results.curve(wanted.run_id).write_bytes(b"not a table")
+    sender = Sender(results, wanted)
+    sender.send("started", 10, 0, evaluations=[evaluation(10, -5, 2.0)])
+    assert steps_and_times(results) == [(10, -5)]
+
+
+def test_a_clock_that_is_set_back_changes_times_of_day_alone(results: Results, wanted: WantedRun) -> None:
+    """By an hour, between the two evaluations."""
+    sender = Sender(results, wanted)
+    sender.send("started", 0, 0, evaluations=[])
+    sender.send("progress", 10, 2, evaluations=[evaluation(10, 2, 2.0)], steps_per_s=1.0)
+    sender.send("progress", 20, -3596, evaluations=[evaluation(20, -3596, 4.0)], steps_per_s=1.0)
+    sender.finish(20, -3596, elapsed_s=4.0)
+    assert read_curves(results.root)["step"].tolist() == [10, 20]
+    ended = row(results, wanted)
+    assert (ended["status"], ended["wall_s"]) == ("complete", 4.0)
+    assert (ended["started_at"], ended["finished_at"]) == (at(0), at(-3596))

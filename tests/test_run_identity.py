@@ -14,6 +14,7 @@ from sweep.pretraining import UNKNOWN_WEIGHTS, find_backbones
 from sweep.runs import WantedRun, distinct_cells, wanted_runs
 from sweep.study_file import load_study
 from tests.small_runs import random_weights, run_of
+from tests.test_data_listops import write_release
 from tests.tiny_study import SIZE, runs_of, write_study
 from trainables.models import MODELS
 from trainables.parts import VARIANTS
@@ -133,6 +134,22 @@ def test_other_weights_are_other_runs_and_random_ones_do_not_care(tmp_path: Path
     save_file(others, tmp_path / "weights" / "model.safetensors")
     after = ids(tmp_path)
     assert [one == other for one, other in zip(before, after, strict=True)] == [False, False, True, True]
+
+
+def test_data_that_was_found_is_the_same_run_as_data_that_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # `runs_of` looks for data here
+    auto, generated = (
+        ids(tmp_path, tasks=f"{{listops: {{num_steps: 20, source: {source}}}}}") for source in ("auto", "generated")
+    )
+    assert auto == generated
+    write_release(tmp_path / "listops")
+    auto, release = (
+        ids(tmp_path, tasks=f"{{listops: {{num_steps: 20, source: {source}}}}}") for source in ("auto", "release")
+    )
+    assert auto == release
+    assert not set(auto) & set(generated)
 
 
 def test_seeds_are_outermost(tmp_path: Path) -> None:

@@ -14,11 +14,15 @@ import pytest
 
 from analysis.record import read_wanted
 from sweep import run_study as module
-from sweep.reconcile import State, reconcile
+from sweep.errors import UserError
+from sweep.placement import Placement
+from sweep.ray_session import RayLostError
+from sweep.reconcile import reconcile
 from sweep.results import Results
 from sweep.run_study import Options, Outcome, run_study, write_wanted
+from sweep.standing import State
 from sweep.study_file import load_study
-from sweep.trials import Placement, TrialEvents
+from sweep.trials import TrialEvents
 from tests.tiny_study import rows, runs_of, write_study
 from trainables.cohort import Assignment
 from trainables.run import Run
@@ -77,7 +81,7 @@ class Script:
             fails = self.failures.get(run_id, 0) > 0
             self.failures[run_id] = self.failures.get(run_id, 0) - 1
             if not (fails and run_id in self.at_start):
-                events.on_event({"kind": "started", "run_id": run_id, "step": 0, "evaluations": []})
+                events.on_event({"kind": "started", "run_id": run_id, "step": 0, "evaluations": [], "damaged": []})
             if fails:
                 return True
             step, facts = assignment.num_steps, {"diverged_at_step": None, "elapsed_s": 1.0, "device": "none"}
@@ -105,14 +109,14 @@ class Bench:
         self.wanted = runs_of(study, self.results.root)
         self.ids = [run.run_id for run in self.wanted]
 
-    def run(self, script: Script, *, retry_failed: bool = False) -> Outcome:
+    def run(self, script: Script, *, max_attempts: int = 0) -> Outcome:
         self.said.clear()
         self.monkeypatch.setattr(module, "train_cohorts", script.train_cohorts)
         options = Options(
             results=self.results,
             data_dir=self.folder,
             placement=Placement(resources=self.study.resources),
-            retry_failed=retry_failed,
+            max_attempts=max_attempts,
         )
         return run_study(self.study, options, self.said.append)
 
@@ -183,14 +187,14 @@ def test_failed_runs_are_trained_again_on_request_only(bench: Bench) -> None:
     assert not any("holds everything" in line for line in bench.said)
 
     again = Script(failures={b: 2})
-    outcome = bench.run(again, retry_failed=True)
+    outcome = bench.run(again, max_attempts=10)
     assert again.passes == [[[b]]]
     assert (outcome.trained, outcome.failed) == (1, 1)
 
-    outcome = bench.run(Script(), retry_failed=True)
+    outcome = bench.run(Script(), max_attempts=10)
     assert (outcome.trained, outcome.failed) == (1, 0)
     assert bench.states() == ["complete"] * 4
-    assert bench.run(Script(), retry_failed=True).trained == 0
+    assert bench.run(Script(), max_attempts=10).trained == 0
     assert "nothing to train" in bench.said[-1]
 
 
@@ -239,3 +243,56 @@ def test_the_study_is_kept_as_it_was_run_and_can_be_run_again(tmp_path: Path) ->
     write_wanted(results, study, runs_of(tmp_path / "tiny.yaml", results.root))
     assert load_study(results.study("tiny") / "tiny.yaml") == study
     assert len(read_wanted(results.root, "tiny")) == 4
+
+
+class DyingRay(Script):
+    """Ray dies so many times before it lets a cohort through."""
+
+    deaths: int = 0
+    """Still to come."""
+    ends_one_before: bool = False
+    """Whether a run ends before each death."""
+
+    def train_cohorts(self, cohorts: Any, names: Any, placement: Any, results: Any, events: Any, stop: Any) -> bool:
+        if not self.deaths:
+            return super().train_cohorts(cohorts, names, placement, results, events, stop)
+        self.deaths -= 1
+        if self.ends_one_before:
+            super().train_cohorts([cohorts[0][:1]], names[:1], placement, results, events, stop)
+        raise RayLostError("Ray died (raylet ended unexpectedly)")
+
+
+def test_ray_is_started_again_when_it_dies(bench: Bench) -> None:
+    script = DyingRay()
+    script.deaths = 5
+    assert bench.run(script).trained == 4
+    assert bench.states() == ["complete"] * 4
+
+
+def test_ray_that_keeps_dying_is_given_up(bench: Bench) -> None:
+    script = DyingRay()
+    script.deaths = 6
+    with pytest.raises(UserError, match="6 times before any run ended. Is there memory enough"):
+        bench.run(script)
+    assert bench.states() == ["new"] * 4
+
+
+def test_deaths_of_ray_between_which_runs_end_are_no_reason_to_give_up(bench: Bench) -> None:
+    script = DyingRay()
+    script.deaths, script.ends_one_before = 3, True
+    assert bench.run(script).trained == 4
+    assert len(script.passes) == 4
+
+
+def test_runs_that_failed_too_often_are_given_up(bench: Bench) -> None:
+    _, b, *_ = bench.ids
+    bench.run(Script(failures={b: 2}))
+    idle = Script()
+    assert bench.run(idle, max_attempts=2).failed == 1  # it was started twice
+    assert idle.passes == []
+    assert bench.said[-1] == (
+        "of those, 1 had been started 2 times or more and were not tried again; once their reason is mended: "
+        "--max-attempts 4"
+    )
+    assert bench.run(Script(), max_attempts=3).failed == 0
+    assert rows(bench.results.root)[b]["attempts"] == 3

@@ -18,8 +18,9 @@ import pytest
 from sweep.cli import main
 from sweep.errors import UserError
 from sweep.mlflow_store import open_client, tracking_uri
+from sweep.placement import Placement
 from sweep.results import Results
-from sweep.trials import Placement, assignment
+from sweep.trials import assignment
 from tests.tiny_study import ROOT, command_line, curves, environment, rows, runs_of, sweep, write_study
 from trainables.checkpoint import checkpoints
 from trainables.cohort import RunSession

@@ -12,7 +12,8 @@ import torch
 
 from datasets.task import TaskData
 from tests.small_runs import CPU, random_weights, real_valued_task, run_of, symbol_task
-from trainables.checkpoint import checkpoints, load_newest_checkpoint, save_checkpoint
+from trainables import checkpoint as checkpoint_module
+from trainables.checkpoint import checkpoints, keep_newest, load_newest_checkpoint, save_checkpoint
 from trainables.evaluation import evaluate
 from trainables.parts import EVERYTHING, VARIANTS
 from trainables.run import Run
@@ -88,7 +89,7 @@ def test_a_resumed_run_equals_one_never_stopped(stop_after: int, tmp_path: Path)
         first.advance(30)
     first._train_chunk(stop_after - first.progress.step)  # stops between evaluations, too
     save_checkpoint(tmp_path, *first.state())
-    saved = load_newest_checkpoint(tmp_path)
+    saved = load_newest_checkpoint(tmp_path, pytest.fail)
     assert saved is not None
     second = training(run_of("unfrozen-pretrained"))
     second.load_state(*saved)
@@ -177,24 +178,50 @@ def test_whole_splits_are_evaluated_in_evaluation_mode(monkeypatch: pytest.Monke
     assert evaluate(one.model, one.data, one.data.test) == pytest.approx(whole, rel=1e-6)
 
 
-def test_checkpoints_are_pruned_and_a_damaged_one_is_passed_over(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert load_newest_checkpoint(tmp_path) is None
+@pytest.mark.parametrize("damage", ["a flipped bit", "torn", "empty"])
+def test_checkpoints_are_pruned_and_a_damaged_one_is_passed_over(tmp_path: Path, damage: str) -> None:
+    assert load_newest_checkpoint(tmp_path, pytest.fail) is None
     for step in (1, 2, 3):
         save_checkpoint(tmp_path, {"x": torch.tensor([float(step)])}, {"step": step})
+    keep_newest(tmp_path, 2)
     newest, before = checkpoints(tmp_path)
     assert (newest.name[:14], before.name[:14]) == ("step-000000003", "step-000000002")
-    content = bytearray(newest.read_bytes())
-    content[-1] ^= 1
-    newest.write_bytes(content)
-    saved = load_newest_checkpoint(tmp_path)
+    whole = newest.read_bytes()
+    flipped = whole[:-1] + bytes([whole[-1] ^ 1])
+    newest.write_bytes({"a flipped bit": flipped, "torn": whole[:-3], "empty": b""}[damage])
+    told: list[Path] = []
+    saved = load_newest_checkpoint(tmp_path, told.append)
     assert saved is not None
     assert saved[1] == {"step": 2}
-    assert "is damaged" in caplog.text
+    assert told == [tmp_path / f"damaged-{newest.name}"]
+    # The damaged one takes no intact one's place when it has been made again.
+    again = save_checkpoint(tmp_path, {"x": torch.tensor([3.0])}, {"step": 3})
+    keep_newest(tmp_path, 1)
+    assert checkpoints(tmp_path) == [again]
+    assert again.read_bytes() == whole
+    assert told[0].exists()
 
 
 def test_a_run_s_state_is_not_its_neighbour_s() -> None:
     alone = train(run_of(seed=3), 20)
     train(run_of(seed=4, learning_rate=0.1), 20)
     assert _same_tensors(train(run_of(seed=3), 20), alone)
+
+
+def test_a_checkpoint_that_vanishes_while_it_is_looked_at_is_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that outlives its driver for a moment saves a newer one and removes the old."""
+    save_checkpoint(tmp_path, {"x": torch.tensor([1.0])}, {"step": 1})
+    hash_file = checkpoint_module.hash_file
+
+    def saved_meanwhile(path: Path) -> str:
+        monkeypatch.setattr(checkpoint_module, "hash_file", hash_file)
+        save_checkpoint(tmp_path, {"x": torch.tensor([2.0])}, {"step": 2})
+        keep_newest(tmp_path, 1)
+        return hash_file(path)
+
+    monkeypatch.setattr(checkpoint_module, "hash_file", saved_meanwhile)
+    saved = load_newest_checkpoint(tmp_path, pytest.fail)
+    assert saved is not None
+    assert saved[1] == {"step": 2}

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sweep.errors import UserError
+from sweep.ray_session import RayLostError
 from sweep.trials import TrialEvents
 from sweep.tune_callback import EventCallback, SweepStoppedError
+from tests.small_runs import run_of
 
 
 def full_disk(*arguments: Any) -> None:
@@ -16,7 +19,7 @@ def full_disk(*arguments: Any) -> None:
 
 def callback(**changes: Any) -> EventCallback:
     quiet: dict[str, Any] = dict.fromkeys(("on_event", "on_failure", "on_tick"), lambda *arguments: None)
-    return EventCallback(TrialEvents(**quiet | changes), threading.Event())
+    return EventCallback(TrialEvents(**quiet | changes), threading.Event(), list)
 
 
 def test_a_problem_in_an_event_stops_tune_at_its_next_step_and_is_kept_as_it_was() -> None:
@@ -51,3 +54,30 @@ def test_being_asked_to_stop_is_no_problem() -> None:
     with pytest.raises(SweepStoppedError):
         heard.on_step_begin(1, [])
     assert heard.problem is None
+
+
+def test_when_ray_has_died_no_trial_is_to_blame() -> None:
+    blamed: list[Any] = []
+    heard = callback(on_failure=lambda *arguments: blamed.append(arguments))
+    heard.lost = lambda: ["raylet"]
+    heard.on_trial_error(1, [], trial_of("run"))
+    assert blamed == []
+    with pytest.raises(SweepStoppedError):
+        heard.on_step_begin(1, [])
+    assert isinstance(heard.problem, RayLostError)
+    assert str(heard.problem) == "Ray died (raylet ended unexpectedly)"
+
+
+def test_when_we_are_leaving_no_trial_is_to_blame() -> None:
+    blamed: list[Any] = []
+    heard = callback(on_failure=lambda *arguments: blamed.append(arguments))
+    heard.on_trial_error(1, [], trial_of("run"))
+    assert len(blamed) == 1
+    heard.stop.set()
+    heard.on_trial_error(2, [], trial_of("run"))
+    assert len(blamed) == 1
+
+
+def trial_of(name: str) -> Any:
+    cohort = [{"content": run_of().content()}]
+    return SimpleNamespace(config={"trial": {"name": name, "cohort": cohort}}, error_file=None)

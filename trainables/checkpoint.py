@@ -2,70 +2,81 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors import safe_open
-from safetensors.torch import save_file
-from torch import Tensor
+
+from datasets.files import hash_file
+
+if TYPE_CHECKING:  # `plan` and `show` look at files alone, and torch takes seconds to import
+    from torch import Tensor
 
 NUM_KEPT = 2
 """While a run trains: the newest, and the one before it in case the newest turns out damaged."""
 
-log = logging.getLogger(__name__)
 
-
-def save_checkpoint(
-    folder: Path, tensors: dict[str, Tensor], progress: dict[str, Any], num_kept: int = NUM_KEPT
-) -> Path:
-    """Write `step-<step>-<sha256 prefix>.safetensors` atomically, then remove all but the newest `num_kept`.
+def save_checkpoint(folder: Path, tensors: dict[str, Tensor], progress: dict[str, Any]) -> Path:
+    """Write `step-<step>-<sha256 prefix>.safetensors` atomically.
 
     Raises:
         OSError: the disk is full or not writable; earlier checkpoints are untouched.
     """
+    from safetensors.torch import save_file
+
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"partial-{os.getpid()}"
     try:
         contiguous = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
         save_file(contiguous, partial, metadata={"progress": json.dumps(progress)})
         _flush(partial)
-        path = folder / f"step-{progress['step']:09d}-{file_sha256(partial)[:16]}.safetensors"
+        path = folder / f"step-{progress['step']:09d}-{hash_file(partial)[:16]}.safetensors"
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    for old in checkpoints(folder)[num_kept:]:
-        old.unlink(missing_ok=True)
     return path
 
 
-def load_newest_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+def keep_newest(folder: Path, number: int) -> None:
+    """Remove all but the newest checkpoints."""
+    for old in checkpoints(folder)[number:]:
+        old.unlink(missing_ok=True)
+
+
+def load_newest_checkpoint(
+    folder: Path, on_damaged: Callable[[Path], None]
+) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """Return tensors (on the CPU) and progress of the newest intact checkpoint; None where there is none.
 
-    A file whose checksum is not the one in its name is reported, left for inspection, and passed over.
+    A file whose checksum is not the one in its name is passed over. It is renamed, so that it is not counted among the
+    newest when old ones are removed, and left for inspection; `on_damaged` is called with its new path.
     """
     for path in checkpoints(folder):
-        if file_sha256(path)[:16] != path.stem.split("-")[2]:
-            log.warning("checkpoint %s is damaged (its checksum differs); going back to the one before it", path)
-            continue
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(file.metadata()["progress"])  # noqa: SIM118
+        try:
+            intact = hash_file(path)[:16] == path.stem.split("-")[2]
+            if intact:
+                with safe_open(path, framework="pt") as file:
+                    tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                    return tensors, json.loads(file.metadata()["progress"])
+            on_damaged(path.replace(path.with_name(f"damaged-{path.name}")))
+        except FileNotFoundError:  # a worker whose driver was killed lives on for a moment, and has saved a newer one
+            return load_newest_checkpoint(folder, on_damaged)
     return None
+
+
+def remove_partial(folder: Path) -> None:
+    """Remove what workers left that died while they wrote a checkpoint."""
+    for path in folder.glob("partial-*"):
+        path.unlink(missing_ok=True)
 
 
 def checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoint files, newest first."""
     return sorted(folder.glob("step-*-*.safetensors"), reverse=True)
-
-
-def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file's bytes in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _flush(path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from datasets import TASKS
 from datasets.task import DataError, TaskData
-from trainables.checkpoint import NUM_KEPT, load_newest_checkpoint, save_checkpoint
+from trainables.checkpoint import NUM_KEPT, keep_newest, load_newest_checkpoint, remove_partial, save_checkpoint
 from trainables.initialise import load_weights
 from trainables.pretrained import WeightsSource, find_weights
 from trainables.run import Run
@@ -41,7 +41,7 @@ class Assignment:
     device: str
     """`cpu` or `cuda`."""
     checkpoint_every_s: float
-    """Seconds of training between checkpoints; one is written at the end in any case."""
+    """Seconds of training between checkpoints; one is written at every evaluation and at the end in any case."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values that the constructor takes."""
@@ -51,8 +51,13 @@ class Assignment:
 class RunSession:
     """One run being trained here: its checkpoints, its clock, its events."""
 
-    def __init__(self, assignment: Assignment) -> None:
-        """Build the run, or take it up from its newest intact checkpoint."""
+    def __init__(self, assignment: Assignment, wall_clock: Callable[[], float] = time.time) -> None:
+        """Build the run, or take it up from its newest intact checkpoint.
+
+        Args:
+            assignment: what to train.
+            wall_clock: Unix time in seconds, for the record alone; durations are measured by a clock that nobody sets.
+        """
         self.assignment = assignment
         self.run = Run.from_content(assignment.content)
         self.checkpoints = Path(assignment.checkpoints)
@@ -64,8 +69,10 @@ class RunSession:
             assignment.data_dir,
             assignment.device,
         )
-        self.training = Training(self.run, data, pretrained_tensors(assignment.weights), device)
-        saved = load_newest_checkpoint(self.checkpoints)
+        self.training = Training(self.run, data, pretrained_tensors(assignment.weights), device, wall_clock)
+        self.damaged: list[Path] = []
+        remove_partial(self.checkpoints)
+        saved = load_newest_checkpoint(self.checkpoints, self.damaged.append)
         if saved is not None:
             self.training.load_state(*saved)
         self.saved_step = self.training.progress.step if saved is not None else -1
@@ -75,12 +82,14 @@ class RunSession:
         """Train to the budget; yield an event at the start, at least every `report_every_s`, and at the end."""
         training, budget = self.training, self.assignment.num_steps
         # The whole curve: points that an earlier driver did not live to write down are in the checkpoint.
-        yield self._event("started", evaluations=[asdict(e) for e in training.progress.curve])
+        curve = [asdict(evaluation) for evaluation in training.progress.curve]
+        yield self._event("started", evaluations=curve, damaged=[str(path) for path in self.damaged])
         first, began = training.progress.step, time.monotonic()
         while not training.diverged and training.progress.step < budget:
             evaluation = training.advance(budget, for_s=report_every_s)
             steps_per_s = (training.progress.step - first) / (time.monotonic() - began)  # evaluations included
-            if time.monotonic() - self._saved_at >= self.assignment.checkpoint_every_s:
+            # An evaluation is saved before it is told: what the record has need not be made again.
+            if evaluation or time.monotonic() - self._saved_at >= self.assignment.checkpoint_every_s:
                 self.save()
             evaluations = [asdict(evaluation)] if evaluation else []
             yield self._event("progress", evaluations=evaluations, steps_per_s=steps_per_s)
@@ -88,10 +97,11 @@ class RunSession:
         yield self._event("finished", **self._result())
 
     def save(self, num_kept: int = NUM_KEPT) -> None:
-        """Write a checkpoint if there is anything new in it."""
+        """Write a checkpoint if there is anything new in it, and remove old ones."""
         if self.training.progress.step != self.saved_step or self.training.diverged:
-            save_checkpoint(self.checkpoints, *self.training.state(), num_kept=num_kept)
+            save_checkpoint(self.checkpoints, *self.training.state())
             self.saved_step, self._saved_at = self.training.progress.step, time.monotonic()
+        keep_newest(self.checkpoints, num_kept)
 
     def _event(self, kind: str, **more: Any) -> Event:
         return {"kind": kind, "run_id": self.run.run_id, "step": self.training.progress.step, **more}

@@ -1,0 +1,90 @@
+"""Ray, started here or joined: its output goes to a log file, and its death is noticed."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sweep.placement import Placement, check_fit, no_cluster
+from sweep.provenance import CHECKOUT
+
+NOT_SHIPPED = [".git", ".venv", "results", "data", "docs", "tests", "**/__pycache__"]
+"""Left out of what a running cluster's workers get of the checkout."""
+
+VITAL = ("raylet", "gcs_server")
+"""Processes of a Ray started here that it cannot go on without."""
+
+
+class RayLostError(Exception):
+    """The Ray started here died: killed, by the system for want of memory for one. Runs go on from checkpoints."""
+
+
+@contextmanager
+def ray_session(placement: Placement, log_file: Path) -> Iterator[None]:
+    """Start or join Ray, check that a trial fits somewhere, and leave it again.
+
+    Raises:
+        UserError: no cluster at the address, or a trial asks for more than any node has.
+    """
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default; silences its warning
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"  # the record is ours to write
+    os.environ.setdefault("TUNE_RESULT_BUFFER_LENGTH", "0")
+    import ray
+
+    _log_to_file(log_file)
+    try:
+        ray.init(**_init_arguments(placement))
+    except ConnectionError as error:
+        raise no_cluster(placement.address, error) from error
+    try:
+        check_fit(placement, [node["Resources"] for node in ray.nodes() if node["Alive"]])
+        yield
+    finally:
+        if died := lost_processes():
+            _kill_the_rest(died)
+        ray.shutdown()
+
+
+def lost_processes() -> list[str]:
+    """Return the names of vital processes of the Ray started here that have died; of a cluster joined: none.
+
+    Ray itself notices after 12 s that its raylet is dead (2.60); trials then fail that have done no wrong, and Tune
+    waits for ever for the rest.
+    """
+    from ray._private import worker
+
+    node = worker._global_node
+    return [kind for kind, _ in node.dead_processes() if kind in VITAL] if node else []
+
+
+def _kill_the_rest(died: list[str]) -> None:
+    """Leave nothing behind that waits for the dead, nor has to be waited for by `ray.shutdown`."""
+    from ray._private import worker
+
+    logging.getLogger("ray").error("died: %s", ", ".join(died))
+    worker._global_node.kill_all_processes(check_alive=False)
+
+
+def _init_arguments(placement: Placement) -> dict[str, Any]:
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if placement.address is not None:
+        shipped = {"working_dir": str(CHECKOUT), "excludes": NOT_SHIPPED}
+        return quiet | {"address": placement.address, "runtime_env": shipped}
+    # Workers start in another folder; an absolute path, before all others, names our `datasets`.
+    search = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
+    here = {"env_vars": {"PYTHONPATH": search}}
+    # `local`: Ray would otherwise join a cluster that RAY_ADDRESS or an earlier `ray start` names.
+    return quiet | {"address": "local", "num_cpus": placement.cpus, "include_dashboard": False, "runtime_env": here}
+
+
+def _log_to_file(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    logger = logging.getLogger("ray")
+    logger.handlers, logger.propagate = [handler], False

@@ -1,0 +1,55 @@
+"""Tune in a thread: Ctrl-C and SIGTERM stay ours, and it is not waited for when Ray has died under it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from sweep.ray_session import RayLostError, lost_processes
+from sweep.terminal import stop_signals
+
+LEAVING_S = 20.0
+"""How long Tune may take to leave after Ray has died. Without its GCS, Ray ends this process after 60 s (Ray 2.60)."""
+
+
+def run_in_thread(work: Callable[[threading.Event], bool]) -> bool:
+    """Run `work` in a thread, with an event that the first Ctrl-C or SIGTERM sets; a second one ends the process.
+
+    Returns:
+        What `work` returned.
+
+    Raises:
+        RayLostError: Ray died, and `work` does not come back.
+        Exception: what `work` raised.
+    """
+    result: list[bool] = []
+    problems: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            result.append(work(stop))
+        except BaseException as problem:  # carried over to the main thread
+            problems.append(problem)
+
+    # Tune takes the signals over when it runs in the main thread; ours save every run before leaving.
+    with stop_signals(threading.Event()) as stop:
+        thread = threading.Thread(target=run, name="tune", daemon=True)
+        thread.start()
+        _wait(thread, stop)
+    for problem in problems:
+        raise problem
+    return result[0]
+
+
+def _wait(thread: threading.Thread, stop: threading.Event) -> None:
+    lost_at: float | None = None
+    while thread.is_alive():
+        thread.join(0.2)
+        died = lost_processes()
+        if not died:
+            continue
+        lost_at = lost_at or time.monotonic()
+        if time.monotonic() - lost_at > LEAVING_S:
+            stop.set()  # should it come back after all, it leaves, and blames no trial
+            raise RayLostError(f"Ray died ({', '.join(died)} ended unexpectedly) and does not let go")

@@ -1,0 +1,178 @@
+"""A finished grid grows, shrinks and is shared: which runs are trained then, and which files are touched.
+
+Runs are trained by the real trainer in this process; what Ray adds is in `test_sweep_end_to_end.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep import run_study as module
+from sweep.placement import Placement
+from sweep.results import Results
+from sweep.run_study import Options, run_study
+from sweep.study_file import load_study
+from sweep.trials import TrialEvents
+from tests.tiny_study import curves, rows, write_study
+from trainables.cohort import Assignment, RunSession
+
+RATES = (1e-4, 1e-3, 1e-2)
+VARIANTS = ("frozen-pretrained", "unfrozen-random")
+
+
+@dataclass
+class Grid:
+    """A results directory, and studies run into it."""
+
+    folder: Path
+    trained: list[str] = field(default_factory=list)
+    """Ids of the runs that the last study trained."""
+    said: list[str] = field(default_factory=list)
+
+    def run(self, **changes: Any) -> str:
+        """Run the study of 12 runs with changes; return its report."""
+        study = write_study(self.folder, **{"rates": RATES, "variants": VARIANTS, "seeds": 2} | changes)
+        if "study" in changes:
+            study = study.rename(self.folder / f"{changes['study']}.yaml")
+        self.trained, self.said = [], []
+        loaded = load_study(study)
+        options = Options(
+            results=Results(self.results), data_dir=self.folder, placement=Placement(resources=loaded.resources)
+        )
+        return run_study(loaded, options, self.said.append).report.text
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results"
+
+    def files(self) -> dict[str, tuple[int, int, bytes]]:
+        """Inode, time and content of every file of a run."""
+        paths = [path for name in ("runs", "curves", "checkpoints") for path in (self.results / name).rglob("*.*")]
+        return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
+
+    def train_cohorts(
+        self,
+        cohorts: Sequence[Sequence[Assignment]],
+        names: Sequence[str],
+        placement: Placement,
+        results: Results,
+        events: TrialEvents,
+        stop: threading.Event,
+    ) -> bool:
+        for assignment in (each for cohort in cohorts for each in cohort):
+            session = RunSession(assignment)
+            self.trained.append(session.run.run_id)
+            for event in session.events(1000.0):
+                events.on_event(event)
+        return True
+
+
+class NoMirror:
+    """MLflow has no part in this."""
+
+    def __init__(self, mirror: object, on_problem: Callable[[str], None]) -> None:
+        pass
+
+    def changed(self, *run_ids: str) -> None:
+        pass
+
+    def close(self, timeout_s: float) -> list[str]:
+        return ["none"]
+
+
+@pytest.fixture
+def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Grid:
+    """With 12 runs, finished."""
+
+    @contextlib.contextmanager
+    def no_ray(placement: Placement, log_file: Path) -> Iterator[None]:
+        yield
+
+    made = Grid(tmp_path)
+    monkeypatch.setattr(module, "ray_session", no_ray)
+    monkeypatch.setattr(module, "MirrorThread", NoMirror)
+    monkeypatch.setattr(module, "train_cohorts", made.train_cohorts)
+    made.run()
+    assert len(made.trained) == len(rows(made.results)) == 12
+    return made
+
+
+def test_the_same_again_touches_nothing(grid: Grid) -> None:
+    before = grid.files()
+    grid.run()
+    assert grid.trained == []
+    assert grid.files() == before
+
+
+def test_one_learning_rate_more_trains_its_four_runs_and_touches_no_old_file(grid: Grid) -> None:
+    before, old = grid.files(), set(rows(grid.results))
+    grid.run(rates=(*RATES, 3e-3))
+    new = {run_id: row for run_id, row in rows(grid.results).items() if run_id not in old}
+    assert sorted(grid.trained) == sorted(new)
+    assert sorted((row["variant"], row["learning_rate"], row["seed"]) for row in new.values()) == [
+        (variant, 3e-3, seed) for variant in VARIANTS for seed in (0, 1)
+    ]
+    assert {name: content for name, content in grid.files().items() if name in before} == before
+
+
+def test_seeds_and_variants_more_train_theirs_alone(grid: Grid) -> None:
+    before = grid.files()
+    grid.run(seeds=3)
+    assert len(grid.trained) == 6
+    grid.run(seeds=3, variants=(*VARIANTS, "frozen-random"))
+    assert len(grid.trained) == 9
+    assert {name: content for name, content in grid.files().items() if name in before} == before
+
+
+def test_a_second_study_trains_nothing_for_the_cell_it_shares(grid: Grid) -> None:
+    """Its other variant is new, and so are its names, its title and its retries."""
+    before = grid.files()
+    grid.run(
+        study="other",
+        title="Another question",
+        variants=("unfrozen-random", "unfrozen-pretrained"),
+        resources="{runs_per_trial: 3, retries: 0}",
+    )
+    assert {rows(grid.results)[run_id]["variant"] for run_id in grid.trained} == {"unfrozen-pretrained"}
+    assert len(grid.trained) == 6
+    assert {name: content for name, content in grid.files().items() if name in before} == before
+    grid.run(study="third", variants=("unfrozen-random",), rates=RATES[:2])
+    assert grid.trained == []
+
+
+def test_a_higher_budget_goes_on_and_a_lower_one_reports_at_it(grid: Grid) -> None:
+    short, report = curves(grid.results), grid.run()
+    grid.run(num_steps=50)
+    assert len(grid.trained) == 12
+    assert {row["num_steps"] for row in rows(grid.results).values()} == {50}
+    for run_id, curve in curves(grid.results).items():
+        assert curve[: len(short[run_id])] == short[run_id]
+        assert [point["step"] for point in curve] == [10, 20, 30, 40, 50]
+    before = grid.files()
+    assert grid.run() == report  # at 20 steps
+    assert grid.trained == []
+    assert grid.files() == before
+
+
+def test_a_smaller_grid_reports_on_itself_and_forgets_nothing(grid: Grid) -> None:
+    before = grid.files()
+    assert "12 runs wanted: 12 complete" in grid.run()
+    assert "4 runs wanted: 4 complete" in grid.run(rates=RATES[:1])
+    assert grid.trained == []
+    assert grid.files() == before
+
+
+def test_without_checkpoints_a_higher_budget_starts_over_to_the_same_curves(grid: Grid) -> None:
+    short = curves(grid.results)
+    for path in grid.results.glob("checkpoints/*/*"):
+        path.unlink()
+    grid.run(num_steps=30)
+    assert len(grid.trained) == 12
+    assert all(curve[:2] == short[run_id] for run_id, curve in curves(grid.results).items())
