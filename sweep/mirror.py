@@ -6,7 +6,7 @@ or another machine cannot make a point appear twice. Nothing here is needed for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +50,7 @@ class Mirror:
         self._client: Any = None
         self._experiment_id = ""
         self._parent_id = ""
+        self._parent_status = ""
         self._runs: dict[str, _MlflowRun] = {}
         self._wanted: dict[str, dict[str, Any]] = {}
 
@@ -62,20 +63,30 @@ class Mirror:
         recorded = self._read(run_id)
         if recorded is not None:
             with self._session():
+                if self._parent_status != "RUNNING":
+                    self._client.update_run(self._parent_id, status="RUNNING")
+                    self._parent_status = "RUNNING"
                 self._sync(recorded)
 
-    def sync_all(self, run_ids: Iterable[str]) -> None:
-        """Mirror these runs and the study's own status; also how a deleted store is rebuilt.
+    def sync_all(self) -> int:
+        """Mirror every run that the study wants and that is recorded, while no sweep trains it.
+
+        Returns:
+            How many runs of the study MLflow holds now.
 
         Raises:
             MirrorError: as `sync_run`.
         """
-        for run_id in run_ids:
+        self._wanted = read_wanted(self.results, self.study)
+        for run_id in self._wanted:
             self.sync_run(run_id)
-        self.sync_study()
+        self.close_study()
+        return len(self._wanted.keys() & self._runs.keys())
 
-    def sync_study(self) -> None:
-        """Mark the study's MLflow run FINISHED if every wanted run has ended there, else RUNNING.
+    def close_study(self) -> None:
+        """Mark the study's MLflow run FINISHED if every wanted run has ended, else KILLED, with those that have not.
+
+        The next sweep marks what it trains RUNNING again.
 
         Raises:
             MirrorError: as `sync_run`.
@@ -83,13 +94,16 @@ class Mirror:
         self._wanted = read_wanted(self.results, self.study)
         with self._session():
             mirrored = [self._runs[run_id] for run_id in self._wanted if run_id in self._runs]
-            ends_ms = [
-                int(run.tags[_ENDED_TAG]) for run in mirrored if run.status != "RUNNING" and _ENDED_TAG in run.tags
-            ]
+            for run in mirrored:
+                if run.status == "RUNNING":
+                    self._set_run_status(run, "KILLED")
+            ends_ms = [int(run.tags[_ENDED_TAG]) for run in mirrored if run.status in ("FINISHED", "FAILED")]
             if len(ends_ms) < len(self._wanted):
-                self._client.update_run(self._parent_id, status="RUNNING")
+                self._client.update_run(self._parent_id, status="KILLED")
+                self._parent_status = "KILLED"
             else:
                 self._client.set_terminated(self._parent_id, "FINISHED", end_time=max(ends_ms))
+                self._parent_status = "FINISHED"
 
     def log_report(self, folder: Path) -> None:
         """Store the files of a folder as the artifact `report` of the study's MLflow run.
@@ -129,10 +143,22 @@ class Mirror:
     def _load(self) -> None:
         """Find or create the experiment and the study's run, and learn which runs are there."""
         self._experiment_id = self._find_or_create_experiment()
-        found = [_known(run) for run in self._search("run")]
-        self._runs = {run.tags["sweep.run_id"]: run for run in found}
-        studies = {run.data.tags.get("sweep.study"): run.info.run_id for run in self._search("study")}
-        self._parent_id = studies.get(self.study) or self._create_parent()
+        self._runs = self._once("run", "sweep.run_id")
+        parent = self._once("study", "sweep.study").get(self.study) or self._create_parent()
+        self._parent_id, self._parent_status = parent.mlflow_id, parent.status
+
+    def _once(self, kind: str, tag: str) -> dict[str, _MlflowRun]:
+        """Return the MLflow runs of a kind by a tag's value.
+
+        A request that was on its way when its sender was killed may create a second one after the next sender has
+        looked: all but one are deleted, which MLflow can undo.
+        """
+        found: dict[str, _MlflowRun] = {}
+        for run in map(_known, self._search(kind)):
+            kept = found.setdefault(run.tags[tag], run)
+            if kept is not run:
+                self._client.delete_run(run.mlflow_id)
+        return found
 
     def _find_or_create_experiment(self) -> str:
         experiment = self._client.get_experiment_by_name(EXPERIMENT)
@@ -165,7 +191,7 @@ class Mirror:
             if not token:
                 return
 
-    def _create_parent(self) -> str:
+    def _create_parent(self) -> _MlflowRun:
         self._wanted = read_wanted(self.results, self.study)
         started_ms = [recorded.started_ms for run_id in self._wanted if (recorded := self._read(run_id))]
         tags = {
@@ -176,7 +202,7 @@ class Mirror:
         run = self._client.create_run(
             self._experiment_id, start_time=min(started_ms, default=None), tags=tags, run_name=self.study
         )
-        return str(run.info.run_id)
+        return _known(run)
 
     def _sync(self, recorded: RecordedRun) -> None:
         run = self._runs.get(recorded.run_id) or self._create(recorded)
@@ -224,9 +250,14 @@ class Mirror:
     def _set_status(self, run: _MlflowRun, recorded: RecordedRun) -> None:
         if recorded.ended_ms is not None:
             self._client.set_terminated(run.mlflow_id, recorded.mlflow_status, end_time=recorded.ended_ms)
+            run.status = recorded.mlflow_status
+            run.steps = None  # of thousands of runs, not needed any more
         elif run.status != "RUNNING":
-            self._client.update_run(run.mlflow_id, status="RUNNING")
-        run.status = recorded.mlflow_status
+            self._set_run_status(run, "RUNNING")
+
+    def _set_run_status(self, run: _MlflowRun, status: str) -> None:
+        self._client.update_run(run.mlflow_id, status=status)
+        run.status = status
 
     def _set_tags(self, run: _MlflowRun, tags: dict[str, str]) -> None:
         from mlflow.entities import RunTag

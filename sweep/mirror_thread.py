@@ -61,7 +61,7 @@ class MirrorThread:
                     self._wake.wait_for(lambda: self._closing, timeout=wait_s)
                 wait_s = min(2 * wait_s, self._max_retry_s)
         if self._mirrored_any and not self._failing:
-            self._succeeds(self._mirror.sync_study)
+            self._succeeds(self._mirror.close_study)
 
     def _next(self) -> str | None:
         """Wait for a run to mirror; None: all is done and we are to close."""

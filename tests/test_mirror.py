@@ -1,123 +1,44 @@
+"""What the mirror makes of a record, in a real MLflow database."""
+
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import socket
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.request import urlopen
 
-import pyarrow.parquet as pq
 import pytest
 
-from analysis.record import CURVES, RUNS, WANTED, Columns, curve_path, run_path, table
-from sweep.mirror import Mirror
+from analysis.record import run_path
+from sweep.cli import main
 from sweep.mirror_content import METRICS
-from sweep.mirror_thread import MirrorThread
 from sweep.mlflow_store import MirrorError, open_client, shown_uri, tracking_uri
-
-START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
-START_MS = 1767268800000
-CONTENT = {
-    "task": "mnist",
-    "learning_rate": 0.001,
-    "seed": 0,
-    "data_checksum": "d",
-    "weights_checksum": None,
-    "initialisation": "random",
-    "trained": ["input", "output"],
-    "model": {"layers": 2, "heads": 4},
-    "protocol": {"batch_size": 8, "gradient_clip_norm": None},
-}
-
-
-def write(path: Path, rows: list[dict[str, Any]], columns: Columns) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table(rows, columns), path)
-
-
-def write_study(results: Path, run_ids: list[str], study: str = "small") -> None:
-    labels = {"task": "mnist", "model": "tiny", "variant": "frozen-random", "learning_rate": 1e-3, "seed": 0}
-    rest = {"num_steps": 400, "pretrained_on": None, "data_origin": "torchvision"}
-    rows = [{"run_id": run_id, **labels, **rest} for run_id in run_ids]
-    write(results / "studies" / study / "wanted.parquet", rows, WANTED)
-    info = {"study": study, "title": "A small study", "format": 1}
-    (results / "studies" / study / "study.json").write_text(json.dumps(info))
-
-
-def write_curve(results: Path, run_id: str, num_evaluations: int, **changed: float) -> None:
-    """Evaluations at steps 100, 200, ...: one every 10 s; validation accuracy 0.1, 0.2, ..."""
-    rows = [
-        {"run_id": run_id, "step": 100 * n, "train_loss": 2.0 / n, "train_accuracy": 0.5, "validation_loss": 1.0}
-        | {"validation_accuracy": n / 10, "test_loss": 1.0, "test_accuracy": 0.25}
-        | {"time_ms": START_MS + 10_000 * n, "elapsed_s": 10.0 * n}
-        | changed
-        for n in range(1, num_evaluations + 1)
-    ]
-    write(curve_path(results, run_id), rows, CURVES)
-
-
-def write_end(results: Path, run_id: str, status: str = "complete", ended_s: int = 60, **changed: Any) -> None:
-    row = {
-        **{"run_id": run_id, "protocol_version": 1, "status": status, "num_steps": 400, "diverged_at_step": None},
-        **{"failure": None, "task": "mnist", "model": "tiny", "variant": "frozen-random", "learning_rate": 1e-3},
-        **{"seed": 0, "content": json.dumps(CONTENT), "pretrained_on": None, "weights_checksum": None},
-        **{"data_checksum": "d", "data_origin": "torchvision", "device": "CPU", "wall_s": 60.0, "device_s": 60.0},
-        **{"started_at": START, "finished_at": START + timedelta(seconds=ended_s), "attempts": 1},
-        **{"git_commit": "abc123", "git_dirty": False, "versions": "{}"},
-    }
-    write(run_path(results, run_id), [row | changed], RUNS)
+from sweep.results import Results
+from tests.mirrored_record import (
+    START_MS,
+    empty_store,
+    find,
+    new_mirror,
+    one_complete_run,
+    points,
+    write_curve,
+    write_end,
+    write_study,
+)
 
 
 @pytest.fixture(scope="module")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with MLflow's tables: making them takes seconds."""
-    path = tmp_path_factory.mktemp("template") / "mlflow.db"
-    open_client(f"sqlite:///{path}").search_experiments()
-    return path
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return empty_store(tmp_path_factory.mktemp("template"))
 
 
 @pytest.fixture
-def results(tmp_path: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A results directory with one complete run, `aa`, of four evaluations, and an empty store."""
+def results(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    folder = tmp_path / "results"
-    folder.mkdir()
-    shutil.copy(empty_store, folder / "mlflow.db")
-    write_study(folder, ["aa"])
-    write_curve(folder, "aa", 4)
-    write_end(folder, "aa")
-    return folder
-
-
-def new_mirror(results: Path, study: str = "small", uri: str | None = None) -> Mirror:
-    """As a new process would: it knows nothing of what was mirrored before."""
-    return Mirror(results, study, uri or tracking_uri(results))
-
-
-def find(uri: str, tag: str, value: str) -> list[Any]:
-    client = open_client(uri)
-    experiment = client.get_experiment_by_name("lr-sweep")
-    return list(client.search_runs([experiment.experiment_id], f"tags.`{tag}` = '{value}'"))
-
-
-def points(uri: str, run_id: str, metric: str) -> list[tuple[int, float, int]]:
-    (run,) = find(uri, "sweep.run_id", run_id)
-    history = open_client(uri).get_metric_history(run.info.run_id, metric)
-    return sorted((point.step, point.value, point.timestamp) for point in history)
+    return one_complete_run(tmp_path / "results", store)
 
 
 def test_complete_run_is_mirrored_with_params_tags_times_and_points(results: Path) -> None:
-    new_mirror(results).sync_all(["aa"])
+    new_mirror(results).sync_all()
     uri = tracking_uri(results)
     (run,) = find(uri, "sweep.run_id", "aa")
     assert run.info.run_name == "mnist/tiny/frozen-random lr=0.001 seed=0"
@@ -145,7 +66,7 @@ def test_complete_run_is_mirrored_with_params_tags_times_and_points(results: Pat
 def test_replay_changes_nothing(results: Path) -> None:
     for _ in range(3):
         mirror = new_mirror(results)
-        mirror.sync_all(["aa", "aa"])
+        mirror.sync_all()
     uri = tracking_uri(results)
     assert len(find(uri, "sweep.kind", "run")) == len(find(uri, "sweep.kind", "study")) == 1
     assert all(len(points(uri, "aa", metric)) == 4 for metric in METRICS)
@@ -158,14 +79,14 @@ def test_lost_answer_does_not_double_points(results: Path) -> None:
     uri = tracking_uri(results)
     (run,) = find(uri, "sweep.run_id", "aa")
     open_client(uri).delete_tag(run.info.run_id, "sweep.mirrored_end_ms")
-    new_mirror(results).sync_all(["aa"])
+    new_mirror(results).sync_all()
     assert all(len(points(uri, "aa", metric)) == 4 for metric in METRICS)
 
 
 def test_lost_answer_does_not_double_the_run(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MLflow creates the run, but its answer is lost; the same mirror tries again."""
     mirror = new_mirror(results)
-    mirror.sync_study()
+    mirror.close_study()
     create_run = mirror._client.create_run
 
     def create_and_lose_the_answer(*args: Any, **kwargs: Any) -> None:
@@ -194,7 +115,7 @@ def test_run_grows_while_it_trains_and_continues_after_a_restart(results: Path) 
     run_path(results, "aa").unlink()
     write_curve(results, "aa", 1)
     mirror = new_mirror(results)
-    mirror.sync_all(["aa"])
+    mirror.sync_run("aa")
     uri = tracking_uri(results)
     (run,) = find(uri, "sweep.run_id", "aa")
     assert (run.info.status, run.info.start_time, run.info.end_time) == ("RUNNING", START_MS, None)
@@ -206,7 +127,7 @@ def test_run_grows_while_it_trains_and_continues_after_a_restart(results: Path) 
     assert [step for step, _, _ in points(uri, "aa", "test_loss")] == [100, 200]
     write_curve(results, "aa", 4)
     write_end(results, "aa")
-    new_mirror(results).sync_all(["aa"])
+    new_mirror(results).sync_all()
     assert [step for step, _, _ in points(uri, "aa", "test_loss")] == [100, 200, 300, 400]
     assert find(uri, "sweep.run_id", "aa")[0].info.status == "FINISHED"
     assert find(uri, "sweep.study", "small")[0].info.status == "FINISHED"
@@ -232,7 +153,7 @@ def test_diverged_and_failed_runs_and_a_failure_that_is_put_right(results: Path)
     write_curve(results, "bb", 1)
     write_end(results, "bb", "diverged", num_steps=150, diverged_at_step=150)
     write_end(results, "cc", "failed", num_steps=0, failure="out of memory")
-    new_mirror(results).sync_all(["aa", "bb", "cc"])
+    new_mirror(results).sync_all()
     uri = tracking_uri(results)
     (diverged,), (failed,) = find(uri, "sweep.run_id", "bb"), find(uri, "sweep.run_id", "cc")
     assert (diverged.info.status, diverged.data.tags["sweep.status"]) == ("FINISHED", "diverged")
@@ -256,16 +177,16 @@ def test_missing_stays_missing(results: Path) -> None:
 
 def test_run_without_anything_recorded_is_not_created(results: Path) -> None:
     write_study(results, ["aa", "bb"])
-    new_mirror(results).sync_all(["aa", "bb"])
+    new_mirror(results).sync_all()
     uri = tracking_uri(results)
     assert len(find(uri, "sweep.kind", "run")) == 1
-    assert find(uri, "sweep.study", "small")[0].info.status == "RUNNING"
+    assert find(uri, "sweep.study", "small")[0].info.status == "KILLED"
 
 
 def test_shared_run_stays_below_its_first_study_and_names_both(results: Path) -> None:
     write_study(results, ["aa"], study="second")
     new_mirror(results).sync_run("aa")
-    new_mirror(results, "second").sync_all(["aa"])
+    new_mirror(results, "second").sync_all()
     uri = tracking_uri(results)
     (run,), (first,) = find(uri, "sweep.run_id", "aa"), find(uri, "sweep.study", "small")
     assert run.data.tags["mlflow.parentRunId"] == first.info.run_id
@@ -277,10 +198,10 @@ def test_deleted_store_is_rebuilt_and_long_curves_go_in_whole_evaluations(result
     """300 evaluations x 7 metrics are more than two batches of 1000 points."""
     write_curve(results, "aa", 300)
     write_end(results, "aa", num_steps=30_000)
-    new_mirror(results).sync_all(["aa"])
+    new_mirror(results).sync_all()
     # MLflow keeps a deleted database open for the life of the process: a copy stands for a new process.
     copy = Path(shutil.copytree(results, tmp_path / "copy", ignore=shutil.ignore_patterns("mlflow*")))
-    new_mirror(copy).sync_all(["aa"])
+    new_mirror(copy).sync_all()
     for metric in METRICS:
         rebuilt = points(tracking_uri(copy), "aa", metric)
         assert len(rebuilt) == 300
@@ -313,145 +234,66 @@ def test_path_that_sqlite_cannot_hold_is_refused(tmp_path: Path) -> None:
         tracking_uri(tmp_path / "a%20b")
 
 
-def test_thread_mirrors_and_coalesces_notices() -> None:
-    """While the first run is being mirrored, a hundred notices of the second come to one turn."""
-    at_work, go_on, synced = threading.Event(), threading.Event(), []
-
-    class Recorded(Mirror):
-        def sync_run(self, run_id: str) -> None:
-            at_work.set()
-            assert go_on.wait(10)
-            synced.append(run_id)
-
-        def sync_study(self) -> None:
-            synced.append("study")
-
-    problems: list[str] = []
-    thread = MirrorThread(Recorded(Path(), "small", "sqlite://"), problems.append)
-    thread.changed("aa")
-    assert at_work.wait(10)
-    for _ in range(100):
-        thread.changed("bb")
-    assert thread.close(timeout_s=0.0) == ["aa", "bb"]
-    go_on.set()
-    assert thread.close(timeout_s=10.0) == []
-    assert synced == ["aa", "bb", "study"]
-    assert problems == []
+def statuses(uri: str) -> list[str]:
+    """Of the study and of its run `aa`."""
+    return [find(uri, tag, value)[0].info.status for tag, value in (("sweep.study", "small"), ("sweep.run_id", "aa"))]
 
 
-def test_thread_that_was_told_nothing_touches_nothing(tmp_path: Path) -> None:
-    assert MirrorThread(Mirror(tmp_path, "small", tracking_uri(tmp_path)), pytest.fail).close(10.0) == []
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_one_bad_run_does_not_hold_up_the_others() -> None:
-    synced: list[str] = []
-    told: list[str] = []
-
-    class OneBad(Mirror):
-        def sync_run(self, run_id: str) -> None:
-            if run_id == "bad":
-                raise MirrorError("refused")
-            synced.append(run_id)
-
-        def sync_study(self) -> None:
-            synced.append("study")
-
-    thread = MirrorThread(OneBad(Path(), "small", "sqlite://"), told.append, retry_s=0.01, max_retry_s=0.01)
-    thread.changed("bad", "aa", "bb")
-    deadline = time.monotonic() + 10
-    while len(synced) < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert thread.close(10.0) == ["bad"]
-    assert synced == ["aa", "bb"]
-    assert len(told) == 1
-
-
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-def test_unreachable_server_is_told_once_and_a_later_sync_catches_up(results: Path) -> None:
-    write_study(results, ["aa", "bb"])
-    write_curve(results, "bb", 2)
-    problems: list[str] = []
-    uri = f"http://me:secret@127.0.0.1:{closed_port()}"
-    thread = MirrorThread(new_mirror(results, uri=uri), problems.append, retry_s=0.01, max_retry_s=0.05)
-    thread.changed("aa", "bb")
-    deadline = time.monotonic() + 20
-    while not problems and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.3)
-    assert sorted(thread.close(timeout_s=20.0)) == ["aa", "bb"]
-    (problem,) = problems
-    assert "training goes on" in problem
-    assert "secret" not in problem
-    good: list[str] = []
-    thread = MirrorThread(new_mirror(results), good.append)
-    thread.changed("aa", "bb")
-    assert thread.close(timeout_s=30.0) == []
-    assert good == []
-    assert len(points(tracking_uri(results), "aa", "test_loss")) == 4
-    assert len(points(tracking_uri(results), "bb", "test_loss")) == 2
-
-
-@contextmanager
-def mlflow_server(folder: Path, port: int) -> Iterator[None]:
-    command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
-    command += [
-        "--backend-store-uri",
-        f"sqlite:///{folder}/server.db",
-        "--artifacts-destination",
-        str(folder / "files"),
-    ]
-    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        server.terminate()
-        server.wait(20)
-
-
-def wait_for(port: int, timeout_s: float = 120.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        try:
-            urlopen(f"http://127.0.0.1:{port}/health", timeout=2).read()
-            return
-        except (URLError, OSError):
-            time.sleep(0.2)
-    raise TimeoutError(f"no MLflow server on port {port} after {timeout_s} s")
-
-
-@pytest.mark.slow
-def test_server_that_comes_late_goes_and_comes_back_has_each_point_once(results: Path, tmp_path: Path) -> None:
-    port = closed_port()
-    uri = f"http://127.0.0.1:{port}"
+def test_what_a_stopped_sweep_left_open_is_killed_and_runs_again_with_the_next(results: Path) -> None:
+    uri = tracking_uri(results)
     run_path(results, "aa").unlink()
     write_curve(results, "aa", 2)
-    problems: list[str] = []
-    thread = MirrorThread(new_mirror(results, uri=uri), problems.append, retry_s=0.2, max_retry_s=0.5)
-    thread.changed("aa")
-    with mlflow_server(tmp_path, port):
-        wait_for(port)
-        deadline = time.monotonic() + 20
-        while not (open_client(uri).get_experiment_by_name("lr-sweep") and find(uri, "sweep.run_id", "aa")):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+    mirror = new_mirror(results)
+    mirror.sync_run("aa")
+    assert statuses(uri) == ["RUNNING", "RUNNING"]
+    mirror.close_study()
+    assert statuses(uri) == ["KILLED", "KILLED"]
+    again = new_mirror(results)
+    again.sync_run("aa")
+    assert statuses(uri) == ["RUNNING", "RUNNING"]
     write_curve(results, "aa", 4)
     write_end(results, "aa")
-    thread.changed("aa")
-    with mlflow_server(tmp_path, port):
-        wait_for(port)
-        assert thread.close(timeout_s=30.0) == []
-        assert all(len(points(uri, "aa", metric)) == 4 for metric in METRICS)
-        (run,) = find(uri, "sweep.run_id", "aa")
-        assert run.info.status == "FINISHED"
-        report = tmp_path / "report"
-        report.mkdir()
-        (report / "report.md").write_text("what we found")
-        new_mirror(results, uri=uri).log_report(report)
-    assert [path.name for path in (tmp_path / "files").rglob("*.md")] == ["report.md"]
-    assert len(problems) in (1, 2)
+    again.sync_run("aa")
+    again.close_study()
+    assert statuses(uri) == ["FINISHED", "FINISHED"]
+    assert [step for step, _, _ in points(uri, "aa", "test_loss")] == [100, 200, 300, 400]
+
+
+def test_a_run_and_a_study_that_are_there_twice_are_once_afterwards(results: Path) -> None:
+    """As when a request was on its way when its sender was killed, and arrived after the next sender had looked."""
+    uri = tracking_uri(results)
+    new_mirror(results).sync_all()
+    client = open_client(uri)
+    for tag, value in (("sweep.study", "small"), ("sweep.run_id", "aa")):
+        (original,) = find(uri, tag, value)
+        client.create_run(
+            original.info.experiment_id, tags={key: original.data.tags[key] for key in ("sweep.kind", tag)}
+        )
+        assert len(find(uri, tag, value)) == 2
+    new_mirror(results).sync_all()
+    assert statuses(uri) == ["FINISHED", "FINISHED"]
+    assert len(find(uri, "sweep.study", "small")) == len(find(uri, "sweep.run_id", "aa")) == 1
+    assert len(points(uri, "aa", "test_loss")) == 4
+
+
+def test_what_is_known_of_an_ended_run_does_not_grow_with_its_curve(results: Path) -> None:
+    mirror = new_mirror(results)
+    mirror.sync_all()
+    assert mirror._runs["aa"].steps is None
+
+
+def test_the_command_fills_an_empty_store_with_all_studies(
+    results: Path, store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_study(results, ["aa", "bb"], study="second")
+    other = Path(shutil.copy(store, tmp_path / "other.db"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{other}")
+    assert main(["mlflow", "sync", "--results", str(results)]) == 0
+    assert "second: 1 runs\nsmall: 1 runs\n" in capsys.readouterr().out
+    assert len(points(f"sqlite:///{other}", "aa", "test_loss")) == 4
+    assert find(f"sqlite:///{other}", "sweep.run_id", "aa")[0].data.tags["sweep.studies"] == "second,small"
+    assert main(["mlflow", "sync", "smal", "--results", str(results)]) == 2
+    assert "no study 'smal'" in capsys.readouterr().err
+    with Results(results).writing("small"):
+        assert main(["mlflow", "sync", "--results", str(results)]) == 2
+    assert "is being written to by process" in capsys.readouterr().err

@@ -1,0 +1,1 @@
+"""Measurements behind the figures in docs/. Each is a script that prints what it measured."""

@@ -1,0 +1,83 @@
+"""How much MLflow slows training: gone, silent, or beside the results, against none of it.
+
+Runs one study again and again, each time into a new directory, the conditions in turn, and compares the time that its
+runs say they trained. Start it on an idle machine: `python -m benchmarks.mirror_slowdown --rounds 5`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from analysis.record import read_runs
+
+STUDY = """\
+study: mirrored
+title: Many evaluations, so that there is much to mirror
+tasks: {digits: {num_steps: 2000}}
+models: {small: {size: {layers: 2, heads: 2, width: 32, positions: 64}}}
+variants: [frozen-random, unfrozen-random]
+learning_rates: [1e-3, 1e-2]
+seeds: 1
+protocol: {evaluate_every: 50, train_examples_evaluated: 100}
+"""
+
+
+@contextmanager
+def silent_server() -> Iterator[str]:
+    """Yield the address of a server that takes requests and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=1000) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def nobody() -> str:
+    """Return an address where nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def trained_s(study: Path, results: Path, tracking_uri: str | None) -> float:
+    """Run the study and return the seconds that its runs trained and evaluated, summed."""
+    environment = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
+    if tracking_uri is not None:
+        environment["MLFLOW_TRACKING_URI"] = tracking_uri
+    # One trial at a time: the driver, and the mirror in it, have cores of their own, as beside a GPU.
+    command = [sys.executable, "-m", "sweep", "run", str(study), "--results", str(results), "--cpus", "1"]
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    return float(read_runs(results)["wall_s"].sum())
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--rounds", type=int, default=5, metavar="N", help="times that each condition is run; default: 5"
+    )
+    rounds = parser.parse_args().rounds
+    with tempfile.TemporaryDirectory() as folder, silent_server() as silent:
+        study = Path(folder) / "mirrored.yaml"
+        study.write_text(STUDY)
+        # The mirror cannot be left out; one that fails at once, without a network, is as good as none.
+        conditions = {"none": "nothing://here", "database": None, "gone": nobody(), "silent": silent}
+        times: dict[str, list[float]] = {name: [] for name in conditions}
+        for number in range(rounds):
+            for name, uri in conditions.items():
+                times[name].append(trained_s(study, Path(folder) / f"{name}-{number}", uri))
+                print(f"round {number + 1}: {name} {times[name][-1]:.2f} s", flush=True)
+    print(f"\n{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    for name, seconds in times.items():
+        ratios = [mine / base for mine, base in zip(seconds, times["none"], strict=True)]
+        print(f"{name:9} median {statistics.median(seconds):7.2f} s, ratio to none {statistics.median(ratios):.4f}")
+
+
+if __name__ == "__main__":
+    main()
