@@ -180,7 +180,7 @@ def _add_show(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 def _add_mlflow(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     does = "bring MLflow in line with the record: `mlflow sync` fills an empty store, too"
-    example = "MLFLOW_TRACKING_URI=http://127.0.0.1:5001 python -m sweep mlflow sync"
+    example = "python -m sweep mlflow sync  # into $MLFLOW_TRACKING_URI, else the database in the results directory"
     mlflow = _command(commands, "mlflow", does, example, "mlflow_sync", RESULTS_COMMANDS)
     mlflow.add_argument("action", choices=["sync"], help="the one action there is")
     mlflow.add_argument("studies", nargs="*", metavar="STUDY", help="studies by name; default: all that were run here")

@@ -120,12 +120,17 @@ def recorded_ids(results: Results) -> list[str]:
 
 
 def leftovers(results: Results) -> Iterator[Path]:
-    """Yield files that nothing reads, while nobody writes: partial ones, damaged checkpoints, Ray Tune's scratch."""
+    """Yield files that nothing reads while nobody writes: partial ones, damaged checkpoints, scratch."""
     partial = (".*.partial", "*/.*.partial", "studies/*/.*.partial", "studies/*/report/.*.partial")
     for pattern in (*partial, "checkpoints/*/partial-*", "checkpoints/*/damaged-*"):
         yield from sorted(results.root.glob(pattern))
-    for folder in (*sorted(results.pretrained.glob("*.partial-*")), results.tune):
+    for folder in _scratch_folders(results):
         yield from sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+
+
+def _scratch_folders(results: Results) -> list[Path]:
+    unfinished = [*results.pretrained.glob("*.partial-*"), *results.root.glob(".import-*")]
+    return [*sorted(unfinished), results.tune]
 
 
 def remove(results: Results, shown: Mapping[str, Kind]) -> tuple[int, int]:
@@ -144,7 +149,7 @@ def remove(results: Results, shown: Mapping[str, Kind]) -> tuple[int, int]:
         files = list(dict.fromkeys(files))
         sizes = [_remove_file(path) for path in files]
         if LEFTOVERS in shown:
-            for folder in (*results.pretrained.glob("*.partial-*"), results.tune):
+            for folder in _scratch_folders(results):
                 shutil.rmtree(folder, ignore_errors=True)
         return len(sizes), sum(sizes)
 

@@ -1,4 +1,4 @@
-"""A sweep under fire: a real `run` whose driver, workers and Ray are killed with SIGKILL, and what must then be equal."""
+"""A sweep under fire: a `run` whose driver, workers and Ray are killed with SIGKILL, and what must be equal then."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Sweep:
                     "the study ended before all kills were made"
                 )
                 self.start()
-            time.sleep(dice.uniform(0.5, 15.0))
+            time.sleep(dice.uniform(0.5, 25.0))
             target = dice.choices(TARGETS, WEIGHTS)[0]
             if self._kill(target, dice):
                 self.kills.append((target, time.monotonic() - began))

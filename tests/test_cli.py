@@ -25,6 +25,7 @@ COMMANDS = (
     "pretrain",
     "data",
     "ui",
+    "mlflow",
     "export",
     "import",
     "ls",
