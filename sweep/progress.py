@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -90,6 +90,11 @@ class Progress:
     def finished(self, run_id: str, status: str) -> None:
         """A run ended as `complete`, `diverged` or `failed`."""
         self.state.finished(run_id, status)
+        self.tick()
+
+    def interrupted(self, run_ids: Iterable[str]) -> None:
+        """These runs do not train at the moment, if they did: their worker died, or Ray."""
+        self.state.interrupted(run_ids)
         self.tick()
 
     def note(self, message: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 Cell = tuple[str, str, str]
@@ -68,7 +68,7 @@ class ProgressState:
         total_runs: runs that the study wants.
         done_before: of those, how many were done when we started. They count as done and have no part in the time left.
         cells: labels of the other runs, by run id.
-        started_at: Unix time in seconds.
+        started_at: in seconds of some clock.
     """
 
     total_runs: int
@@ -105,8 +105,14 @@ class ProgressState:
         """A run ended as `complete`, `diverged` or `failed`; one that is tried again may start once more."""
         self._runs[run_id].status = status
 
+    def interrupted(self, run_ids: Iterable[str]) -> None:
+        """These runs do not train at the moment, if they did; they go on later."""
+        for run_id in run_ids:
+            if self._runs[run_id].status == "running":
+                self._runs[run_id].status = "waiting"
+
     def summary(self, now: float) -> Summary:
-        """Sum up, at a Unix time in seconds."""
+        """Sum up, at a time in seconds of the same clock."""
         steps_per_s = self._steps_per_s()
         steps_left = self._steps_left()
         time_left_s = 0.0 if steps_left == 0 else steps_left / steps_per_s if steps_per_s > 0 else None

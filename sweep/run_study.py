@@ -185,6 +185,7 @@ class _Sweep:
                         f"{loss}, {deaths_in_a_row} times before any run ended. Is there memory enough? Ray's log: "
                         f"{log_file}. The same command goes on from the runs' checkpoints."
                     ) from loss
+                self.progress.interrupted(self._training)
                 self._training.clear()
                 self._note(f"{loss}; starting it again, runs go on from their checkpoints")
 
@@ -213,7 +214,12 @@ class _Sweep:
             for group in groups
         ]
         names = [_trial_name(group) for group in groups]
-        events = TrialEvents(on_event=self._on_event, on_failure=self._on_failure, on_tick=self._on_tick)
+        events = TrialEvents(
+            on_event=self._on_event,
+            on_failure=self._on_failure,
+            on_interruption=self.progress.interrupted,
+            on_tick=self._on_tick,
+        )
         self._status_at = 0.0
         self.stopped = not run_in_thread(
             lambda stop: train_cohorts(assignments, names, placement, self.results, events, stop)

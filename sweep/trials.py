@@ -21,6 +21,8 @@ class TrialEvents:
     on_event: Callable[[Event], None]
     on_failure: Callable[[Sequence[str], str], None]
     """Run ids of a trial that failed for good, and why."""
+    on_interruption: Callable[[Sequence[str]], None]
+    """Run ids of a trial that crashed and will start again."""
     on_tick: Callable[[], None]
     """Called often."""
 

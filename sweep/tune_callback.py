@@ -62,11 +62,14 @@ class EventCallback(tune.Callback):
         """Report a trial whose retries are used up; none when we are leaving, which is not its fault."""
         if self.stop.is_set():
             return
-        contents = [assignment["content"] for assignment in trial.config["trial"]["cohort"]]
-        run_ids = [Run.from_content(content).run_id for content in contents]
         with self._problems_kept():
             self._check_ray()  # without it no trial can go on, and none is to blame
-            self.events.on_failure(run_ids, last_line(trial.error_file))
+            self.events.on_failure(run_ids_of(trial), last_line(trial.error_file))
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Report a trial that crashed and will be tried again."""
+        with self._problems_kept():
+            self.events.on_interruption(run_ids_of(trial))
 
     def _check_ray(self) -> None:
         if died := self.lost():
@@ -78,6 +81,11 @@ class EventCallback(tune.Callback):
             yield
         except Exception as problem:
             self.problem = self.problem or problem
+
+
+def run_ids_of(trial: Any) -> list[str]:
+    """Return the ids of the runs that a trial trains."""
+    return [Run.from_content(assignment["content"]).run_id for assignment in trial.config["trial"]["cohort"]]
 
 
 def last_line(error_file: str | None) -> str:

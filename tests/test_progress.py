@@ -90,6 +90,16 @@ def test_a_failed_run_may_start_again() -> None:
     assert state.summary(1000.0).counts["running"] == 1
 
 
+def test_a_run_whose_worker_died_waits_until_it_starts_again() -> None:
+    state = four_runs()
+    state.started("a")
+    state.finished("b", "complete")
+    state.interrupted(["a", "b", "c"])
+    assert state.summary(1000.0).counts == {"done": 7, "running": 0, "diverged": 0, "failed": 0, "waiting": 3}
+    state.started("a")
+    assert state.summary(1000.0).counts["running"] == 1
+
+
 def test_best_is_the_highest_and_of_equals_the_first() -> None:
     state = four_runs()
     for name, step, accuracy in (("a", 10, 0.5), ("b", 10, 0.7), ("b", 20, 0.7), ("c", 10, float("nan"))):

@@ -18,7 +18,7 @@ def full_disk(*arguments: Any) -> None:
 
 
 def callback(**changes: Any) -> EventCallback:
-    quiet: dict[str, Any] = dict.fromkeys(("on_event", "on_failure", "on_tick"), lambda *arguments: None)
+    quiet: dict[str, Any] = dict.fromkeys(("on_event", "on_failure", "on_interruption", "on_tick"), lambda *arguments: None)
     return EventCallback(TrialEvents(**quiet | changes), threading.Event(), list)
 
 
@@ -81,3 +81,9 @@ def test_when_we_are_leaving_no_trial_is_to_blame() -> None:
 def trial_of(name: str) -> Any:
     cohort = [{"content": run_of().content()}]
     return SimpleNamespace(config={"trial": {"name": name, "cohort": cohort}}, error_file=None)
+
+
+def test_a_trial_that_will_be_tried_again_is_told() -> None:
+    told: list[Any] = []
+    callback(on_interruption=told.append).on_trial_recover(1, [], trial_of("run"))
+    assert told == [[run_of().run_id]]
