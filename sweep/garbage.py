@@ -11,6 +11,7 @@ from analysis.record import RUNS, WANTED, RecordError, read_rows
 from sweep.results import Results, storage_problems
 from sweep.standing import State, state_of
 from sweep.text import counted, gigabytes
+from sweep.verify_checks import Row, row_problems
 
 LEFTOVERS, CHECKPOINTS, UNWANTED = KINDS = ("leftovers", "checkpoints", "unwanted")
 
@@ -78,7 +79,7 @@ def _find_runs(results: Results, found: Garbage) -> None:
     budgets = wanted_budgets(results)
     for run_id in recorded_ids(results):
         try:
-            row = next(iter(read_rows(results.run(run_id), RUNS) or ()), None)
+            row = _sound_row(run_id, results)
         except RecordError as error:
             found.passed_over.append(str(error))
             continue
@@ -90,6 +91,16 @@ def _find_runs(results: Results, found: Garbage) -> None:
             # The row first: a row without its curve would count as done.
             record = [path for path in (results.run(run_id), results.curve(run_id)) if path.exists()]
             found.kinds[UNWANTED].add([*record, *saved], row["device_s"] if row else 0.0)
+
+
+def _sound_row(run_id: str, results: Results) -> Row | None:
+    path = results.run(run_id)
+    rows = read_rows(path, RUNS)
+    if rows is None:
+        return None
+    if problems := row_problems(run_id, rows):
+        raise RecordError(f"{path}: {'; '.join(problems)}: delete it and run the study again")
+    return rows[0]
 
 
 def wanted_budgets(results: Results) -> dict[str, int]:

@@ -18,7 +18,8 @@ def full_disk(*arguments: Any) -> None:
 
 
 def callback(**changes: Any) -> EventCallback:
-    quiet: dict[str, Any] = dict.fromkeys(("on_event", "on_failure", "on_interruption", "on_tick"), lambda *arguments: None)
+    names = ("on_event", "on_failure", "on_interruption", "on_tick")
+    quiet: dict[str, Any] = dict.fromkeys(names, lambda *arguments: None)
     return EventCallback(TrialEvents(**quiet | changes), threading.Event(), list)
 
 
