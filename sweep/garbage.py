@@ -11,7 +11,7 @@ from analysis.record import RUNS, WANTED, RecordError, read_rows
 from sweep.results import Results, storage_problems
 from sweep.standing import State, state_of
 from sweep.text import counted, gigabytes
-from sweep.verify_checks import Row, row_problems
+from sweep.verify_checks import Row, end_problems
 
 LEFTOVERS, CHECKPOINTS, UNWANTED = KINDS = ("leftovers", "checkpoints", "unwanted")
 
@@ -98,7 +98,7 @@ def _sound_row(run_id: str, results: Results) -> Row | None:
     rows = read_rows(path, RUNS)
     if rows is None:
         return None
-    if problems := row_problems(run_id, rows):
+    if problems := end_problems(rows):
         raise RecordError(f"{path}: {'; '.join(problems)}: delete it and run the study again")
     return rows[0]
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from analysis.record import read_run_rows
+from analysis.record import RecordError, read_run_rows
 from sweep.results import Results
 
 Row = Mapping[str, Any]
@@ -69,10 +69,17 @@ def state_of(run_id: str, num_steps: int, end: Row | None, results: Results) -> 
         num_steps: gradient steps wanted of it.
         end: its row of the record; None: it has not ended.
         results: where to look for what a run leaves that has not ended.
+
+    Raises:
+        RecordError: the row has no status of ours.
     """
     if end is None:
         return State.STARTED if is_started(run_id, results) else State.NEW
-    status = State(end["status"])
+    try:
+        status = State(end["status"])
+    except ValueError as error:
+        path = results.run(run_id)
+        raise RecordError(f"{path}: got status {end['status']!r}: delete it and run the study again") from error
     if end["num_steps"] >= num_steps and not (status is State.DIVERGED and end["num_steps"] == num_steps):
         return State.COMPLETE  # whatever happened to it later, under another study's higher budget
     return State.STARTED if status is State.COMPLETE else status

@@ -26,12 +26,20 @@ CLOCK_NOTE = (
 
 def row_problems(run_id: str, rows: Sequence[Row]) -> list[str]:
     """Return what is wrong with the content of `runs/<run_id>.parquet`."""
-    if len(rows) != 1:
-        return [f"got {len(rows)} rows, want 1"]
-    row = rows[0]
-    if nulls := _nulls(rows, RUNS):
-        return [nulls]
-    return [*_identity_problems(run_id, row), *_end_problems(row)]
+    if gap := _gap(rows):
+        return [gap]
+    return [*_identity_problems(run_id, rows[0]), *_end_problems(rows[0])]
+
+
+def end_problems(rows: Sequence[Row]) -> list[str]:
+    """Return what is wrong with what a file of `runs` says of how its run ended."""
+    if gap := _gap(rows):
+        return [gap]
+    return list(_end_problems(rows[0]))
+
+
+def _gap(rows: Sequence[Row]) -> str | None:
+    return f"got {len(rows)} rows, want 1" if len(rows) != 1 else _nulls(rows, RUNS)
 
 
 def _nulls(rows: Sequence[Row], columns: Columns) -> str | None:

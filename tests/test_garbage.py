@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from analysis.record import RUNS, read_rows
 from sweep.cli import main
 from sweep.errors import UserError
 from sweep.garbage import CHECKPOINTS, KINDS, LEFTOVERS, UNWANTED, collect, find_garbage, remove
-from sweep.results import Results
+from sweep.results import Results, write_parquet
 from tests.synthetic_record import SyntheticRecord
 
 CURVE = [(100, 0.5, 0.5), (300, 0.6, 0.6)]
@@ -150,6 +151,32 @@ def test_nothing_is_unwanted_while_a_study_cannot_be_read(made: Made, harm: str)
     assert said[0].endswith("Until then nobody knows what is wanted: only leftovers are looked for")
     assert asked == [LEFTOVERS]
     assert before - made.files() == {"tune/params.json"}
+
+
+@pytest.mark.parametrize("name", ["complete", "unwanted"])
+def test_a_run_whose_status_is_unknown_is_left_alone(made: Made, name: str) -> None:
+    path = made.results.run(made.ids[name])
+    rows = read_rows(path, RUNS)
+    assert rows
+    write_parquet(path, [rows[0] | {"status": "done"}], RUNS)
+    before = made.files()
+    said, _ = made.gc()
+    assert said[0] == (
+        f"note: {path}: got status 'done', want one of complete, diverged, failed: delete it and run the study again"
+    )
+    gone = before - made.files()
+    assert gone
+    assert not {file for file in gone if Path(file).stem == name or Path(file).parent.name == name}
+
+
+@pytest.mark.parametrize("name", ["a", "z"])
+def test_of_two_studies_the_higher_budget_counts(made: Made, name: str) -> None:
+    """Read before `small`, which wants 600 steps of the run, or after it."""
+    other = SyntheticRecord(made.results.root, name)
+    other.want(1e-3, 2, budget=300)
+    other.write()
+    made.gc(only=[CHECKPOINTS])
+    assert made.results.checkpoints(made.ids["extended"]).exists()
 
 
 def test_a_run_whose_row_is_damaged_is_left_alone(made: Made) -> None:

@@ -116,6 +116,12 @@ def test_a_damaged_row_is_told_and_not_taken_for_missing(record: Record) -> None
         record.state()
 
 
+def test_a_status_that_nobody_knows_is_told(record: Record) -> None:
+    record.end("complexe", 20)
+    with pytest.raises(RecordError, match="got status 'complexe': delete it and run the study again"):
+        record.state()
+
+
 def test_runs_are_trained_in_the_order_of_the_study(tmp_path: Path) -> None:
     runs = runs_of(write_study(tmp_path, seeds=2), tmp_path / "results")
     record = Record(tmp_path, runs[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -175,6 +176,8 @@ def test_a_failed_run_may_have_trained_past_its_last_evaluation(results: Results
     ended = {"status": "failed", "num_steps": 35, "failure": "out of memory"}
     change(results.run(run_id), lambda rows: rows[0].update(ended))
     assert told(results) == [CLEAN]
+    results.curve(run_id).unlink()
+    assert told(results) == [CLEAN.replace("4 evaluations", "2 evaluations")]
 
 
 def test_an_interrupted_extension_and_an_unfinished_run_are_no_problems(results: Results) -> None:
@@ -233,6 +236,8 @@ def test_leftovers_and_what_nobody_wants_are_notes(results: Results) -> None:
     (results.root / "runs" / f".{one}.parquet.77.partial").touch()
     (results.checkpoints(other) / "damaged-step-000000010-ab.safetensors").touch()
     results.checkpoints("feed").mkdir()
+    (results.checkpoints("feed") / f"step-000000010-{hashlib.sha256().hexdigest()[:16]}.safetensors").touch()
+    results.checkpoints("fade").mkdir()  # holds nothing that `gc` could remove
     assert told(results) == [
         f"note: {results.root / 'runs' / f'.{one}.parquet.77.partial'}: a leftover of a process that died; "
         f"`gc` removes it",
@@ -240,7 +245,7 @@ def test_leftovers_and_what_nobody_wants_are_notes(results: Results) -> None:
         f"died; `gc` removes it",
         f"note: no recorded study wants 1 run, {one} for one; `gc` removes them",
         f"note: {results.checkpoints('feed')}: of a run that nothing else speaks of; `gc` removes it",
-        f"{CLEAN}, 4 notes",
+        f"{CLEAN.replace('2 checkpoints', '3 checkpoints')}, 4 notes",
     ]
 
 
