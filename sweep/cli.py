@@ -23,7 +23,7 @@ STUDY_HELP = "a shipped study's name or the path of a .yaml file"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0 done, 1 runs failed or problems found, 2 cannot be done, 130 stopped."""
+    """Run a command and return its exit code: 0 done, 1 failed runs or problems, 2 cannot be done, 130 stopped."""
     chosen = _parser().parse_args(arguments)
     _warn_of_other_datasets()
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -17,10 +17,10 @@ def run_in_thread(work: Callable[[threading.Event], bool]) -> bool:
     """Run `work` in a thread, with an event that the first Ctrl-C or SIGTERM sets; a second one ends the process.
 
     Returns:
-        What `work` returned.
+        What `work` returned; False if Ray died when it had been asked to stop anyway.
 
     Raises:
-        RayLostError: Ray died, and `work` does not come back.
+        RayLostError: Ray died, whether `work` comes back or not.
         Exception: what `work` raised.
     """
     result: list[bool] = []
@@ -36,13 +36,18 @@ def run_in_thread(work: Callable[[threading.Event], bool]) -> bool:
     with stop_signals(threading.Event()) as stop:
         thread = threading.Thread(target=run, name="tune", daemon=True)
         thread.start()
-        _wait(thread, stop)
+        problems += _wait(thread)
+        asked_to_stop = stop.is_set()
+        stop.set()  # a thread that was left behind leaves too, should it come back, and blames no trial
     for problem in problems:
+        if isinstance(problem, RayLostError) and asked_to_stop:
+            return False
         raise problem
     return result[0]
 
 
-def _wait(thread: threading.Thread, stop: threading.Event) -> None:
+def _wait(thread: threading.Thread) -> list[RayLostError]:
+    """Wait for the thread to end; return why it was left behind, if it was."""
     lost_at: float | None = None
     while thread.is_alive():
         thread.join(0.2)
@@ -51,5 +56,5 @@ def _wait(thread: threading.Thread, stop: threading.Event) -> None:
             continue
         lost_at = lost_at or time.monotonic()
         if time.monotonic() - lost_at > LEAVING_S:
-            stop.set()  # should it come back after all, it leaves, and blames no trial
-            raise RayLostError(f"Ray died ({', '.join(died)} ended unexpectedly) and does not let go")
+            return [RayLostError(f"Ray died ({', '.join(died)} ended unexpectedly) and does not let go")]
+    return []
