@@ -183,7 +183,7 @@ def _add_mlflow(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     example = "python -m sweep mlflow sync  # into $MLFLOW_TRACKING_URI, else the database in the results directory"
     mlflow = _command(commands, "mlflow", does, example, "mlflow_sync", RESULTS_COMMANDS)
     mlflow.add_argument("action", choices=["sync"], help="the one action there is")
-    mlflow.add_argument("studies", nargs="*", metavar="STUDY", help="studies by name; default: all that were run here")
+    mlflow.add_argument("studies", nargs="*", metavar="STUDY", help=f"{STUDY_HELP}; default: all that were run here")
     _add_results(mlflow)
 
 

@@ -59,7 +59,7 @@ def mlflow_sync(chosen: Namespace) -> int:
 
     results = Results(chosen.results)
     results.check()
-    print(sync(results, chosen.studies))
+    print(sync(results, _study_names(chosen, results)))
     return 0
 
 

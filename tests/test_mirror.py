@@ -293,7 +293,7 @@ def test_the_command_fills_an_empty_store_with_all_studies(
     assert len(points(f"sqlite:///{other}", "aa", "test_loss")) == 4
     assert find(f"sqlite:///{other}", "sweep.run_id", "aa")[0].data.tags["sweep.studies"] == "second,small"
     assert main(["mlflow", "sync", "smal", "--results", str(results)]) == 2
-    assert "no study 'smal'" in capsys.readouterr().err
+    assert "unknown study 'smal'; did you mean 'small'?" in capsys.readouterr().err
     with Results(results).writing("small"):
         assert main(["mlflow", "sync", "--results", str(results)]) == 2
     assert "is being written to by process" in capsys.readouterr().err
