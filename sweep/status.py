@@ -24,7 +24,7 @@ def status_text(results: Results, study: str, now: float | None = None) -> str:
     wanted = read_wanted_rows(results.root, study)
     ends = read_ends(results, [row["run_id"] for row in wanted], (*NEEDED, "failure"))
     states = states_of(wanted, ends, results)
-    lines = [f"{info.study}: {info.title}", _activity(results, study, time.time() if now is None else now), ""]
+    lines = [f"{info.study}: {info.title}", _activity(results, time.time() if now is None else now), ""]
     lines += _cell_lines(wanted, states)
     for row, state in zip(wanted, states, strict=True):
         if state is State.FAILED:
@@ -43,17 +43,28 @@ def _cell_lines(wanted: Sequence[Row], states: list[State]) -> list[str]:
     return aligned(rows, right=range(3, 3 + len(SHOWN)))
 
 
-def _activity(results: Results, study: str, now: float) -> str:
+def _activity(results: Results, now: float) -> str:
+    """Tell who writes here, and how far it was when it last said so: it may train another study than the one asked."""
     if not results.being_written():
         return "no sweep is going on; `run` trains what is left"
     try:
         holder: dict[str, Any] = json.loads(results.holder.read_text())
-        progress: dict[str, Any] = json.loads(results.progress(study).read_text())
     except (OSError, ValueError):
         return "a sweep has just started"
+    who = f"process {holder['pid']} on {holder['host']}"
+    try:
+        progress: dict[str, Any] = json.loads(results.progress(holder["study"]).read_text())
+    except (OSError, ValueError):
+        return f"{who} is writing here ({holder['study']}); it has trained nothing yet"
     left = progress["time_left_s"]
     remaining = "time left not known yet" if left is None else f"about {left / 60:.0f} min left"
     return (
-        f"process {holder['pid']} on {holder['host']} trains study {holder['study']}: "
-        f"{progress['steps_per_s']:.0f} steps/s, {remaining} (as of {now - progress['updated_at']:.0f} s ago)"
+        f"{who} trains study {holder['study']}: {progress['steps_per_s']:.0f} steps/s, {remaining} "
+        f"({_age(now - progress['updated_at'])})"
     )
+
+
+def _age(seconds: float) -> str:
+    if round(seconds) < 0:  # the sweep runs on another machine, or the clock was set back since
+        return f"as of its last word; this machine's clock is {-seconds:.0f} s behind the sweep's"
+    return f"as of {abs(seconds):.0f} s ago"

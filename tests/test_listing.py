@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -138,6 +141,30 @@ def test_a_failure_beyond_the_budget_is_another_study_s(tmp_path: Path) -> None:
     text = status_text(Results(tmp_path), "small")
     assert words(text, "all") == [["all", "1", "0", "0", "0", "0"]]
     assert "failed:" not in text
+
+
+@pytest.mark.parametrize(
+    ("now", "age"),
+    [
+        (1007.0, "as of 7 s ago"),
+        (999.8, "as of 0 s ago"),
+        (960.0, "as of its last word; this machine's clock is 40 s behind the sweep's"),
+    ],
+)
+def test_a_sweep_that_is_going_on_is_told(tmp_path: Path, ids: dict[str, str], now: float, age: str) -> None:
+    """It trains `zoom`; what `small` last said of itself, long ago, is of no matter."""
+    results = Results(tmp_path)
+    for study, updated_at, steps_per_s in [("small", 10.0, 9.0), ("zoom", 1000.0, 50.0)]:
+        content = {"updated_at": updated_at, "steps_per_s": steps_per_s, "time_left_s": 600.0}
+        results.progress(study).write_text(json.dumps(content))
+    who = f"process {os.getpid()} on {socket.gethostname()}"
+    with results.writing("zoom"):
+        line = status_text(results, "small", now).splitlines()[1]
+    assert line == f"{who} trains study zoom: 50 steps/s, about 10 min left ({age})"
+    with results.writing("gc"):
+        line = status_text(results, "small", now).splitlines()[1]
+    assert line == f"{who} is writing here (gc); it has trained nothing yet"
+    assert status_text(results, "small", now).splitlines()[1].startswith("no sweep is going on")
 
 
 @pytest.mark.parametrize("command", ["ls", "status", "report"])
