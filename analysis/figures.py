@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 
 import matplotlib
@@ -27,6 +28,9 @@ STYLES = {
 FURTHER_STYLES = [("#009E73", "^"), ("#CC79A7", "P"), ("#000000", "X"), ("#999999", "p")]
 """For variants without a style of their own, in turn."""
 
+Published = Mapping[tuple[str, str], float]
+"""Published test accuracy in percent, by task and variant."""
+
 MAX_COLUMNS = 3
 HALF_DECADE = math.sqrt(10)
 
@@ -35,13 +39,16 @@ PANEL_WIDTH, PANEL_HEIGHT = 3.7, 2.6
 LEFT, RIGHT, BETWEEN_COLUMNS, BETWEEN_ROWS = 0.65, 0.2, 0.7, 0.85
 TOP, BOTTOM, TITLE_ROW, LEGEND_ROW, CAPTION_ROW = 0.52, 0.6, 0.23, 0.24, 0.135
 MIN_WIDTH = 6.6
+BAR_WIDTH = 0.3
 CROSS_HEIGHT = 0.045
 """Between the crosses of two variants, as a fraction of a panel's height."""
 CHARACTERS_PER_INCH = 18
 TITLE_CHARACTERS_PER_INCH = 9
 
 
-def learning_rate_figure(rates: pd.DataFrame, cells: pd.DataFrame, title: str, caption: str) -> Figure:
+def learning_rate_figure(
+    rates: pd.DataFrame, cells: pd.DataFrame, title: str, caption: str, published: Published | None = None
+) -> Figure:
     """Draw test accuracy against learning rate, a panel a task, a line a variant (Rothermel et al. 2021, Figure 3).
 
     Args:
@@ -49,7 +56,9 @@ def learning_rate_figure(rates: pd.DataFrame, cells: pd.DataFrame, title: str, c
         cells: the same model's rows of `aggregate.per_cell`.
         title: above the panels.
         caption: below them.
+        published: best test accuracies of the paper, drawn as dotted lines.
     """
+    published = published or {}
     tasks = list(rates["task"].unique())
     styles = _styles(list(rates["variant"].unique()))
     columns = 2 if len(tasks) == 4 else min(len(tasks), MAX_COLUMNS)
@@ -58,15 +67,80 @@ def learning_rate_figure(rates: pd.DataFrame, cells: pd.DataFrame, title: str, c
     heading = textwrap.fill(title, int(TITLE_CHARACTERS_PER_INCH * width))
     title_height = TITLE_ROW * (heading.count("\n") + 1)
     handles = _legend(rates, styles)
+    if any((task, variant) in published for task in tasks for variant in styles):
+        handles.append(Line2D([], [], color="0.3", linestyle=":", linewidth=1.3, label="published best (Table 1)"))
     per_row = max(1, math.floor(width / (0.5 + 0.08 * max(len(str(handle.get_label())) for handle in handles))))
     top = TOP + title_height + LEGEND_ROW * math.ceil(len(handles) / per_row)
     bottom = BOTTOM + CAPTION_ROW * (text.count("\n") + 1)
     figure, panels = _grid(width, top, bottom, math.ceil(len(tasks) / columns), columns)
     for panel, task in zip(panels, tasks, strict=False):
         _draw_panel(panel, rates[rates["task"] == task], cells[cells["task"] == task], styles)
+        _draw_published(panel, {v: published[task, v] for v in styles if (task, v) in published}, styles)
         panel.set_title(task, fontsize=10.5)
     for panel in panels[len(tasks) :]:
         panel.set_visible(False)
+    _frame_with_text(figure, heading, text, handles, per_row, title_height)
+    return figure
+
+
+def best_rates_figure(cells: pd.DataFrame, title: str, caption: str, published: Published | None = None) -> Figure:
+    """Draw test accuracy at each cell's chosen learning rate as bars (Rothermel et al. 2021, Figure 2 left).
+
+    Args:
+        cells: one model's rows of `aggregate.per_cell`.
+        title: above the bars.
+        caption: below them.
+        published: best test accuracies of the paper, drawn as lines across the bars.
+    """
+    published = published or {}
+    tasks, styles = list(cells["task"].unique()), _styles(list(cells["variant"].unique()))
+    width = max(MIN_WIDTH, LEFT + RIGHT + BAR_WIDTH * len(tasks) * (len(styles) + 1))
+    text = textwrap.fill(caption, int(CHARACTERS_PER_INCH * (width - RIGHT)))
+    heading = textwrap.fill(title, int(TITLE_CHARACTERS_PER_INCH * width))
+    title_height = TITLE_ROW * (heading.count("\n") + 1)
+    handles = [Line2D([], [], color=c, marker="s", linestyle="none", label=v) for v, (c, _) in styles.items()]
+    if any((task, variant) in published for task in tasks for variant in styles):
+        handles.append(Line2D([], [], color="black", linewidth=1.6, label="published (Table 1)"))
+    per_row = max(1, math.floor(width / (0.5 + 0.08 * max(len(str(handle.get_label())) for handle in handles))))
+    top = TOP + title_height + LEGEND_ROW * math.ceil(len(handles) / per_row)
+    figure, (panel,) = _grid(width, top, BOTTOM + CAPTION_ROW * (text.count("\n") + 1), 1, 1)
+    _draw_bars(panel, cells, tasks, styles, published)
+    _frame_with_text(figure, heading, text, handles, per_row, title_height)
+    return figure
+
+
+def _draw_bars(
+    panel: Axes, cells: pd.DataFrame, tasks: list[str], styles: dict[str, tuple[str, str]], published: Published
+) -> None:
+    for cell in cells.to_dict("records"):
+        place = tasks.index(cell["task"]) * (len(styles) + 1) + list(styles).index(cell["variant"])
+        if cell["num_values"]:
+            sem = 0.0 if pd.isna(cell["test_sem"]) else 100 * cell["test_sem"]  # one seed has no interval
+            colour = styles[cell["variant"]][0]
+            panel.bar(place, 100 * cell["test_mean"], yerr=sem, width=0.85, color=colour, capsize=2.5)
+        else:
+            panel.text(place, 1, "no value", rotation=90, ha="center", va="bottom", fontsize=8, color="0.4")
+        if (value := published.get((cell["task"], cell["variant"]))) is not None:
+            panel.plot([place - 0.5, place + 0.5], [value, value], color="black", linewidth=1.6)
+    panel.set_xticks([i * (len(styles) + 1) + (len(styles) - 1) / 2 for i in range(len(tasks))], tasks)
+    panel.set_xlim(-1, len(tasks) * (len(styles) + 1) - 1)
+    panel.set_ylim(0, 100)
+    panel.set_ylabel("test accuracy (%)")
+    panel.grid(axis="y", color="0.9", linewidth=0.7)
+    panel.set_axisbelow(True)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_published(panel: Axes, values: Mapping[str, float], styles: dict[str, tuple[str, str]]) -> None:
+    for variant, value in values.items():
+        panel.axhline(value, color=styles[variant][0], linestyle=":", linewidth=1.3, zorder=1.5)
+
+
+def _frame_with_text(
+    figure: Figure, heading: str, text: str, handles: list[Line2D], per_row: int, title_height: float
+) -> None:
+    """Put title, legend and caption around the panels."""
+    width = figure.get_figwidth()
     height = figure.get_figheight()
     figure.text(0.5, 1 - 0.1 / height, heading, ha="center", va="top", fontsize=12, fontweight="bold")
     figure.legend(
@@ -78,7 +152,6 @@ def learning_rate_figure(rates: pd.DataFrame, cells: pd.DataFrame, title: str, c
         fontsize=9,
     )
     figure.text(0.1 / width, 0.08 / height, text, va="bottom", fontsize=7.5, color="0.25", linespacing=1.25)
-    return figure
 
 
 def _grid(width: float, top: float, bottom: float, rows: int, columns: int) -> tuple[Figure, list[Axes]]:
@@ -93,13 +166,14 @@ def _grid(width: float, top: float, bottom: float, rows: int, columns: int) -> t
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write `stem.png` (150 dpi) and `stem.svg`; the same figure gives the same SVG bytes."""
-    png, svg = stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg")
+    """Write `stem.png` (150 dpi), `stem.svg` and `stem.pdf`; the same figure gives the same bytes."""
+    png, svg, pdf = (stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg", "pdf"))
     figure.savefig(png, dpi=150)
     # Otherwise element ids are random and the file says when it was made.
     with matplotlib.rc_context({"svg.hashsalt": "lr-sweep"}):
         figure.savefig(svg, metadata={"Date": None})
-    return [png, svg]
+    figure.savefig(pdf, metadata={"CreationDate": None})
+    return [png, svg, pdf]
 
 
 def _styles(variants: list[str]) -> dict[str, tuple[str, str]]:

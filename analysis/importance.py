@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import optuna
 import pandas as pd
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
@@ -16,6 +17,8 @@ AXES = ["learning_rate", "variant", "seed"]
 NUM_TREES = 32
 MIN_RUNS = 8
 """Below this many runs with a value a random forest has nothing to learn from."""
+MAX_RUNS = 600
+"""Of more runs a random sample of this size is taken, with a fixed seed: the time grows faster than the runs."""
 
 
 def importances(runs: pd.DataFrame) -> pd.DataFrame:
@@ -30,7 +33,7 @@ def importances(runs: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         One row a task and model: `task`, `model`, `num_runs`, a share for each of `AXES` (they sum to 1; NaN: none),
-        and `note`, why there is none, or empty.
+        and `note`, why there is none or that a sample was taken, or empty.
     """
     rows: list[dict[str, Any]] = []
     for (task, model), group in runs.groupby(["task", "model"], sort=False):
@@ -43,6 +46,10 @@ def importances(runs: pd.DataFrame) -> pd.DataFrame:
 def _shares(known: pd.DataFrame) -> tuple[dict[str, float], str]:
     if len(known) < MIN_RUNS:
         return {}, f"only {len(known)} runs have a value, {MIN_RUNS} needed"
+    note = ""
+    if len(known) > MAX_RUNS:
+        note = f"from a random sample of {MAX_RUNS} runs"
+        known = known.sample(MAX_RUNS, random_state=np.random.default_rng(0)).sort_index()
     try:
         with _quiet_optuna():
             found = get_param_importances(
@@ -50,7 +57,7 @@ def _shares(known: pd.DataFrame) -> tuple[dict[str, float], str]:
             )
     except (RuntimeError, ValueError) as error:  # for instance every run has the same accuracy
         return {}, f"Optuna: {error}"
-    return {axis: float(found.get(axis, 0.0)) for axis in AXES}, ""
+    return {axis: float(found.get(axis, 0.0)) for axis in AXES}, note
 
 
 def _as_optuna_study(known: pd.DataFrame) -> optuna.Study:

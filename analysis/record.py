@@ -226,17 +226,21 @@ def _read_wanted(results: Path, study: str) -> pa.Table:
     return found
 
 
-def read_runs(results: Path, run_ids: Iterable[str] | None = None) -> pd.DataFrame:
+def read_runs(
+    results: Path, run_ids: Iterable[str] | None = None, names: Collection[str] | None = None
+) -> pd.DataFrame:
     """Read the rows of finished runs, with the columns of `RUNS`; times are in UTC and know it.
 
     Args:
         results: the results directory.
         run_ids: which runs; those without a row are left out. None: all.
+        names: which columns of `RUNS`; None: all. Fewer are read faster.
 
     Raises:
         RecordError: a file is damaged.
     """
-    return _frame(_read_files(results / "runs", run_ids, RUNS), RUNS)
+    columns = _named(RUNS, names)
+    return _frame(_read_files(results / "runs", run_ids, columns), columns)
 
 
 def read_run_rows(results: Path, run_ids: Iterable[str] | None, names: Collection[str]) -> list[dict[str, Any]]:
@@ -250,11 +254,12 @@ def read_run_rows(results: Path, run_ids: Iterable[str] | None, names: Collectio
     Raises:
         RecordError: a file is damaged.
     """
-    columns = tuple(column for column in RUNS if column.name in names)
-    return _read_files(results / "runs", run_ids, columns).to_pylist()
+    return _read_files(results / "runs", run_ids, _named(RUNS, names)).to_pylist()
 
 
-def read_curves(results: Path, run_ids: Iterable[str] | None = None) -> pd.DataFrame:
+def read_curves(
+    results: Path, run_ids: Iterable[str] | None = None, names: Collection[str] | None = None
+) -> pd.DataFrame:
     """Read evaluations, with the columns of `CURVES`, ordered by step within a run.
 
     Read them after `read_runs`: a run's curve is written before its row, so every row then has its curve.
@@ -262,11 +267,13 @@ def read_curves(results: Path, run_ids: Iterable[str] | None = None) -> pd.DataF
     Args:
         results: the results directory.
         run_ids: which runs; those without evaluations are left out. None: all.
+        names: which columns of `CURVES`; None: all. Fewer are read faster and take less memory.
 
     Raises:
         RecordError: a file is damaged.
     """
-    return _frame(_read_files(results / "curves", run_ids, CURVES), CURVES)
+    columns = _named(CURVES, names)
+    return _frame(_read_files(results / "curves", run_ids, columns), columns)
 
 
 def read_rows(path: Path, columns: Columns) -> list[dict[str, Any]] | None:
@@ -280,6 +287,10 @@ def read_rows(path: Path, columns: Columns) -> list[dict[str, Any]] | None:
         return None if found is None else found.to_pylist()
     except (OverflowError, ValueError) as error:  # a time that no calendar has
         raise _unreadable(path, error) from error
+
+
+def _named(columns: Columns, names: Collection[str] | None) -> Columns:
+    return columns if names is None else tuple(column for column in columns if column.name in names)
 
 
 def _read_files(folder: Path, run_ids: Iterable[str] | None, columns: Columns) -> pa.Table:

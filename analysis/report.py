@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
-from analysis import figures, record, tables
+from analysis import record, tables
 from analysis.aggregate import STATUSES, Summary, summarise
+from analysis.comparisons import write_uncertainty
 from analysis.importance import importances
+from analysis.paper import write_paper
 from analysis.record import StudyInfo
 from analysis.selection import CELL, RULE
 
@@ -20,13 +21,19 @@ LIMITS = f"""- {RULE}
   Learning rates where a seed has no value are eligible only if none has them all. Test accuracy selects nothing.
 - The test accuracy was read once for each run, at the step that validation chose. The figure shows it at every learning
   rate, for reading, not for choosing.
-- The interval is the standard error over seeds: initialisation, data order and dropout. It does not hold the
-  uncertainty from a finite test set or from the choice of learning rates, and with few seeds it is rough: means whose
-  intervals touch are not told apart.
+- The SEM is over seeds: initialisation, data order and dropout. Mean ± SEM is no 95% interval; those are under "How
+  sure", with the choice of the learning rate in them. None holds the uncertainty from a finite test set.
 - A run that diverged counts with its best model before that; without an evaluation it has no value. Failed and missing
   runs are never counted as zero.
 - Numbers hold for the step budgets, the pretrained weights and the data named above, and for the learning rates tried.
 """
+
+RUN_COLUMNS = (
+    *("run_id", "status", "num_steps", "diverged_at_step", "failure", "git_commit", "git_dirty", "versions"),
+    *("device", "device_s", "started_at", "finished_at"),
+)
+CURVE_COLUMNS = ("run_id", "step", "train_accuracy", "validation_accuracy", "test_accuracy")
+"""What the report reads of the record: at 10,000 runs, leaving out the rest saves seconds and memory."""
 
 MAX_FAILURES = 20
 """Failed runs listed in the report; the rest are counted."""
@@ -53,14 +60,15 @@ def write_report(results: Path, study: str) -> Report:
     record.check_format(results)
     info = record.read_study(results, study)
     wanted = record.read_wanted(results, study)
-    runs = record.read_runs(results, wanted["run_id"])
-    summary = summarise(wanted, runs, record.read_curves(results, wanted["run_id"]))
+    runs = record.read_runs(results, wanted["run_id"], RUN_COLUMNS)
+    curves = record.read_curves(results, wanted["run_id"], CURVE_COLUMNS)
+    summary = summarise(wanted, runs, curves)
     study_dir = record.study_dir(results, study)
     # Beside its destination, so that renaming does not cross file systems.
     with tempfile.TemporaryDirectory(dir=study_dir, prefix=".report-") as scratch:
         new = Path(scratch) / "new"
         new.mkdir()
-        text = _write_files(new, info, wanted, runs, summary)
+        text = _write_files(new, info, wanted, runs, summary, curves)
         names = sorted(path.name for path in new.iterdir())
         _swap(new, study_dir / "report", Path(scratch) / "old")
     folder = study_dir / "report"
@@ -78,7 +86,9 @@ def status_line(runs: pd.DataFrame) -> str:
     return f"{len(runs)} runs wanted: {', '.join(parts)}."
 
 
-def _write_files(folder: Path, info: StudyInfo, wanted: pd.DataFrame, runs: pd.DataFrame, summary: Summary) -> str:
+def _write_files(
+    folder: Path, info: StudyInfo, wanted: pd.DataFrame, runs: pd.DataFrame, summary: Summary, curves: pd.DataFrame
+) -> str:
     """Write every file of the report; return the text for the terminal."""
     models = list(wanted["model"].unique())
     main = [tables.main_table(info, wanted, summary.cells, model) for model in models]
@@ -89,16 +99,16 @@ def _write_files(folder: Path, info: StudyInfo, wanted: pd.DataFrame, runs: pd.D
     detail = tables.detail_table(info, wanted, summary.cells)
     moved = tables.importance_table(wanted, importances(summary.runs))
     _write_csvs(folder, info, wanted, summary)
-    shown = [table.frame().assign(model=model) for model, table in zip(models, main, strict=True)]
-    pd.concat(shown).set_index(["model", "variant"]).to_csv(folder / "table1.csv")
-    images = [_write_figure(folder, info, wanted, summary, model) for model in models]
+    paper = write_paper(folder, info, wanted, summary, curves)
     status = status_line(summary.runs)
     sections = [
         f"# {info.title}\n\nStudy `{info.study}`. {status}\n",
-        "## Test accuracy\n\n" + "\n".join(table.markdown() for table in main),
+        "## Test accuracy\n\n" + "\n".join(table.markdown() for table in paper.tables_of(1)),
         "## Cells\n\n" + detail.markdown(),
-        "## Test accuracy against learning rate\n\n" + "\n".join(images),
+        "## How sure\n\n" + write_uncertainty(folder, summary),
+        "## Test accuracy against learning rate\n\n" + "\n".join(paper.sweep_figures),
         "\n".join(table.markdown() for table in by_rate),
+        "## Further tables and figures of the paper\n\n" + paper.further_markdown(),
         "## What moved the accuracy\n\n" + moved.markdown(),
         "## What this is and is not\n\n" + LIMITS,
         *_failures(summary.runs),
@@ -127,19 +137,6 @@ def _write_csvs(folder: Path, info: StudyInfo, wanted: pd.DataFrame, summary: Su
     cells.assign(best_steps=steps).to_csv(folder / "cells.csv", index=False)
     summary.learning_rates.to_csv(folder / "learning_rates.csv", index=False)
     summary.runs.to_csv(folder / "runs.csv", index=False)
-
-
-def _write_figure(folder: Path, info: StudyInfo, wanted: pd.DataFrame, summary: Summary, model: str) -> str:
-    """Draw one model's sweep; return its place on the page."""
-    rates, cells, shown = (frame[frame["model"] == model] for frame in (summary.learning_rates, summary.cells, wanted))
-    what = (
-        "Test accuracy of each run's best model by validation accuracy, mean over seeds; bars: standard error of the "
-        "mean (SEM)."
-    )
-    text = tables.caption(info, shown, what)
-    figure = figures.learning_rate_figure(rates, cells, f"{info.title}: {model}", text)
-    png, svg = figures.save(figure, folder / f"learning-rates-{re.sub(r'[^A-Za-z0-9._-]', '-', model)}")
-    return f"![Test accuracy against learning rate, {model}]({png.name})\n\nAs [SVG]({svg.name}).\n"
 
 
 def _failures(runs: pd.DataFrame) -> list[str]:

@@ -1,11 +1,9 @@
-"""Tables as text: built once, rendered as Markdown, plain text or a frame for CSV. Numbers come from `aggregate`."""
+"""Tables of a study, as text in `table_formats.Table`. Numbers come from `aggregate`."""
 
 from __future__ import annotations
 
 import math
-import textwrap
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -13,6 +11,7 @@ import pandas as pd
 from analysis.aggregate import STATUSES
 from analysis.record import StudyInfo
 from analysis.selection import RULE
+from analysis.table_formats import Table
 
 NO_VALUE = "–"
 PROVISIONAL = "†"
@@ -23,43 +22,6 @@ MARKS = {
     PROVISIONAL: "runs are missing or failed, so the choice may change",
     AT_EDGE: "the chosen learning rate is the smallest or largest tried, so the best may lie outside",
 }
-TEXT_WIDTH = 110
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table of strings with what a reader needs to judge it."""
-
-    title: str
-    caption: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    bold: frozenset[tuple[int, int]] = frozenset()
-    """(row, column) of the entries that Markdown sets in bold."""
-
-    def markdown(self) -> str:
-        """Render for `report.md`."""
-        lines = [_markdown_row(self.header), _markdown_row(["---"] * len(self.header))]
-        for i, row in enumerate(self.rows):
-            lines.append(
-                _markdown_row([f"**{x}**" if (i, j) in self.bold else x for j, x in enumerate(map(_escape, row))])
-            )
-        bold = " Bold: the highest of a column." if self.bold else ""
-        return "\n".join([f"**{self.title}.** {_escape(self.caption)}{bold}", "", *lines, ""])
-
-    def frame(self) -> pd.DataFrame:
-        """Return header and rows as a frame of strings, for CSV."""
-        return pd.DataFrame(list(self.rows), columns=list(self.header), dtype=str)
-
-    def text(self) -> str:
-        """Render for a terminal, columns aligned."""
-        widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
-        lines = [
-            "  ".join(x.ljust(w) for x, w in zip(row, widths, strict=True)).rstrip()
-            for row in (self.header, *self.rows)
-        ]
-        rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
-        return "\n".join([self.title, lines[0], rule, *lines[1:], "", textwrap.fill(self.caption, TEXT_WIDTH), ""])
 
 
 def caption(info: StudyInfo, wanted: pd.DataFrame, what: str) -> str:
@@ -94,16 +56,15 @@ def main_table(info: StudyInfo, wanted: pd.DataFrame, cells: pd.DataFrame, model
         (i, j)
         for i, variant in enumerate(variants)
         for j, task in enumerate(tasks, start=1)
-        if (variant, task) in entries and _percent(entries[variant, task]["test_mean"]) == _percent(best[task])
+        if (variant, task) in entries and percent_text(entries[variant, task]["test_mean"]) == percent_text(best[task])
     }
     what = (
         "Test accuracy in percent, mean ± standard error of the mean (SEM) over seeds, of each run's best model by "
         "validation accuracy, at the best learning rate by validation accuracy."
     )
-    marks = "".join(f" {mark}: {doc}." for mark, doc in MARKS.items() if any(mark in x for row in rows for x in row))
     return Table(
         title=f"Test accuracy, {model}",
-        caption=caption(info, wanted, what) + marks,
+        caption=caption(info, wanted, what) + marks_text(rows),
         header=("variant", *tasks),
         rows=tuple(rows),
         bold=frozenset(x for x in bold if not rows[x[0]][x[1]].startswith(NO_VALUE)),
@@ -191,6 +152,33 @@ def remarks(cell: Mapping[Any, Any]) -> list[str]:
     return found
 
 
+def lost_text(cell: Mapping[Any, Any]) -> str:
+    """Say why a cell has no value."""
+    lost = [f"{cell[x]} of {cell['num_wanted']} {x}" for x in reversed(STATUSES) if cell[x]]
+    return f"{NO_VALUE} ({', '.join(lost)})"
+
+
+def seeds_text(num_values: int, num_seeds: int) -> str:
+    """Say how many seeds an entry rests on, where not all."""
+    return f" ({num_values} of {num_seeds} seeds)" if num_values < num_seeds else ""
+
+
+def marks_of(cell: Mapping[Any, Any]) -> str:
+    """Return the marks of `MARKS` that a cell's entries carry."""
+    marks = (PROVISIONAL if cell["missing"] + cell["failed"] else "") + (AT_EDGE if cell["at_edge"] else "")
+    return f" {marks}" if marks else ""
+
+
+def marks_text(rows: Sequence[Sequence[str]]) -> str:
+    """Explain the marks that occur in a table's rows, for its caption."""
+    return "".join(f" {mark}: {doc}." for mark, doc in MARKS.items() if any(mark in x for row in rows for x in row))
+
+
+def percent_text(fraction: float) -> str:
+    """Write a fraction in percent as the papers do: one decimal."""
+    return NO_VALUE if pd.isna(fraction) else f"{100 * fraction:.1f}"
+
+
 def _at_rate(row: Mapping[Any, Any], chosen: bool) -> str:
     """Write one entry of the table by learning rate."""
     if not row["num_values"]:
@@ -205,7 +193,7 @@ def _detail(cell: Mapping[Any, Any]) -> tuple[str, ...]:
         *(str(cell[key]) for key in ("task", "model", "variant")),
         rate_text(cell["learning_rate"]),
         " ".join(map(str, cell["best_steps"])) if has_value else NO_VALUE,
-        _percent(cell["validation_mean"]),
+        percent_text(cell["validation_mean"]),
         _mean_sem(cell) if has_value else NO_VALUE,
         f"{cell['num_values']} of {cell['num_seeds']}",
         *(str(cell[status]) for status in STATUSES),
@@ -216,20 +204,13 @@ def _detail(cell: Mapping[Any, Any]) -> tuple[str, ...]:
 def _accuracy(cell: Mapping[Any, Any]) -> str:
     """Write one entry of the main table."""
     if not cell["num_values"]:
-        lost = [f"{cell[x]} of {cell['num_wanted']} {x}" for x in reversed(STATUSES) if cell[x]]
-        return f"{NO_VALUE} ({', '.join(lost)})"
-    some = f" ({cell['num_values']} of {cell['num_seeds']} seeds)" if cell["num_values"] < cell["num_seeds"] else ""
-    marks = (PROVISIONAL if cell["missing"] + cell["failed"] else "") + (AT_EDGE if cell["at_edge"] else "")
-    return _mean_sem(cell) + some + (f" {marks}" if marks else "")
+        return lost_text(cell)
+    return _mean_sem(cell) + seeds_text(cell["num_values"], cell["num_seeds"]) + marks_of(cell)
 
 
 def _mean_sem(cell: Mapping[Any, Any]) -> str:
-    sem = "" if pd.isna(cell["test_sem"]) else f" ± {_percent(cell['test_sem'])}"
-    return _percent(cell["test_mean"]) + sem
-
-
-def _percent(fraction: float) -> str:
-    return NO_VALUE if pd.isna(fraction) else f"{100 * fraction:.1f}"
+    sem = "" if pd.isna(cell["test_sem"]) else f" ± {percent_text(cell['test_sem'])}"
+    return percent_text(cell["test_mean"]) + sem
 
 
 def _share(fraction: float) -> str:
@@ -240,11 +221,3 @@ def _grouped(wanted: pd.DataFrame, column: str, by: str) -> str:
     """List the values of a column, each with what has it: `300 (mnist, cifar10)`."""
     names = wanted.groupby(column, sort=False)[by].unique()
     return "; ".join(f"{value} ({', '.join(map(str, found))})" for value, found in names.items())
-
-
-def _escape(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-def _markdown_row(entries: list[str] | tuple[str, ...]) -> str:
-    return f"| {' | '.join(entries)} |"

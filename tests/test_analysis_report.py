@@ -139,13 +139,15 @@ def test_learning_rates_read_as_in_papers(rate: float, text: str) -> None:
 def test_report_has_its_parts(report: Report) -> None:
     names = {path.name for path in report.files}
     assert names == {
-        *("report.md", "table1.csv", "cells.csv", "learning_rates.csv", "runs.csv"),
-        *("learning-rates-gpt2.png", "learning-rates-gpt2.svg"),
+        *("report.md", "cells.csv", "learning_rates.csv", "runs.csv", "intervals.csv", "comparisons.csv"),
+        # No frozen-pretrained variant: no table 2. One model: no table 4. No cifar10-lra: no figure 1.
+        *(f"{table}.{form}" for table in ("table1-gpt2", "table3-gpt2", "table5") for form in ("md", "tex", "csv")),
+        *(f"{figure}-gpt2.{form}" for figure in ("learning-rates", "figure2-left") for form in ("png", "svg", "pdf")),
     }
     assert all(path.stat().st_size > 0 for path in report.files)
     page = (report.folder / "report.md").read_text()
     assert "20 runs wanted: 10 complete, 2 diverged, 0 failed, 8 missing." in page
-    for part in ("# A small study", "What this is and is not", "![Test accuracy", "60.0 ± 1.0", "commit abc"):
+    for part in ("# A small study", "What this is and is not", "![Figure 3. Test accuracy", "60.0 ± 1.0", "commit abc"):
         assert part in page
     cells = pd.read_csv(report.folder / "cells.csv").set_index(["task", "variant"])
     assert cells.loc[("mnist", "frozen-random"), "test_mean"] == pytest.approx(0.6)

@@ -1,0 +1,108 @@
+"""How long a report of 10,000 runs takes: `python -m benchmarks.report_scale`.
+
+Makes a record of 4 tasks x 4 variants x 125 learning rates x 5 seeds with 200 evaluations each (accuracies rise to a
+level set by the learning rate, with noise), then writes its report in a process of its own, so that the peak memory
+is the report's alone. Prints seconds and MiB; on a busy machine the CPU time says more than the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from analysis.checksum import parquet_bytes
+from analysis.record import CURVES, FORMAT, RUNS, WANTED, curve_path, run_path, schema, study_dir, table
+
+TASKS = ("listops", "mnist", "cifar10", "cifar10-lra")
+VARIANTS = ("frozen-random", "frozen-pretrained", "unfrozen-random", "unfrozen-pretrained")
+NUM_SEEDS = 5
+STUDY = "scale"
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+REPORT = "import sys; from analysis.__main__ import main; sys.exit(main(sys.argv[1:]))"
+
+
+def make_record(results: Path, num_runs: int, num_evaluations: int, rng: np.random.Generator) -> None:
+    """Write a record of that size; the number of runs is rounded down to a multiple of 80 (cells x seeds)."""
+    rates = np.logspace(-6, -2, num_runs // (len(TASKS) * len(VARIANTS) * NUM_SEEDS))
+    for folder in ("runs", "curves"):
+        (results / folder).mkdir(parents=True)
+    study_dir(results, STUDY).mkdir(parents=True)
+    (results / "format.json").write_text(json.dumps({"format": FORMAT}))
+    (study_dir(results, STUDY) / "study.json").write_text(json.dumps({"study": STUDY, "title": "Scale"}))
+    wanted = [
+        _wanted(f"{i:016x}", task, variant, float(rate), seed, num_evaluations)
+        for i, (task, variant, rate, seed) in enumerate(
+            (t, v, r, s) for t in TASKS for v in VARIANTS for r in rates for s in range(NUM_SEEDS)
+        )
+    ]
+    for row in wanted:
+        curve_path(results, row["run_id"]).write_bytes(parquet_bytes(_curve(row, num_evaluations, rng)))
+        run_path(results, row["run_id"]).write_bytes(parquet_bytes(table([_run(row)], RUNS)))
+    (study_dir(results, STUDY) / "wanted.parquet").write_bytes(parquet_bytes(table(wanted, WANTED)))
+
+
+def _wanted(run_id: str, task: str, variant: str, rate: float, seed: int, num_evaluations: int) -> dict[str, Any]:
+    names = {"run_id": run_id, "task": task, "model": "gpt2", "variant": variant, "learning_rate": rate, "seed": seed}
+    pretrained = "English web text" if variant.endswith("-pretrained") else None
+    return names | {"num_steps": 2000 * num_evaluations, "pretrained_on": pretrained, "data_origin": "made up"}
+
+
+def _run(wanted: dict[str, Any]) -> dict[str, Any]:
+    return wanted | {
+        **{"protocol_version": 1, "status": "complete", "diverged_at_step": None, "failure": None},
+        **{"content": json.dumps({"made": "up", "run": wanted["run_id"]}), "weights_checksum": None},
+        **{"data_checksum": "d" * 64, "device": "CPU", "wall_s": 60.0, "device_s": 30.0, "started_at": NOON},
+        **{"finished_at": NOON, "attempts": 1, "git_commit": "abc", "git_dirty": False, "versions": '{"torch": "2"}'},
+    }
+
+
+def _curve(wanted: dict[str, Any], num_evaluations: int, rng: np.random.Generator) -> pa.Table:
+    """Rise to 0.9 at a learning rate of 1e-4, to less on either side of it."""
+    x = np.arange(1, num_evaluations + 1)
+    level = 0.9 - 0.1 * abs(np.log10(wanted["learning_rate"]) + 4)
+    accuracy = level * (1 - np.exp(-x / 30)) + rng.normal(0, 0.01, (3, num_evaluations))
+    loss = 1 - accuracy
+    values = {
+        **{"run_id": [wanted["run_id"]] * num_evaluations, "step": 2000 * x, "time_ms": x, "elapsed_s": x / 10},
+        **{"train_loss": loss[0], "validation_loss": loss[1], "test_loss": loss[2]},
+        **{"train_accuracy": accuracy[0], "validation_accuracy": accuracy[1], "test_accuracy": accuracy[2]},
+    }
+    return pa.table([pa.array(values[c.name], c.type) for c in CURVES], schema=schema(CURVES))
+
+
+def main() -> None:
+    """Make the record, report, and print both times and the report's peak memory."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--evaluations", type=int, default=200)
+    parser.add_argument("--results", type=Path, help="where to make the record, or where an earlier call made it")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        results = given.results or Path(scratch) / "results"
+        if not (results / "format.json").exists():
+            began = time.monotonic()
+            make_record(results, given.runs, given.evaluations, np.random.default_rng(0))
+            print(f"made {given.runs} runs x {given.evaluations} evaluations in {time.monotonic() - began:.1f} s")
+        began = time.monotonic()
+        arguments = [sys.executable, "-c", REPORT, str(results), STUDY]
+        subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "2"})
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu_s = used.ru_utime + used.ru_stime
+        peak_mib = used.ru_maxrss / 1024  # KiB on Linux
+        print(f"report in {time.monotonic() - began:.1f} s ({cpu_s:.1f} s of CPU), peak memory {peak_mib:.0f} MiB")
+
+
+if __name__ == "__main__":
+    main()
