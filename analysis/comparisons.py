@@ -103,9 +103,15 @@ def comparison_table(found: pd.DataFrame) -> Table:
     return Table(title="Variants compared", caption=what, header=header, rows=rows)
 
 
-def write_uncertainty(folder: Path, summary: Summary) -> str:
-    """Write `intervals.csv` and `comparisons.csv` (fractions, in full); return the report's section as Markdown."""
-    cells, pairs = intervals(summary, np.random.default_rng(REPORT_SEED)), comparisons(summary)
+def write_uncertainty(folder: Path, summary: Summary, pairs: pd.DataFrame) -> str:
+    """Write `intervals.csv` and `comparisons.csv` (fractions, in full); return the report's section as Markdown.
+
+    Args:
+        folder: where to write.
+        summary: the study's numbers.
+        pairs: from `comparisons`.
+    """
+    cells = intervals(summary, np.random.default_rng(REPORT_SEED))
     cells.to_csv(folder / "intervals.csv", index=False)
     pairs.to_csv(folder / "comparisons.csv", index=False)
     compared = comparison_table(pairs).markdown() if len(pairs) else "One variant: nothing to compare.\n"

@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.aggregate import STATUSES
 from analysis.record import StudyInfo
-from analysis.selection import RULE
+from analysis.selection import MEAN_DIGITS, RULE
 from analysis.table_formats import Table
 
 NO_VALUE = "–"
@@ -103,12 +103,14 @@ def learning_rate_table(wanted: pd.DataFrame, rates: pd.DataFrame, cells: pd.Dat
 def detail_table(info: StudyInfo, wanted: pd.DataFrame, cells: pd.DataFrame) -> Table:
     """List every cell with its chosen learning rate and what that rests on."""
     header = (
-        *("task", "model", "variant", "learning rate", "best steps", "validation, mean", "test, mean ± SEM", "seeds"),
+        *("task", "model", "variant", "learning rate", "best steps", "validation, mean", "runner-up", "margin"),
+        *("test, mean ± SEM", "seeds"),
         *("complete", "diverged", "failed", "missing", "remarks"),
     )
     what = (
         "Accuracies in percent at the chosen learning rate, ± standard error of the mean (SEM) over seeds. "
-        "Best steps: by seed. Complete to missing: number of runs of the whole cell."
+        "Best steps: by seed. Runner-up: the learning rate with the second highest validation mean, and how many "
+        "points that is behind. Complete to missing: number of runs of the whole cell."
     )
     rows = tuple(_detail(cell) for cell in cells.to_dict("records"))
     return Table(
@@ -194,11 +196,18 @@ def _detail(cell: Mapping[Any, Any]) -> tuple[str, ...]:
         rate_text(cell["learning_rate"]),
         " ".join(map(str, cell["best_steps"])) if has_value else NO_VALUE,
         percent_text(cell["validation_mean"]),
+        rate_text(cell["runner_up"]),
+        _margin(cell),
         _mean_sem(cell) if has_value else NO_VALUE,
         f"{cell['num_values']} of {cell['num_seeds']}",
         *(str(cell[status]) for status in STATUSES),
         "; ".join(remarks(cell)),
     )
+
+
+def _margin(cell: Mapping[Any, Any]) -> str:
+    margin = round(cell["validation_mean"], MEAN_DIGITS) - round(cell["runner_up_mean"], MEAN_DIGITS)
+    return NO_VALUE if math.isnan(margin) else "tie" if margin == 0 else f"{100 * margin:.1f}"
 
 
 def _accuracy(cell: Mapping[Any, Any]) -> str:
