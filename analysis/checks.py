@@ -119,13 +119,12 @@ def _missing(cell: Row, rates: list[Row]) -> Iterator[Finding]:
 def _diverged(cell: Row, rates: list[Row]) -> Iterator[Finding]:
     if not cell["diverged"]:
         return
-    at_chosen = any(row["diverged"] for row in rates if row["learning_rate"] == cell["learning_rate"])
     message = f"{cell['diverged']} of {cell['num_wanted']} runs diverged: {_at_rates(rates, 'diverged')}"
     if not cell["num_values"]:
         message += "; no run of the cell has a value"
-    elif at_chosen:
+    elif cell["num_diverged"]:
         message += f"; the chosen learning rate, {rate_text(cell['learning_rate'])}, among them"
-    yield _finding(cell, "diverged", "problem" if at_chosen or not cell["num_values"] else "note", message)
+    yield _finding(cell, "diverged", "problem" if cell["num_diverged"] or not cell["num_values"] else "note", message)
 
 
 def _at_rates(rates: list[Row], status: str) -> str:

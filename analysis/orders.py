@@ -7,7 +7,7 @@ their own best learning rates. Test accuracies are read here; nothing is chosen 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pandas as pd
 from analysis.aggregate import Summary
 from analysis.selection import MEAN_DIGITS
 from analysis.table_formats import Table
-from analysis.tables import NO_VALUE, rate_text
+from analysis.tables import NO_VALUE, incomplete_text, rate_text
 
 TUNED = math.nan
 """Stands for the learning rate in the row of a group's tuned order: every variant has its own."""
@@ -31,17 +31,20 @@ def orders(summary: Summary) -> pd.DataFrame:
 
     Returns:
         One row a task, model and learning rate, the tuned order first: `task`, `model`, `learning_rate` (NaN: tuned,
-        each variant at its own), `order` (tuples of variants that are equal, best first), `without` (variants that
-        have no value there) and `same` (whether the variants with a value here and tuned stand in the tuned order).
+        each variant at its own), `order` (tuples of variants that are equal, best first; those without a value are not
+        in it), `incomplete` (texts: variants with runs there that are not complete) and `same` (whether the variants
+        with a value here and tuned stand in the tuned order).
     """
     rows: list[dict[str, Any]] = []
     for group, cells in summary.cells.groupby(GROUP, sort=False):
         labels = dict(zip(GROUP, group, strict=True))
         tuned = _means(cells)
-        rows.append(labels | _order(tuned, tuned) | {"learning_rate": TUNED})
-        for rate, means in _by_rate(summary, labels).items():
-            rows.append(labels | _order(means, tuned) | {"learning_rate": rate})
-    return pd.DataFrame(rows, columns=[*GROUP, "learning_rate", "order", "without", "same"])
+        rows.append(labels | _order(tuned, tuned) | {"learning_rate": TUNED, "incomplete": _incomplete(cells)})
+        for rate, found in _rates(summary, labels):
+            rows.append(
+                labels | _order(_means(found), tuned) | {"learning_rate": rate, "incomplete": _incomplete(found)}
+            )
+    return pd.DataFrame(rows, columns=[*GROUP, "learning_rate", "order", "incomplete", "same"])
 
 
 def reversals(summary: Summary) -> pd.DataFrame:
@@ -57,7 +60,7 @@ def reversals(summary: Summary) -> pd.DataFrame:
     for group, cells in summary.cells.groupby(GROUP, sort=False):
         labels = dict(zip(GROUP, group, strict=True))
         tuned = {variant: mean for variant, mean in _means(cells).items() if not math.isnan(mean)}
-        by_rate = _by_rate(summary, labels)
+        by_rate = {rate: _means(found) for rate, found in _rates(summary, labels)}
         for one, other in combinations(tuned, 2):
             if tuned[one] != tuned[other]:
                 better, worse = sorted((one, other), key=lambda variant: -tuned[variant])
@@ -73,7 +76,7 @@ def order_table(found: pd.DataFrame) -> Table:
             str(row["model"]),
             "tuned" if math.isnan(row["learning_rate"]) else rate_text(row["learning_rate"]),
             order_text(row["order"]),
-            ", ".join(row["without"]),
+            "; ".join(row["incomplete"]),
             "" if math.isnan(row["learning_rate"]) else _same_text(row),
         )
         for row in found.to_dict("records")
@@ -81,9 +84,10 @@ def order_table(found: pd.DataFrame) -> Table:
     return Table(
         title="Order of the variants at each learning rate",
         caption="By mean test accuracy, best first; tuned: each variant at the learning rate that validation chose for "
-        "it; elsewhere all at the one named. =: equal to 12 digits. Differences are not tested here, so close variants "
-        "may change places by chance: see the comparisons by seed.",
-        header=("task", "model", "learning rate", "order", "without a value", "as tuned"),
+        "it; elsewhere all at the one named. =: equal to 12 digits. Not complete: runs there (tuned: of the whole "
+        "cell). Differences are not tested here, so close variants may change places by chance: see the comparisons by "
+        "seed.",
+        header=("task", "model", "learning rate", "order", "not complete", "as tuned"),
         rows=rows,
     )
 
@@ -123,8 +127,8 @@ def write_conclusions(folder: Path, summary: Summary, compared: pd.DataFrame) ->
     """Write `orders.csv` and `reversals.csv`; return the tables, none where there is one variant."""
     ordered, turned = orders(summary), reversals(summary)
     texts = ordered["order"].map(order_text)
-    without = ordered["without"].map(" ".join)
-    ordered.assign(order=texts, without=without).to_csv(folder / "orders.csv", index=False)
+    incomplete = ordered["incomplete"].map("; ".join)
+    ordered.assign(order=texts, incomplete=incomplete).to_csv(folder / "orders.csv", index=False)
     turned.assign(ranges=turned["ranges"].map(ranges_text)).to_csv(folder / "reversals.csv", index=False)
     if summary.cells.groupby(GROUP)["variant"].nunique().max() < 2:
         return []
@@ -148,10 +152,15 @@ def _means(rows: pd.DataFrame) -> dict[str, float]:
     return {row["variant"]: round(row["test_mean"], MEAN_DIGITS) for row in rows.to_dict("records")}
 
 
-def _by_rate(summary: Summary, labels: Mapping[str, Any]) -> dict[float, dict[str, float]]:
+def _rates(summary: Summary, labels: Mapping[str, Any]) -> Iterator[tuple[float, pd.DataFrame]]:
     rates = summary.learning_rates
     rows = rates[(rates["task"] == labels["task"]) & (rates["model"] == labels["model"])]
-    return {rate: _means(found) for rate, found in rows.groupby("learning_rate")}
+    yield from rows.groupby("learning_rate")
+
+
+def _incomplete(rows: pd.DataFrame) -> tuple[str, ...]:
+    texts = {row["variant"]: incomplete_text(row) for row in rows.to_dict("records")}
+    return tuple(f"{variant}: {text}" for variant, text in texts.items() if text)
 
 
 def _order(means: Mapping[str, float], tuned: Mapping[str, float]) -> dict[str, Any]:
@@ -159,7 +168,6 @@ def _order(means: Mapping[str, float], tuned: Mapping[str, float]) -> dict[str, 
     common = [variant for variant in known if not math.isnan(tuned[variant])]
     return {
         "order": _ranked(known),
-        "without": tuple(variant for variant in means if variant not in known),
         "same": _ranked({v: known[v] for v in common}) == _ranked({v: tuned[v] for v in common}),
     }
 

@@ -82,7 +82,8 @@ def sensitivities(summary: Summary) -> pd.DataFrame:
 
     Returns:
         One row a cell: the cell's columns, `sensitivity` (fraction; NaN: fewer than two learning rates), `low` and
-        `high` (the learning rates it is measured between), `num_rates` and `num_floored` (without an accuracy).
+        `high` (the learning rates it is measured between), `num_rates`, `num_floored` (without an accuracy) and
+        `num_lost` (runs of the cell that are missing or failed).
     """
     lowest = summary.learning_rates.groupby("task")["validation_mean"].min().to_dict()
     rows = [
@@ -153,20 +154,21 @@ def _sensitivity(rates: list[dict[Any, Any]], lowest: float) -> dict[str, Any]:
         "high": swept[-1] if swept else math.nan,
         "num_rates": len(swept),
         "num_floored": len(floored),
+        "num_lost": sum(row["missing"] + row["failed"] for row in rates),
     }
 
 
 def _row(cell: dict[Any, Any], expected: Sequence[float | None]) -> tuple[str, ...]:
     has = not math.isnan(cell["sensitivity"])
-    note = "fewer than two learning rates have a value" if not has else ""
+    notes = [] if has else ["fewer than two learning rates have a value"]
     if cell["num_floored"]:
-        note = (
-            f"{cell['num_floored']} learning rates count as the task's lowest mean: all runs diverged without a value"
-        )
+        notes.append(f"{cell['num_floored']} without a value, all diverged: counted as the task's lowest mean")
+    if cell["num_lost"]:
+        notes.append(f"{cell['num_lost']} runs missing or failed, may change")
     return (
         *(str(cell[key]) for key in CELL),
         percent_text(cell["sensitivity"]),
         f"{rate_text(cell['low'])} to {rate_text(cell['high'])}" if has else NO_VALUE,
         *(NO_VALUE if value is None else percent_text(value) for value in expected),
-        note,
+        "; ".join(notes),
     )

@@ -16,11 +16,13 @@ from analysis.table_formats import Table
 NO_VALUE = "–"
 PROVISIONAL = "†"
 AT_EDGE = "‡"
+UNSTABLE = "§"
 CHOSEN = "*"
 MARKS = {
     NO_VALUE: "no value, and why",
     PROVISIONAL: "runs are missing or failed, so the choice may change",
     AT_EDGE: "the chosen learning rate is the smallest or largest tried, so the best may lie outside",
+    UNSTABLE: "runs at the chosen learning rate diverged; they count with their best model before that, if any",
 }
 
 
@@ -151,6 +153,8 @@ def remarks(cell: Mapping[Any, Any]) -> list[str]:
         found.append("runs missing or failed, the choice may change")
     if cell["at_edge"]:
         found.append(f"best learning rate is the {'smallest' if cell['at_edge'] == 'low' else 'largest'} tried")
+    if cell["num_diverged"]:
+        found.append(f"{cell['num_diverged']} of {cell['num_seeds']} runs diverged at it")
     return found
 
 
@@ -160,6 +164,11 @@ def lost_text(cell: Mapping[Any, Any]) -> str:
     return f"{NO_VALUE} ({', '.join(lost)})"
 
 
+def incomplete_text(counts: Mapping[Any, Any]) -> str:
+    """Count the runs that are not complete: `1 missing, 2 diverged`; empty: all are."""
+    return ", ".join(f"{counts[status]} {status}" for status in reversed(STATUSES[1:]) if counts[status])
+
+
 def seeds_text(num_values: int, num_seeds: int) -> str:
     """Say how many seeds an entry rests on, where not all."""
     return f" ({num_values} of {num_seeds} seeds)" if num_values < num_seeds else ""
@@ -167,7 +176,15 @@ def seeds_text(num_values: int, num_seeds: int) -> str:
 
 def marks_of(cell: Mapping[Any, Any]) -> str:
     """Return the marks of `MARKS` that a cell's entries carry."""
-    marks = (PROVISIONAL if cell["missing"] + cell["failed"] else "") + (AT_EDGE if cell["at_edge"] else "")
+    marks = "".join(
+        mark
+        for mark, holds in (
+            (PROVISIONAL, cell["missing"] + cell["failed"]),
+            (AT_EDGE, cell["at_edge"]),
+            (UNSTABLE, cell["num_diverged"]),
+        )
+        if holds
+    )
     return f" {marks}" if marks else ""
 
 
@@ -183,10 +200,9 @@ def percent_text(fraction: float) -> str:
 
 def _at_rate(row: Mapping[Any, Any], chosen: bool) -> str:
     """Write one entry of the table by learning rate."""
-    if not row["num_values"]:
-        return NO_VALUE
-    some = f" ({row['num_values']} of {row['num_wanted']})" if row["num_values"] < row["num_wanted"] else ""
-    return _mean_sem(row) + some + (f" {CHOSEN}" if chosen else "")
+    incomplete = incomplete_text(row)
+    some = seeds_text(row["num_values"], row["num_wanted"]) if row["num_values"] else ""
+    return _mean_sem(row) + some + (f" ({incomplete})" if incomplete else "") + (f" {CHOSEN}" if chosen else "")
 
 
 def _detail(cell: Mapping[Any, Any]) -> tuple[str, ...]:

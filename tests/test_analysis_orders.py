@@ -90,7 +90,7 @@ def test_variants_without_a_value_are_named_and_do_not_count(tmp_path: Path) -> 
     made.add(1e-2, 0, [], "diverged", 9, 9, variant="b")
     summary = summary_of(made.write())
     found = orders(summary)
-    assert list(found["without"]) == [(), (), ("b",)]
+    assert list(found["incomplete"]) == [("b: 1 diverged",), (), ("b: 1 diverged",)]
     assert list(found["same"]) == [True, True, True]
     row = reversals(summary).to_dict("records")[0]
     assert (row["num_rates"], row["num_opposite"], row["ranges"]) == (1, 0, ())
@@ -139,6 +139,6 @@ def test_csv_files(tmp_path: Path) -> None:
         "model": "gpt2",
         "learning_rate": "0.001",
         "order": "equal = frozen > unfrozen",
-        "without": "",
+        "incomplete": "",
         "same": "False",
     }

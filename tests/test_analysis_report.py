@@ -70,7 +70,7 @@ def test_learning_rate_table_by_hand(small: Path) -> None:
     assert table.header == ("variant", "1e-5", "1e-4", "1e-3")
     assert table.rows == (
         ("frozen-random", "50.0 ± 1.0", "60.0 ± 1.0 *", "40.0 ± 1.0"),
-        ("unfrozen-pretrained", "70.0 ± 1.0", "80.0 ± 1.0 *", "–"),
+        ("unfrozen-pretrained", "70.0 ± 1.0", "80.0 ± 1.0 *", "– (2 missing)"),
     )
     assert "Pretrained on: " in table.caption
 

@@ -113,4 +113,5 @@ def test_a_study_of_which_nothing_ran(tmp_path: Path) -> None:
     made.want(1e-3, 0)
     summary = summary_of(made.write())
     table = sensitivity_table(sensitivities(summary), expected_bests(summary))
-    assert table.rows == (("mnist", "gpt2", "frozen-random", "–", "–", "fewer than two learning rates have a value"),)
+    note = "fewer than two learning rates have a value; 1 runs missing or failed, may change"
+    assert table.rows == (("mnist", "gpt2", "frozen-random", "–", "–", note),)
