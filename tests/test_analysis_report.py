@@ -257,6 +257,20 @@ def test_importance_finds_what_moved_the_accuracy_and_repeats() -> None:
     assert optuna.logging.get_verbosity() == verbosity
 
 
+def test_importance_of_many_runs_is_of_a_sample() -> None:
+    """Accuracy follows the learning rate alone, in any sample of the 700 runs."""
+    runs = pd.DataFrame({"learning_rate": [1e-4, 1e-3] * 350, "variant": "frozen-random", "seed": range(700)})
+    runs = runs.assign(task="mnist", model="gpt2", validation_accuracy=runs["learning_rate"] * 100)
+    runs.loc[0, "validation_accuracy"] = float("nan")
+    (found,) = importances(runs).to_dict("records")
+    assert (found["num_runs"], found["note"]) == (
+        699,
+        "from a random sample of 600 runs; 1 runs without a value are left out",
+    )
+    assert found["learning_rate"] > 0.99
+    assert importances(runs).to_dict("records") == [found]
+
+
 def test_importance_says_why_there_is_none(small: Path) -> None:
     runs = pd.DataFrame({"learning_rate": 1e-3, "variant": "frozen-random", "seed": range(10)})
     runs = runs.assign(task="mnist", model="gpt2", validation_accuracy=0.5)
