@@ -10,7 +10,7 @@ NUM_BEYOND = 2
 
 
 def three_digits(rate: float) -> float:
-    """Round to 3 significant digits, as a study's grids are, so that equal learning rates are the same run."""
+    """Round to 3 significant digits. The grids of studies do the same, so equal learning rates are equal floats."""
     return float(f"{rate:.3g}")
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from analysis.further_rates import three_digits
 from sweep.validation import LearningRate, Mistakes, Strict
 
 
@@ -52,8 +53,3 @@ class LearningRateGrid(Strict):
         if three_digits(10**on_grid) == self.low:
             start = on_grid
         return three_digits(10 ** (start + num_steps / self.per_decade))
-
-
-def three_digits(value: float) -> float:
-    """Round to 3 significant digits."""
-    return float(f"{value:.3g}")
