@@ -179,12 +179,18 @@ def percent_text(fraction: float) -> str:
     return NO_VALUE if pd.isna(fraction) else f"{100 * fraction:.1f}"
 
 
+def mean_sem_text(cell: Mapping[Any, Any]) -> str:
+    """Write mean ± SEM in percent; one seed has no SEM."""
+    sem = "" if pd.isna(cell["test_sem"]) else f" ± {percent_text(cell['test_sem'])}"
+    return percent_text(cell["test_mean"]) + sem
+
+
 def _at_rate(row: Mapping[Any, Any], chosen: bool) -> str:
     """Write one entry of the table by learning rate."""
     if not row["num_values"]:
         return NO_VALUE
     some = f" ({row['num_values']} of {row['num_wanted']})" if row["num_values"] < row["num_wanted"] else ""
-    return _mean_sem(row) + some + (f" {CHOSEN}" if chosen else "")
+    return mean_sem_text(row) + some + (f" {CHOSEN}" if chosen else "")
 
 
 def _detail(cell: Mapping[Any, Any]) -> tuple[str, ...]:
@@ -194,7 +200,7 @@ def _detail(cell: Mapping[Any, Any]) -> tuple[str, ...]:
         rate_text(cell["learning_rate"]),
         " ".join(map(str, cell["best_steps"])) if has_value else NO_VALUE,
         percent_text(cell["validation_mean"]),
-        _mean_sem(cell) if has_value else NO_VALUE,
+        mean_sem_text(cell) if has_value else NO_VALUE,
         f"{cell['num_values']} of {cell['num_seeds']}",
         *(str(cell[status]) for status in STATUSES),
         "; ".join(remarks(cell)),
@@ -205,12 +211,7 @@ def _accuracy(cell: Mapping[Any, Any]) -> str:
     """Write one entry of the main table."""
     if not cell["num_values"]:
         return lost_text(cell)
-    return _mean_sem(cell) + seeds_text(cell["num_values"], cell["num_seeds"]) + marks_of(cell)
-
-
-def _mean_sem(cell: Mapping[Any, Any]) -> str:
-    sem = "" if pd.isna(cell["test_sem"]) else f" ± {percent_text(cell['test_sem'])}"
-    return percent_text(cell["test_mean"]) + sem
+    return mean_sem_text(cell) + seeds_text(cell["num_values"], cell["num_seeds"]) + marks_of(cell)
 
 
 def _share(fraction: float) -> str:

@@ -139,7 +139,7 @@ def test_learning_rates_read_as_in_papers(rate: float, text: str) -> None:
 def test_report_has_its_parts(report: Report) -> None:
     names = {path.name for path in report.files}
     assert names == {
-        *("report.md", "cells.csv", "learning_rates.csv", "runs.csv", "intervals.csv", "comparisons.csv"),
+        *("report.md", "index.html", "cells.csv", "learning_rates.csv", "runs.csv", "intervals.csv", "comparisons.csv"),
         # No frozen-pretrained variant: no table 2. One model: no table 4. No cifar10-lra: no figure 1.
         *(f"{table}.{form}" for table in ("table1-gpt2", "table3-gpt2", "table5") for form in ("md", "tex", "csv")),
         *(f"{figure}-gpt2.{form}" for figure in ("learning-rates", "figure2-left") for form in ("png", "svg", "pdf")),
