@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from analysis.aggregate import summarise
 from analysis.page import write_page
+from analysis.page_figure import chart_data
+from analysis.record import read_curves, read_runs, read_wanted
 from analysis.report import write_report
 from analysis.sections import Paragraph, Section, SweepChart
 from tests.headless_browser import Browser, browser, executable
@@ -235,7 +238,9 @@ def test_a_study_without_any_value_says_so(window: Browser, tmp_path: Path) -> N
     made = SyntheticRecord(tmp_path)
     for rate in (1e-4, 1e-3):
         made.want(rate, 0)
-    window.open(write_report(made.write(), "small").folder / "index.html")
+    wanted = read_wanted(made.write(), "small")
+    data = chart_data(summarise(wanted, read_runs(tmp_path), read_curves(tmp_path)))
+    window.open(write_page(tmp_path, "None yet", [Section("A", [SweepChart()])], data))
     assert "no values yet" in window.evaluate("document.querySelector('#plot svg').textContent")
     window.point_at('#plot [data-rate="1e-4"]')
     assert "– (1 of 1 missing)" in tooltip(window)
