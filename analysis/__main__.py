@@ -1,4 +1,4 @@
-"""Write a study's report: `python -m analysis RESULTS STUDY`."""
+"""Write studies' reports: `python -m analysis RESULTS [STUDY ...]`; needs neither torch nor ray."""
 
 from __future__ import annotations
 
@@ -7,24 +7,37 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.record import RecordError
-from analysis.report import write_report
+from analysis.findings import problems
+from analysis.record import RecordError, check_format, recorded_studies
+from analysis.report import Report, write_report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the report, print it, and return the exit code: 0, or 2 for a mistake of the user's."""
-    parser = argparse.ArgumentParser(prog="python -m analysis", description="Write a study's report from its record.")
+    """Write and print reports; return the exit code: 0, 1 with `--strict` and problems, 2 for a user's mistake."""
+    parser = argparse.ArgumentParser(prog="python -m analysis", description="Write studies' reports from their record.")
     parser.add_argument("results", type=Path, help="results directory")
-    parser.add_argument("study", help="name of the study")
+    parser.add_argument(
+        "studies", nargs="*", metavar="STUDY", help="names of studies; default: all that were run there"
+    )
+    parser.add_argument("--strict", action="store_true", help="exit with code 1 if the checks find a problem")
     given = parser.parse_args(arguments)
     try:
-        report = write_report(given.results, given.study)
+        check_format(given.results)
+        studies = given.studies or recorded_studies(given.results)
+        if not studies:
+            raise RecordError(f"no study was run in {given.results}: `python -m sweep run STUDY` makes a record")
+        reports = [_write(given.results, study) for study in studies]
     except (RecordError, OSError) as error:  # OSError: for instance the results directory cannot be written
         print(f"error: {error}", file=sys.stderr)
         return 2
+    return int(given.strict and any(problems(report.findings) for report in reports))
+
+
+def _write(results: Path, study: str) -> Report:
+    report = write_report(results, study)
     print(report.text)
     print(f"Report: {report.folder / 'report.md'} and {len(report.files) - 1} files beside it")
-    return 0
+    return report
 
 
 if __name__ == "__main__":

@@ -129,17 +129,19 @@ def per_cell(runs: pd.DataFrame, rates: pd.DataFrame, chosen: pd.DataFrame) -> p
 
     Returns:
         One row a cell: the columns of `chosen`; at the chosen learning rate `num_seeds` (wanted), `num_values`,
-        `validation_sem`, `test_mean`, `test_sem` and `best_steps` (tuple, by seed); over the whole cell `num_wanted`
-        runs and the number of each of `STATUSES`.
+        `num_diverged` (with a value or without), `validation_sem`, `test_mean`, `test_sem` and `best_steps` (tuple, by
+        seed); over the whole cell `num_wanted` runs and the number of each of `STATUSES`.
     """
     keys = [*CELL, "learning_rate"]
-    at_chosen = rates[[*keys, "num_values", "validation_sem", "test_mean", "test_sem"]]
+    at_chosen = rates.rename(columns={"diverged": "num_diverged"})
+    at_chosen = at_chosen[[*keys, "num_values", "num_diverged", "validation_sem", "test_mean", "test_sem"]]
     known = runs.dropna(subset=["best_step"]).sort_values("seed")
     steps = known.groupby(keys)["best_step"].agg(tuple).rename("best_steps").reset_index()
     wanted = runs.groupby(CELL, sort=False).agg(num_wanted=("seed", "size"), num_seeds=("seed", "nunique"))
     cells = chosen.merge(at_chosen, on=keys, how="left").merge(steps, on=keys, how="left")
     cells = cells.merge(wanted.join(_status_counts(runs, CELL)).reset_index(), on=CELL)
-    return cells.assign(num_values=cells["num_values"].fillna(0).astype("int64"))
+    counts = ["num_values", "num_diverged"]
+    return cells.assign(**cells[counts].fillna(0).astype("int64"))
 
 
 def _with_test_accuracy(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:

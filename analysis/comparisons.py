@@ -104,9 +104,15 @@ def comparison_table(found: pd.DataFrame) -> Table:
     return Table(title="Variants compared", caption=what, header=header, rows=rows)
 
 
-def write_uncertainty(folder: Path, summary: Summary) -> list[Block]:
-    """Write `intervals.csv` and `comparisons.csv` (fractions, in full); return the body of the report's section."""
-    cells, pairs = intervals(summary, np.random.default_rng(REPORT_SEED)), comparisons(summary)
+def write_uncertainty(folder: Path, summary: Summary, pairs: pd.DataFrame) -> list[Block]:
+    """Write `intervals.csv` and `comparisons.csv` (fractions, in full); return the body of the report's section.
+
+    Args:
+        folder: where to write.
+        summary: the study's numbers.
+        pairs: from `comparisons`.
+    """
+    cells = intervals(summary, np.random.default_rng(REPORT_SEED))
     cells.to_csv(folder / "intervals.csv", index=False)
     pairs.to_csv(folder / "comparisons.csv", index=False)
     compared = comparison_table(pairs) if len(pairs) else Paragraph("One variant: nothing to compare.")

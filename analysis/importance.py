@@ -39,7 +39,9 @@ def importances(runs: pd.DataFrame) -> pd.DataFrame:
     for (task, model), group in runs.groupby(["task", "model"], sort=False):
         known = group.dropna(subset=["validation_accuracy"])
         shares, note = _shares(known)
-        rows.append({"task": task, "model": model, "num_runs": len(known), **shares, "note": note})
+        left_out = f"{len(group) - len(known)} runs without a value are left out" if len(known) < len(group) else ""
+        notes = "; ".join(filter(None, [note, left_out]))
+        rows.append({"task": task, "model": model, "num_runs": len(known), **shares, "note": notes})
     return pd.DataFrame(rows, columns=["task", "model", "num_runs", *AXES, "note"])
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from analysis.sections import Section
-from analysis.table_formats import html_text
 
 STYLE, SCRIPT = (Path(__file__).with_name(f"page.{ending}") for ending in ("css", "js"))
 
@@ -57,7 +57,7 @@ def page_html(title: str, sections: Sequence[Section], data: Mapping[str, Any]) 
     style, script = (path.read_text(encoding="utf-8") for path in (STYLE, SCRIPT))
     return PAGE.format(
         policy=_policy(style, script),
-        title=html_text(title),
+        title=html.escape(title),
         style=style,
         nav=_navigation(sections),
         body="\n".join(map(_section, sections)),
@@ -89,7 +89,7 @@ def _hash(text: str) -> str:
 
 
 def _navigation(sections: Sequence[Section]) -> str:
-    links = [f'<li><a href="#{_anchor(s.title)}">{html_text(s.title)}</a></li>' for s in sections if s.title]
+    links = [f'<li><a href="#{_anchor(s.title)}">{html.escape(s.title)}</a></li>' for s in sections if s.title]
     return "\n".join(['<nav aria-label="Sections"><ul>', *links, "</ul></nav>"])
 
 
@@ -98,7 +98,7 @@ def _section(section: Section) -> str:
     if not section.title:
         return body
     anchor = _anchor(section.title)
-    heading = f'<h2 id="{anchor}">{html_text(section.title)}</h2>'
+    heading = f'<h2 id="{anchor}">{html.escape(section.title)}</h2>'
     return f'<section aria-labelledby="{anchor}">\n{heading}\n{body}\n</section>'
 
 

@@ -112,7 +112,8 @@ def published_best(cells: pd.DataFrame) -> dict[tuple[str, str], float]:
 
 
 def _published_text(best: dict[tuple[str, str], float], drawn_as: str) -> str:
-    return f" {drawn_as.capitalize()}: Rothermel et al. 2021, Tables 1 and 4." if best else ""
+    there = "Rothermel et al. 2021, Tables 1 and 4; the differences are in those tables here"
+    return f" {drawn_as.capitalize()}: {there}." if best else ""
 
 
 def _image(paths: list[Path], title: str) -> Image:

@@ -83,7 +83,9 @@ def table2(info: StudyInfo, wanted: pd.DataFrame, cells: pd.DataFrame, matched: 
         if target is None or not target["num_values"]:
             return f"{NO_VALUE} (no {REFERENCE} to match)"
         marks = marks_of(cell) or marks_of(target)
-        return steps_text(steps[cell["variant"], cell["task"]]) + _seeds(cell) + marks
+        return (
+            steps_text(steps[cell["variant"], cell["task"]]) + seeds_text(cell["num_values"], cell["num_seeds"]) + marks
+        )
 
     what = (
         f"Gradient steps until the mean over seeds of the test accuracy reaches that of {REFERENCE} in Table 1, at "
@@ -217,10 +219,6 @@ def _layout(
 
 def _of(numbers: pd.DataFrame, model: str) -> list[dict[Any, Any]]:
     return numbers[numbers["model"] == model].to_dict("records")
-
-
-def _seeds(cell: Mapping[Any, Any]) -> str:
-    return seeds_text(cell["num_values"], cell["num_seeds"])
 
 
 def _best_models(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,14 +12,18 @@ import pandas as pd
 
 from analysis import record, tables
 from analysis.aggregate import STATUSES, Summary, summarise
-from analysis.comparisons import write_uncertainty
+from analysis.checks import check_sweep
+from analysis.comparisons import comparisons, write_uncertainty
+from analysis.findings import Finding, findings_table, findings_text, write_findings
 from analysis.importance import importances
+from analysis.orders import write_conclusions
 from analysis.page import write_page
 from analysis.page_figure import chart_data
 from analysis.paper import write_paper
 from analysis.record import StudyInfo
 from analysis.sections import Block, Bullets, Paragraph, Section, SweepChart, report_markdown
 from analysis.selection import CELL, RULE
+from analysis.sensitivity import write_sensitivity
 
 LIMITS = (
     f"{RULE} Learning rates where a seed has no value are eligible only if none has them all. Test accuracy selects "
@@ -51,7 +56,9 @@ class Report:
     folder: Path
     files: tuple[Path, ...]
     text: str
-    """For the terminal: status line, tables, remarks."""
+    """For the terminal: status line, tables, findings."""
+    findings: tuple[Finding, ...]
+    """What the checks found."""
 
 
 def write_report(results: Path, study: str) -> Report:
@@ -73,11 +80,12 @@ def write_report(results: Path, study: str) -> Report:
     with tempfile.TemporaryDirectory(dir=study_dir, prefix=".report-") as scratch:
         new = Path(scratch) / "new"
         new.mkdir()
-        text = _write_files(new, info, wanted, runs, summary, curves)
+        findings = check_sweep(summary, curves)
+        text = _write_files(new, info, wanted, runs, summary, curves, findings)
         names = sorted(path.name for path in new.iterdir())
         _swap(new, study_dir / "report", Path(scratch) / "old")
     folder = study_dir / "report"
-    return Report(folder=folder, files=tuple(folder / name for name in names), text=text)
+    return Report(folder=folder, files=tuple(folder / name for name in names), text=text, findings=tuple(findings))
 
 
 def status_line(runs: pd.DataFrame) -> str:
@@ -92,7 +100,13 @@ def status_line(runs: pd.DataFrame) -> str:
 
 
 def _write_files(
-    folder: Path, info: StudyInfo, wanted: pd.DataFrame, runs: pd.DataFrame, summary: Summary, curves: pd.DataFrame
+    folder: Path,
+    info: StudyInfo,
+    wanted: pd.DataFrame,
+    runs: pd.DataFrame,
+    summary: Summary,
+    curves: pd.DataFrame,
+    findings: Sequence[Finding],
 ) -> str:
     """Write every file of the report; return the text for the terminal."""
     models = list(wanted["model"].unique())
@@ -105,13 +119,19 @@ def _write_files(
     moved = tables.importance_table(wanted, importances(summary.runs))
     _write_csvs(folder, info, wanted, summary)
     paper = write_paper(folder, info, wanted, summary, curves)
+    pairs = comparisons(summary)
+    conclusions = [*write_conclusions(folder, summary, pairs), write_sensitivity(folder, summary)]
+    tried = wanted["learning_rate"].unique()
+    write_findings(folder, info, findings, tried)
     status = status_line(summary.runs)
     sections = [
         Section("", [Paragraph(f"Study `{info.study}`. {status}")]),
         Section("Test accuracy", paper.tables_of(1)),
         Section("Test accuracy against learning rate", [SweepChart(), *paper.sweep_figures, *by_rate]),
+        Section("Checks", [findings_table(findings, tried) if findings else Paragraph("Nothing found.")]),
         Section("Cells", [detail]),
-        Section("How sure", write_uncertainty(folder, summary)),
+        Section("How sure", write_uncertainty(folder, summary, pairs)),
+        Section("Conclusions over the learning rate", conclusions),
         Section("Further tables and figures of the paper", paper.further()),
         Section("What moved the accuracy", [moved]),
         Section("What this is and is not", [Bullets(LIMITS)]),
@@ -126,7 +146,7 @@ def _write_files(
             status,
             "",
             *(table.text() for table in [*by_rate, *main]),
-            *_warnings(summary),
+            findings_text(findings, tried),
         ]
     )
 
@@ -179,12 +199,6 @@ def _provenance(runs: pd.DataFrame) -> Block:
             f"Versions: {', '.join(listed)}.",
         ]
     )
-
-
-def _warnings(summary: Summary) -> list[str]:
-    """Say per cell what the terminal's reader must know."""
-    found = [(cell, tables.remarks(cell)) for cell in summary.cells.to_dict("records") if cell["num_values"]]
-    return [f"{c['task']} {c['model']} {c['variant']}: {'; '.join(notes)}" for c, notes in found if notes]
 
 
 def _swap(new: Path, current: Path, old: Path) -> None:

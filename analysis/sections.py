@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,7 @@ class Image:
 
     def html(self) -> str:
         """Carry the picture in the page itself; `page.js` folds it where the interactive figure shows the same."""
-        title, source = html_text(self.title), _data_url(self._for_page())
+        title, source = html.escape(self.title), _data_url(self._for_page())
         return f'<details open><summary>{title}</summary><img alt="{title}" src="{source}"></details>'
 
     def _for_page(self) -> Path:

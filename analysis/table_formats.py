@@ -49,11 +49,11 @@ class Table:
 
     def html(self) -> str:
         """Render for `index.html`: the title above, what explains it below, a frame that a narrow screen can scroll."""
-        head = "".join(f'<th scope="col">{html_text(name)}</th>' for name in self.header)
+        head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in self.header)
         return "\n".join(
             [
                 '<figure><div class="scroll"><table>',
-                f"<caption><span>{html_text(self.title)}</span></caption>",
+                f"<caption><span>{html.escape(self.title)}</span></caption>",
                 f"<thead><tr>{head}</tr></thead>",
                 "<tbody>",
                 *(self._html_row(i, row) for i, row in enumerate(self.rows)),
@@ -97,9 +97,8 @@ class Table:
         return "\n".join([self.title, lines[0], rule, *lines[1:], "", textwrap.fill(self.caption, TEXT_WIDTH), ""])
 
     def _html_row(self, i: int, row: tuple[str, ...]) -> str:
-        entries = [
-            f"<strong>{html_text(x)}</strong>" if (i, j) in self.bold else html_text(x) for j, x in enumerate(row)
-        ]
+        texts = map(html.escape, row)
+        entries = [f"<strong>{x}</strong>" if (i, j) in self.bold else x for j, x in enumerate(texts)]
         kinds = [' class="long"' if len(x) > LONG_ENTRY else "" for x in row]
         cells = [f"<td{kind}>{entry}</td>" for kind, entry in zip(kinds[1:], entries[1:], strict=True)]
         return f'<tr><th scope="row">{entries[0]}</th>{"".join(cells)}</tr>'
@@ -122,7 +121,7 @@ def file_stem(name: str) -> str:
 
 
 def html_text(text: str) -> str:
-    """Escape text for HTML, attributes included; what stands between backticks becomes code."""
+    """Escape prose for HTML; what stands between backticks becomes code."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 

@@ -10,17 +10,19 @@ import pandas as pd
 
 from analysis.aggregate import STATUSES
 from analysis.record import StudyInfo
-from analysis.selection import RULE
+from analysis.selection import MEAN_DIGITS, RULE
 from analysis.table_formats import Table
 
 NO_VALUE = "–"
 PROVISIONAL = "†"
 AT_EDGE = "‡"
+UNSTABLE = "§"
 CHOSEN = "*"
 MARKS = {
     NO_VALUE: "no value, and why",
     PROVISIONAL: "runs are missing or failed, so the choice may change",
     AT_EDGE: "the chosen learning rate is the smallest or largest tried, so the best may lie outside",
+    UNSTABLE: "runs at the chosen learning rate diverged; they count with their best model before that, if any",
 }
 
 
@@ -103,12 +105,14 @@ def learning_rate_table(wanted: pd.DataFrame, rates: pd.DataFrame, cells: pd.Dat
 def detail_table(info: StudyInfo, wanted: pd.DataFrame, cells: pd.DataFrame) -> Table:
     """List every cell with its chosen learning rate and what that rests on."""
     header = (
-        *("task", "model", "variant", "learning rate", "best steps", "validation, mean", "test, mean ± SEM", "seeds"),
+        *("task", "model", "variant", "learning rate", "best steps", "validation, mean", "runner-up", "margin"),
+        *("test, mean ± SEM", "seeds"),
         *("complete", "diverged", "failed", "missing", "remarks"),
     )
     what = (
         "Accuracies in percent at the chosen learning rate, ± standard error of the mean (SEM) over seeds. "
-        "Best steps: by seed. Complete to missing: number of runs of the whole cell."
+        "Best steps: by seed. Runner-up: the learning rate with the second highest validation mean, and how many "
+        "points that is behind. Complete to missing: number of runs of the whole cell."
     )
     rows = tuple(_detail(cell) for cell in cells.to_dict("records"))
     return Table(
@@ -149,6 +153,8 @@ def remarks(cell: Mapping[Any, Any]) -> list[str]:
         found.append("runs missing or failed, the choice may change")
     if cell["at_edge"]:
         found.append(f"best learning rate is the {'smallest' if cell['at_edge'] == 'low' else 'largest'} tried")
+    if cell["num_diverged"]:
+        found.append(f"{cell['num_diverged']} of {cell['num_seeds']} runs diverged at it")
     return found
 
 
@@ -158,6 +164,11 @@ def lost_text(cell: Mapping[Any, Any]) -> str:
     return f"{NO_VALUE} ({', '.join(lost)})"
 
 
+def incomplete_text(counts: Mapping[Any, Any]) -> str:
+    """Count the runs that are not complete: `1 missing, 2 diverged`; empty: all are."""
+    return ", ".join(f"{counts[status]} {status}" for status in reversed(STATUSES[1:]) if counts[status])
+
+
 def seeds_text(num_values: int, num_seeds: int) -> str:
     """Say how many seeds an entry rests on, where not all."""
     return f" ({num_values} of {num_seeds} seeds)" if num_values < num_seeds else ""
@@ -165,7 +176,15 @@ def seeds_text(num_values: int, num_seeds: int) -> str:
 
 def marks_of(cell: Mapping[Any, Any]) -> str:
     """Return the marks of `MARKS` that a cell's entries carry."""
-    marks = (PROVISIONAL if cell["missing"] + cell["failed"] else "") + (AT_EDGE if cell["at_edge"] else "")
+    marks = "".join(
+        mark
+        for mark, holds in (
+            (PROVISIONAL, cell["missing"] + cell["failed"]),
+            (AT_EDGE, cell["at_edge"]),
+            (UNSTABLE, cell["num_diverged"]),
+        )
+        if holds
+    )
     return f" {marks}" if marks else ""
 
 
@@ -187,10 +206,9 @@ def mean_sem_text(cell: Mapping[Any, Any]) -> str:
 
 def _at_rate(row: Mapping[Any, Any], chosen: bool) -> str:
     """Write one entry of the table by learning rate."""
-    if not row["num_values"]:
-        return NO_VALUE
-    some = f" ({row['num_values']} of {row['num_wanted']})" if row["num_values"] < row["num_wanted"] else ""
-    return mean_sem_text(row) + some + (f" {CHOSEN}" if chosen else "")
+    incomplete = incomplete_text(row)
+    some = seeds_text(row["num_values"], row["num_wanted"]) if row["num_values"] else ""
+    return mean_sem_text(row) + some + (f" ({incomplete})" if incomplete else "") + (f" {CHOSEN}" if chosen else "")
 
 
 def _detail(cell: Mapping[Any, Any]) -> tuple[str, ...]:
@@ -200,11 +218,18 @@ def _detail(cell: Mapping[Any, Any]) -> tuple[str, ...]:
         rate_text(cell["learning_rate"]),
         " ".join(map(str, cell["best_steps"])) if has_value else NO_VALUE,
         percent_text(cell["validation_mean"]),
+        rate_text(cell["runner_up"]),
+        _margin(cell),
         mean_sem_text(cell) if has_value else NO_VALUE,
         f"{cell['num_values']} of {cell['num_seeds']}",
         *(str(cell[status]) for status in STATUSES),
         "; ".join(remarks(cell)),
     )
+
+
+def _margin(cell: Mapping[Any, Any]) -> str:
+    margin = round(cell["validation_mean"], MEAN_DIGITS) - round(cell["runner_up_mean"], MEAN_DIGITS)
+    return NO_VALUE if math.isnan(margin) else "tie" if margin == 0 else f"{100 * margin:.1f}"
 
 
 def _accuracy(cell: Mapping[Any, Any]) -> str:

@@ -202,6 +202,8 @@ def _note(through: Interval, cell: dict[Any, Any]) -> str:
     found = [through.note]
     if cell["missing"] + cell["failed"]:
         found.append("runs missing or failed, all of this may change")
+    if cell["num_diverged"]:
+        found.append(f"{cell['num_diverged']} of {cell['num_seeds']} runs at it diverged")
     if cell["at_edge"]:
         found.append("at the edge of the grid: learning rates outside it are not in the interval")
     return "; ".join(filter(None, found))

@@ -73,9 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_plan(commands)
     _add_run(commands)
+    _add_report(commands)
     for name, does, module in (
         ("status", "how far a study is; while it runs, and after a crash", RESULTS_COMMANDS),
-        ("report", "write tables and figures of what the record holds by now", RESULTS_COMMANDS),
         ("pretrain", "train the weights that a study has a recipe for, and nothing else", COMMANDS),
     ):
         command = _command(commands, name, does, f"python -m sweep {name} quickstart", module=module)
@@ -148,6 +148,15 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         metavar="S",
         help="seconds between checkpoints; default: 60",
     )
+    _add_strict(run)
+
+
+def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    does = "write tables, figures and checks of what the record holds by now"
+    report = _command(commands, "report", does, "python -m sweep report quickstart --strict", module=RESULTS_COMMANDS)
+    _add_studies(report)
+    _add_results(report)
+    _add_strict(report)
 
 
 def _add_data(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -250,6 +259,10 @@ def _add_resources(command: argparse.ArgumentParser) -> None:
         "--gpus-per-trial", type=float, metavar="G", help="instead of the study's; a fraction shares one"
     )
     command.add_argument("--runs-per-trial", type=_positive, metavar="N", help="instead of the study's")
+
+
+def _add_strict(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--strict", action="store_true", help="exit with code 1 if a report's checks find a problem")
 
 
 def _positive(text: str) -> int:

@@ -45,6 +45,7 @@ def plan(chosen: Namespace) -> int:
 
 def run(chosen: Namespace) -> int:
     """Train what the record lacks, study by study."""
+    from analysis.findings import problems
     from sweep.placement import Placement
     from sweep.run_study import Options, run_study
 
@@ -64,7 +65,8 @@ def run(chosen: Namespace) -> int:
         print(f"MLflow     python -m sweep ui --results {chosen.results}")
         if outcome.stopped:
             return 130
-        code = 1 if outcome.failed else code
+        if outcome.failed or (chosen.strict and problems(outcome.report.findings)):
+            code = 1
     return code
 
 

@@ -25,15 +25,18 @@ def status(chosen: Namespace) -> int:
 
 def report(chosen: Namespace) -> int:
     """Write reports of what the record holds."""
+    from analysis.findings import problems
     from analysis.report import write_report
 
+    num_problems = 0
     results = Results(chosen.results)
     results.check()
     for study in _study_names(chosen, results):
         with storage_problems(results.root):
             written = write_report(results.root, study)
         print(f"{written.text}\n\nreport     {written.folder / 'report.md'}")
-    return 0
+        num_problems += len(problems(written.findings))
+    return int(chosen.strict and num_problems > 0)
 
 
 def ls(chosen: Namespace) -> int:

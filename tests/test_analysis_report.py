@@ -70,7 +70,7 @@ def test_learning_rate_table_by_hand(small: Path) -> None:
     assert table.header == ("variant", "1e-5", "1e-4", "1e-3")
     assert table.rows == (
         ("frozen-random", "50.0 ± 1.0", "60.0 ± 1.0 *", "40.0 ± 1.0"),
-        ("unfrozen-pretrained", "70.0 ± 1.0", "80.0 ± 1.0 *", "–"),
+        ("unfrozen-pretrained", "70.0 ± 1.0", "80.0 ± 1.0 *", "– (2 missing)"),
     )
     assert "Pretrained on: " in table.caption
 
@@ -112,8 +112,8 @@ def test_partial_and_edge_cells_are_marked(tmp_path: Path) -> None:
     info = record.read_study(tmp_path, "small")
     assert tables.main_table(info, wanted, summary.cells, "gpt2").rows == (("frozen-random", "62.5 (1 of 2 seeds) †‡"),)
     (row,) = tables.detail_table(info, wanted, summary.cells).rows
-    assert row[3:12] == ("1e-3", "300", "60.0", "62.5", "1 of 2", "2", "0", "1", "1")
-    assert row[12] == (
+    assert row[3:14] == ("1e-3", "300", "60.0", "1e-4", "10.0", "62.5", "1 of 2", "2", "0", "1", "1")
+    assert row[14] == (
         "1 of 2 seeds have a value; runs missing or failed, the choice may change; "
         "best learning rate is the largest tried"
     )
@@ -122,13 +122,22 @@ def test_partial_and_edge_cells_are_marked(tmp_path: Path) -> None:
 def test_detail_table_by_hand(small: Path) -> None:
     wanted, summary = summary_of(small)
     table = tables.detail_table(record.read_study(small, "small"), wanted, summary.cells)
-    rows = [row[2:4] + row[5:12] for row in table.rows]
-    assert rows == [
-        ("frozen-random", "1e-4", "60.0", "60.0 ± 1.0", "2 of 2", "6", "0", "0", "0"),
-        ("unfrozen-pretrained", "1e-4", "80.0", "80.0 ± 1.0", "2 of 2", "4", "0", "0", "2"),
-        ("frozen-random", "–", "–", "–", "0 of 2", "0", "0", "0", "6"),
-        ("unfrozen-pretrained", "–", "–", "–", "0 of 2", "0", "2", "0", "0"),
+    rows = [row[2:4] + row[5:14] for row in table.rows]
+    assert rows == [  # the runners-up of both have 10 points less, at 1e-5
+        ("frozen-random", "1e-4", "60.0", "1e-5", "10.0", "60.0 ± 1.0", "2 of 2", "6", "0", "0", "0"),
+        ("unfrozen-pretrained", "1e-4", "80.0", "1e-5", "10.0", "80.0 ± 1.0", "2 of 2", "4", "0", "0", "2"),
+        ("frozen-random", "–", "–", "–", "–", "–", "0 of 2", "0", "0", "0", "6"),
+        ("unfrozen-pretrained", "–", "–", "–", "–", "–", "0 of 2", "0", "2", "0", "0"),
     ]
+
+
+def test_a_tie_is_called_one(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    made.add(1e-4, 0, [(300, 0.1, 0.2), (600, 0.3, 0.2)], budget=600)
+    made.add(1e-3, 0, [(300, 0.3, 0.9), (600, 0.2, 0.9)], budget=600)
+    wanted, summary = summary_of(made.write())
+    (row,) = tables.detail_table(record.read_study(tmp_path, "small"), wanted, summary.cells).rows
+    assert row[3:8] == ("1e-4", "600", "30.0", "1e-3", "tie")  # the smaller, whatever test says
 
 
 @pytest.mark.parametrize(("rate", "text"), [(1e-3, "1e-3"), (10**-3.5, "3.16e-4"), (2.5e-10, "2.5e-10"), (0.1, "1e-1")])
@@ -140,6 +149,7 @@ def test_report_has_its_parts(report: Report) -> None:
     names = {path.name for path in report.files}
     assert names == {
         *("report.md", "index.html", "cells.csv", "learning_rates.csv", "runs.csv", "intervals.csv", "comparisons.csv"),
+        *("checks.json", "orders.csv", "reversals.csv", "sensitivity.csv", "expected_best.csv"),
         # No frozen-pretrained variant: no table 2. One model: no table 4. No cifar10-lra: no figure 1.
         *(f"{table}.{form}" for table in ("table1-gpt2", "table3-gpt2", "table5") for form in ("md", "tex", "csv")),
         *(f"{figure}-gpt2.{form}" for figure in ("learning-rates", "figure2-left") for form in ("png", "svg", "pdf")),
@@ -153,7 +163,9 @@ def test_report_has_its_parts(report: Report) -> None:
     assert cells.loc[("mnist", "frozen-random"), "test_mean"] == pytest.approx(0.6)
     assert cells["study"].unique().tolist() == ["small"]
     assert "60.0 ± 1.0" in report.text
-    assert "mnist gpt2 unfrozen-pretrained: runs missing or failed" in report.text
+    assert "problem: mnist gpt2 unfrozen-pretrained: 2 of 6 runs missing: 2 of 2 at 1e-3" in report.text
+    assert "| problem | mnist | gpt2 | unfrozen-pretrained | 2 of 6 runs missing: 2 of 2 at 1e-3 |" in page
+    assert "| mnist | gpt2 | 1e-5 | unfrozen-pretrained > frozen-random |  | yes |" in page
 
 
 def test_the_same_record_gives_the_same_files(small: Path, report: Report) -> None:
@@ -243,6 +255,20 @@ def test_importance_finds_what_moved_the_accuracy_and_repeats() -> None:
     assert (found["num_runs"], found["note"]) == (18, "")
     pd.testing.assert_frame_equal(importances(runs), importances(runs))
     assert optuna.logging.get_verbosity() == verbosity
+
+
+def test_importance_of_many_runs_is_of_a_sample() -> None:
+    """Accuracy follows the learning rate alone, in any sample of the 700 runs."""
+    runs = pd.DataFrame({"learning_rate": [1e-4, 1e-3] * 350, "variant": "frozen-random", "seed": range(700)})
+    runs = runs.assign(task="mnist", model="gpt2", validation_accuracy=runs["learning_rate"] * 100)
+    runs.loc[0, "validation_accuracy"] = float("nan")
+    (found,) = importances(runs).to_dict("records")
+    assert (found["num_runs"], found["note"]) == (
+        699,
+        "from a random sample of 600 runs; 1 runs without a value are left out",
+    )
+    assert found["learning_rate"] > 0.99
+    assert importances(runs).to_dict("records") == [found]
 
 
 def test_importance_says_why_there_is_none(small: Path) -> None:

@@ -286,6 +286,16 @@ def test_a_study_that_was_never_run(say: Any, tmp_path: Path, command: str) -> N
     assert f"no study 'tiny' in {tmp_path / 'results'}: it has other" in printed
 
 
+def test_a_strict_report_of_an_untuned_study(say: Any, tmp_path: Path) -> None:
+    record = SyntheticRecord(tmp_path, "tiny")
+    record.add(1e-3, 0, [(10, 0.5, 0.5)])
+    record.write()
+    code, printed = say("report", "tiny", "--results", tmp_path)
+    assert code == 0
+    assert "only one learning rate, 1e-3, was tried: nothing is tuned" in printed
+    assert say("report", "tiny", "--results", tmp_path, "--strict")[0] == 1
+
+
 def test_ui_without_a_store(say: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     code, printed = say("ui", "--results", tmp_path)

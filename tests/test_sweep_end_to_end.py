@@ -96,8 +96,8 @@ def first(folder: Path) -> Ended:
 
 @pytest.fixture(scope="module")
 def again(first: Ended, folder: Path) -> Ended:
-    """The same command once more."""
-    code, output = in_process("run", folder / "tiny.yaml", "--results", first.results)
+    """The same command once more, but strict about what the checks find."""
+    code, output = in_process("run", folder / "tiny.yaml", "--results", first.results, "--strict")
     return ended(code, output, first.results)
 
 
@@ -141,7 +141,8 @@ def test_another_datasets_is_told_of_and_not_used(first: Ended) -> None:
 
 
 def test_a_second_run_trains_nothing_and_touches_nothing(first: Ended, again: Ended) -> None:
-    assert again.code == 0
+    assert again.code == 1
+    assert "problem: digits tiny frozen-random: only 2 learning rates were tried" in again.output
     assert "4 complete" in again.output
     assert "nothing to train" in again.output
     assert again.files == first.files
