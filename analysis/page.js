@@ -9,6 +9,7 @@
   const LOST_ROW = 16; // pixels between the crosses of two variants
   const REACH = 40; // pixels from which the pointer finds a point
   const TIE = 4; // points as close together as this are told together
+  const AWAY = 14; // pixels from a point to its tooltip
   const FIXED_COLOUR = "#B00020";
   // Markers by matplotlib's letters: corners on the unit circle's square, y downwards.
   const MARKERS = {
@@ -29,6 +30,7 @@
   let points = []; // of the visible lines, as drawn: {point, line, x, y, node}
 
   const unique = (values) => [...new Set(values)];
+  const closest = (found, away) => found.reduce((a, b) => (a && away(a) <= away(b) ? a : b), null);
 
   function add(parent, name, attributes = {}, text = null) {
     const space = parent instanceof SVGElement || name === "svg" ? "http://www.w3.org/2000/svg" : "http://www.w3.org/1999/xhtml";
@@ -54,14 +56,13 @@
 
   function options(select, names) {
     select.replaceChildren();
-    for (const name of names) add(select, "option", { value: name }, name);
+    names.forEach((name) => add(select, "option", { value: name }, name));
   }
 
   function chooseTask() {
     const before = $("model").value;
-    const models = data.panels.filter((panel) => panel.task === $("task").value).map((panel) => panel.model);
-    options($("model"), models);
-    if (models.includes(before)) $("model").value = before;
+    options($("model"), data.panels.filter((panel) => panel.task === $("task").value).map((panel) => panel.model));
+    if ([...$("model").options].some((option) => option.value === before)) $("model").value = before;
     choosePanel();
   }
 
@@ -147,14 +148,10 @@
       add(svg, "text", { x, y: scale.floor + 18, "text-anchor": "middle", class: "axis" }, text);
       last = x;
     }
-    const frame = `M${MARGIN.left} ${MARGIN.top}V${scale.floor}H${right}`;
-    add(svg, "path", { d: frame, stroke: "#555", fill: "none" });
+    add(svg, "path", { d: `M${MARGIN.left} ${MARGIN.top}V${scale.floor}H${right}`, stroke: "#555", fill: "none" });
     add(svg, "text", { x: (MARGIN.left + right) / 2, y: height - 8, "text-anchor": "middle", class: "axis" }, "learning rate (log scale)");
     add(svg, "text", { x: 4, y: 14, class: "axis" }, "test accuracy (%)");
-    if (shown.fixed) drawFixed(svg, scale);
-  }
-
-  function drawFixed(svg, scale) {
+    if (!shown.fixed) return;
     const x = scale.x(shown.fixed.rate);
     const dashed = { stroke: FIXED_COLOUR, "stroke-width": 1.3, "stroke-dasharray": "6 4", class: "fixed" };
     add(svg, "line", { x1: x, x2: x, y1: MARGIN.top, y2: scale.floor, ...dashed });
@@ -199,7 +196,12 @@
     key.replaceChildren();
     const every = shown.lines.flatMap((line) => line.points);
     const has = (kind) => every.some((point) => point.kind === kind);
-    const entry = (wanted, text, sample) => wanted && (sample(add(add(key, "span"), "svg", { width: 26, height: 20, "aria-hidden": "true" })), (key.lastChild.append(text)));
+    const entry = (wanted, text, draw) => {
+      if (!wanted) return;
+      const item = add(key, "span");
+      draw(add(item, "svg", { width: 26, height: 20, "aria-hidden": "true" }));
+      item.append(text);
+    };
     const ring = { cx: 13, cy: 10, fill: "none", stroke: "#555" };
     const rule = { x1: 0, x2: 26, y1: 10, y2: 10, "stroke-width": 1.5 };
     entry(every.some((point) => point.chosen), "chosen on validation", (svg) => add(svg, "circle", { ...ring, r: 9 }));
@@ -212,9 +214,7 @@
 
   // Values under the pointer, and under the keyboard's focus
 
-  function place(point) {
-    return `${shown.task}, ${shown.model}, learning rate ${point.rate_text}`;
-  }
+  const place = (point) => `${shown.task}, ${shown.model}, learning rate ${point.rate_text}`;
 
   function describe(line, point) {
     const value = point.mean === null ? point.text : `${point.text} %` + (point.sem === null ? ", one seed: no SEM" : " (mean ± SEM)");
@@ -238,10 +238,14 @@
       other.node.classList.add("near");
     }
     tooltip.hidden = false;
-    const room = plot.clientWidth - tooltip.offsetWidth;
-    const left = found.x + 14 <= room ? found.x + 14 : found.x - 14 - tooltip.offsetWidth;
-    tooltip.style.left = `${Math.max(0, Math.min(left, room))}px`;
-    tooltip.style.top = `${Math.max(0, Math.min(found.y - 20, plot.clientHeight - tooltip.offsetHeight))}px`;
+    const [width, height] = [tooltip.offsetWidth, tooltip.offsetHeight];
+    const right = plot.clientWidth - width;
+    const sides = [found.x + AWAY, found.x - AWAY - width].filter((left) => left >= 0 && left <= right);
+    const above = found.y - AWAY - height;
+    const [left, top] = sides.length
+      ? [sides[0], Math.max(0, Math.min(found.y - 20, plot.clientHeight - height))]
+      : [Math.max(0, Math.min(found.x - width / 2, right)), above >= 0 ? above : found.y + AWAY];
+    Object.assign(tooltip.style, { left: `${left}px`, top: `${top}px` });
   }
 
   function hideTooltip() {
@@ -253,22 +257,18 @@
     const box = plot.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
     const away = (each) => Math.hypot(each.x - x, each.y - y);
-    const best = points.reduce((a, b) => (a && away(a) <= away(b) ? a : b), null);
-    return best && away(best) <= REACH ? best : null;
+    return closest(points.filter((each) => away(each) <= REACH), away);
   }
 
   function move(event) {
     const here = points.find(({ node }) => node === document.activeElement);
     if (event.key === "Escape") return hideTooltip();
-    if (!here || !event.key.startsWith("Arrow")) return;
+    const [along, across] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key] ?? [];
+    if (!here || along === undefined) return;
     event.preventDefault();
     const lines = unique(points.map(({ line }) => line));
-    const along = points.filter(({ line }) => line === here.line);
-    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -1, ArrowDown: 1 }[event.key];
-    const across = lines[lines.indexOf(here.line) + step];
-    const next = event.key === "ArrowLeft" || event.key === "ArrowRight"
-      ? along[along.indexOf(here) + step]
-      : points.filter(({ line }) => line === across).reduce((a, b) => (a && Math.abs(a.x - here.x) <= Math.abs(b.x - here.x) ? a : b), null);
+    const there = points.filter(({ line }) => line === lines[lines.indexOf(here.line) + across]);
+    const next = along ? there[there.indexOf(here) + along] : closest(there, (each) => Math.abs(each.x - here.x));
     if (!next) return;
     here.node.setAttribute("tabindex", -1);
     next.node.setAttribute("tabindex", 0);

@@ -19,7 +19,7 @@ from analysis.importance import importances
 from analysis.orders import write_conclusions
 from analysis.page import write_page
 from analysis.page_figure import chart_data
-from analysis.paper import write_paper
+from analysis.paper import MEASURED, write_paper
 from analysis.record import StudyInfo
 from analysis.sections import Block, Bullets, Paragraph, Section, SweepChart, report_markdown
 from analysis.selection import CELL, RULE
@@ -59,6 +59,11 @@ class Report:
     """For the terminal: status line, tables, findings."""
     findings: tuple[Finding, ...]
     """What the checks found."""
+
+    @property
+    def page(self) -> Path:
+        """The file to open in a browser."""
+        return self.folder / "index.html"
 
 
 def write_report(results: Path, study: str) -> Report:
@@ -124,10 +129,11 @@ def _write_files(
     tried = wanted["learning_rate"].unique()
     write_findings(folder, info, findings, tried)
     status = status_line(summary.runs)
+    chart = SweepChart(tables.caption(info, wanted, MEASURED))
     sections = [
         Section("", [Paragraph(f"Study `{info.study}`. {status}")]),
         Section("Test accuracy", paper.tables_of(1)),
-        Section("Test accuracy against learning rate", [SweepChart(), *paper.sweep_figures, *by_rate]),
+        Section("Test accuracy against learning rate", [chart, *paper.sweep_figures, *by_rate]),
         Section("Checks", [findings_table(findings, tried) if findings else Paragraph("Nothing found.")]),
         Section("Cells", [detail]),
         Section("How sure", write_uncertainty(folder, summary, pairs)),

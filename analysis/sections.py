@@ -85,13 +85,15 @@ class Image:
 class SweepChart:
     """The place of the interactive figure, which `page.js` draws from the page's data."""
 
+    caption: str
+
     def markdown(self) -> str:
         """Say where it is."""
         return "`index.html`, beside this file, shows the following with values under the pointer.\n"
 
     def html(self) -> str:
         """Give its empty parts; without JavaScript it stays hidden and the images stand for it."""
-        return SWEEP_CHART
+        return SWEEP_CHART.format(caption=html_text(self.caption))
 
 
 SWEEP_CHART = """\
@@ -103,8 +105,8 @@ SWEEP_CHART = """\
 </div>
 <div id="plot" class="plot"></div>
 <div id="key" class="key"></div>
-<p class="hint">Mean over seeds of each run's best model by validation accuracy; bars: standard error of the mean (SEM).
-Point at a value, or press Tab and the arrow keys, to read it.</p>
+<p class="hint">Point at a value, or press Tab and the arrow keys, to read it.</p>
+<p class="caption">{caption}</p>
 </div>"""
 
 

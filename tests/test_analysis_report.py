@@ -290,7 +290,7 @@ def test_status_line_counts_every_status() -> None:
 
 def test_command_line(small: Path, report: Report, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(small), "small"]) == 0
-    assert f"Report: {report.folder / 'report.md'}" in capsys.readouterr().out
+    assert f"Report: {report.page}" in capsys.readouterr().out
     done = subprocess.run(
         [sys.executable, "-m", "analysis", str(small), "large"], capture_output=True, text=True, check=False
     )

@@ -206,12 +206,13 @@ def test_prose_and_pictures_in_both_forms(tmp_path: Path) -> None:
     png.write_bytes(b"p" * 200_000)
     svg.write_bytes(b"s" * 100)
     image = Image(title="Fig", png=png, others=(svg,))
-    section = Section("Title", [Paragraph("One `two`."), Bullets(["a", "b"]), image, SweepChart()])
+    section = Section("Title", [Paragraph("One `two`."), Bullets(["a", "b"]), image, SweepChart("About `it`.")])
     assert report_markdown("R", [section]).startswith(
         "# R\n\n## Title\n\nOne `two`.\n\n- a\n- b\n\n![Fig](a.png)\n\nFig, also as [SVG](a.svg).\n"
     )
     text = page_html("R", [section], EMPTY)
     assert "<p>One <code>two</code>.</p>" in text
+    assert '<p class="caption">About <code>it</code>.</p>' in text
     assert "<li>a</li>" in text
     assert f'src="data:image/svg+xml;base64,{base64.b64encode(svg.read_bytes()).decode()}"' in text
     svg.write_bytes(b"s" * 200_001)

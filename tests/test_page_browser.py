@@ -179,6 +179,27 @@ def test_it_fits_a_phone(window: Browser, page: Path) -> None:
     assert right <= 360
 
 
+@pytest.mark.parametrize("rate", ["1e-4", "1e-3", "1e-2"])
+def test_a_tooltip_never_hides_its_point(window: Browser, page: Path, rate: str) -> None:
+    window.open(page, width=360, height=740, phone=True)
+    point = f'{FROZEN} [data-rate="{rate}"]'
+    window.point_at(point)
+    boxes = f"[{TOOLTIP}, document.querySelector('{point}')].map(each => each.getBoundingClientRect())"
+    told, pointed = window.evaluate(f"{boxes}.map(box => [box.left, box.right, box.top, box.bottom])")
+    middle = (sum(pointed[:2]) / 2, sum(pointed[2:]) / 2)
+    assert not (told[0] < middle[0] < told[1] and told[2] < middle[1] < told[3])
+
+
+def test_a_finger_on_a_point_shows_its_value(window: Browser, page: Path) -> None:
+    window.call("Emulation.setTouchEmulationEnabled", enabled=True)
+    try:
+        window.open(page, width=360, height=740, phone=True)
+        window.tap(f'{FROZEN} [data-rate="1e-4"]')
+        assert tooltip(window)[1:3] == ["frozen-random", "50.0 ± 1.0 % (mean ± SEM)"]
+    finally:
+        window.call("Emulation.setTouchEmulationEnabled", enabled=False)
+
+
 def test_it_is_whole_without_scripts(window: Browser, page: Path) -> None:
     window.call("Emulation.setScriptExecutionDisabled", value=True)
     try:
@@ -240,7 +261,7 @@ def test_a_study_without_any_value_says_so(window: Browser, tmp_path: Path) -> N
         made.want(rate, 0)
     wanted = read_wanted(made.write(), "small")
     data = chart_data(summarise(wanted, read_runs(tmp_path), read_curves(tmp_path)))
-    window.open(write_page(tmp_path, "None yet", [Section("A", [SweepChart()])], data))
+    window.open(write_page(tmp_path, "None yet", [Section("A", [SweepChart("")])], data))
     assert "no values yet" in window.evaluate("document.querySelector('#plot svg').textContent")
     window.point_at('#plot [data-rate="1e-4"]')
     assert "– (1 of 1 missing)" in tooltip(window)
@@ -248,6 +269,6 @@ def test_a_study_without_any_value_says_so(window: Browser, tmp_path: Path) -> N
 
 
 def test_a_page_without_any_run_has_no_figure_and_no_error(window: Browser, tmp_path: Path) -> None:
-    window.open(write_page(tmp_path, "None", [Section("A", [SweepChart()])], {"panels": []}))
+    window.open(write_page(tmp_path, "None", [Section("A", [SweepChart("")])], {"panels": []}))
     assert errors(window) == []
     assert window.evaluate("document.querySelector('#sweep').hidden") is True
