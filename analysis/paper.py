@@ -18,8 +18,8 @@ from analysis.tables import caption
 FIGURE_1_TASK = "cifar10-lra"
 
 MEASURED = (
-    "Test accuracy of each run's best model by validation accuracy, mean over seeds; bars: standard error of the mean "
-    "(SEM)."
+    "Test accuracy of each run's best model by validation accuracy, mean over seeds; error bars: standard error of the "
+    "mean (SEM)."
 )
 
 

@@ -55,7 +55,7 @@ def check_beforehand(placement: Placement) -> None:
             raise no_cluster(placement.address, error) from error
 
 
-def no_cluster(address: str | None, error: Exception) -> UserError:
+def no_cluster(address: str, error: Exception) -> UserError:
     """Return the error that says so."""
     return UserError(
         f"no Ray cluster answers at --address {address}: {error}. Start one with `ray start --head` or "

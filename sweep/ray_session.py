@@ -20,7 +20,10 @@ VITAL = ("raylet", "gcs_server")
 
 
 class RayLostError(Exception):
-    """The Ray started here died: killed, by the system for want of memory for one. Runs go on from checkpoints."""
+    """The Ray started here died, or did not come up: killed, by the system for want of memory for one.
+
+    Runs go on from their checkpoints.
+    """
 
 
 @contextmanager
@@ -29,6 +32,7 @@ def ray_session(placement: Placement, log_file: Path) -> Iterator[None]:
 
     Raises:
         UserError: no cluster at the address, or a trial asks for more than any node has.
+        RayLostError: a Ray started here died while it started.
     """
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default; silences its warning
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -39,7 +43,9 @@ def ray_session(placement: Placement, log_file: Path) -> Iterator[None]:
     _log_to_file(log_file)
     try:
         ray.init(**_init_arguments(placement))
-    except ConnectionError as error:
+    except Exception as error:  # Ray (2.60) raises that very class where its processes die during the start
+        if placement.address is None:
+            raise RayLostError(f"Ray did not start ({str(error) or type(error).__name__})") from error
         raise no_cluster(placement.address, error) from error
     try:
         check_fit(placement, [node["Resources"] for node in ray.nodes() if node["Alive"]])

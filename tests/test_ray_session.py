@@ -1,0 +1,43 @@
+"""Ray that does not come up. That it comes up, and its death later, is in test_sweep_end_to_end and test_chaos."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import ray
+
+from sweep.errors import UserError
+from sweep.placement import Placement
+from sweep.ray_session import RayLostError, ray_session
+from sweep.study import Resources
+
+
+def enter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, address: str | None) -> None:
+    def fails(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(ray, "init", fails)
+    with ray_session(Placement(resources=Resources(), address=address, cpus=1), tmp_path / "log"):
+        pytest.fail("there is no Ray")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (Exception("The current node timed out during startup."), r"Ray did not start \(The current node timed out"),
+        (ray.exceptions.RaySystemError("Failed to connect to GCS."), r"Ray did not start \(.*Failed to connect to GCS"),
+        (RuntimeError(), r"Ray did not start \(RuntimeError\)"),
+    ],
+)
+def test_a_ray_that_dies_while_it_starts_is_lost(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, told: str
+) -> None:
+    """Lost, and so started again by `run_study`."""
+    with pytest.raises(RayLostError, match=told):
+        enter(monkeypatch, tmp_path, error, address=None)
+
+
+def test_a_cluster_that_does_not_answer_is_the_user_s_to_mend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no Ray cluster answers at --address 10.0.0.1:6379: refused"):
+        enter(monkeypatch, tmp_path, ConnectionError("refused"), address="10.0.0.1:6379")
