@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _write(results: Path, study: str) -> Report:
     report = write_report(results, study)
     print(report.text)
-    print(f"Report: {report.folder / 'report.md'} and {len(report.files) - 1} files beside it")
+    print(f"Report: {report.page} and {len(report.files) - 1} files beside it")
     return report
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.aggregate import Summary
+from analysis.sections import Block, Paragraph
 from analysis.selection import CELL
 from analysis.tables import NO_VALUE, Table
 from analysis.uncertainty import REPORT_SEED, Floats, interval_table, interval_text, intervals, t_interval
@@ -103,8 +104,8 @@ def comparison_table(found: pd.DataFrame) -> Table:
     return Table(title="Variants compared", caption=what, header=header, rows=rows)
 
 
-def write_uncertainty(folder: Path, summary: Summary, pairs: pd.DataFrame) -> str:
-    """Write `intervals.csv` and `comparisons.csv` (fractions, in full); return the report's section as Markdown.
+def write_uncertainty(folder: Path, summary: Summary, pairs: pd.DataFrame) -> list[Block]:
+    """Write `intervals.csv` and `comparisons.csv` (fractions, in full); return the body of the report's section.
 
     Args:
         folder: where to write.
@@ -114,8 +115,8 @@ def write_uncertainty(folder: Path, summary: Summary, pairs: pd.DataFrame) -> st
     cells = intervals(summary, np.random.default_rng(REPORT_SEED))
     cells.to_csv(folder / "intervals.csv", index=False)
     pairs.to_csv(folder / "comparisons.csv", index=False)
-    compared = comparison_table(pairs).markdown() if len(pairs) else "One variant: nothing to compare.\n"
-    return f"{interval_table(cells).markdown()}\n{compared}"
+    compared = comparison_table(pairs) if len(pairs) else Paragraph("One variant: nothing to compare.")
+    return [interval_table(cells), compared]
 
 
 def _tuned(summary: Summary) -> list[tuple[tuple[Any, ...], pd.DataFrame]]:

@@ -60,7 +60,7 @@ def learning_rate_figure(
     """
     published = published or {}
     tasks = list(rates["task"].unique())
-    styles = _styles(list(rates["variant"].unique()))
+    styles = variant_styles(list(rates["variant"].unique()))
     columns = 2 if len(tasks) == 4 else min(len(tasks), MAX_COLUMNS)
     width = max(LEFT + RIGHT + PANEL_WIDTH * columns + BETWEEN_COLUMNS * (columns - 1), MIN_WIDTH)
     text = textwrap.fill(caption, int(CHARACTERS_PER_INCH * (width - RIGHT)))
@@ -93,7 +93,7 @@ def best_rates_figure(cells: pd.DataFrame, title: str, caption: str, published: 
         published: best test accuracies of the paper, drawn as lines across the bars.
     """
     published = published or {}
-    tasks, styles = list(cells["task"].unique()), _styles(list(cells["variant"].unique()))
+    tasks, styles = list(cells["task"].unique()), variant_styles(list(cells["variant"].unique()))
     width = max(MIN_WIDTH, LEFT + RIGHT + BAR_WIDTH * len(tasks) * (len(styles) + 1))
     text = textwrap.fill(caption, int(CHARACTERS_PER_INCH * (width - RIGHT)))
     heading = textwrap.fill(title, int(TITLE_CHARACTERS_PER_INCH * width))
@@ -176,14 +176,15 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     return [png, svg, pdf]
 
 
-def _styles(variants: list[str]) -> dict[str, tuple[str, str]]:
+def variant_styles(variants: list[str]) -> dict[str, tuple[str, str]]:
+    """Give each of a figure's variants a colour and a marker."""
     others = [variant for variant in variants if variant not in STYLES]
     further = {variant: FURTHER_STYLES[i % len(FURTHER_STYLES)] for i, variant in enumerate(others)}
     return {variant: STYLES.get(variant) or further[variant] for variant in variants}
 
 
 def _draw_panel(panel: Axes, rates: pd.DataFrame, cells: pd.DataFrame, styles: dict[str, tuple[str, str]]) -> None:
-    if _near_lu2021(rates):
+    if near_lu2021(rates):
         panel.axvline(LU2021_LEARNING_RATE, color="#B00020", linestyle="--", linewidth=1.2, zorder=1)
     for place, (variant, (colour, marker)) in enumerate(styles.items()):
         rows = rates[rates["variant"] == variant]
@@ -255,7 +256,8 @@ def _partial(rates: pd.DataFrame) -> pd.Series:
     return rates["num_values"].between(1, rates["num_wanted"] - 1)
 
 
-def _near_lu2021(rates: pd.DataFrame) -> bool:
+def near_lu2021(rates: pd.DataFrame) -> bool:
+    """Say whether a sweep comes within half a decade of the learning rate of Lu et al. 2021."""
     low, high = rates["learning_rate"].min() / HALF_DECADE, rates["learning_rate"].max() * HALF_DECADE
     return bool(low <= LU2021_LEARNING_RATE <= high)
 
@@ -269,6 +271,6 @@ def _legend(rates: pd.DataFrame, styles: dict[str, tuple[str, str]]) -> list[Lin
         handles.append(Line2D([], [], label="not all seeds", **hollow))  # type: ignore[arg-type]
     if _all_diverged(rates).any():
         handles.append(Line2D([], [], marker="x", linestyle="none", color="0.3", mew=1.6, label="all seeds diverged"))
-    if any(_near_lu2021(rows) for _, rows in rates.groupby("task")):
+    if any(near_lu2021(rows) for _, rows in rates.groupby("task")):
         handles.append(Line2D([], [], color="#B00020", linestyle="--", linewidth=1.2, label="Lu et al. 2021 (1e-3)"))
     return handles

@@ -11,6 +11,7 @@ from analysis import figures, published
 from analysis.aggregate import Summary
 from analysis.paper_tables import paper_tables
 from analysis.record import StudyInfo
+from analysis.sections import Block, Image, Paragraph
 from analysis.table_formats import Table, file_stem, write_tables
 from analysis.tables import caption
 
@@ -28,10 +29,10 @@ class Paper:
 
     tables: dict[str, Table]
     """By file name without ending: `<name>.md`, `<name>.tex`, `<name>.csv`."""
-    sweep_figures: tuple[str, ...]
-    """Figures 1 and 3, as Markdown."""
-    bar_figures: tuple[str, ...]
-    """Figure 2 left, as Markdown."""
+    sweep_figures: tuple[Image, ...]
+    """Figures 1 and 3."""
+    bar_figures: tuple[Image, ...]
+    """Figure 2 left."""
     left_out: tuple[str, ...]
     """A sentence for each artefact that the study lacks the runs for."""
 
@@ -39,10 +40,10 @@ class Paper:
         """Return the paper's table of that number, one a model where it is one a model."""
         return [table for name, table in self.tables.items() if name.split("-")[0] == f"table{number}"]
 
-    def further_markdown(self) -> str:
-        """Render what does not stand at the top of the report: Figure 2 and Tables 2 to 5."""
-        further = [table.markdown() for number in (2, 3, 4, 5) for table in self.tables_of(number)]
-        return "\n".join([*self.bar_figures, *further, *(f"{sentence}\n" for sentence in self.left_out)])
+    def further(self) -> list[Block]:
+        """Return what does not stand at the top of the report: Figure 2 and Tables 2 to 5."""
+        tables = [table for number in (2, 3, 4, 5) for table in self.tables_of(number)]
+        return [*self.bar_figures, *tables, *map(Paragraph, self.left_out)]
 
 
 def write_paper(folder: Path, info: StudyInfo, wanted: pd.DataFrame, summary: Summary, curves: pd.DataFrame) -> Paper:
@@ -74,33 +75,33 @@ def write_paper(folder: Path, info: StudyInfo, wanted: pd.DataFrame, summary: Su
 
 def _sweep_figure(
     folder: Path, info: StudyInfo, wanted: pd.DataFrame, summary: Summary, model: str, task: str | None = None
-) -> str:
-    """Draw one model's sweep, over all tasks (Figure 3) or one (Figure 1); return its place on the page."""
+) -> Image:
+    """Draw one model's sweep, over all tasks (Figure 3) or one (Figure 1); return it."""
     rates, cells, shown = (
         frame[(frame["model"] == model) & (True if task is None else frame["task"] == task)]
         for frame in (summary.learning_rates, summary.cells, wanted)
     )
-    best = _published(cells)
+    best = published_best(cells)
     title = f"{info.title}: {model}" if task is None else f"{info.title}: {model}, {task}"
     text = caption(info, shown, MEASURED) + _published_text(best, "dotted lines")
     figure = figures.learning_rate_figure(rates, cells, title, text, best)
     number, stem = (3, "learning-rates") if task is None else (1, "figure1")
     paths = figures.save(figure, folder / f"{stem}-{file_stem(model)}")
-    return _on_page(paths, f"Figure {number}. Test accuracy against learning rate, {model}")
+    return _image(paths, f"Figure {number}. Test accuracy against learning rate, {model}")
 
 
-def _bar_figure(folder: Path, info: StudyInfo, wanted: pd.DataFrame, summary: Summary, model: str) -> str:
-    """Draw one model's cells at their chosen learning rates; return the figure's place on the page."""
+def _bar_figure(folder: Path, info: StudyInfo, wanted: pd.DataFrame, summary: Summary, model: str) -> Image:
+    """Draw one model's cells at their chosen learning rates; return the figure."""
     cells = summary.cells[summary.cells["model"] == model]
-    best = _published(cells)
+    best = published_best(cells)
     text = caption(info, wanted[wanted["model"] == model], MEASURED) + _published_text(best, "black lines")
     figure = figures.best_rates_figure(cells, f"{info.title}: {model}, best learning rates", text, best)
     paths = figures.save(figure, folder / f"figure2-left-{file_stem(model)}")
-    return _on_page(paths, f"Figure 2, left. Test accuracy at the best learning rate, {model}")
+    return _image(paths, f"Figure 2, left. Test accuracy at the best learning rate, {model}")
 
 
-def _published(cells: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """Look up the paper's best test accuracy of each cell, in percent."""
+def published_best(cells: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """Look up the paper's best test accuracy of each cell of one model, in percent, by task and variant."""
     found = {}
     for task, model, variant in cells[["task", "model", "variant"]].itertuples(index=False):
         # Table 4 repeats Table 1 for gpt2 and adds distilgpt2.
@@ -115,7 +116,6 @@ def _published_text(best: dict[tuple[str, str], float], drawn_as: str) -> str:
     return f" {drawn_as.capitalize()}: {there}." if best else ""
 
 
-def _on_page(paths: list[Path], title: str) -> str:
+def _image(paths: list[Path], title: str) -> Image:
     png, *others = paths
-    links = " and ".join(f"[{path.suffix[1:].upper()}]({path.name})" for path in others)
-    return f"![{title}]({png.name})\n\n{title}, also as {links}.\n"
+    return Image(title=title, png=png, others=tuple(others))

@@ -17,21 +17,26 @@ from analysis.comparisons import comparisons, write_uncertainty
 from analysis.findings import Finding, findings_table, findings_text, write_findings
 from analysis.importance import importances
 from analysis.orders import write_conclusions
-from analysis.paper import write_paper
+from analysis.page import write_page
+from analysis.page_figure import chart_data
+from analysis.paper import MEASURED, write_paper
 from analysis.record import StudyInfo
+from analysis.sections import Block, Bullets, Paragraph, Section, SweepChart, report_markdown
 from analysis.selection import CELL, RULE
 from analysis.sensitivity import write_sensitivity
 
-LIMITS = f"""- {RULE}
-  Learning rates where a seed has no value are eligible only if none has them all. Test accuracy selects nothing.
-- The test accuracy was read once for each run, at the step that validation chose. The figure shows it at every learning
-  rate, for reading, not for choosing.
-- The SEM is over seeds: initialisation, data order and dropout. Mean ± SEM is no 95% interval; those are under "How
-  sure", with the choice of the learning rate in them. None holds the uncertainty from a finite test set.
-- A run that diverged counts with its best model before that; without an evaluation it has no value. Failed and missing
-  runs are never counted as zero.
-- Numbers hold for the step budgets, the pretrained weights and the data named above, and for the learning rates tried.
-"""
+LIMITS = (
+    f"{RULE} Learning rates where a seed has no value are eligible only if none has them all. Test accuracy selects "
+    "nothing.",
+    "The test accuracy was read once for each run, at the step that validation chose. The figure shows it at every "
+    "learning rate, for reading, not for choosing.",
+    "The SEM is over seeds: initialisation, data order and dropout. Mean ± SEM is no 95% interval; those are under "
+    '"How sure", with the choice of the learning rate in them. None holds the uncertainty from a finite test set.',
+    "A run that diverged counts with its best model before that; without an evaluation it has no value. Failed and "
+    "missing runs are never counted as zero.",
+    "Numbers hold for the step budgets, the pretrained weights and the data named above, and for the learning rates "
+    "tried.",
+)
 
 RUN_COLUMNS = (
     *("run_id", "status", "num_steps", "diverged_at_step", "failure", "git_commit", "git_dirty", "versions"),
@@ -54,6 +59,11 @@ class Report:
     """For the terminal: status line, tables, findings."""
     findings: tuple[Finding, ...]
     """What the checks found."""
+
+    @property
+    def page(self) -> Path:
+        """The file to open in a browser."""
+        return self.folder / "index.html"
 
 
 def write_report(results: Path, study: str) -> Report:
@@ -119,22 +129,23 @@ def _write_files(
     tried = wanted["learning_rate"].unique()
     write_findings(folder, info, findings, tried)
     status = status_line(summary.runs)
+    chart = SweepChart(tables.caption(info, wanted, MEASURED))
     sections = [
-        f"# {info.title}\n\nStudy `{info.study}`. {status}\n",
-        "## Test accuracy\n\n" + "\n".join(table.markdown() for table in paper.tables_of(1)),
-        "## Checks\n\n" + (findings_table(findings, tried).markdown() if findings else "Nothing found.\n"),
-        "## Cells\n\n" + detail.markdown(),
-        "## How sure\n\n" + write_uncertainty(folder, summary, pairs),
-        "## Conclusions over the learning rate\n\n" + "\n".join(table.markdown() for table in conclusions),
-        "## Test accuracy against learning rate\n\n" + "\n".join(paper.sweep_figures),
-        "\n".join(table.markdown() for table in by_rate),
-        "## Further tables and figures of the paper\n\n" + paper.further_markdown(),
-        "## What moved the accuracy\n\n" + moved.markdown(),
-        "## What this is and is not\n\n" + LIMITS,
+        Section("", [Paragraph(f"Study `{info.study}`. {status}")]),
+        Section("Test accuracy", paper.tables_of(1)),
+        Section("Test accuracy against learning rate", [chart, *paper.sweep_figures, *by_rate]),
+        Section("Checks", [findings_table(findings, tried) if findings else Paragraph("Nothing found.")]),
+        Section("Cells", [detail]),
+        Section("How sure", write_uncertainty(folder, summary, pairs)),
+        Section("Conclusions over the learning rate", conclusions),
+        Section("Further tables and figures of the paper", paper.further()),
+        Section("What moved the accuracy", [moved]),
+        Section("What this is and is not", [Bullets(LIMITS)]),
         *_failures(summary.runs),
-        "## How it was made\n\n" + _provenance(runs),
+        Section("How it was made", [_provenance(runs)]),
     ]
-    (folder / "report.md").write_text("\n".join(sections), encoding="utf-8")
+    (folder / "report.md").write_text(report_markdown(info.title, sections), encoding="utf-8")
+    write_page(folder, info.title, sections, chart_data(summary))
     return "\n".join(
         [
             f"{info.title} ({info.study})",
@@ -159,7 +170,7 @@ def _write_csvs(folder: Path, info: StudyInfo, wanted: pd.DataFrame, summary: Su
     summary.runs.to_csv(folder / "runs.csv", index=False)
 
 
-def _failures(runs: pd.DataFrame) -> list[str]:
+def _failures(runs: pd.DataFrame) -> list[Section]:
     """List failed runs with their reasons; nothing if none failed."""
     failed = runs[runs["status"] == "failed"]
     if failed.empty:
@@ -171,13 +182,13 @@ def _failures(runs: pd.DataFrame) -> list[str]:
         header=tuple(names.columns),
         rows=tuple(names.itertuples(index=False, name=None)),
     )
-    return ["## Failed runs\n\n" + listed.markdown()]
+    return [Section("Failed runs", [listed])]
 
 
-def _provenance(runs: pd.DataFrame) -> str:
+def _provenance(runs: pd.DataFrame) -> Block:
     """Say what code and devices the runs come from."""
     if runs.empty:
-        return "No run has ended yet.\n"
+        return Paragraph("No run has ended yet.")
     dirty = " (some with uncommitted changes)" if runs["git_dirty"].fillna(False).any() else ""
     commits = ", ".join(sorted(runs["git_commit"].dropna().unique())) or "unknown"
     packages: dict[str, set[str]] = {}
@@ -185,11 +196,14 @@ def _provenance(runs: pd.DataFrame) -> str:
         for package, version in json.loads(versions).items():
             packages.setdefault(package, set()).add(version)
     listed = [f"{name} {' and '.join(sorted(found))}" for name, found in sorted(packages.items())]
-    return (
-        f"- Code: commit {commits}{dirty}.\n"
-        f"- Devices: {', '.join(sorted(runs['device'].unique()))}; {runs['device_s'].sum() / 3600:.2f} device hours.\n"
-        f"- Trained from {runs['started_at'].min():%Y-%m-%d %H:%M} to {runs['finished_at'].max():%Y-%m-%d %H:%M} UTC.\n"
-        f"- Versions: {', '.join(listed)}.\n"
+    began, ended = runs["started_at"].min(), runs["finished_at"].max()
+    return Bullets(
+        [
+            f"Code: commit {commits}{dirty}.",
+            f"Devices: {', '.join(sorted(runs['device'].unique()))}; {runs['device_s'].sum() / 3600:.2f} device hours.",
+            f"Trained from {began:%Y-%m-%d %H:%M} to {ended:%Y-%m-%d %H:%M} UTC.",
+            f"Versions: {', '.join(listed)}.",
+        ]
     )
 
 

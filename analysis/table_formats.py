@@ -1,7 +1,8 @@
-"""A table of text and how it is written: Markdown, LaTeX, CSV, plain text."""
+"""A table of text and how it is written: Markdown, HTML, LaTeX, CSV, plain text."""
 
 from __future__ import annotations
 
+import html
 import re
 import textwrap
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ from pathlib import Path
 import pandas as pd
 
 TEXT_WIDTH = 110
+LONG_ENTRY = 40
+"""Entries with more characters are broken into lines by HTML, others never."""
 
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _LATEX = {
@@ -31,7 +34,7 @@ class Table:
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     bold: frozenset[tuple[int, int]] = frozenset()
-    """(row, column) of the entries that Markdown and LaTeX set in bold."""
+    """(row, column) of the entries that Markdown, HTML and LaTeX set in bold."""
     bold_text: str = "Bold: the highest of a column."
     """What bold means, for the caption."""
 
@@ -43,6 +46,21 @@ class Table:
                 _markdown_row([f"**{x}**" if (i, j) in self.bold else x for j, x in enumerate(map(_escape, row))])
             )
         return "\n".join([f"**{self.title}.** {_escape(self._caption())}", "", *lines, ""])
+
+    def html(self) -> str:
+        """Render for `index.html`: the title above, what explains it below, a frame that a narrow screen can scroll."""
+        head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in self.header)
+        return "\n".join(
+            [
+                '<figure><div class="scroll"><table>',
+                f"<caption><span>{html.escape(self.title)}</span></caption>",
+                f"<thead><tr>{head}</tr></thead>",
+                "<tbody>",
+                *(self._html_row(i, row) for i, row in enumerate(self.rows)),
+                "</tbody></table></div>",
+                f"<figcaption>{html_text(self._caption())}</figcaption></figure>",
+            ]
+        )
 
     def latex(self) -> str:
         """Render as a LaTeX `table`; needs the package booktabs and nothing else."""
@@ -78,6 +96,13 @@ class Table:
         rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
         return "\n".join([self.title, lines[0], rule, *lines[1:], "", textwrap.fill(self.caption, TEXT_WIDTH), ""])
 
+    def _html_row(self, i: int, row: tuple[str, ...]) -> str:
+        texts = map(html.escape, row)
+        entries = [f"<strong>{x}</strong>" if (i, j) in self.bold else x for j, x in enumerate(texts)]
+        kinds = [' class="long"' if len(x) > LONG_ENTRY else "" for x in row]
+        cells = [f"<td{kind}>{entry}</td>" for kind, entry in zip(kinds[1:], entries[1:], strict=True)]
+        return f'<tr><th scope="row">{entries[0]}</th>{"".join(cells)}</tr>'
+
     def _caption(self) -> str:
         return f"{self.caption} {self.bold_text}" if self.bold else self.caption
 
@@ -93,6 +118,11 @@ def write_tables(folder: Path, named: Mapping[str, Table]) -> None:
 def file_stem(name: str) -> str:
     """Return a name with what file names should not have replaced by `-`."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)
+
+
+def html_text(text: str) -> str:
+    """Escape prose for HTML; what stands between backticks becomes code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def latex_text(text: str) -> str:

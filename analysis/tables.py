@@ -198,11 +198,17 @@ def percent_text(fraction: float) -> str:
     return NO_VALUE if pd.isna(fraction) else f"{100 * fraction:.1f}"
 
 
+def mean_sem_text(cell: Mapping[Any, Any]) -> str:
+    """Write mean ± SEM in percent; one seed has no SEM."""
+    sem = "" if pd.isna(cell["test_sem"]) else f" ± {percent_text(cell['test_sem'])}"
+    return percent_text(cell["test_mean"]) + sem
+
+
 def _at_rate(row: Mapping[Any, Any], chosen: bool) -> str:
     """Write one entry of the table by learning rate."""
     incomplete = incomplete_text(row)
     some = seeds_text(row["num_values"], row["num_wanted"]) if row["num_values"] else ""
-    return _mean_sem(row) + some + (f" ({incomplete})" if incomplete else "") + (f" {CHOSEN}" if chosen else "")
+    return mean_sem_text(row) + some + (f" ({incomplete})" if incomplete else "") + (f" {CHOSEN}" if chosen else "")
 
 
 def _detail(cell: Mapping[Any, Any]) -> tuple[str, ...]:
@@ -214,7 +220,7 @@ def _detail(cell: Mapping[Any, Any]) -> tuple[str, ...]:
         percent_text(cell["validation_mean"]),
         rate_text(cell["runner_up"]),
         _margin(cell),
-        _mean_sem(cell) if has_value else NO_VALUE,
+        mean_sem_text(cell) if has_value else NO_VALUE,
         f"{cell['num_values']} of {cell['num_seeds']}",
         *(str(cell[status]) for status in STATUSES),
         "; ".join(remarks(cell)),
@@ -230,12 +236,7 @@ def _accuracy(cell: Mapping[Any, Any]) -> str:
     """Write one entry of the main table."""
     if not cell["num_values"]:
         return lost_text(cell)
-    return _mean_sem(cell) + seeds_text(cell["num_values"], cell["num_seeds"]) + marks_of(cell)
-
-
-def _mean_sem(cell: Mapping[Any, Any]) -> str:
-    sem = "" if pd.isna(cell["test_sem"]) else f" ± {percent_text(cell['test_sem'])}"
-    return percent_text(cell["test_mean"]) + sem
+    return mean_sem_text(cell) + seeds_text(cell["num_values"], cell["num_seeds"]) + marks_of(cell)
 
 
 def _share(fraction: float) -> str:

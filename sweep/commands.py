@@ -61,7 +61,7 @@ def run(chosen: Namespace) -> int:
         )
         outcome = run_study(study, options, _say)
         print(f"\n{outcome.report.text}\n")
-        print(f"report     {outcome.report.folder / 'report.md'}")
+        print(f"report     {outcome.report.page}")
         print(f"MLflow     python -m sweep ui --results {chosen.results}")
         if outcome.stopped:
             return 130

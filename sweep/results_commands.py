@@ -34,7 +34,7 @@ def report(chosen: Namespace) -> int:
     for study in _study_names(chosen, results):
         with storage_problems(results.root):
             written = write_report(results.root, study)
-        print(f"{written.text}\n\nreport     {written.folder / 'report.md'}")
+        print(f"{written.text}\n\nreport     {written.page}")
         num_problems += len(problems(written.findings))
     return int(chosen.strict and num_problems > 0)
 

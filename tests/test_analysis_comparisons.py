@@ -15,6 +15,7 @@ from analysis import record
 from analysis.aggregate import Summary, summarise
 from analysis.comparisons import comparison_table, comparisons, holm, sign_flip_p, smallest_p, write_uncertainty
 from analysis.report import write_report
+from analysis.sections import Section
 from tests.synthetic_record import SyntheticRecord
 
 PERCENTS = st.lists(st.integers(-5, 5), min_size=1, max_size=6)
@@ -124,7 +125,7 @@ def test_equal_differences_are_said_to_have_no_spread(tmp_path: Path) -> None:
 def test_the_report_has_both_tables_the_same_each_time(tmp_path: Path) -> None:
     values = [0.50, 0.52, 0.54, 0.51, 0.57, 0.53]  # six seeds: resamples are drawn
     summary = compared(tmp_path, {("mnist", "a"): values, ("mnist", "b"): values[::-1]})
-    section = write_uncertainty(tmp_path, summary, comparisons(summary))
+    section = Section("How sure", write_uncertainty(tmp_path, summary, comparisons(summary))).markdown()
     folder = write_report(tmp_path, "small").folder
     assert section in (folder / "report.md").read_text()
     assert section.index("**Test accuracy with intervals.**") < section.index("**Variants compared.**")

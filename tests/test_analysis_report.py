@@ -148,7 +148,7 @@ def test_learning_rates_read_as_in_papers(rate: float, text: str) -> None:
 def test_report_has_its_parts(report: Report) -> None:
     names = {path.name for path in report.files}
     assert names == {
-        *("report.md", "cells.csv", "learning_rates.csv", "runs.csv", "intervals.csv", "comparisons.csv"),
+        *("report.md", "index.html", "cells.csv", "learning_rates.csv", "runs.csv", "intervals.csv", "comparisons.csv"),
         *("checks.json", "orders.csv", "reversals.csv", "sensitivity.csv", "expected_best.csv"),
         # No frozen-pretrained variant: no table 2. One model: no table 4. No cifar10-lra: no figure 1.
         *(f"{table}.{form}" for table in ("table1-gpt2", "table3-gpt2", "table5") for form in ("md", "tex", "csv")),
@@ -290,7 +290,7 @@ def test_status_line_counts_every_status() -> None:
 
 def test_command_line(small: Path, report: Report, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(small), "small"]) == 0
-    assert f"Report: {report.folder / 'report.md'}" in capsys.readouterr().out
+    assert f"Report: {report.page}" in capsys.readouterr().out
     done = subprocess.run(
         [sys.executable, "-m", "analysis", str(small), "large"], capture_output=True, text=True, check=False
     )
