@@ -13,7 +13,8 @@ import pandas as pd
 from analysis.aggregate import Summary
 from analysis.sections import Block, Paragraph
 from analysis.selection import CELL
-from analysis.tables import NO_VALUE, Table
+from analysis.table_formats import Table, write_tables
+from analysis.tables import NO_VALUE
 from analysis.uncertainty import REPORT_SEED, Floats, interval_table, interval_text, intervals, t_interval
 
 MAX_EXACT_SEEDS = 20
@@ -105,7 +106,7 @@ def comparison_table(found: pd.DataFrame) -> Table:
 
 
 def write_uncertainty(folder: Path, summary: Summary, pairs: pd.DataFrame) -> list[Block]:
-    """Write `intervals.csv` and `comparisons.csv` (fractions, in full); return the body of the report's section.
+    """Write the tables `intervals` and `comparisons` in every format; return the body of the report's section.
 
     Args:
         folder: where to write.
@@ -113,10 +114,10 @@ def write_uncertainty(folder: Path, summary: Summary, pairs: pd.DataFrame) -> li
         pairs: from `comparisons`.
     """
     cells = intervals(summary, np.random.default_rng(REPORT_SEED))
-    cells.to_csv(folder / "intervals.csv", index=False)
-    pairs.to_csv(folder / "comparisons.csv", index=False)
-    compared = comparison_table(pairs) if len(pairs) else Paragraph("One variant: nothing to compare.")
-    return [interval_table(cells), compared]
+    shown, compared = interval_table(cells), comparison_table(pairs)
+    write_tables(folder, {"intervals": shown}, cells)
+    write_tables(folder, {"comparisons": compared}, pairs)
+    return [shown, compared if len(pairs) else Paragraph("One variant: nothing to compare.")]
 
 
 def _tuned(summary: Summary) -> list[tuple[tuple[Any, ...], pd.DataFrame]]:

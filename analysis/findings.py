@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from analysis.record import StudyInfo
-from analysis.table_formats import Table
+from analysis.table_formats import Table, write_tables
 from analysis.tables import rate_text
 
 Level = Literal["problem", "note"]
@@ -72,8 +72,8 @@ def findings_table(findings: Sequence[Finding], tried: Collection[float]) -> Tab
     )
 
 
-def write_findings(folder: Path, info: StudyInfo, findings: Sequence[Finding], tried: Collection[float]) -> None:
-    """Write `checks.json`; its fields are those of `Finding`, see docs/checks.md."""
+def write_findings(folder: Path, info: StudyInfo, findings: Sequence[Finding], tried: Collection[float]) -> Table:
+    """Write `checks.json`, whose fields are those of `Finding`, and the table `checks`; return the table."""
     content = {
         "format": 1,
         "study": info.study,
@@ -83,6 +83,9 @@ def write_findings(folder: Path, info: StudyInfo, findings: Sequence[Finding], t
         "learning_rates_to_add": _to_add(findings, tried),
     }
     (folder / "checks.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    shown = findings_table(findings, tried)
+    write_tables(folder, {"checks": shown})
+    return shown
 
 
 def _count(findings: Sequence[Finding]) -> str:

@@ -17,7 +17,7 @@ AXES = ["learning_rate", "variant", "seed"]
 NUM_TREES = 32
 MIN_RUNS = 8
 """Below this many runs with a value a random forest has nothing to learn from."""
-MAX_RUNS = 600
+MAX_RUNS = 300
 """Of more runs a random sample of this size is taken, with a fixed seed: the time grows faster than the runs."""
 
 

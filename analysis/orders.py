@@ -16,7 +16,7 @@ import pandas as pd
 
 from analysis.aggregate import Summary
 from analysis.selection import MEAN_DIGITS
-from analysis.table_formats import Table
+from analysis.table_formats import Table, write_tables
 from analysis.tables import NO_VALUE, incomplete_text, rate_text
 
 TUNED = math.nan
@@ -124,15 +124,15 @@ def reversal_table(found: pd.DataFrame, compared: pd.DataFrame) -> Table:
 
 
 def write_conclusions(folder: Path, summary: Summary, compared: pd.DataFrame) -> list[Table]:
-    """Write `orders.csv` and `reversals.csv`; return the tables, none where there is one variant."""
+    """Write the tables `orders` and `reversals` in every format; return them, none where there is one variant."""
     ordered, turned = orders(summary), reversals(summary)
-    texts = ordered["order"].map(order_text)
-    incomplete = ordered["incomplete"].map("; ".join)
-    ordered.assign(order=texts, incomplete=incomplete).to_csv(folder / "orders.csv", index=False)
-    turned.assign(ranges=turned["ranges"].map(ranges_text)).to_csv(folder / "reversals.csv", index=False)
+    shown, opposite = order_table(ordered), reversal_table(turned, compared)
+    texts = {"order": ordered["order"].map(order_text), "incomplete": ordered["incomplete"].map("; ".join)}
+    write_tables(folder, {"orders": shown}, ordered.assign(**texts))
+    write_tables(folder, {"reversals": opposite}, turned.assign(ranges=turned["ranges"].map(ranges_text)))
     if summary.cells.groupby(GROUP)["variant"].nunique().max() < 2:
         return []
-    return [order_table(ordered), *([reversal_table(turned, compared)] if len(turned) else [])]
+    return [shown, *([opposite] if len(turned) else [])]
 
 
 def order_text(order: Sequence[Sequence[str]]) -> str:

@@ -14,7 +14,7 @@ from analysis import record, tables
 from analysis.aggregate import STATUSES, Summary, summarise
 from analysis.checks import check_sweep
 from analysis.comparisons import comparisons, write_uncertainty
-from analysis.findings import Finding, findings_table, findings_text, write_findings
+from analysis.findings import Finding, findings_text, write_findings
 from analysis.importance import importances
 from analysis.orders import write_conclusions
 from analysis.page import write_page
@@ -24,6 +24,7 @@ from analysis.record import StudyInfo
 from analysis.sections import Block, Bullets, Paragraph, Section, SweepChart, report_markdown
 from analysis.selection import CELL, RULE
 from analysis.sensitivity import write_sensitivity
+from analysis.table_formats import file_stem, write_tables
 
 LIMITS = (
     f"{RULE} Learning rates where a seed has no value are eligible only if none has them all. Test accuracy selects "
@@ -116,25 +117,31 @@ def _write_files(
     """Write every file of the report; return the text for the terminal."""
     models = list(wanted["model"].unique())
     main = [tables.main_table(info, wanted, summary.cells, model) for model in models]
-    by_rate = [
-        tables.learning_rate_table(wanted, summary.learning_rates, summary.cells, task, model)
+    by_rate = {
+        f"rates-{file_stem(task)}-{file_stem(model)}": tables.learning_rate_table(
+            wanted, summary.learning_rates, summary.cells, task, model
+        )
         for task, model in wanted[["task", "model"]].drop_duplicates().itertuples(index=False)
-    ]
-    detail = tables.detail_table(info, wanted, summary.cells)
-    moved = tables.importance_table(wanted, importances(summary.runs))
-    _write_csvs(folder, info, wanted, summary)
+    }
+    shares = importances(summary.runs)
+    detail, moved = tables.detail_table(info, wanted, summary.cells), tables.importance_table(wanted, shares)
+    write_tables(folder, {"cells": detail}, _cell_numbers(info, wanted, summary))
+    write_tables(folder, {"importance": moved}, shares)
+    write_tables(folder, by_rate)
+    summary.learning_rates.to_csv(folder / "learning_rates.csv", index=False)
+    summary.runs.to_csv(folder / "runs.csv", index=False)
     paper = write_paper(folder, info, wanted, summary, curves)
     pairs = comparisons(summary)
     conclusions = [*write_conclusions(folder, summary, pairs), write_sensitivity(folder, summary)]
     tried = wanted["learning_rate"].unique()
-    write_findings(folder, info, findings, tried)
+    checks = write_findings(folder, info, findings, tried)
     status = status_line(summary.runs)
     chart = SweepChart(tables.caption(info, wanted, MEASURED))
     sections = [
         Section("", [Paragraph(f"Study `{info.study}`. {status}")]),
         Section("Test accuracy", paper.tables_of(1)),
-        Section("Test accuracy against learning rate", [chart, *paper.sweep_figures, *by_rate]),
-        Section("Checks", [findings_table(findings, tried) if findings else Paragraph("Nothing found.")]),
+        Section("Test accuracy against learning rate", [chart, *paper.sweep_figures, *by_rate.values()]),
+        Section("Checks", [checks if findings else Paragraph("Nothing found.")]),
         Section("Cells", [detail]),
         Section("How sure", write_uncertainty(folder, summary, pairs)),
         Section("Conclusions over the learning rate", conclusions),
@@ -151,23 +158,21 @@ def _write_files(
             f"{info.title} ({info.study})",
             status,
             "",
-            *(table.text() for table in [*by_rate, *main]),
+            *(table.text() for table in [*by_rate.values(), *main]),
             findings_text(findings, tried),
         ]
     )
 
 
-def _write_csvs(folder: Path, info: StudyInfo, wanted: pd.DataFrame, summary: Summary) -> None:
-    """Write the numbers in full: accuracies are fractions."""
+def _cell_numbers(info: StudyInfo, wanted: pd.DataFrame, summary: Summary) -> pd.DataFrame:
+    """Return `Summary.cells` with what its numbers rest on; accuracies are fractions."""
     facts = wanted.groupby(CELL, sort=False).agg(
         num_steps=("num_steps", "max"), pretrained_on=("pretrained_on", "first"), data_origin=("data_origin", "first")
     )
     cells = summary.cells.merge(facts.reset_index(), on=CELL)
     cells.insert(0, "study", info.study)
     steps = cells["best_steps"].map(lambda found: " ".join(map(str, found)) if isinstance(found, tuple) else "")
-    cells.assign(best_steps=steps).to_csv(folder / "cells.csv", index=False)
-    summary.learning_rates.to_csv(folder / "learning_rates.csv", index=False)
-    summary.runs.to_csv(folder / "runs.csv", index=False)
+    return cells.assign(best_steps=steps)
 
 
 def _failures(runs: pd.DataFrame) -> list[Section]:

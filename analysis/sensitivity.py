@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from analysis.aggregate import Summary
 from analysis.selection import CELL
-from analysis.table_formats import Table
+from analysis.table_formats import Table, write_tables
 from analysis.tables import NO_VALUE, percent_text, rate_text
 
 Floats = NDArray[np.float64]
@@ -135,11 +135,12 @@ def sensitivity_table(found: pd.DataFrame, bests: pd.DataFrame) -> Table:
 
 
 def write_sensitivity(folder: Path, summary: Summary) -> Table:
-    """Write `sensitivity.csv` and `expected_best.csv`; return the table."""
+    """Write the table `sensitivity` in every format, and `expected_best.csv`; return the table."""
     found, bests = sensitivities(summary), expected_bests(summary)
-    found.to_csv(folder / "sensitivity.csv", index=False)
+    shown = sensitivity_table(found, bests)
+    write_tables(folder, {"sensitivity": shown}, found)
     bests.to_csv(folder / "expected_best.csv", index=False)
-    return sensitivity_table(found, bests)
+    return shown
 
 
 def _sensitivity(rates: list[dict[Any, Any]], lowest: float) -> dict[str, Any]:

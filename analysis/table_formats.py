@@ -107,12 +107,20 @@ class Table:
         return f"{self.caption} {self.bold_text}" if self.bold else self.caption
 
 
-def write_tables(folder: Path, named: Mapping[str, Table]) -> None:
-    """Write each table as `<name>.md`, `<name>.tex` and `<name>.csv`."""
+def write_tables(folder: Path, named: Mapping[str, Table], numbers: pd.DataFrame | None = None) -> None:
+    """Write each table as `<name>.md`, `<name>.tex` and `<name>.csv`.
+
+    Args:
+        folder: where to write.
+        named: tables by file name without ending.
+        numbers: what the CSV file of the one table has instead of its texts: numbers in full, not rounded.
+    """
+    assert numbers is None or len(named) == 1, "numbers are those of one table"
     for name, table in named.items():
         folder.joinpath(f"{name}.md").write_text(table.markdown(), encoding="utf-8")
         folder.joinpath(f"{name}.tex").write_text(table.latex(), encoding="utf-8")
-        table.frame().to_csv(folder / f"{name}.csv", index=False)
+        content = table.frame() if numbers is None else numbers
+        content.to_csv(folder / f"{name}.csv", index=False)
 
 
 def file_stem(name: str) -> str:

@@ -288,7 +288,7 @@ def test_a_study_that_was_never_run(say: Any, tmp_path: Path, command: str) -> N
 
 def test_a_strict_report_of_an_untuned_study(say: Any, tmp_path: Path) -> None:
     record = SyntheticRecord(tmp_path, "tiny")
-    record.add(1e-3, 0, [(10, 0.5, 0.5)])
+    record.add(1e-3, 0, [(300, 0.5, 0.5)])
     record.write()
     code, printed = say("report", "tiny", "--results", tmp_path)
     assert code == 0
