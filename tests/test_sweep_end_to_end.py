@@ -142,7 +142,7 @@ def test_another_datasets_is_told_of_and_not_used(first: Ended) -> None:
 
 def test_a_second_run_trains_nothing_and_touches_nothing(first: Ended, again: Ended) -> None:
     assert again.code == 1
-    assert "problem: digits tiny frozen-random: only 2 learning rates were tried" in again.output
+    assert "problem: digits tiny unfrozen-random: only 2 learning rates were tried" in again.output
     assert "4 complete" in again.output
     assert "nothing to train" in again.output
     assert again.files == first.files
