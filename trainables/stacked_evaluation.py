@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from datasets.task import Split, TaskData
 from trainables.stacked_model import StackedBatch, StackedModel
 
-TOKENS_A_BATCH = 2**11
+TOKENS_A_BATCH = 2**8
 """Of each run. Few, because R runs read them at once; fixed, because a sum's last bits follow the shape of a batch."""
 
 

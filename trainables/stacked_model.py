@@ -1,9 +1,10 @@
 """`Classifier` for R runs at once: the same function of the same tensors, with less work.
 
-The last block computes queries, projection and feedforward at the position that is read, which is exact: no other position
-of it reaches the output layer. Dropout masks are drawn as the plain engine draws them, unused parts included.
+The last block computes queries, projection and feedforward at the position that is read, which is exact: no other
+position of it reaches the output layer. Dropout masks are drawn as the plain engine draws them, unused parts included.
 
-Shape legend: `R` runs, `K` distinct batches among them, `B` batch, `T` tokens, `N` = B T, `D` width, `H` heads, `C` classes.
+Shape legend: `R` runs, `K` distinct batches among them, `B` batch, `T` tokens, `N` = B T, `D` width, `H` heads,
+`C` classes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from trainables.run import ModelSize, Protocol
-from trainables.stacked_ops import Shared, add_positions, affine, embed, linear, shared_linear
+from trainables.stacked_ops import Shared, add_positions, affine, embed, gelu, linear, shared_linear
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,7 @@ class StackedModel:
     """The forward pass of R runs."""
 
     def __init__(
-        self, size: ModelSize, protocol: Protocol, parameters: dict[str, Tensor], shared: dict[str, Shared]
+        self, size: ModelSize, protocol: Protocol, parameters: dict[str, Tensor], shared: dict[str, list[Shared]]
     ) -> None:
         """Take the tensors of the runs.
 
@@ -86,7 +87,7 @@ class StackedModel:
     def _take_columns(self, name: str, suffix: str, columns: slice) -> None:
         """Make columns of a layer's outputs a layer of their own."""
         if name in self.shared:
-            self.shared[name + suffix] = [(runs, w[:, columns], b[columns]) for runs, w, b in self.shared[name]]
+            self.shared[name + suffix] = [layer.columns(columns) for layer in self.shared[name]]
             return
         for kind in (".weight", ".bias"):
             whole = self.parameters[name + kind]
@@ -142,7 +143,7 @@ class StackedModel:
         return _added(x, self._fed(name, x), dropout)
 
     def _fed(self, name: str, x: Tensor) -> Tensor:
-        inner = F.gelu(self._layer(f"{name}.mlp.c_fc", self._normed(f"{name}.ln_2", x)), approximate="tanh")
+        inner = gelu(self._layer(f"{name}.mlp.c_fc", self._normed(f"{name}.ln_2", x)))
         return self._layer(f"{name}.mlp.c_proj", inner)  # (R, N, D)
 
     def _last_block(self, name: str, x: Tensor, batch: StackedBatch, dropout: StackedDropout | None) -> Tensor:
@@ -232,9 +233,7 @@ def _added(x: Tensor, rows: Tensor, dropout: StackedDropout | None) -> Tensor:
     return torch.addcmul(x, rows.view(x.shape), dropout.batch.spread(dropout.keep(x.shape[1:], x)))
 
 
-def _read_added(
-    x: Tensor, rows: Tensor, whole: torch.Size, read: _Readout, dropout: StackedDropout | None
-) -> Tensor:
+def _read_added(x: Tensor, rows: Tensor, whole: torch.Size, read: _Readout, dropout: StackedDropout | None) -> Tensor:
     """Add rows (R, B, D) to x (R, B, D), dropped by masks drawn for all positions (R, B, T, D)."""
     if dropout is None:
         return x + rows

@@ -1,25 +1,49 @@
 """Layers of R runs at once, each run with parameters of its own; gradients are written where Adam reads them.
 
-A run's slice of every result has, on a CPU, the same bits whatever R is and whoever shares the stack: the products here are
-batched ones, whose slices the libraries compute alike (products of runs folded into more rows are not: their kernels
-follow the number of rows). `tests/test_stacked_bits.py` holds that.
+A run's slice of every result has, on a CPU, the same bits whatever R is and whoever shares the stack: the products here
+are batched ones, whose slices MKL computes alike (not so where runs are folded into more rows: the kernel follows their
+number). `tests/test_stacked_bits.py` holds that.
 
 Every trained tensor is used once a step, so backward passes overwrite `parameter.grad`, which the engine points at a
 slice of one buffer, and hand autograd nothing.
 
-Shape legend: `R` runs, `N` rows of a run (batch x tokens), `I` numbers in, `O` numbers out, `D` width, `V` symbols.
+Shape legend: `R` runs, `G` 1 or R, `N` rows of a run (batch x tokens), `I` numbers in, `O` numbers out,
+`D` width, `V` symbols.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.nn import functional as F
 
-Shared = list[tuple[slice, Tensor, Tensor]]
-"""Frozen layers: which runs share a weight (I, O) and a bias (O,)."""
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """A frozen layer of runs that stand side by side: one for all (G = 1), or one for each (G = R)."""
+
+    runs: slice
+    weight: Tensor
+    """(G, I, O)"""
+    transposed: Tensor
+    """(G, O, I); on a CPU a copy, because batched products of small transposed matrices take up to 4 times as long."""
+    bias: Tensor
+    """(G, 1, O)"""
+
+    def columns(self, columns: slice) -> Shared:
+        """Return some of its outputs as a layer."""
+        return replace(
+            self,
+            weight=self.weight[:, :, columns],
+            transposed=self.transposed[:, columns],
+            bias=self.bias[:, :, columns],
+        )
 
 
 class _Linear(Function):
@@ -57,24 +81,50 @@ class _SharedLinear(Function):
     """x (R, N, I) -> (R, N, O) through frozen layers, each shared by a slice of the runs."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, shared: Shared) -> Tensor:
+    def forward(ctx: Any, x: Tensor, shared: Sequence[Shared]) -> Tensor:
         ctx.shared = shared
-        parts = [_shared_product(x[runs], weight, bias) for runs, weight, bias in shared]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        out = x.new_empty(*x.shape[:-1], shared[0].weight.shape[2])  # (R, N, O)
+        for layer in shared:
+            _shared_product(x[layer.runs], layer.weight, layer.bias, out[layer.runs])
+        return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        parts = [_shared_product(grad[runs], weight.mT, None) for runs, weight, _ in ctx.shared]
-        return (parts[0] if len(parts) == 1 else torch.cat(parts)), None
+        out = grad.new_empty(*grad.shape[:-1], ctx.shared[0].weight.shape[1])  # (R, N, I)
+        for layer in ctx.shared:
+            _shared_product(grad[layer.runs], layer.transposed, None, out[layer.runs])
+        return out, None
 
 
-def _shared_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    if x.device.type == "cuda":  # one product of more rows keeps a GPU busier than many small ones
-        rows = x.reshape(-1, x.shape[-1])  # (R N, I)
-        flat = torch.mm(rows, weight) if bias is None else torch.addmm(bias, rows, weight)
-        return flat.view(*x.shape[:-1], -1)
-    weights = weight.expand(len(x), *weight.shape)  # (R, I, O)
-    return torch.bmm(x, weights) if bias is None else torch.baddbmm(bias.expand(len(x), 1, -1), x, weights)
+def _shared_product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
+    if x.device.type == "cuda" and len(weight) == 1:  # one large product keeps a GPU busier than many small ones
+        x, out = x.reshape(1, -1, x.shape[-1]), out.flatten(0, 1).unsqueeze(0)  # (1, R N, I), (1, R N, O)
+    weights = weight.expand(len(x), -1, -1)  # (R, I, O)
+    if bias is None:
+        torch.bmm(x, weights, out=out)
+    else:
+        torch.baddbmm(bias.expand(len(x), -1, -1), x, weights, out=out)
+
+
+class _Gelu(Function):
+    """GPT-2's approximation (Hendrycks and Gimpel 2016): x / 2 (1 + tanh(c (x + 0.044715 x^3))), c = sqrt(2 / pi)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        t = (x * x).mul_(_GELU_CUBIC * _GELU_SCALE).add_(_GELU_SCALE).mul_(x).tanh_()
+        ctx.save_for_backward(x, t)
+        return (t + 1.0).mul_(x).mul_(0.5)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        x, t = ctx.saved_tensors
+        slope = (x * x).mul_(3.0 * _GELU_CUBIC * _GELU_SCALE).add_(_GELU_SCALE).mul_(x)  # x times tanh's argument's
+        slope.addcmul_(slope, t * t, value=-1.0)
+        return slope.add_(t).add_(1.0).mul_(0.5).mul_(grad)
+
+
+_GELU_CUBIC = 0.044715
+_GELU_SCALE = math.sqrt(2.0 / math.pi)
 
 
 class _Affine(Function):
@@ -133,7 +183,13 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return _Linear.apply(x, weight, bias)
 
 
-def shared_linear(x: Tensor, shared: Shared) -> Tensor:
+def gelu(x: Tensor) -> Tensor:
+    """GPT-2's activation; any shape."""
+    # torch's own takes three times as long on a CPU, and the bits of its last numbers follow how many there are.
+    return _Gelu.apply(x) if x.device.type == "cpu" else F.gelu(x, approximate="tanh")
+
+
+def shared_linear(x: Tensor, shared: Sequence[Shared]) -> Tensor:
     """Map (R, N, I) to (R, N, O) with frozen weights."""
     return _SharedLinear.apply(x, shared)
 

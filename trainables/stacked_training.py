@@ -79,9 +79,8 @@ class StackedTraining:
     def add(self, runs: Sequence[Run]) -> list[Member]:
         """Take runs in at step 0; all runs of a stack differ in learning rate and seed alone."""
         added = [Member(run=run, start=self._start(run)) for run in sorted(runs, key=lambda run: run.seed)]
-        for member in added:
-            row = new_rows(member.start, 1)
-            self._rows = row if self._rows is None else self._rows.joined(row)
+        rows = new_rows([member.start for member in added])
+        self._rows = rows if self._rows is None else self._rows.joined(rows)
         self.members += added
         # Runs that share a frozen body stand side by side.
         self._keep(sorted(range(len(self.members)), key=lambda row: self.members[row].start.body_key))
@@ -126,8 +125,9 @@ class StackedTraining:
         due = [m for m in living if not m.diverged and m.steps_to_evaluation == m.run.protocol.evaluate_every]
         due = due if left == 0 else []
         scores = self._scores(due) if due else []
-        for member in living:  # its share of the device's time
-            member.progress.elapsed_s += (time.monotonic() - started) / len(living)
+        share_s = (time.monotonic() - started) / len(living)  # of the device's time
+        for member in living:
+            member.progress.elapsed_s += share_s
         return [
             (member, evaluation)
             for member, its in zip(due, scores, strict=True)

@@ -1,7 +1,8 @@
 """The tensors of R runs: trained ones in one row a run, frozen ones shared.
 
 All trained numbers of a run stand in one row of a buffer, so that Adam, clipping and the best model so far are each one
-operation a run, whatever the number of tensors. Position rows beyond the tokens in use never get a gradient and are left out.
+operation a run, whatever the number of tensors. Position rows beyond the tokens in use never get a gradient and are
+left out.
 
 Shape legend: `R` runs, `P` numbers in a run's row, `T` tokens in use.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import torch
@@ -23,7 +24,10 @@ from trainables.run import Run
 from trainables.stacked_ops import Shared
 
 ALIGNMENT = 16
-"""In numbers: every tensor of every run starts at a multiple of 64 bytes, so that products read it alike in every row."""
+"""In numbers: each tensor of each run starts at a multiple of 64 bytes, so that products read it alike in every row."""
+
+COPIED_NUMEL = 2**20
+"""Frozen layers that differ between seeds are copied for each run up to this size: one product instead of a few."""
 
 POSITIONS = "body.wpe.weight"
 
@@ -68,8 +72,8 @@ class Start:
     """Of trained tensors, the rows beyond those in use."""
     constants: dict[str, Tensor]
     """Frozen tensors that are small; stacked like trained ones."""
-    body: dict[str, tuple[Tensor, Tensor]]
-    """Frozen linear layers by name: weight (I, O) and bias (O,)."""
+    body: dict[str, Shared]
+    """Frozen linear layers by name."""
     body_key: str
     """Equal where `body` is."""
 
@@ -88,7 +92,7 @@ def start_of(run: Run, task: TaskShape, weights: dict[str, Tensor] | None, devic
     trained = {name: p.detach() for name, p in model.trained_parameters()}
     frozen = {name: p.detach() for name, p in model.named_parameters() if not p.requires_grad}
     body = {
-        name: (frozen.pop(f"{name}.weight"), frozen.pop(f"{name}.bias"))
+        name: _layer(frozen.pop(f"{name}.weight"), frozen.pop(f"{name}.bias"))
         for name, module in model.named_modules()
         if isinstance(module, Conv1D) and f"{name}.weight" in frozen
     }
@@ -104,6 +108,11 @@ def start_of(run: Run, task: TaskShape, weights: dict[str, Tensor] | None, devic
         # Pretrained weights replace every linear layer of the body, whatever the seed.
         body_key=f"seed {run.seed}" if body and run.initialisation == "random" else "",
     )
+
+
+def _layer(weight: Tensor, bias: Tensor) -> Shared:
+    transposed = weight.mT.contiguous() if weight.device.type == "cpu" else weight.mT
+    return Shared(runs=slice(0, 1), weight=weight[None], transposed=transposed[None], bias=bias[None, None])
 
 
 class Rows:
@@ -174,20 +183,33 @@ class Rows:
             )
 
 
-def new_rows(start: Start, number: int) -> Rows:
+def new_rows(starts: Sequence[Start]) -> Rows:
     """Return rows at step 0."""
-    values = start.row.repeat(number, 1)  # (R, P)
-    steps = torch.zeros(number, device=values.device)
-    return Rows(start.layout, values, torch.zeros_like(values), torch.zeros_like(values), steps)
+    values = torch.stack([start.row for start in starts])  # (R, P)
+    steps = torch.zeros(len(starts), device=values.device)
+    return Rows(starts[0].layout, values, torch.zeros_like(values), torch.zeros_like(values), steps)
 
 
-def shared_layers(starts: Sequence[Start]) -> dict[str, Shared]:
+def shared_layers(starts: Sequence[Start]) -> dict[str, list[Shared]]:
     """Return every frozen linear layer with the neighbouring runs that share it."""
     groups: list[tuple[slice, Start]] = []
     for _, same in groupby(range(len(starts)), key=lambda index: starts[index].body_key):
         members = list(same)
         groups.append((slice(members[0], members[-1] + 1), starts[members[0]]))
-    return {name: [(runs, *start.body[name]) for runs, start in groups] for name in starts[0].body}
+    return {name: _shared(name, groups) for name in starts[0].body}
+
+
+def _shared(name: str, groups: Sequence[tuple[slice, Start]]) -> list[Shared]:
+    layers = [replace(start.body[name], runs=runs) for runs, start in groups]
+    num_runs, numel = groups[-1][0].stop, layers[0].weight.numel()
+    if len(layers) == 1 or num_runs * numel > COPIED_NUMEL:
+        return layers
+    counts = torch.tensor([layer.runs.stop - layer.runs.start for layer in layers], device=layers[0].weight.device)
+    copies = {
+        kind: torch.cat([getattr(layer, kind) for layer in layers]).repeat_interleave(counts, 0)
+        for kind in ("weight", "transposed", "bias")
+    }
+    return [Shared(runs=slice(0, num_runs), **copies)]
 
 
 def stacked_constants(starts: Sequence[Start]) -> dict[str, Tensor]:
