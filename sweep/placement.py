@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 from collections.abc import Sequence
@@ -31,10 +32,19 @@ class Placement:
         """`cuda` for trials that hold a GPU or a share of one, else `cpu`."""
         return "cuda" if self.resources.gpus_per_trial > 0 else "cpu"
 
+    def trials_at_once(self, nodes: Sequence[dict[str, float]]) -> int:
+        """Return how many trials these nodes hold, each node's resources by Ray's names; at least 1."""
+        cpus, gpus = self.resources.cpus_per_trial, self.resources.gpus_per_trial
+        return max(1, sum(int(min(node.get("CPU", 0) / cpus, _times(gpus, node.get("GPU", 0)))) for node in nodes))
+
     @property
     def devices_per_trial(self) -> float:
         """GPUs a trial holds, else CPUs."""
         return self.resources.gpus_per_trial or self.resources.cpus_per_trial
+
+
+def _times(wanted: float, there: float) -> float:
+    return there / wanted + 1e-9 if wanted else math.inf  # thirds of a GPU do not add up exactly
 
 
 def check_beforehand(placement: Placement) -> None:

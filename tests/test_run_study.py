@@ -59,6 +59,7 @@ class Script:
         self,
         cohorts: Sequence[Sequence[Assignment]],
         names: Sequence[str],
+        places: Sequence[int],
         placement: Placement,
         results: Results,
         events: TrialEvents,
@@ -127,8 +128,8 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     @contextlib.contextmanager
-    def no_ray(placement: Placement, log_file: Path) -> Iterator[None]:
-        yield
+    def no_ray(placement: Placement, log_file: Path) -> Iterator[list[dict[str, float]]]:
+        yield []
 
     monkeypatch.setattr(module, "ray_session", no_ray)
     monkeypatch.setattr(module, "MirrorThread", NoMirror)
@@ -253,12 +254,14 @@ class DyingRay(Script):
     ends_one_before: bool = False
     """Whether a run ends before each death."""
 
-    def train_cohorts(self, cohorts: Any, names: Any, placement: Any, results: Any, events: Any, stop: Any) -> bool:
+    def train_cohorts(
+        self, cohorts: Any, names: Any, places: Any, placement: Any, results: Any, events: Any, stop: Any
+    ) -> bool:
         if not self.deaths:
-            return super().train_cohorts(cohorts, names, placement, results, events, stop)
+            return super().train_cohorts(cohorts, names, places, placement, results, events, stop)
         self.deaths -= 1
         if self.ends_one_before:
-            super().train_cohorts([cohorts[0][:1]], names[:1], placement, results, events, stop)
+            super().train_cohorts([cohorts[0][:1]], names[:1], places[:1], placement, results, events, stop)
         raise RayLostError("Ray died (raylet ended unexpectedly)")
 
 
