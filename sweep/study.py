@@ -117,7 +117,7 @@ class Resources(Strict):
     engine: Literal["stacked", "plain"] = "stacked"
     """`stacked` trains the runs of a trial together; `plain`, the definition of the experiment, one after the other."""
     runs_per_trial: Annotated[int, AtLeast1] | None = None
-    """Largest cohort; null: as many runs of a cell as keep every device busy."""
+    """Largest cohort; null: as many runs of a cell as keep every device busy, and as fit into its memory."""
     retries: Annotated[int, Field(ge=0)] = 2
     """Times that a trial is started again after a crash."""
 

@@ -80,6 +80,8 @@ def train_cohorts(
             "name": name,
             "engine": placement.resources.engine,
             "num_places": num_places,
+            "share": placement.devices_per_trial,
+            "size_given": placement.resources.runs_per_trial is not None,
             "cohort": [each.as_dict() for each in cohort],
         }
         for name, cohort, num_places in zip(names, cohorts, places, strict=True)

@@ -10,6 +10,7 @@ import torch
 from ray import tune
 
 from trainables.cohort import Assignment, Event, RunSession
+from trainables.device_memory import share_memory
 from trainables.stacked_session import StackedSession
 
 REPORT_EVERY_S = 2.0
@@ -22,7 +23,8 @@ STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.E
 class CohortTrainable(tune.Trainable):
     """Trains `config["trial"]["cohort"]`, a list of `Assignment.as_dict()`, by `config["trial"]["engine"]`.
 
-    The stacked engine trains `config["trial"]["num_places"]` of them at once. Each step returns `events` for the
+    The stacked engine trains `config["trial"]["num_places"]` of them at once, or as many as fit into the trial's
+    `share` of its device, unless the study gives their number (`size_given`). Each step returns `events` for the
     driver. Checkpoints are the runs' own, found again by run id after any kind of death; Tune's, which are by trial,
     are not used.
     """
@@ -32,7 +34,7 @@ class CohortTrainable(tune.Trainable):
         trial = config["trial"]
         self._assignments = [Assignment(**assignment) for assignment in trial["cohort"]]
         self._session: RunSession | StackedSession | None = None
-        self._events = self._train_stacked(trial["num_places"]) if trial["engine"] == "stacked" else self._train_plain()
+        self._events = self._train_stacked(trial) if trial["engine"] == "stacked" else self._train_plain()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take another cohort on in the same process: everything of the last one is replaced."""
@@ -63,7 +65,10 @@ class CohortTrainable(tune.Trainable):
             yield from ([event] for event in self._session.events(REPORT_EVERY_S))
             self._session = None
 
-    def _train_stacked(self, num_places: int) -> Iterator[list[Event]]:
-        self._session = StackedSession(self._assignments, num_places)
+    def _train_stacked(self, trial: dict[str, Any]) -> Iterator[list[Event]]:
+        available = share_memory(self._assignments[0].device, trial["share"])
+        self._session = StackedSession(
+            self._assignments, trial["num_places"], memory_bytes=None if trial["size_given"] else available
+        )
         yield from self._session.events(REPORT_EVERY_S)
         self._session = None

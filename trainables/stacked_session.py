@@ -13,6 +13,7 @@ import torch
 from trainables.checkpoint import NUM_KEPT, keep_newest, load_newest_checkpoint, remove_partial, save_checkpoint
 from trainables.cohort import Assignment, Event, device_name, pretrained_tensors, task_data
 from trainables.run import Run
+from trainables.stacked_memory import largest_stack
 from trainables.stacked_training import Member, StackedTraining
 from trainables.training import Evaluation
 
@@ -49,7 +50,11 @@ class StackedSession:
     """A cohort being trained here."""
 
     def __init__(
-        self, assignments: Sequence[Assignment], num_places: int, wall_clock: Callable[[], float] = time.time
+        self,
+        assignments: Sequence[Assignment],
+        num_places: int,
+        wall_clock: Callable[[], float] = time.time,
+        memory_bytes: float | None = None,
     ) -> None:
         """Take a cohort on.
 
@@ -57,12 +62,16 @@ class StackedSession:
             assignments: runs of one cell, in the order in which they get a place.
             num_places: runs that train at once; the others wait until one ends.
             wall_clock: Unix time in seconds, for the record alone.
+            memory_bytes: fewer train at once where that is predicted to take more; None: no matter what it takes.
         """
         self.waiting, self.num_places = list(assignments), num_places
-        first = assignments[0]
-        run = Run.from_content(first.content)
+        first, runs = assignments[0], [Run.from_content(assignment.content) for assignment in assignments]
+        run = runs[0]
         options = tuple(sorted(run.task_options.items()))
         data = task_data(run.task, options, run.data_checksum, first.data_dir, first.device)
+        if memory_bytes is not None:
+            fitting = largest_stack(runs, data.shape, memory_bytes, on_cpu=first.device == "cpu")
+            self.num_places = min(num_places, fitting)
         weights = pretrained_tensors(first.weights)
         self.training = StackedTraining(data, weights, torch.device(first.device), wall_clock)
         self.checkpoint_every_s = first.checkpoint_every_s

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from trainables.run import Run
 from trainables.stacked_batches import Batches
 from trainables.stacked_evaluation import evaluate_stacked
 from trainables.stacked_model import StackedModel
-from trainables.stacked_weights import Rows, Start, new_rows, shared_layers, stacked_constants, start_of
+from trainables.stacked_weights import Rows, Start, shared_layers, stacked_constants, start_of
 from trainables.training import CHUNK_STEPS, CPU_THREADS, Evaluation, Progress
 
 
@@ -73,14 +73,20 @@ class StackedTraining:
         self.members: list[Member] = []
         """In the order of their rows."""
         self._batches = Batches(data, device)
-        self._last_start: tuple[int, Start] | None = None
+        self._starts: dict[int, Start] = {}
+        """By seed, of those in the stack."""
         self._rows: Rows | None = None
+        self._model: StackedModel | None = None
 
     def add(self, runs: Sequence[Run]) -> list[Member]:
         """Take runs in at step 0; all runs of a stack differ in learning rate and seed alone."""
         added = [Member(run=run, start=self._start(run)) for run in sorted(runs, key=lambda run: run.seed)]
-        rows = new_rows([member.start for member in added])
-        self._rows = rows if self._rows is None else self._rows.joined(rows)
+        rows = Rows([member.start for member in added])
+        if self._rows is None:
+            self._rows = rows
+        else:
+            self._model = None  # it holds on to the buffers
+            self._rows.join(rows)
         self.members += added
         # Runs that share a frozen body stand side by side.
         self._keep(sorted(range(len(self.members)), key=lambda row: self.members[row].start.body_key))
@@ -91,19 +97,26 @@ class StackedTraining:
         self._keep([row for row, member in enumerate(self.members) if member not in gone])
 
     def _start(self, run: Run) -> Start:
-        """Runs of one cell and seed begin alike; the last start is kept, because a large one takes a second."""
-        if self._last_start is None or self._last_start[0] != run.seed:
-            self._last_start = run.seed, start_of(run, self.data.shape, self.weights, self.device)
-        return self._last_start[1]
+        """Return what a run begins with; runs of one cell and seed begin alike, and those of one body share it."""
+        if run.seed not in self._starts:
+            start = start_of(run, self.data.shape, self.weights, self.device)
+            for other in self._starts.values():
+                start = replace(start, body=other.body) if other.body_key == start.body_key else start
+            self._starts[run.seed] = start
+        return self._starts[run.seed]
 
     def _keep(self, order: Sequence[int]) -> None:
         self.members = [self.members[row] for row in order]
+        self._starts = {member.run.seed: member.start for member in self.members}
+        if not self.members:
+            self._rows = None
+            return
         assert self._rows is not None
-        self._rows = self._rows.rearranged(order) if self.members else None
-        if self._rows is not None:
-            self._model = self._model_of(self.members, dict(self._rows.parameters))
-            # Float, because Adam's kernel takes it so; 1 where a run is over.
-            self._stopped = torch.tensor([float(m.diverged) for m in self.members], device=self.device)  # (R,)
+        self._model = None
+        self._rows.keep(order)
+        self._model = self._model_of(self.members, dict(self._rows.parameters))
+        # Float, because Adam's kernel takes it so; 1 where a run is over.
+        self._stopped = torch.tensor([float(m.diverged) for m in self.members], device=self.device)  # (R,)
 
     def _model_of(self, members: Sequence[Member], trained: dict[str, Tensor]) -> StackedModel:
         starts, run = [member.start for member in members], members[0].run
@@ -146,6 +159,7 @@ class StackedTraining:
     def _step(self, number: int) -> Tensor:
         """Take the chunk's step `number` (from 1) of every run; return the losses before it, (R,)."""
         assert self._rows is not None
+        assert self._model is not None
         protocol = self.members[0].run.protocol
         batch, labels = self._batches.batch(number)
         logits = self._model.logits(batch, self._batches.generators("dropout", number))  # (R, B, C)
@@ -162,6 +176,7 @@ class StackedTraining:
     @torch.no_grad()
     def _scores(self, due: Sequence[Member]) -> list[dict[str, float]]:
         assert self._rows is not None
+        assert self._model is not None
         model = self._model
         if len(due) < len(self.members):
             chosen = torch.tensor([self.members.index(member) for member in due], device=self.device)

@@ -10,7 +10,7 @@ Shape legend: `R` runs, `P` numbers in a run's row, `T` tokens in use.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -26,7 +26,7 @@ from trainables.stacked_ops import Shared
 ALIGNMENT = 16
 """In numbers: each tensor of each run starts at a multiple of 64 bytes, so that products read it alike in every row."""
 
-COPIED_NUMEL = 2**20
+COPIED_NUMEL = 2**19
 """Frozen layers that differ between seeds are copied for each run up to this size: one product instead of a few."""
 
 POSITIONS = "body.wpe.weight"
@@ -74,7 +74,7 @@ class Start:
     """Frozen tensors that are small; stacked like trained ones."""
     body: dict[str, Shared]
     """Frozen linear layers by name."""
-    body_key: str
+    body_key: int
     """Equal where `body` is."""
 
     def whole(self, row: Tensor, *, fill_unused: bool) -> dict[str, Tensor]:
@@ -106,7 +106,7 @@ def start_of(run: Run, task: TaskShape, weights: dict[str, Tensor] | None, devic
         constants={name: t[: task.num_tokens] if name == POSITIONS else t for name, t in frozen.items()},
         body=body,
         # Pretrained weights replace every linear layer of the body, whatever the seed.
-        body_key=f"seed {run.seed}" if body and run.initialisation == "random" else "",
+        body_key=run.seed if body and run.initialisation == "random" else 0,
     )
 
 
@@ -118,36 +118,45 @@ def _layer(weight: Tensor, bias: Tensor) -> Shared:
 class Rows:
     """Values, gradients and Adam's state of R runs."""
 
-    def __init__(self, layout: Layout, values: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, steps: Tensor) -> None:
-        """Take over tensors (R, P), and Adam's step counts (R,) float32."""
-        self.layout, self.values, self.steps = layout, values, steps
-        self.exp_avg, self.exp_avg_sq = exp_avg, exp_avg_sq
-        self.gradients = torch.zeros_like(values)
-        gradients = layout.views(self.gradients)
-        self.parameters: dict[str, Tensor] = {}
-        for name, view in layout.views(values).items():
-            self.parameters[name] = view.detach().requires_grad_()
-            self.parameters[name].grad = gradients[name]
-        buffers = (values, self.gradients, exp_avg, exp_avg_sq, steps)
-        self._by_run = [[[buffer[row]] for buffer in buffers] for row in range(len(values))]
+    def __init__(self, starts: Sequence[Start]) -> None:
+        """Begin at step 0."""
+        self.layout = starts[0].layout
+        self.values = torch.stack([start.row for start in starts])  # (R, P)
+        self.exp_avg, self.exp_avg_sq = torch.zeros_like(self.values), torch.zeros_like(self.values)
+        self.steps = torch.zeros(len(starts), device=self.values.device)  # (R,), float32 as Adam's kernel wants it
+        self._point()
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def rearranged(self, rows: Sequence[int]) -> Rows:
-        """Return these rows, in this order, in new memory."""
-        chosen = torch.tensor(rows, device=self.values.device)
-        state = (self.values, self.exp_avg, self.exp_avg_sq, self.steps)
-        return Rows(self.layout, *(buffer[chosen] for buffer in state))
+    def _point(self) -> None:
+        """Make the gradients, and what points into the buffers."""
+        self.gradients = torch.zeros_like(self.values)
+        gradients = self.layout.views(self.gradients)
+        self.parameters = {
+            name: view.detach().requires_grad_() for name, view in self.layout.views(self.values).items()
+        }
+        for name, parameter in self.parameters.items():
+            parameter.grad = gradients[name]
+        buffers = (self.values, self.gradients, self.exp_avg, self.exp_avg_sq, self.steps)
+        self._by_run = [[[buffer[row]] for buffer in buffers] for row in range(len(self))]
 
-    def joined(self, other: Rows) -> Rows:
-        """Return these rows and then the other's."""
-        pairs = zip(
-            (self.values, self.exp_avg, self.exp_avg_sq, self.steps),
-            (other.values, other.exp_avg, other.exp_avg_sq, other.steps),
-            strict=True,
-        )
-        return Rows(self.layout, *(torch.cat(pair) for pair in pairs))
+    def _change(self, change: Callable[[str, Tensor], Tensor]) -> None:
+        """Replace the buffers one after the other, so that no more than one is there twice."""
+        del self.parameters, self._by_run, self.gradients
+        for name in ("values", "exp_avg", "exp_avg_sq", "steps"):
+            setattr(self, name, change(name, getattr(self, name)))
+        self._point()
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Keep these rows, in this order."""
+        if list(rows) != list(range(len(self))):
+            chosen = torch.tensor(rows, device=self.values.device)
+            self._change(lambda _, buffer: buffer[chosen])
+
+    def join(self, other: Rows) -> None:
+        """Add the other's rows below these."""
+        self._change(lambda name, buffer: torch.cat([buffer, getattr(other, name)]))
 
     def clip(self, largest_norm: float) -> None:
         """Scale each run's gradient to a norm of at most this, as `torch.nn.utils.clip_grad_norm_` does for one."""
@@ -181,13 +190,6 @@ class Rows:
                 maximize=False,
                 found_inf=skip,
             )
-
-
-def new_rows(starts: Sequence[Start]) -> Rows:
-    """Return rows at step 0."""
-    values = torch.stack([start.row for start in starts])  # (R, P)
-    steps = torch.zeros(len(starts), device=values.device)
-    return Rows(starts[0].layout, values, torch.zeros_like(values), torch.zeros_like(values), steps)
 
 
 def shared_layers(starts: Sequence[Start]) -> dict[str, list[Shared]]:
