@@ -12,6 +12,7 @@ import torch
 
 from sweep.errors import UserError
 from sweep.study import Resources
+from trainables.run import Precision
 
 ANSWER_TIMEOUT_S = 10.0
 """A cluster that stays silent for so long counts as unreachable."""
@@ -47,12 +48,14 @@ def _times(wanted: float, there: float) -> float:
     return there / wanted + 1e-9 if wanted else math.inf  # thirds of a GPU do not add up exactly
 
 
-def check_beforehand(placement: Placement) -> None:
+def check_beforehand(placement: Placement, precision: Precision) -> None:
     """Refuse, before anything is fetched, what this machine lacks or a cluster that does not answer.
 
     Raises:
-        UserError: as `check_fit`, or no cluster at the address.
+        UserError: as `check_fit`, no cluster at the address, or a precision that the trials' device has not.
     """
+    if precision == "tf32" and placement.device == "cpu":
+        raise UserError("protocol.precision is tf32, which only GPUs have. Give trials one with --gpus-per-trial 1.")
     if placement.address is None:
         cpus, gpus = placement.cpus or os.cpu_count() or 1, torch.cuda.device_count()
         check_fit(placement, [{"CPU": cpus, "GPU": gpus}])

@@ -82,7 +82,7 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
         DataError, WeightsError: data or weights are not to be had.
     """
     results = options.results
-    check_beforehand(options.placement)
+    check_beforehand(options.placement, study.protocol.precision)
     results.prepare()
     with storage_problems(results.root), results.writing(study.study):
         for name, task in study.tasks.items():

@@ -21,6 +21,7 @@ from sweep.reconcile import reconcile
 from sweep.results import Results
 from sweep.run_study import Options, Outcome, run_study, write_wanted
 from sweep.standing import State
+from sweep.study import Resources
 from sweep.study_file import load_study
 from sweep.trials import TrialEvents
 from tests.tiny_study import rows, runs_of, write_study
@@ -299,3 +300,51 @@ def test_runs_that_failed_too_often_are_given_up(bench: Bench) -> None:
     )
     assert bench.run(Script(), max_attempts=3).failed == 0
     assert rows(bench.results.root)[b]["attempts"] == 3
+
+
+class Together(Script):
+    """Starts as many runs of a cohort as it is told to, and runs out of memory if they are more than fit."""
+
+    fits: int = 1
+    reason: str = "OutOfMemoryError: CUDA out of memory"
+    places: list[list[int]]
+    """Of the cohorts of each call."""
+
+    def train_cohorts(
+        self, cohorts: Any, names: Any, places: Any, placement: Any, results: Any, events: Any, stop: Any
+    ) -> bool:
+        self.places = [*getattr(self, "places", []), list(places)]
+        for cohort, name, number in zip(cohorts, names, places, strict=True):
+            if number <= self.fits:
+                super().train_cohorts([cohort], [name], [number], placement, results, events, stop)
+                continue
+            run_ids = [Run.from_content(each.content).run_id for each in cohort]
+            for run_id in run_ids[:number]:
+                events.on_event({"kind": "started", "run_id": run_id, "step": 0, "evaluations": [], "damaged": []})
+            events.on_failure(run_ids, self.reason)
+        return True
+
+
+def test_runs_that_ran_out_of_memory_train_half_as_many_at_a_time_and_later_sweeps_remember(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = Together()
+    assert bench.run(script).failed == 0
+    assert script.places == [[3, 1], [1]]  # the second cohort fits as it is
+    assert bench.states() == ["complete"] * 4
+    assert "3 runs that trained together failed (OutOfMemoryError" in capsys.readouterr().out
+    study = write_study(bench.folder, rates=(1e-4, 1e-3, 1e-2, 1e-1, 0.3, 0.5), variants=("unfrozen-random",))
+    bench.study = load_study(study).model_copy(update={"resources": Resources(runs_per_trial=2)})
+    script = Together()
+    bench.run(script)
+    assert script.places == [[1]]
+
+
+def test_of_runs_that_fail_together_the_one_at_fault_fails_alone(bench: Bench) -> None:
+    at_fault = bench.ids[1]
+    script = Together(failures={at_fault: 99})
+    script.reason = "RuntimeError: something in one of them"
+    outcome = bench.run(script)
+    assert (outcome.trained, outcome.failed) == (4, 1)
+    assert bench.states() == ["complete", "failed", "complete", "complete"]
+    assert not (bench.results.root / "places.json").exists()

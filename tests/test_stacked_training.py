@@ -220,3 +220,21 @@ def test_time_is_shared_out() -> None:
     times = [member.progress.elapsed_s for member in members]
     assert times == pytest.approx([times[0]] * len(times))
     assert times[0] > 0
+
+
+@pytest.mark.parametrize("variant", ["frozen-pretrained", "unfrozen-random"])
+def test_in_bf16_both_engines_round_products_alike(variant: str) -> None:
+    runs = sweep_of(variant, precision="bf16")
+    members = stacked(runs, 20)[1]
+    for run, member in zip(runs[:2], members[:2], strict=True):
+        oracle, fp32 = plain(run, 20), plain(run_of(variant, learning_rate=run.learning_rate, seed=run.seed), 20)
+        assert_close(member.progress.curve, oracle.progress.curve, 2e-2)
+        assert oracle.progress.curve != fp32.progress.curve
+        assert all(p.dtype == torch.float32 for p in oracle.state()[0].values())
+
+
+def test_tf32_is_refused_on_a_cpu() -> None:
+    with pytest.raises(ValueError, match="precision tf32 needs a GPU"):
+        plain(run_of(precision="tf32"))
+    with pytest.raises(ValueError, match="precision tf32 needs a GPU"):
+        stacked([run_of(precision="tf32")])

@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from datasets.task import Split, TaskData
+from trainables.precision import widened
 from trainables.stacked_model import StackedBatch, StackedModel
 
 TOKENS_A_BATCH = 2**8
@@ -24,7 +25,8 @@ def evaluate_stacked(model: StackedModel, data: TaskData, split: Split) -> list[
         batch = split[start : start + size]
         lengths = None if batch.lengths is None else batch.lengths.unsqueeze(0)  # (1, B)
         tokens = data.tokens(batch.inputs).unsqueeze(0)  # (1, B, T) or (1, B, T, token_dim)
-        logits = model.logits(StackedBatch(tokens=tokens, lengths=lengths, num_runs=model.num_runs))  # (R, B, C)
+        reads = StackedBatch(tokens=tokens, lengths=lengths, num_runs=model.num_runs)
+        logits = widened(model.logits(reads))  # (R, B, C)
         labels = batch.labels.expand(model.num_runs, -1)  # (R, B)
         each = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")  # (R B,)
         losses.append(each.view(labels.shape).double())

@@ -23,6 +23,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
+from trainables.precision import product_dtype
+
 
 @dataclass(frozen=True, kw_only=True)
 class Shared:
@@ -51,17 +53,19 @@ class _Linear(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.bias = bias
-        return _affine_product(x, weight, bias)
+        dtype = product_dtype(x)
+        x, low = x.to(dtype), weight.to(dtype)
+        ctx.save_for_backward(x, low)
+        ctx.weight, ctx.bias = weight, bias
+        return _affine_product(x, low, bias.to(dtype))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None]:
-        x, weight = ctx.saved_tensors
-        if weight.grad is not None:
-            _weight_gradient(x, grad, weight.grad)
-            torch.sum(grad, 1, out=ctx.bias.grad)
-        return (torch.bmm(grad, weight.mT) if ctx.needs_input_grad[0] else None), None, None
+        x, low = ctx.saved_tensors
+        if ctx.weight.grad is not None:
+            _weight_gradient(x, grad, ctx.weight.grad)
+            torch.sum(grad, 1, dtype=ctx.bias.dtype, out=ctx.bias.grad)
+        return (torch.bmm(grad, low.mT) if ctx.needs_input_grad[0] else None), None, None
 
 
 def _affine_product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -72,9 +76,11 @@ def _affine_product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def _weight_gradient(x: Tensor, grad: Tensor, out: Tensor) -> None:
     if x.shape[-1] == 1:
-        torch.sum(x * grad, 1, keepdim=True, out=out)  # (R, 1, O)
-    else:
+        torch.sum(x * grad, 1, keepdim=True, dtype=out.dtype, out=out)  # (R, 1, O)
+    elif grad.dtype == out.dtype:
         torch.bmm(x.mT, grad, out=out)  # (R, I, O)
+    else:
+        out.copy_(torch.bmm(x.mT, grad))
 
 
 class _SharedLinear(Function):
@@ -82,8 +88,8 @@ class _SharedLinear(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, shared: Sequence[Shared]) -> Tensor:
-        ctx.shared = shared
-        out = x.new_empty(*x.shape[:-1], shared[0].weight.shape[2])  # (R, N, O)
+        ctx.shared, dtype = shared, product_dtype(x)
+        out = x.new_empty(*x.shape[:-1], shared[0].weight.shape[2], dtype=dtype)  # (R, N, O)
         for layer in shared:
             _shared_product(x[layer.runs], layer.weight, layer.bias, out[layer.runs])
         return out
@@ -99,11 +105,11 @@ class _SharedLinear(Function):
 def _shared_product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
     if x.device.type == "cuda" and len(weight) == 1:  # one large product keeps a GPU busier than many small ones
         x, out = x.reshape(1, -1, x.shape[-1]), out.flatten(0, 1).unsqueeze(0)  # (1, R N, I), (1, R N, O)
-    weights = weight.expand(len(x), -1, -1)  # (R, I, O)
+    x, weights = x.to(out.dtype), weight.to(out.dtype).expand(len(x), -1, -1)  # (R, N, I), (R, I, O)
     if bias is None:
         torch.bmm(x, weights, out=out)
     else:
-        torch.baddbmm(bias.expand(len(x), -1, -1), x, weights, out=out)
+        torch.baddbmm(bias.to(out.dtype).expand(len(x), -1, -1), x, weights, out=out)
 
 
 class _Gelu(Function):

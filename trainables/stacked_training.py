@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from datasets.task import TaskData
+from trainables.precision import products_in, widened
 from trainables.run import Run
 from trainables.stacked_batches import Batches
 from trainables.stacked_evaluation import evaluate_stacked
@@ -162,8 +163,9 @@ class StackedTraining:
         assert self._model is not None
         protocol = self.members[0].run.protocol
         batch, labels = self._batches.batch(number)
-        logits = self._model.logits(batch, self._batches.generators("dropout", number))  # (R, B, C)
-        each = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")  # (R B,)
+        with products_in(protocol.precision, self.device):
+            logits = self._model.logits(batch, self._batches.generators("dropout", number))  # (R, B, C)
+        each = F.cross_entropy(widened(logits).flatten(0, 1), labels.flatten(), reduction="none")  # (R B,)
         losses = each.view(labels.shape).mean(1)  # (R,)
         losses.sum().backward()  # a sum: no run's gradient knows of the others
         with torch.no_grad():
@@ -184,7 +186,9 @@ class StackedTraining:
         scores: list[dict[str, float]] = [{} for _ in due]
         train = self.data.train[: due[0].run.protocol.train_examples_evaluated]
         for name, split in {"train": train, "validation": self.data.validation, "test": self.data.test}.items():
-            for its, (loss, accuracy) in zip(scores, evaluate_stacked(model, self.data, split), strict=True):
+            with products_in(due[0].run.protocol.precision, self.device):
+                found = evaluate_stacked(model, self.data, split)
+            for its, (loss, accuracy) in zip(scores, found, strict=True):
                 its |= {f"{name}_loss": loss, f"{name}_accuracy": accuracy}
         return scores
 
