@@ -326,13 +326,13 @@ class Together(Script):
 
 
 def test_runs_that_ran_out_of_memory_train_half_as_many_at_a_time_and_later_sweeps_remember(
-    bench: Bench, capsys: pytest.CaptureFixture[str]
+    bench: Bench, capfd: pytest.CaptureFixture[str]
 ) -> None:
     script = Together()
     assert bench.run(script).failed == 0
     assert script.places == [[3, 1], [1]]  # the second cohort fits as it is
     assert bench.states() == ["complete"] * 4
-    assert "3 runs that trained together failed (OutOfMemoryError" in capsys.readouterr().out
+    assert "3 runs that trained together failed (OutOfMemoryError" in capfd.readouterr().out
     study = write_study(bench.folder, rates=(1e-4, 1e-3, 1e-2, 1e-1, 0.3, 0.5), variants=("unfrozen-random",))
     bench.study = load_study(study).model_copy(update={"resources": Resources(runs_per_trial=2)})
     script = Together()

@@ -48,6 +48,10 @@ class Shared:
         )
 
 
+LARGE_PRODUCT = 2**24
+"""Multiplications of a run from which products of single runs are faster on a CPU than MKL's batched ones."""
+
+
 class _Linear(Function):
     """x (R, N, I), weight (R, I, O), bias (R, O) -> (R, N, O)."""
 
@@ -105,6 +109,11 @@ class _SharedLinear(Function):
 def _shared_product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
     if x.device.type == "cuda" and len(weight) == 1:  # one large product keeps a GPU busier than many small ones
         x, out = x.reshape(1, -1, x.shape[-1]), out.flatten(0, 1).unsqueeze(0)  # (1, R N, I), (1, R N, O)
+    elif x.shape[1] * weight[0].numel() > LARGE_PRODUCT and len(x) > 1:
+        for run, (rows, its) in enumerate(zip(x, out, strict=True)):
+            bias_of = bias if bias is None or len(bias) == 1 else bias[run : run + 1]
+            _shared_product(rows[None], weight[run : run + 1] if len(weight) > 1 else weight, bias_of, its[None])
+        return
     x, weights = x.to(out.dtype), weight.to(out.dtype).expand(len(x), -1, -1)  # (R, N, I), (R, I, O)
     if bias is None:
         torch.bmm(x, weights, out=out)
