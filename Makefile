@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 RESULTS ?= results
 
-.PHONY: help quickstart test lint types test-quick test-slow chaos env constraints clean
+.PHONY: help quickstart test lint types test-quick test-slow bench chaos env constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,6 +26,11 @@ test-quick: env  ## the quick tests
 
 test-slow: env  ## tests that take minutes, and those that need a GPU where there is one
 	$(BIN)/python -m pytest -m "slow or gpu"
+
+bench: env  ## how fast the engines are here, and what memory they take; start it on an idle machine (half an hour)
+	$(BIN)/python -m benchmarks.engine_speed
+	$(BIN)/python -m benchmarks.engine_memory
+	$(BIN)/python -m benchmarks.sweep_speed
 
 chaos: env  ## a study of 12 runs, killed with SIGKILL 20 times, must end as if nothing had happened (minutes)
 	$(BIN)/python -m pytest -m chaos -s

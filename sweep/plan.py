@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweep.disk import disk_bytes, trained_parameters
+from sweep.packing import cohorts
 from sweep.pretraining import UNKNOWN_WEIGHTS, Backbone
-from sweep.reconcile import Reconciled, cohorts
+from sweep.reconcile import Reconciled
 from sweep.results import Results
 from sweep.runs import WantedRun, distinct_cells
 from sweep.standing import State
@@ -85,9 +86,9 @@ def _weights_lines(backbones: dict[str, Backbone]) -> list[str]:
 
 def _total_lines(study: Study, wanted: Sequence[WantedRun], reconciled: Reconciled, results: Results) -> list[str]:
     counts, resources = reconciled.counts(), study.resources
-    trials = cohorts(reconciled.to_train, resources.runs_per_trial)
     steps = sum(run.num_steps for run in reconciled.to_train)
     at_once = max(1, (os.cpu_count() or 1) // resources.cpus_per_trial)
+    trials = cohorts(reconciled.to_train, resources, at_once)
     needed, free = disk_bytes(reconciled.to_train, at_once), results.free_bytes()
     return [
         f"runs       {len(wanted)} wanted: {state_counts(counts)}",

@@ -27,8 +27,8 @@ class RayLostError(Exception):
 
 
 @contextmanager
-def ray_session(placement: Placement, log_file: Path) -> Iterator[None]:
-    """Start or join Ray, check that a trial fits somewhere, and leave it again.
+def ray_session(placement: Placement, log_file: Path) -> Iterator[list[dict[str, float]]]:
+    """Start or join Ray, check that a trial fits somewhere, yield each node's resources, and leave it again.
 
     Raises:
         UserError: no cluster at the address, or a trial asks for more than any node has.
@@ -48,8 +48,9 @@ def ray_session(placement: Placement, log_file: Path) -> Iterator[None]:
             raise RayLostError(f"Ray did not start ({str(error) or type(error).__name__})") from error
         raise no_cluster(placement.address, error) from error
     try:
-        check_fit(placement, [node["Resources"] for node in ray.nodes() if node["Alive"]])
-        yield
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        check_fit(placement, nodes)
+        yield nodes
     finally:
         if died := lost_processes():
             _kill_the_rest(died)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from sweep.results import Results
 from sweep.trials import assignment
 from tests.tiny_study import ROOT, command_line, curves, environment, rows, runs_of, sweep, write_study
 from trainables.checkpoint import checkpoints
-from trainables.cohort import RunSession
+from trainables.stacked_session import StackedSession
 
 pytestmark = pytest.mark.cluster
 
@@ -164,7 +165,7 @@ def test_a_run_that_cannot_be_trained_is_a_row_and_does_not_stop_others(first: E
     (failed,) = [row for row in new if row["status"] == "failed"]
     assert (failed["variant"], failed["learning_rate"]) == ("frozen-pretrained", 3e-2)
     assert failed["failure"].startswith("FileExistsError: ")
-    assert failed["attempts"] == 2  # `retries: 1`
+    assert failed["attempts"] == 4  # `retries: 1`: twice together with another run, twice alone
 
 
 def test_mlflow_out_of_reach_does_not_stop_a_sweep(second: Ended) -> None:
@@ -183,7 +184,7 @@ def test_a_higher_budget_goes_on_and_keeps_the_curves(second: Ended, third: Ende
 
 
 def test_runs_of_one_trial_equal_runs_trained_alone(third: Ended, folder: Path, tmp_path: Path) -> None:
-    """In `third` three runs shared a process; the plain trainer in this process has each to itself."""
+    """In `third` three runs shared a process; here each has the process to itself."""
     for run_id, curve in _trained_here(folder / "tiny.yaml", tmp_path).items():
         assert third.curves[run_id] == curve
 
@@ -193,8 +194,8 @@ def _trained_here(study: Path, results: Path) -> dict[str, list[dict[str, Any]]]
     expected = {}
     for wanted in runs_of(study, results):
         here = Placement(resources=_load(study).resources)
-        session = RunSession(assignment(wanted, here, Results(results), results, 1000.0))
-        events = list(session.events(1000.0))
+        alone = assignment(wanted, here, Results(results), results, 1000.0)
+        events = list(itertools.chain.from_iterable(StackedSession([alone], 1).events(1000.0)))
         assert events[-1]["status"] == "complete"
         expected[wanted.run_id] = [
             {"run_id": wanted.run_id} | {k: v for k, v in point.items() if k not in ("time_ms", "elapsed_s")}
