@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 RESULTS ?= results
+# Test processes at once: more take more memory (each may start a Ray), and are no faster on two cores.
+PROCESSES ?= 2
 
 .PHONY: help quickstart test lint types test-quick test-slow bench chaos env constraints clean
 
@@ -22,7 +24,7 @@ types: env  ## type checks
 	$(BIN)/mypy
 
 test-quick: env  ## the quick tests
-	$(BIN)/python -m pytest -m "not slow and not gpu and not chaos"
+	$(BIN)/python -m pytest -m "not slow and not gpu and not chaos" -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test-slow: env  ## tests that take minutes, and those that need a GPU where there is one
 	$(BIN)/python -m pytest -m "slow or gpu"

@@ -27,8 +27,6 @@ class Cell:
     size: ModelSize
     num_tokens: int
     variant: str
-    in_tests: bool = False
-    """Whether the quick tests predict its memory."""
 
     @property
     def shape(self) -> TaskShape:
@@ -45,8 +43,8 @@ CELLS = {
     "tiny-frozen": Cell(size=TINY, num_tokens=4, variant="frozen-pretrained"),
     "tiny-frozen-random": Cell(size=TINY, num_tokens=4, variant="frozen-random"),
     "tiny-unfrozen": Cell(size=TINY, num_tokens=4, variant="unfrozen-pretrained"),
-    "small-frozen": Cell(size=SMALL, num_tokens=64, variant="frozen-random", in_tests=True),
-    "small-unfrozen": Cell(size=SMALL, num_tokens=64, variant="unfrozen-random", in_tests=True),
+    "small-frozen": Cell(size=SMALL, num_tokens=64, variant="frozen-random"),
+    "small-unfrozen": Cell(size=SMALL, num_tokens=64, variant="unfrozen-random"),
     "base-frozen": Cell(size=BASE, num_tokens=64, variant="frozen-pretrained"),
     "base-unfrozen": Cell(size=BASE, num_tokens=64, variant="unfrozen-pretrained"),
     "base-frozen-1024": Cell(size=BASE, num_tokens=1024, variant="frozen-pretrained"),

@@ -20,11 +20,12 @@ from benchmarks.engine_cases import CELLS, TINY, made_up_data, sweep_of, weights
 from trainables.stacked_memory import stack_bytes
 from trainables.stacked_training import StackedTraining
 
+ROOT = Path(__file__).parent.parent
 SIZES = {"small-frozen": (1, 4, 12), "small-unfrozen": (1, 4, 12), "base-frozen": (1, 2), "base-unfrozen": (1, 2)}
 """Runs in a stack. Tiny models take less than the libraries do, so that nothing can be measured."""
 
 
-def measure(name: str, number: int) -> dict[str, float | str]:
+def measure(name: str, number: int) -> dict[str, float]:
     """Train a stack for a few steps, evaluate it, and return what the process grew by at most."""
     cell, cpu = CELLS[name], torch.device("cpu")
     _warm_up(name)
@@ -37,7 +38,7 @@ def measure(name: str, number: int) -> dict[str, float | str]:
     training.advance()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     predicted = stack_bytes(runs[0], cell.shape, number, min(number, 3), on_cpu=True)
-    return {"cell": name, "runs": number, "measured_bytes": peak - before, "predicted_bytes": predicted}
+    return {"measured_bytes": peak - before, "predicted_bytes": predicted}
 
 
 def _warm_up(name: str) -> None:
@@ -49,10 +50,11 @@ def _warm_up(name: str) -> None:
     gc.collect()
 
 
-def in_a_process(name: str, number: int) -> dict[str, float | str]:
+def in_a_process(name: str, number: int) -> dict[str, float]:
     """Measure a case in a fresh process."""
     command = [sys.executable, "-m", "benchmarks.engine_memory", name, "--runs", str(number)]
-    answer: dict[str, float | str] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE)
+    answer: dict[str, float] = json.loads(done.stdout)
     return answer
 
 
@@ -60,20 +62,17 @@ def main() -> None:
     """Measure cells and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cells", nargs="*", default=list(SIZES), help="names in benchmarks/engine_cases.py")
-    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--runs", type=int, help="measure one stack in this process, and print JSON")
     chosen = parser.parse_args()
     if chosen.runs:
         print(json.dumps(measure(chosen.cells[0], chosen.runs)))
         return
-    cases = [in_a_process(name, number) for name in chosen.cells for number in SIZES[name]]
-    if chosen.json:
-        print(json.dumps(cases))
-        return
     print("| cell | runs | measured MB | predicted MB | ratio |\n|---|---|---|---|---|")
-    for case in cases:
-        measured, predicted = float(case["measured_bytes"]) / 1e6, float(case["predicted_bytes"]) / 1e6
-        print(f"| {case['cell']} | {case['runs']} | {measured:.0f} | {predicted:.0f} | {predicted / measured:.2f} |")
+    for name in chosen.cells:
+        for number in SIZES[name]:
+            case = in_a_process(name, number)
+            measured, predicted = case["measured_bytes"] / 1e6, case["predicted_bytes"] / 1e6
+            print(f"| {name} | {number} | {measured:.0f} | {predicted:.0f} | {predicted / measured:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +10,7 @@ import pytest
 import torch
 
 from benchmarks.engine_cases import CELLS, run_of
+from benchmarks.engine_memory import SIZES, in_a_process
 from sweep.placement import Placement
 from sweep.results import Results
 from sweep.study import Resources
@@ -23,15 +21,14 @@ from trainables.device_memory import share_memory
 from trainables.stacked_memory import largest_stack, stack_bytes
 from trainables.stacked_session import StackedSession
 
-ROOT = Path(__file__).parent.parent
+QUICK = [("small-frozen", 4), ("small-unfrozen", 4)]
+REST = [(cell, number) for cell, sizes in SIZES.items() for number in sizes if (cell, number) not in QUICK]
 
 
-@pytest.mark.parametrize("cell", [name for name, cell in CELLS.items() if cell.in_tests])
-def test_the_peak_is_predicted_within_a_fifth(cell: str) -> None:
-    command = [sys.executable, "-m", "benchmarks.engine_memory", cell, "--json"]
-    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for case in json.loads(output):
-        assert case["predicted_bytes"] == pytest.approx(case["measured_bytes"], rel=0.2), case
+@pytest.mark.parametrize(("cell", "number"), [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in REST)])
+def test_the_peak_is_predicted_within_a_fifth(cell: str, number: int) -> None:
+    case = in_a_process(cell, number)
+    assert case["predicted_bytes"] == pytest.approx(case["measured_bytes"], rel=0.2)
 
 
 def test_one_run_more_takes_more_and_the_largest_stack_fits() -> None:
