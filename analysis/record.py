@@ -43,6 +43,8 @@ class Column:
     """Empty: text, or a number without a unit."""
     doc: str
     nullable: bool = False
+    later: bool = False
+    """Files written before it came lack it, and read as null."""
 
 
 Columns = tuple[Column, ...]
@@ -78,6 +80,15 @@ RUNS: Columns = (
     Column("git_commit", _STR, "", "commit of the code; null: not a git checkout", True),
     Column("git_dirty", _BOOL, "", "whether the checkout had changes; null: not a git checkout", True),
     Column("versions", _STR, "", "JSON object, package to version"),
+    Column(
+        "lost_steps",
+        _I64,
+        "gradient steps",
+        "trained, lost with a worker or a checkpoint, and trained again, as far as reported before; null: not counted",
+        nullable=True,
+        later=True,
+    ),
+    Column("engine", _STR, "", "`stacked` or `plain`; null: not known", nullable=True, later=True),
 )
 """`runs/<run_id>.parquet`: one row, written when the run ends."""
 
@@ -345,6 +356,9 @@ def _decode(path: Path, content: bytes, columns: Columns) -> pa.Table:
             found.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _unreadable(path, error) from error
+    for column in columns:
+        if column.later and column.name not in found.column_names:
+            found = found.append_column(pa.field(column.name, column.type), pa.nulls(found.num_rows, column.type))
     types = {field.name: field.type for field in found.schema}
     wrong = [
         f"{c.name}: got {types.get(c.name, 'no column')}, want {c.type}" for c in columns if types.get(c.name) != c.type
