@@ -120,6 +120,15 @@ WANTED: Columns = (
 """`studies/<study>/wanted.parquet`: one row a run that the study wants."""
 
 
+PLANNED: Columns = (
+    Column("run_id", _STR, "", "as in `runs`"),
+    Column("num_steps", _I64, "gradient steps", "the step budget it was planned for"),
+    Column("device_s", _F64, "s", "device time that training to this budget was to take, if it does not diverge"),
+    Column("timed_by", _STR, "", "what was timed for this, and on what"),
+)
+"""`studies/<study>/planned.parquet`: one row a run of which it was known, when a sweep began, how long it takes."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StudyInfo:
     """`studies/<study>/study.json`."""
@@ -173,6 +182,11 @@ def study_dir(results: Path, study: str) -> Path:
     return results / "studies" / study
 
 
+def planned_path(results: Path, study: str) -> Path:
+    """Return where what a study's runs were planned to take lies."""
+    return study_dir(results, study) / "planned.parquet"
+
+
 def check_format(results: Path) -> None:
     """Make sure that this code can read the results directory.
 
@@ -220,6 +234,15 @@ def read_wanted(results: Path, study: str) -> pd.DataFrame:
         RecordError: the file is missing, damaged or has no rows.
     """
     return _frame(_read_wanted(results, study), WANTED)
+
+
+def read_planned(results: Path, study: str) -> pd.DataFrame:
+    """Read what runs were planned to take: the columns of `PLANNED`; no rows if nothing was planned.
+
+    Raises:
+        RecordError: the file is damaged.
+    """
+    return _frame(_read_file(planned_path(results, study), PLANNED) or table([], PLANNED), PLANNED)
 
 
 def read_wanted_rows(results: Path, study: str) -> list[dict[str, Any]]:

@@ -113,12 +113,19 @@ def _command(
 
 
 def _add_plan(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    does = "print the grid, what is done, what `run` would train and what it needs; start nothing"
-    plan = _command(commands, "plan", does, "python -m sweep plan rothermel2021-table1")
+    does = "print the grid, what is done, what `run` would train, what it needs and costs; train nothing"
+    plan = _command(commands, "plan", does, "python -m sweep plan rothermel2021-table1 --measure")
     _add_studies(plan)
     _add_results(plan)
     _add_data_dir(plan)
     _add_resources(plan)
+    for device, name in (("CPU", "cpus"), ("GPU", "gpus")):
+        plan.add_argument(
+            f"--{name}", type=_positive, metavar="N", help=f"{device}s to plan for; default: those of this machine"
+        )
+    plan.add_argument(
+        "--measure", action="store_true", help="time a few steps of each cell here first, and keep the timings"
+    )
     plan.add_argument("--ids", action="store_true", help="list every run with its id and state")
 
 
