@@ -7,7 +7,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,8 @@ MOST_OTHERS = 300
 """Runs of other studies that are looked at for cells that have none of their own, the latest."""
 NO_MATTER = ("learning_rate", "seed", "weights_checksum", "data_checksum", "protocol_version")
 """Fields of a run's content in which runs that take the same time may differ."""
-COLUMNS = ("run_id", "status", "num_steps", "content", "device", "engine", "wall_s", "finished_at")
+COLUMNS = ("run_id", "status", "num_steps", "content", "device", "engine", "wall_s")
+"""Without times of day: to make them plain values, pyarrow imports pandas."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,8 @@ class Timing:
     """What it was timed on."""
     source: str
     """What was timed, for people."""
-    when: datetime
+    written_at: float
+    """Unix time of the file that says so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +130,7 @@ def _chosen(examples: Mapping[Cell, WantedRun], known: Sequence[_Known], device:
         timings = [each.timing for each in usable if each.cell == cell_key]
         timings = timings or [each.timing for each in usable if each.kind == kind_key]
         if timings:
-            found[cell] = max(timings, key=lambda timing: timing.when)
+            found[cell] = max(timings, key=lambda timing: timing.written_at)
     return found
 
 
@@ -165,7 +166,7 @@ def _recorded(results: Results, run_ids: Iterable[str], engine: str) -> list[_Kn
                 step_s=Span.of([row["wall_s"] / row["num_steps"] for row in rows]),
                 device=device,
                 source=f"{len(rows)} recorded",
-                when=max(row["finished_at"] for row in rows),
+                written_at=max(_written_at(results.run(row["run_id"])) for row in rows),
             ),
         )
         for (cell, kind, device), rows in groups.items()
@@ -185,12 +186,11 @@ def _measured(results: Results, engine: str) -> list[_Known]:
 def _measured_timing(entry: Mapping[str, Any]) -> Timing:
     step, evaluation = Span.of(entry["step_s"]), Span.of(entry["evaluation_s"])
     every, together = entry["content"]["protocol"]["evaluate_every"], entry["runs_together"]
-    when = datetime.fromtimestamp(entry["measured_at"], UTC)
     return Timing(
         step_s=step.plus(evaluation.times(1 / every)).times(1 / together),
         device=entry["device"],
         source=f"measured, {together} together",
-        when=when,
+        written_at=entry["measured_at"],
     )
 
 
