@@ -45,10 +45,7 @@ def _per_run(wanted: pd.DataFrame, runs: pd.DataFrame, planned: pd.DataFrame) ->
     trained = runs[["run_id", "num_steps", "device_s", "lost_steps"]].rename(columns={"num_steps": "trained"})
     plan = planned[["run_id", "num_steps", "device_s"]].rename(columns={"device_s": "plan"})
     found = wanted.merge(trained, on="run_id", how="left").merge(plan, on=["run_id", "num_steps"], how="left")
-    steps, lost = (
-        found["trained"].to_numpy(float, na_value=np.nan),
-        found["lost_steps"].to_numpy(float, na_value=np.nan),
-    )
+    steps, lost = (found[name].to_numpy(float, na_value=np.nan) for name in ("trained", "lost_steps"))
     device_s, plan_s = found["device_s"].to_numpy(float), found["plan"].to_numpy(float)
     with np.errstate(invalid="ignore", divide="ignore"):
         part = np.fmin(1.0, found["num_steps"].to_numpy(float) / steps)  # of what was trained, within this budget

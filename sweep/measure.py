@@ -53,7 +53,11 @@ def measure_cells(
             say(f"{name}: not measured: {error}")
             continue
         together = _together(group, data, placement, results)
-        timing = _timed(group[:together], data, placement)
+        try:
+            timing = _timed(group[:together], data, placement)
+        except (MemoryError, torch.OutOfMemoryError) as error:
+            say(f"{name}: not measured: {counted(together, 'run')} together: {error}; fewer with --runs-per-trial")
+            continue
         write_measured(results, _entry(group[0], together, timing, placement))
         say(f"{name}: measured, {counted(together, 'run')} together")
 
