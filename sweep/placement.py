@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from sweep.errors import UserError
+from sweep.network import check_answers
 from sweep.study import Resources
-
-ANSWER_TIMEOUT_S = 10.0
-"""A cluster that stays silent for so long counts as unreachable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +47,7 @@ def check_beforehand(placement: Placement) -> None:
     host, _, port = placement.address.removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():  # not `auto`
         try:
-            socket.create_connection((host, int(port)), timeout=ANSWER_TIMEOUT_S).close()  # Ray tries for minutes
+            check_answers(host, int(port))
         except OSError as error:
             raise no_cluster(placement.address, error) from error
 

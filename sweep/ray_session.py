@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sweep.package import NOT_SHIPPED
 from sweep.placement import Placement, check_fit, no_cluster
 from sweep.provenance import CHECKOUT
 
-NOT_SHIPPED = [".git", ".venv", "results", "data", "docs", "tests", "**/__pycache__"]
-"""Left out of what a running cluster's workers get of the checkout."""
+RAY_S_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Ray sets it for the driver of a submitted job, whose checkout its workers have already."""
 
 VITAL = ("raylet", "gcs_server")
 """Processes of a Ray started here that it cannot go on without."""
@@ -48,12 +49,20 @@ def ray_session(placement: Placement, log_file: Path) -> Iterator[None]:
             raise RayLostError(f"Ray did not start ({str(error) or type(error).__name__})") from error
         raise no_cluster(placement.address, error) from error
     try:
-        check_fit(placement, [node["Resources"] for node in ray.nodes() if node["Alive"]])
+        check_fit(placement, [node["Resources"] for node in ray.nodes() if node["Alive"]] + _nodes_to_come())
         yield
     finally:
         if died := lost_processes():
             _kill_the_rest(died)
         ray.shutdown()
+
+
+def _nodes_to_come() -> list[dict[str, float]]:
+    """Return the resources of a node of each kind that the cluster's autoscaler, if it has one, may start."""
+    from ray._private import state
+
+    config = state.state.get_cluster_config()
+    return [dict(kind.resources) for kind in config.node_group_configs if kind.max_count] if config else []
 
 
 def lost_processes() -> list[str]:
@@ -78,6 +87,8 @@ def _kill_the_rest(died: list[str]) -> None:
 
 def _init_arguments(placement: Placement) -> dict[str, Any]:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if placement.address is not None and RAY_S_JOB in os.environ:
+        return quiet | {"address": placement.address}
     if placement.address is not None:
         shipped = {"working_dir": str(CHECKOUT), "excludes": NOT_SHIPPED}
         return quiet | {"address": placement.address, "runtime_env": shipped}
