@@ -170,8 +170,11 @@ def _add_data(commands: Subparsers) -> None:
 
 
 def _add_ui(commands: Subparsers) -> None:
-    ui = add_command(commands, "ui", "open the MLflow pages of a results directory", "python -m sweep ui --port 5001")
-    add_results(ui)
+    does = "open the MLflow pages of a results directory, or those of a cluster and Ray's, through ssh"
+    ui = add_command(commands, "ui", does, "python -m sweep ui --cluster cluster.yaml")
+    where = ui.add_mutually_exclusive_group()
+    add_results(where)
+    where.add_argument("--cluster", type=Path, metavar="FILE", help="what `ray up` was given: open tunnels to its head")
     ui.add_argument("--host", default="127.0.0.1", help="address to listen on; default: this machine only")
     ui.add_argument("--port", type=positive, default=5000, help="default: 5000")
 

@@ -75,7 +75,7 @@ def add_studies(command: argparse.ArgumentParser) -> None:
     command.add_argument("studies", nargs="+", metavar="STUDY", help=STUDY_HELP)
 
 
-def add_results(command: argparse.ArgumentParser) -> None:
+def add_results(command: argparse._ActionsContainer) -> None:
     """The results directory."""
     command.add_argument(
         "--results", type=Path, default=Path("results"), metavar="DIR", help="results directory; default: ./results"

@@ -125,7 +125,13 @@ def data(chosen: Namespace) -> int:
 
 
 def ui(chosen: Namespace) -> int:
-    """Open the MLflow pages."""
+    """Open the MLflow pages, and Ray's of a cluster."""
+    if chosen.cluster is not None:
+        from sweep.tunnels import open_tunnels
+
+        if chosen.host != "127.0.0.1":
+            raise UserError("--host goes with --results: a cluster's tunnels listen on this machine's loopback address")
+        return open_tunnels(chosen.cluster, chosen.port)
     from sweep.ui import open_ui
 
     return open_ui(Results(chosen.results).root, chosen.host, chosen.port)

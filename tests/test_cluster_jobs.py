@@ -109,7 +109,7 @@ def test_as_a_function(head: LocalHead, study: Path, tmp_path: Path) -> None:
     script = f"""
 from sweep.cluster_jobs import ClusterJobs
 from sweep.submission import submit
-job = submit({str(study)!r}, {str(tmp_path)!r}, {str(tmp_path)!r}, {head.address!r}, options=["--cpus-per-trial", "64"])
+job = submit({str(study)!r}, {str(tmp_path)!r}, {str(tmp_path)!r}, {head.address!r})
 ended = ClusterJobs({head.address!r}).follow(job.name, print)
 print(ended.status, ended.exit_code)
 """
