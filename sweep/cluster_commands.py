@@ -69,8 +69,8 @@ def _last_line(log: str) -> str:
 def _follow(address: str, job: Job) -> int:
     """Print what a job prints until it ends; Ctrl-C leaves it alone."""
     again = f"python -m sweep job logs {job.study} --address {address}"
-    _say(f"following {job.name}; Ctrl-C leaves it to itself, `{again}` comes back to it")
     try:
+        _say(f"following {job.name}; Ctrl-C leaves it to itself, `{again}` comes back to it")
         ended = ClusterJobs(address).follow(job.name, _write)
     except KeyboardInterrupt:
         _say(f"\nleft; {job.name} goes on. Look again: {again}")

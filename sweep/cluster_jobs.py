@@ -17,7 +17,7 @@ from sweep.errors import UserError
 from sweep.network import check_answers
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
-"""Of a cluster's job server as `ray dashboard` brings it here, and of a local `ray start --head`."""
+"""Of a cluster's job server as `ui --cluster` brings it here, and of a local `ray start --head`."""
 
 STUDY_KEY = "lr_sweep_study"
 RESULTS_KEY = "lr_sweep_results"
@@ -70,15 +70,15 @@ class ClusterJobs:
 
     def __init__(self, address: str = DEFAULT_ADDRESS) -> None:
         _check_answers(address)
-        from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
+        from ray._private.authentication import authentication_token_setup as token
         from ray.job_submission import JobSubmissionClient
 
-        logging.getLogger("ray._private.authentication.authentication_token_setup").setLevel(logging.ERROR)
         logging.getLogger("ray.dashboard").setLevel(logging.ERROR)
         for module in ("dashboard_sdk", "job.sdk"):
             logging.getLogger(f"ray.dashboard.modules.{module}").setLevel(logging.ERROR)
-        # A token switches authentication on for `ray start`, but not for clients (2.60).
-        maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+        # A token's mere presence makes `ray start` ask everybody for it, but not clients show it (2.60).
+        logging.getLogger(token.__name__).setLevel(logging.ERROR)
+        token.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
         self.address = address
         with _problems(address), _without("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"):  # which would win over ours
             self._client = JobSubmissionClient(address)
@@ -219,7 +219,7 @@ def _check_answers(address: str) -> None:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UserError(
             f"--address: got {address!r}, want the URL of a cluster's job server, such as {DEFAULT_ADDRESS}, which is "
-            f"where `ray dashboard cluster.yaml` brings it."
+            f"where `python -m sweep ui --cluster cluster.yaml` brings it."
         )
     port = parts.port or {"http": 80, "https": 443}[parts.scheme]
     try:
@@ -227,7 +227,7 @@ def _check_answers(address: str) -> None:
     except OSError as error:
         raise UserError(
             f"nothing answers at --address {address}: {error}. Start a cluster with `ray up cluster.yaml` and a tunnel "
-            f"to it with `ray dashboard cluster.yaml`, or one on this machine with `ray start --head`."
+            f"to it with `python -m sweep ui --cluster cluster.yaml`, or one on this machine with `ray start --head`."
         ) from error
 
 

@@ -52,10 +52,10 @@ def check_beforehand(placement: Placement) -> None:
             raise no_cluster(placement.address, error) from error
 
 
-def no_cluster(address: str, error: Exception) -> UserError:
+def no_cluster(address: str, reason: object) -> UserError:
     """Return the error that says so."""
     return UserError(
-        f"no Ray cluster answers at --address {address}: {error}. Start one with `ray start --head` or "
+        f"no Ray cluster answers at --address {address}: {reason}. Start one with `ray start --head` or "
         f"`ray up cluster.yaml`, or leave --address out to run on this machine."
     )
 

@@ -47,7 +47,7 @@ def ray_session(placement: Placement, log_file: Path) -> Iterator[None]:
     except Exception as error:  # Ray (2.60) raises that very class where its processes die during the start
         if placement.address is None:
             raise RayLostError(f"Ray did not start ({str(error) or type(error).__name__})") from error
-        raise no_cluster(placement.address, error) from error
+        raise no_cluster(placement.address, f"{error}{_token_hint()}") from error
     try:
         check_fit(placement, [node["Resources"] for node in ray.nodes() if node["Alive"]] + _nodes_to_come())
         yield
@@ -55,6 +55,13 @@ def ray_session(placement: Placement, log_file: Path) -> Iterator[None]:
         if died := lost_processes():
             _kill_the_rest(died)
         ray.shutdown()
+
+
+def _token_hint() -> str:
+    """Say what Ray does not: without the token a cluster looks to it as if it were not there (2.60)."""
+    if "RAY_AUTH_MODE" in os.environ:
+        return ""
+    return " (a cluster asks for a token by default where ~/.ray/auth_token is: if so, set RAY_AUTH_MODE=token)"
 
 
 def _nodes_to_come() -> list[dict[str, float]]:

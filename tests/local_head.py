@@ -26,6 +26,8 @@ PATIENCE_S = 120.0
 class LocalHead:
     address: str
     """URL of its job server."""
+    ray_address: str
+    """Of Ray itself, for `run`."""
     environment: dict[str, str]
     """For programs that speak to it: the token is where Ray looks for it, and no variable says so."""
 
@@ -45,7 +47,7 @@ def local_head(folder: Path, num_cpus: int = 1) -> Iterator[LocalHead]:
         (folder / "head.log").open("w") as log,
         subprocess.Popen(
             start_command(ports, Path(sessions), num_cpus),
-            env=env | {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"},
+            env=env | {"RAY_USAGE_STATS_ENABLED": "0"},  # that there is a token makes it ask for it
             stdout=log,
             stderr=log,
             start_new_session=True,
@@ -53,7 +55,7 @@ def local_head(folder: Path, num_cpus: int = 1) -> Iterator[LocalHead]:
     ):
         try:
             wait_for_answer(f"http://127.0.0.1:{ports[1]}", head, folder / "head.log")
-            yield LocalHead(f"http://127.0.0.1:{ports[1]}", env)
+            yield LocalHead(f"http://127.0.0.1:{ports[1]}", f"127.0.0.1:{ports[0]}", env)
         finally:
             head.send_signal(signal.SIGTERM)  # with --block it ends what it started
             head.wait(timeout=60)

@@ -134,6 +134,15 @@ def test_without_the_token_nobody_gets_in(head: LocalHead, tmp_path: Path, token
     assert "Traceback" not in printed
 
 
+def test_run_shows_the_token_where_it_is_told_to(head: LocalHead, study: Path, tmp_path: Path) -> None:
+    """It is let in, and told what machines there are."""
+    command = ("run", study, "--results", tmp_path / "results", "--address", head.ray_address)
+    env = head.environment | {"RAY_AUTH_MODE": "token"}
+    code, printed = sweep(*command, "--cpus-per-trial", "64", env=env)
+    assert code == 2
+    assert f"the cluster at {head.ray_address} has no such node (nodes: 1 CPU and 0 GPU)" in printed
+
+
 def evaluated_at(results: Path) -> dict[str, list[int]]:
     """When each evaluation of each run was made, by run id."""
     return {str(run_id): group["time_ms"].tolist() for run_id, group in read_curves(results).groupby("run_id")}
