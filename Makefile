@@ -5,8 +5,10 @@ BIN := $(VENV)/bin
 RESULTS ?= results
 # Of pyproject.toml; `cluster` on the machines of a cluster.
 EXTRAS ?= dev
+# Test processes at once: more take more memory (each may start a Ray), and are no faster on two cores.
+PROCESSES ?= 2
 
-.PHONY: help quickstart test lint types test-quick test-slow chaos env constraints clean
+.PHONY: help quickstart test lint types test-quick test-slow bench chaos env constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -24,10 +26,15 @@ types: env  ## type checks
 	$(BIN)/mypy
 
 test-quick: env  ## the quick tests
-	$(BIN)/python -m pytest -m "not slow and not gpu and not chaos"
+	$(BIN)/python -m pytest -m "not slow and not gpu and not chaos" -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test-slow: env  ## tests that take minutes, and those that need a GPU where there is one
 	$(BIN)/python -m pytest -m "slow or gpu"
+
+bench: env  ## how fast the engines are here, and what memory they take; start it on an idle machine (half an hour)
+	$(BIN)/python -m benchmarks.engine_speed
+	$(BIN)/python -m benchmarks.engine_memory
+	$(BIN)/python -m benchmarks.sweep_speed
 
 chaos: env  ## a study of 12 runs, killed with SIGKILL 20 times, must end as if nothing had happened (minutes)
 	$(BIN)/python -m pytest -m chaos -s

@@ -70,7 +70,7 @@ RUNS: Columns = (
     Column("data_checksum", _STR, "", "identifies the task's examples"),
     Column("data_origin", _STR, "", "where the examples came from"),
     Column("device", _STR, "", "what the run trained on"),
-    Column("wall_s", _F64, "s", "time from the first step to the last, pauses left out"),
+    Column("wall_s", _F64, "s", "time trained, pauses left out; runs that train together share it out"),
     Column("device_s", _F64, "s", "the run's share of its cohort's device time"),
     Column("started_at", _TIME, "UTC", "when training started"),
     Column("finished_at", _TIME, "UTC", "when training ended"),
@@ -91,7 +91,7 @@ CURVES: Columns = (
     Column("test_loss", _F64, "nats", "on the whole test split"),
     Column("test_accuracy", _F64, "fraction", "on the whole test split; never selects anything"),
     Column("time_ms", _I64, "ms", "Unix time of the evaluation"),
-    Column("elapsed_s", _F64, "s", "training time of the run so far"),
+    Column("elapsed_s", _F64, "s", "training time of the run so far; runs that train together share it out"),
 )
 """`curves/<run_id>.parquet`: one row an evaluation, ordered by step. Without a row in `runs` the run is unfinished."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import torch
 from sweep.errors import UserError
 from sweep.network import check_answers
 from sweep.study import Resources
+from trainables.run import Precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,18 +30,29 @@ class Placement:
         """`cuda` for trials that hold a GPU or a share of one, else `cpu`."""
         return "cuda" if self.resources.gpus_per_trial > 0 else "cpu"
 
+    def trials_at_once(self, nodes: Sequence[dict[str, float]]) -> int:
+        """Return how many trials these nodes hold, each node's resources by Ray's names; at least 1."""
+        cpus, gpus = self.resources.cpus_per_trial, self.resources.gpus_per_trial
+        return max(1, sum(int(min(node.get("CPU", 0) / cpus, _times(gpus, node.get("GPU", 0)))) for node in nodes))
+
     @property
     def devices_per_trial(self) -> float:
         """GPUs a trial holds, else CPUs."""
         return self.resources.gpus_per_trial or self.resources.cpus_per_trial
 
 
-def check_beforehand(placement: Placement) -> None:
+def _times(wanted: float, there: float) -> float:
+    return there / wanted + 1e-9 if wanted else math.inf  # thirds of a GPU do not add up exactly
+
+
+def check_beforehand(placement: Placement, precision: Precision) -> None:
     """Refuse, before anything is fetched, what this machine lacks or a cluster that does not answer.
 
     Raises:
-        UserError: as `check_fit`, or no cluster at the address.
+        UserError: as `check_fit`, no cluster at the address, or a precision that the trials' device has not.
     """
+    if precision == "tf32" and placement.device == "cpu":
+        raise UserError("protocol.precision is tf32, which only GPUs have. Give trials one with --gpus-per-trial 1.")
     if placement.address is None:
         cpus, gpus = placement.cpus or os.cpu_count() or 1, torch.cuda.device_count()
         check_fit(placement, [{"CPU": cpus, "GPU": gpus}])

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweep.disk import disk_bytes, trained_parameters
+from sweep.packing import cohorts
 from sweep.pretraining import UNKNOWN_WEIGHTS, Backbone
-from sweep.reconcile import Reconciled, cohorts
+from sweep.reconcile import Reconciled
 from sweep.results import Results
 from sweep.runs import WantedRun, distinct_cells
 from sweep.standing import State
-from sweep.study import Study
+from sweep.study import Resources, Study
 from sweep.text import aligned, counted, gigabytes
 
 
@@ -87,7 +88,7 @@ def _weights_lines(backbones: dict[str, Backbone]) -> list[str]:
 
 def _total_lines(study: Study, wanted: Sequence[WantedRun], reconciled: Reconciled) -> list[str]:
     resources = study.resources
-    trials = cohorts(reconciled.to_train, resources.runs_per_trial)
+    trials = cohorts(reconciled.to_train, resources, _at_once(resources))
     steps = sum(run.num_steps for run in reconciled.to_train)
     return [
         f"runs       {len(wanted)} wanted: {state_counts(reconciled.counts())}",
@@ -97,9 +98,13 @@ def _total_lines(study: Study, wanted: Sequence[WantedRun], reconciled: Reconcil
     ]
 
 
+def _at_once(resources: Resources) -> int:
+    """Return how many trials this machine would train at once; what a cluster has is known to `run` alone."""
+    return max(1, (os.cpu_count() or 1) // resources.cpus_per_trial)
+
+
 def _disk_line(study: Study, reconciled: Reconciled, results: Results) -> str:
-    at_once = max(1, (os.cpu_count() or 1) // study.resources.cpus_per_trial)
-    needed, free = disk_bytes(reconciled.to_train, at_once), results.free_bytes()
+    needed, free = disk_bytes(reconciled.to_train, _at_once(study.resources)), results.free_bytes()
     short = ": not enough" if needed > free else ""
     return f"disk       about {gigabytes(needed)} for checkpoints and record, {gigabytes(free)} free{short}"
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from ruamel.yaml import YAML
 
 from sweep.package import NOT_SHIPPED
 from sweep.placement import Placement, check_fit, no_cluster
@@ -15,6 +17,9 @@ from sweep.provenance import CHECKOUT
 
 RAY_S_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Ray sets it for the driver of a submitted job, whose checkout its workers have already."""
+
+CLUSTER_FILE = Path("~/ray_bootstrap_config.yaml")
+"""On the head of a cluster that `ray up` started, where submitted sweeps are: what its autoscaler goes by."""
 
 VITAL = ("raylet", "gcs_server")
 """Processes of a Ray started here that it cannot go on without."""
@@ -28,8 +33,8 @@ class RayLostError(Exception):
 
 
 @contextmanager
-def ray_session(placement: Placement, log_file: Path) -> Iterator[None]:
-    """Start or join Ray, check that a trial fits somewhere, and leave it again.
+def ray_session(placement: Placement, log_file: Path) -> Iterator[list[dict[str, float]]]:
+    """Start or join Ray, check that a trial fits somewhere, yield each node's resources, and leave it again.
 
     Raises:
         UserError: no cluster at the address, or a trial asks for more than any node has.
@@ -49,8 +54,10 @@ def ray_session(placement: Placement, log_file: Path) -> Iterator[None]:
             raise RayLostError(f"Ray did not start ({str(error) or type(error).__name__})") from error
         raise no_cluster(placement.address, f"{error}{_token_hint()}") from error
     try:
-        check_fit(placement, [node["Resources"] for node in ray.nodes() if node["Alive"]] + _nodes_to_come())
-        yield
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        nodes += nodes_to_come(nodes, CLUSTER_FILE.expanduser()) if placement.address is not None else []
+        check_fit(placement, nodes)
+        yield nodes
     finally:
         if died := lost_processes():
             _kill_the_rest(died)
@@ -64,12 +71,21 @@ def _token_hint() -> str:
     return " (a cluster asks for a token by default where ~/.ray/auth_token is: if so, set RAY_AUTH_MODE=token)"
 
 
-def _nodes_to_come() -> list[dict[str, float]]:
-    """Return the resources of a node of each kind that the cluster's autoscaler, if it has one, may start."""
-    from ray._private import state
+def nodes_to_come(there: Sequence[dict[str, float]], cluster_file: Path) -> list[dict[str, float]]:
+    """Return what the autoscaler may start besides the nodes that are there, each node's resources by Ray's names.
 
-    config = state.state.get_cluster_config()
-    return [dict(kind.resources) for kind in config.node_group_configs if kind.max_count] if config else []
+    Args:
+        there: the same of those; all of a kind have its CPUs and GPUs.
+        cluster_file: what Ray's autoscaler was given; none where there is no autoscaler.
+    """
+    if not cluster_file.is_file():
+        return []
+    coming = []
+    for kind in YAML(typ="safe").load(cluster_file).get("available_node_types", {}).values():
+        resources = {name: float(number) for name, number in kind.get("resources", {}).items()}
+        up = sum(all(node.get(name, 0) == resources.get(name, 0) for name in ("CPU", "GPU")) for node in there)
+        coming += [resources] * (kind.get("max_workers", 0) - up)
+    return coming
 
 
 def lost_processes() -> list[str]:

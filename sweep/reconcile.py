@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from sweep.results import Results
 from sweep.runs import WantedRun
@@ -45,10 +44,3 @@ def reconcile(wanted: Sequence[WantedRun], results: Results, *, max_attempts: in
 
 def _is_open(state: State, try_again: bool) -> bool:
     return state in (State.NEW, State.STARTED) or (state is State.FAILED and try_again)
-
-
-def cohorts(to_train: Sequence[WantedRun], runs_per_trial: int) -> list[tuple[WantedRun, ...]]:
-    """Group runs into what one trial trains: neighbours of one cell and seed, at most `runs_per_trial` of them."""
-    size = runs_per_trial
-    groups = [tuple(runs) for _, runs in groupby(to_train, key=lambda run: (run.run.seed, run.cell))]
-    return [group[start : start + size] for group in groups for start in range(0, len(group), size)]

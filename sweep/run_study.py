@@ -20,13 +20,13 @@ from sweep.errors import UserError
 from sweep.mirror import Mirror
 from sweep.mirror_thread import MirrorThread
 from sweep.mlflow_store import MirrorError, tracking_uri
+from sweep.packing import Places, cohorts, is_out_of_memory, run_label, trial_name
 from sweep.placement import Placement, check_beforehand
 from sweep.plan import state_counts
 from sweep.pretraining import ensure_backbones
 from sweep.progress import Progress
-from sweep.progress_state import RunLabel
 from sweep.ray_session import RayLostError, ray_session
-from sweep.reconcile import Reconciled, cohorts, reconcile
+from sweep.reconcile import Reconciled, reconcile
 from sweep.recorder import Recorder
 from sweep.results import Results, storage_problems, whole_file, write_json, write_parquet
 from sweep.runs import WantedRun, wanted_runs
@@ -82,7 +82,7 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
         DataError, WeightsError: data or weights are not to be had.
     """
     results = options.results
-    check_beforehand(options.placement)
+    check_beforehand(options.placement, study.protocol.precision)
     results.prepare()
     with storage_problems(results.root), results.writing(study.study):
         for name, task in study.tasks.items():
@@ -128,6 +128,8 @@ class _Sweep:
         self.ended: set[str] = set()
         self.failed = {run.run_id for run in wanted if reconciled.states[run.run_id] is State.FAILED}
         self._training: set[str] = set()
+        self.places = Places(self.results)
+        self._num_halved = 0
         self._note = say
         self.recorder = Recorder(self.results, wanted, options.placement.devices_per_trial)
         mirror = Mirror(self.results.root, study.study, tracking_uri(self.results.root))
@@ -161,7 +163,7 @@ class _Sweep:
         log_file = self.results.logs / f"run-{time.strftime('%Y%m%d-%H%M%S')}.log"
         self.say(f"training {len(runs)} runs; Ray's log: {log_file}")
         with output_to(log_file) as console:
-            labels = {run.run_id: _label(run) for run in runs}
+            labels = {run.run_id: run_label(run) for run in runs}
             progress = Progress(len(self.wanted), len(self.wanted) - len(runs), labels, console=console)
             self._note = progress.note
             try:
@@ -176,8 +178,8 @@ class _Sweep:
         while True:
             ended_before = len(self.ended)
             try:
-                with ray_session(self.options.placement, log_file):
-                    return self._train_all(runs)
+                with ray_session(self.options.placement, log_file) as nodes:
+                    return self._train_all(runs, self.options.placement.trials_at_once(nodes))
             except RayLostError as loss:
                 deaths_in_a_row = 1 if len(self.ended) > ended_before else deaths_in_a_row + 1
                 if deaths_in_a_row > MAX_DEATHS:
@@ -189,14 +191,14 @@ class _Sweep:
                 self._training.clear()
                 self._note(f"{loss}; starting it again, runs go on from their checkpoints")
 
-    def _train_all(self, runs: Sequence[WantedRun]) -> None:
-        """Train runs until all have ended: one that fails ends its trial, whose later runs are then left over."""
+    def _train_all(self, runs: Sequence[WantedRun], at_once: int) -> None:
+        """Train runs until all have ended: a trial that fails leaves some over, and fewer train together then."""
         left = [run for run in runs if run.run_id not in self.ended]
         while left and not self.stopped:
-            before = len(left)
-            self._train_cohorts(left)
+            before, halved_before = len(left), self._num_halved
+            self._train_cohorts(left, at_once)
             left = [run for run in left if run.run_id not in self.ended]
-            assert self.stopped or len(left) < before, "every trial ends a run"
+            assert self.stopped or len(left) < before or self._num_halved > halved_before, "every pass gets somewhere"
 
     def _check_disk(self) -> None:
         needed, free = disk_bytes(self.reconciled.to_train, num_at_once=1), self.results.free_bytes()
@@ -206,14 +208,14 @@ class _Sweep:
                 f"Free some space, or use another disk with --results."
             )
 
-    def _train_cohorts(self, runs: Sequence[WantedRun]) -> None:
+    def _train_cohorts(self, runs: Sequence[WantedRun], at_once: int) -> None:
         placement, options = self.options.placement, self.options
-        groups = cohorts(runs, placement.resources.runs_per_trial)
+        groups = cohorts(runs, placement.resources, at_once)
         assignments = [
             [assignment(run, placement, self.results, options.data_dir, options.checkpoint_every_s) for run in group]
             for group in groups
         ]
-        names = [_trial_name(group) for group in groups]
+        names, places = [trial_name(group) for group in groups], [self.places.of(group) for group in groups]
         events = TrialEvents(
             on_event=self._on_event,
             on_failure=self._on_failure,
@@ -222,7 +224,7 @@ class _Sweep:
         )
         self._status_at = 0.0
         self.stopped = not run_in_thread(
-            lambda stop: train_cohorts(assignments, names, placement, self.results, events, stop)
+            lambda stop: train_cohorts(assignments, names, places, placement, self.results, events, stop)
         )
 
     def _on_event(self, event: Event) -> None:
@@ -245,12 +247,31 @@ class _Sweep:
             self.mirror.changed(run_id)
 
     def _on_failure(self, run_ids: Sequence[str], reason: str) -> None:
-        """Record the run that was training as failed; if none was, the trial could not start, so all of its runs."""
+        """Record the run that was training as failed; if none was, the trial could not start, so all of its runs.
+
+        Of runs that trained together, which one failed is not known, and for want of memory none did: fewer of them
+        train together next.
+        """
         left = [run_id for run_id in run_ids if run_id not in self.ended]
-        for run_id in [run_id for run_id in left if run_id in self._training] or left:
+        training = [run_id for run_id in left if run_id in self._training]
+        if len(training) > 1:
+            self._train_fewer_together(training, reason)
+            return
+        for run_id in training or left:
             self.recorder.failed(run_id, reason)
             self._end(run_id, "failed")
             self.mirror.changed(run_id)
+
+    def _train_fewer_together(self, run_ids: Sequence[str], reason: str) -> None:
+        self.progress.interrupted(run_ids)
+        self._training.difference_update(run_ids)
+        self._num_halved += 1
+        wanted = self.recorder.wanted[run_ids[0]]
+        now = self.places.halve(wanted, len(run_ids), remember=is_out_of_memory(reason))
+        self._note(
+            f"{len(run_ids)} runs that trained together failed ({reason}); "
+            f"they go on from their checkpoints, {now} at a time"
+        )
 
     def _end(self, run_id: str, status: str) -> None:
         self.ended.add(run_id)
@@ -275,20 +296,3 @@ class _Sweep:
             Mirror(self.results.root, self.study.study, tracking_uri(self.results.root)).log_report(report)
         except MirrorError as error:
             self.say(f"the report is not in MLflow: {error}")
-
-
-def _label(run: WantedRun) -> RunLabel:
-    return RunLabel(
-        task=run.run.task,
-        model=run.model,
-        variant=run.variant,
-        learning_rate=run.run.learning_rate,
-        seed=run.run.seed,
-        num_steps=run.num_steps,
-    )
-
-
-def _trial_name(group: Sequence[WantedRun]) -> str:
-    first = group[0]
-    rates = "_".join(f"{run.run.learning_rate:g}" for run in group)
-    return f"{'_'.join(first.cell)}_lr_{rates}_seed_{first.run.seed}"

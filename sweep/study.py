@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -114,8 +114,10 @@ class Resources(Strict):
     """CPU cores."""
     gpus_per_trial: Annotated[float, Field(ge=0, le=1)] = 0
     """GPUs, one at most; a fraction lets so many trials share one, whose memory nothing then divides."""
-    runs_per_trial: Annotated[int, AtLeast1] = 1
-    """Largest cohort: runs that train together in one process."""
+    engine: Literal["stacked", "plain"] = "stacked"
+    """`stacked` trains the runs of a trial together; `plain`, the definition of the experiment, one after the other."""
+    runs_per_trial: Annotated[int, AtLeast1] | None = None
+    """Largest cohort; null: as many runs of a cell as keep every device busy, and as fit into its memory."""
     retries: Annotated[int, Field(ge=0)] = 2
     """Times that a trial is started again after a crash."""
 

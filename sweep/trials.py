@@ -20,7 +20,7 @@ class TrialEvents:
 
     on_event: Callable[[Event], None]
     on_failure: Callable[[Sequence[str], str], None]
-    """Run ids of a trial that failed for good, and why."""
+    """Run ids of a trial that failed for good, or ran out of memory, and why."""
     on_interruption: Callable[[Sequence[str]], None]
     """Run ids of a trial that crashed and will start again."""
     on_tick: Callable[[], None]
@@ -43,6 +43,7 @@ def assignment(run: WantedRun, placement: Placement, results: Results, data_dir:
 def train_cohorts(
     cohorts: Sequence[Sequence[Assignment]],
     names: Sequence[str],
+    places: Sequence[int],
     placement: Placement,
     results: Results,
     events: TrialEvents,
@@ -53,6 +54,7 @@ def train_cohorts(
     Args:
         cohorts: what each trial trains.
         names: of the trials, for Ray's logs; Tune's own cut learning rates to four decimals.
+        places: how many runs of each cohort train at once.
         placement: what each trial holds.
         results: Tune's own state goes below it, and is thrown away.
         events: what to do with what trials report.
@@ -74,8 +76,15 @@ def train_cohorts(
     callback = EventCallback(events, stop, lost_processes)
     resources = {"cpu": placement.resources.cpus_per_trial, "gpu": placement.resources.gpus_per_trial}
     configs = [
-        {"name": name, "cohort": [each.as_dict() for each in cohort]}
-        for name, cohort in zip(names, cohorts, strict=True)
+        {
+            "name": name,
+            "engine": placement.resources.engine,
+            "num_places": num_places,
+            "share": placement.devices_per_trial,
+            "size_given": placement.resources.runs_per_trial is not None,
+            "cohort": [each.as_dict() for each in cohort],
+        }
+        for name, cohort, num_places in zip(names, cohorts, places, strict=True)
     ]
     shutil.rmtree(results.tune, ignore_errors=True)
     tuner = tune.Tuner(

@@ -57,6 +57,8 @@ class EventCallback(tune.Callback):
                 )
             for event in result.get("events", []):
                 self.events.on_event(event)
+            if "out_of_memory" in result:
+                self.events.on_failure(run_ids_of(trial), result["out_of_memory"])
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Report a trial whose retries are used up; none when we are leaving, which is not its fault."""

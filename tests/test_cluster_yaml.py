@@ -137,6 +137,20 @@ def test_aws_starts_machines_of_both_kinds(aws: Any, spot: bool) -> None:
 
 
 @pytest.mark.cluster
+def test_a_sweep_counts_on_gpu_machines_that_are_not_up_yet(aws: Any, tmp_path: Path) -> None:
+    """With none up it would else end at once: no machine has a GPU."""
+    from sweep.ray_session import nodes_to_come
+
+    on_the_head = tmp_path / "ray_bootstrap_config.yaml"
+    on_the_head.write_text(yaml.safe_dump(bootstrap(fill_in(load("aws"), aws))))
+    head, gpu = {"CPU": 0.0}, {"CPU": 4.0, "GPU": 1.0}
+    coming = nodes_to_come([head], on_the_head)
+    assert [(node["CPU"], node["GPU"]) for node in coming] == [(4, 1)] * 8
+    assert len(nodes_to_come([head, gpu, gpu, gpu], on_the_head)) == 5
+    assert nodes_to_come([head], tmp_path / "none") == []
+
+
+@pytest.mark.cluster
 def test_local_knows_all_its_machines() -> None:
     kind = bootstrap(load("local"))["available_node_types"]["local.cluster.node"]
     assert (kind["min_workers"], kind["max_workers"]) == (2, 2)

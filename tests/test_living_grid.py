@@ -6,6 +6,7 @@ Runs are trained by the real trainer in this process; what Ray adds is in `test_
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,8 @@ from sweep.run_study import Options, run_study
 from sweep.study_file import load_study
 from sweep.trials import TrialEvents
 from tests.tiny_study import curves, rows, write_study
-from trainables.cohort import Assignment, RunSession
+from trainables.cohort import Assignment
+from trainables.stacked_session import StackedSession
 
 RATES = (1e-4, 1e-3, 1e-2)
 VARIANTS = ("frozen-pretrained", "unfrozen-random")
@@ -61,15 +63,15 @@ class Grid:
         self,
         cohorts: Sequence[Sequence[Assignment]],
         names: Sequence[str],
+        places: Sequence[int],
         placement: Placement,
         results: Results,
         events: TrialEvents,
         stop: threading.Event,
     ) -> bool:
-        for assignment in (each for cohort in cohorts for each in cohort):
-            session = RunSession(assignment)
-            self.trained.append(session.run.run_id)
-            for event in session.events(1000.0):
+        for cohort, num_places in zip(cohorts, places, strict=True):
+            for event in itertools.chain.from_iterable(StackedSession(cohort, num_places).events(1000.0)):
+                self.trained += [event["run_id"]] if event["kind"] == "started" else []
                 events.on_event(event)
         return True
 
@@ -92,8 +94,8 @@ def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Grid:
     """With 12 runs, finished."""
 
     @contextlib.contextmanager
-    def no_ray(placement: Placement, log_file: Path) -> Iterator[None]:
-        yield
+    def no_ray(placement: Placement, log_file: Path) -> Iterator[list[dict[str, float]]]:
+        yield []
 
     made = Grid(tmp_path)
     monkeypatch.setattr(module, "ray_session", no_ray)

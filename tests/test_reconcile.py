@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from analysis.record import RecordError
-from sweep.reconcile import cohorts, reconcile
+from sweep.reconcile import reconcile
 from sweep.results import Results
 from sweep.runs import WantedRun
 from sweep.standing import State
@@ -129,18 +129,3 @@ def test_runs_are_trained_in_the_order_of_the_study(tmp_path: Path) -> None:
     reconciled = reconcile(runs, record.results)
     assert reconciled.to_train == tuple(run for run in runs if run is not runs[1])
     assert reconciled.counts() == {State.NEW: 7, State.COMPLETE: 1}
-
-
-def test_cohorts_are_neighbours_of_one_cell_and_seed(tmp_path: Path) -> None:
-    study = write_study(tmp_path, rates=(1e-4, 1e-3, 1e-2), seeds=2)
-    runs = runs_of(study, tmp_path / "results")  # 2 seeds x 2 variants x 3 learning rates
-    assert [len(group) for group in cohorts(runs, 1)] == [1] * 12
-    assert [len(group) for group in cohorts(runs, 2)] == [2, 1] * 4
-    assert [len(group) for group in cohorts(runs, 5)] == [3] * 4
-    for size in (1, 2, 5):
-        groups = cohorts(runs, size)
-        assert [run for group in groups for run in group] == runs
-        assert all(len({(run.cell, run.run.seed) for run in group}) == 1 for group in groups)
-    # runs that are done leave gaps, which a cohort closes
-    assert [[runs.index(run) for run in group] for group in cohorts(runs[1:5] + runs[6:7], 2)] == [[1, 2], [3, 4], [6]]
-    assert cohorts([], 3) == []

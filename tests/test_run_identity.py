@@ -46,6 +46,7 @@ OTHER_PROTOCOL: dict[str, Any] = {
     "readout": "last_token",
     "evaluate_every": 20,
     "train_examples_evaluated": 21,
+    "precision": "bf16",
 }
 OTHER_SIZE = {"layers": 3, "heads": 4, "width": 32, "positions": 13}
 """Another value for each field. A field that is added has to be added here, and must change the id."""

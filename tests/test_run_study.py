@@ -21,6 +21,7 @@ from sweep.reconcile import reconcile
 from sweep.results import Results
 from sweep.run_study import Options, Outcome, run_study, write_wanted
 from sweep.standing import State
+from sweep.study import Resources
 from sweep.study_file import load_study
 from sweep.trials import TrialEvents
 from tests.tiny_study import rows, runs_of, write_study
@@ -59,6 +60,7 @@ class Script:
         self,
         cohorts: Sequence[Sequence[Assignment]],
         names: Sequence[str],
+        places: Sequence[int],
         placement: Placement,
         results: Results,
         events: TrialEvents,
@@ -127,8 +129,8 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     @contextlib.contextmanager
-    def no_ray(placement: Placement, log_file: Path) -> Iterator[None]:
-        yield
+    def no_ray(placement: Placement, log_file: Path) -> Iterator[list[dict[str, float]]]:
+        yield []
 
     monkeypatch.setattr(module, "ray_session", no_ray)
     monkeypatch.setattr(module, "MirrorThread", NoMirror)
@@ -253,12 +255,14 @@ class DyingRay(Script):
     ends_one_before: bool = False
     """Whether a run ends before each death."""
 
-    def train_cohorts(self, cohorts: Any, names: Any, placement: Any, results: Any, events: Any, stop: Any) -> bool:
+    def train_cohorts(
+        self, cohorts: Any, names: Any, places: Any, placement: Any, results: Any, events: Any, stop: Any
+    ) -> bool:
         if not self.deaths:
-            return super().train_cohorts(cohorts, names, placement, results, events, stop)
+            return super().train_cohorts(cohorts, names, places, placement, results, events, stop)
         self.deaths -= 1
         if self.ends_one_before:
-            super().train_cohorts([cohorts[0][:1]], names[:1], placement, results, events, stop)
+            super().train_cohorts([cohorts[0][:1]], names[:1], places[:1], placement, results, events, stop)
         raise RayLostError("Ray died (raylet ended unexpectedly)")
 
 
@@ -296,3 +300,51 @@ def test_runs_that_failed_too_often_are_given_up(bench: Bench) -> None:
     )
     assert bench.run(Script(), max_attempts=3).failed == 0
     assert rows(bench.results.root)[b]["attempts"] == 3
+
+
+class Together(Script):
+    """Starts as many runs of a cohort as it is told to, and runs out of memory if they are more than fit."""
+
+    fits: int = 1
+    reason: str = "OutOfMemoryError: CUDA out of memory"
+    places: list[list[int]]
+    """Of the cohorts of each call."""
+
+    def train_cohorts(
+        self, cohorts: Any, names: Any, places: Any, placement: Any, results: Any, events: Any, stop: Any
+    ) -> bool:
+        self.places = [*getattr(self, "places", []), list(places)]
+        for cohort, name, number in zip(cohorts, names, places, strict=True):
+            if number <= self.fits:
+                super().train_cohorts([cohort], [name], [number], placement, results, events, stop)
+                continue
+            run_ids = [Run.from_content(each.content).run_id for each in cohort]
+            for run_id in run_ids[:number]:
+                events.on_event({"kind": "started", "run_id": run_id, "step": 0, "evaluations": [], "damaged": []})
+            events.on_failure(run_ids, self.reason)
+        return True
+
+
+def test_runs_that_ran_out_of_memory_train_half_as_many_at_a_time_and_later_sweeps_remember(
+    bench: Bench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = Together()
+    assert bench.run(script).failed == 0
+    assert script.places == [[3, 1], [1]]  # the second cohort fits as it is
+    assert bench.states() == ["complete"] * 4
+    assert "3 runs that trained together failed (OutOfMemoryError" in capfd.readouterr().out
+    study = write_study(bench.folder, rates=(1e-4, 1e-3, 1e-2, 1e-1, 0.3, 0.5), variants=("unfrozen-random",))
+    bench.study = load_study(study).model_copy(update={"resources": Resources(runs_per_trial=2)})
+    script = Together()
+    bench.run(script)
+    assert script.places == [[1]]
+
+
+def test_of_runs_that_fail_together_the_one_at_fault_fails_alone(bench: Bench) -> None:
+    at_fault = bench.ids[1]
+    script = Together(failures={at_fault: 99})
+    script.reason = "RuntimeError: something in one of them"
+    outcome = bench.run(script)
+    assert (outcome.trained, outcome.failed) == (4, 1)
+    assert bench.states() == ["complete", "failed", "complete", "complete"]
+    assert not (bench.results.root / "places.json").exists()

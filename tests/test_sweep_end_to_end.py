@@ -1,29 +1,17 @@
-"""`run` with real Ray: six starts of it, shared by the tests below."""
+"""`run` with real Ray: four starts of it, shared by the tests below."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import os
-import signal
-import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sweep.cli import main
-from sweep.errors import UserError
 from sweep.mlflow_store import open_client, tracking_uri
-from sweep.placement import Placement
 from sweep.results import Results
-from sweep.trials import assignment
-from tests.tiny_study import ROOT, command_line, curves, environment, rows, runs_of, sweep, write_study
-from trainables.checkpoint import checkpoints
-from trainables.cohort import RunSession
+from tests.tiny_study import curves, in_process, rows, runs_of, sweep, trained_here, write_study
 
 pytestmark = pytest.mark.cluster
 
@@ -61,14 +49,6 @@ def run(study: Path, results: Path, *options: str, **env: str) -> Ended:
     code, output = sweep("run", study, "--results", results, "--cpus", "2", *options, env=env)
     assert "Traceback" not in output
     return ended(code, output, results)
-
-
-def in_process(*arguments: str | Path) -> tuple[int, str]:
-    """Run a command that starts no Ray."""
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        code = main([*map(str, arguments)])
-    return code, output.getvalue()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -142,7 +122,7 @@ def test_another_datasets_is_told_of_and_not_used(first: Ended) -> None:
 
 def test_a_second_run_trains_nothing_and_touches_nothing(first: Ended, again: Ended) -> None:
     assert again.code == 1
-    assert "problem: digits tiny frozen-random: only 2 learning rates were tried" in again.output
+    assert "problem: digits tiny unfrozen-random: only 2 learning rates were tried" in again.output
     assert "4 complete" in again.output
     assert "nothing to train" in again.output
     assert again.files == first.files
@@ -164,7 +144,7 @@ def test_a_run_that_cannot_be_trained_is_a_row_and_does_not_stop_others(first: E
     (failed,) = [row for row in new if row["status"] == "failed"]
     assert (failed["variant"], failed["learning_rate"]) == ("frozen-pretrained", 3e-2)
     assert failed["failure"].startswith("FileExistsError: ")
-    assert failed["attempts"] == 2  # `retries: 1`
+    assert failed["attempts"] == 4  # `retries: 1`: twice together with another run, twice alone
 
 
 def test_mlflow_out_of_reach_does_not_stop_a_sweep(second: Ended) -> None:
@@ -183,31 +163,9 @@ def test_a_higher_budget_goes_on_and_keeps_the_curves(second: Ended, third: Ende
 
 
 def test_runs_of_one_trial_equal_runs_trained_alone(third: Ended, folder: Path, tmp_path: Path) -> None:
-    """In `third` three runs shared a process; the plain trainer in this process has each to itself."""
-    for run_id, curve in _trained_here(folder / "tiny.yaml", tmp_path).items():
+    """In `third` three runs shared a process; here each has the process to itself."""
+    for run_id, curve in trained_here(folder / "tiny.yaml", tmp_path).items():
         assert third.curves[run_id] == curve
-
-
-def _trained_here(study: Path, results: Path) -> dict[str, list[dict[str, Any]]]:
-    """Curves of a study's runs without Ray."""
-    expected = {}
-    for wanted in runs_of(study, results):
-        here = Placement(resources=_load(study).resources)
-        session = RunSession(assignment(wanted, here, Results(results), results, 1000.0))
-        events = list(session.events(1000.0))
-        assert events[-1]["status"] == "complete"
-        expected[wanted.run_id] = [
-            {"run_id": wanted.run_id} | {k: v for k, v in point.items() if k not in ("time_ms", "elapsed_s")}
-            for event in events
-            for point in event.get("evaluations", [])
-        ]
-    return expected
-
-
-def _load(study: Path) -> Any:
-    from sweep.study_file import load_study
-
-    return load_study(study)
 
 
 def test_mlflow_holds_every_run_and_point_once(third: Ended) -> None:
@@ -232,73 +190,3 @@ def test_status_after_the_end(third: Ended, folder: Path) -> None:
     assert "no sweep is going on" in output
     (total,) = [line.split() for line in output.splitlines() if line.startswith("all")]
     assert total == ["all", "8", "0", "0", "0", "0"]  # complete, diverged, failed, started, waiting
-
-
-def test_killed_then_interrupted_then_finished_equals_undisturbed(tmp_path: Path) -> None:
-    """SIGKILL to the whole process group, then Ctrl-C, then to the end; `status` looks on."""
-    study = write_study(tmp_path, rates=(1e-2,), num_steps=3000, protocol="{evaluate_every: 300}")
-    results = tmp_path / "results"
-    with _started(study, results) as (process, wait_for):
-        wait_for(lambda: _newest_steps(results) and curves(results))
-        os.killpg(process.pid, signal.SIGKILL)
-    assert not rows(results)
-
-    progress = Results(results).progress("tiny")
-    killed_at_ns = time.time_ns()
-    with _started(study, results) as (process, wait_for):
-        wait_for(lambda: progress.exists() and progress.stat().st_mtime_ns > killed_at_ns)
-        before = _newest_steps(results)
-        wait_for(lambda: _newest_steps(results) != before)
-        code, output = in_process("status", study, "--results", results)
-        assert code == 0
-        assert f"process {process.pid} on " in output
-        with pytest.raises(UserError, match=f"is being written to by process {process.pid} "):
-            Results(results).writing("tiny").__enter__()
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        assert process.wait(timeout=60) == 130  # takes 8 s on two busy cores
-        assert process.stdout
-        output = process.stdout.read()
-        assert "stopped; the same command goes on from here" in output
-        assert "Traceback" not in output
-    assert not rows(results)
-    assert all(step > before.get(run_id, 0) for run_id, step in _newest_steps(results).items())
-
-    last = run(study, results)
-    assert last.code == 0, last.output
-    assert "2 runs wanted, 2 started" in last.output
-    assert last.curves == _trained_here(study, tmp_path / "undisturbed")
-    assert all(len(checkpoints(folder)) == 1 for folder in (results / "checkpoints").iterdir())
-
-
-@contextlib.contextmanager
-def _started(study: Path, results: Path) -> Iterator[tuple[subprocess.Popen[str], Callable[[Callable[[], Any]], None]]]:
-    """Start `run` in a process group of its own; yield it and a function that waits for something while it runs."""
-    process = subprocess.Popen(
-        command_line("run", study, "--results", results, "--cpus", "2", "--checkpoint-every-s", "0.1"),
-        cwd=ROOT,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-
-    def wait_for(happened: Callable[[], Any]) -> None:
-        deadline = time.monotonic() + 120
-        while not happened():
-            assert process.poll() is None, process.stdout and process.stdout.read()
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-    try:
-        yield process, wait_for
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _newest_steps(results: Path) -> dict[str, int]:
-    """Steps of the newest checkpoints, by run id."""
-    folders = (results / "checkpoints").glob("*")
-    return {folder.name: int(newest.name.split("-")[1]) for folder in folders for newest in checkpoints(folder)[:1]}

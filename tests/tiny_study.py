@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import itertools
 import os
 import subprocess
 import sys
@@ -12,11 +15,16 @@ from typing import Any
 from safetensors.torch import save_file
 
 from analysis.record import read_curves, read_runs
+from sweep.cli import main
+from sweep.placement import Placement
 from sweep.pretraining import find_backbones
+from sweep.results import Results
 from sweep.runs import WantedRun, wanted_runs
 from sweep.study_file import load_study
+from sweep.trials import assignment
 from tests.small_runs import random_weights
 from trainables.run import ModelSize
+from trainables.stacked_session import StackedSession
 
 ROOT = Path(__file__).parent.parent
 SIZE = ModelSize(layers=1, heads=2, width=16, positions=12)
@@ -102,3 +110,27 @@ def curves(results: Path) -> dict[str, list[dict[str, Any]]]:
     """All curves by run id, without what the clock put in them."""
     frame = read_curves(results).drop(columns=["time_ms", "elapsed_s"])
     return {str(run_id): group.to_dict("records") for run_id, group in frame.groupby("run_id")}
+
+
+def in_process(*arguments: str | Path) -> tuple[int, str]:
+    """Run a command that starts no Ray."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        code = main([*map(str, arguments)])
+    return code, output.getvalue()
+
+
+def trained_here(study: Path, results: Path) -> dict[str, list[dict[str, Any]]]:
+    """Curves of a study's runs without Ray."""
+    expected = {}
+    for wanted in runs_of(study, results):
+        here = Placement(resources=load_study(study).resources)
+        alone = assignment(wanted, here, Results(results), results, 1000.0)
+        events = list(itertools.chain.from_iterable(StackedSession([alone], 1).events(1000.0)))
+        assert events[-1]["status"] == "complete"
+        expected[wanted.run_id] = [
+            {"run_id": wanted.run_id} | {k: v for k, v in point.items() if k not in ("time_ms", "elapsed_s")}
+            for event in events
+            for point in event.get("evaluations", [])
+        ]
+    return expected

@@ -1,4 +1,4 @@
-"""The Ray Tune trainable: one trial trains one cohort, its runs one after the other."""
+"""The Ray Tune trainable: one trial trains one cohort, its runs together, or by the plain engine in turn."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import errno
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from ray import tune
 
 from trainables.cohort import Assignment, Event, RunSession
+from trainables.device_memory import share_memory
+from trainables.stacked_session import StackedSession
 
 REPORT_EVERY_S = 2.0
 """Seconds of training between reports to the driver, between evaluations."""
@@ -18,17 +21,20 @@ STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.E
 
 
 class CohortTrainable(tune.Trainable):
-    """Trains `config["trial"]["cohort"]`, a list of `Assignment.as_dict()`.
+    """Trains `config["trial"]["cohort"]`, a list of `Assignment.as_dict()`, by `config["trial"]["engine"]`.
 
-    Each step returns `events` for the driver. Checkpoints are the runs' own (`RunSession`), found again by run id after
-    any kind of death; Tune's, which are by trial, are not used.
+    The stacked engine trains `config["trial"]["num_places"]` of them at once, or as many as fit into the trial's
+    `share` of its device, unless the study gives their number (`size_given`). Each step returns `events` for the
+    driver. Checkpoints are the runs' own, found again by run id after any kind of death; Tune's, which are by trial,
+    are not used.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
         """Take a cohort on; Tune calls this once a trial, or `reset_config` when it reuses the process."""
-        self._assignments = [Assignment(**assignment) for assignment in config["trial"]["cohort"]]
-        self._session: RunSession | None = None
-        self._events = self._train()
+        trial = config["trial"]
+        self._assignments = [Assignment(**assignment) for assignment in trial["cohort"]]
+        self._session: RunSession | StackedSession | None = None
+        self._events = self._train_stacked(trial) if trial["engine"] == "stacked" else self._train_plain()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take another cohort on in the same process: everything of the last one is replaced."""
@@ -38,20 +44,31 @@ class CohortTrainable(tune.Trainable):
     def step(self) -> dict[str, Any]:
         """Train until there is something to report."""
         try:
-            event = next(self._events, None)
+            events = next(self._events, None)
+        except (MemoryError, torch.OutOfMemoryError) as error:
+            self._session = None  # a step was broken off: what is saved is what is whole
+            return {"events": [], "out_of_memory": f"{type(error).__name__}: {error}", "done": True}
         except OSError as error:
             if error.errno not in STORAGE_ERRORS:
                 raise
             return {"events": [], "storage_problem": str(error), "done": True}
-        return {"events": [event] if event else [], "done": event is None}
+        return {"events": events or [], "done": events is None}
 
     def cleanup(self) -> None:
-        """Save where the run is: Tune stops the trial, at Ctrl-C for one."""
+        """Save where the runs are: Tune stops the trial, at Ctrl-C for one."""
         if self._session is not None:
             self._session.save()
 
-    def _train(self) -> Iterator[Event]:
+    def _train_plain(self) -> Iterator[list[Event]]:
         for assignment in self._assignments:
             self._session = RunSession(assignment)
-            yield from self._session.events(REPORT_EVERY_S)
+            yield from ([event] for event in self._session.events(REPORT_EVERY_S))
             self._session = None
+
+    def _train_stacked(self, trial: dict[str, Any]) -> Iterator[list[Event]]:
+        available = share_memory(self._assignments[0].device, trial["share"])
+        self._session = StackedSession(
+            self._assignments, trial["num_places"], memory_bytes=None if trial["size_given"] else available
+        )
+        yield from self._session.events(REPORT_EVERY_S)
+        self._session = None

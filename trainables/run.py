@@ -12,6 +12,7 @@ PROTOCOL_VERSION = 1
 """Raised when the code changes the numbers of a run whose record did not change."""
 
 Initialisation = Literal["random", "pretrained"]
+Precision = Literal["fp32", "tf32", "bf16"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,8 @@ class Protocol:
     """Gradient steps between evaluations; candidates for early stopping. Step budgets are multiples of it."""
     train_examples_evaluated: int = 2000
     """Train accuracy is measured on the training split's first so many examples, in evaluation mode."""
+    precision: Precision = "fp32"
+    """Of matrix products; all else is fp32. `tf32` needs a GPU, `bf16` is autocast's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +89,14 @@ class Run:
     protocol: Protocol = field(default_factory=Protocol)
 
     def content(self) -> dict[str, Any]:
-        """Return the run as plain JSON values; `Run.from_content` is the inverse."""
-        return dataclasses.asdict(self) | {"trained": list(self.trained), "protocol_version": PROTOCOL_VERSION}
+        """Return the run as plain JSON values; `Run.from_content` is the inverse.
+
+        A field that came later is left out where it says what was so before it came, so that ids stay.
+        """
+        content = dataclasses.asdict(self) | {"trained": list(self.trained), "protocol_version": PROTOCOL_VERSION}
+        if self.protocol.precision == "fp32":
+            del content["protocol"]["precision"]
+        return content
 
     @classmethod
     def from_content(cls, content: dict[str, Any]) -> Run:

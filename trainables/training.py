@@ -1,4 +1,4 @@
-"""The plain engine: one run, eager, fp32. This file is the definition of the experiment.
+"""The plain engine: one run, eager. This file is the definition of the experiment.
 
 No Ray, no MLflow, no files. Everything a step depends on is keyed by (seed, step) or held in `state()`, so a run that
 goes on from a state has, on a CPU, the same numbers bit for bit as one that was never stopped.
@@ -23,6 +23,7 @@ from datasets.task import Split, TaskData
 from trainables.classifier import Classifier
 from trainables.evaluation import evaluate
 from trainables.initialise import build_classifier
+from trainables.precision import products_in, widened
 from trainables.randomness import keyed_generator, rekey
 from trainables.run import Run
 
@@ -95,6 +96,7 @@ class Training:
         self.optimizer = torch.optim.Adam(
             self.trained.values(), lr=run.learning_rate, betas=(p.adam_beta1, p.adam_beta2), eps=p.adam_eps, fused=True
         )
+        self.products = products_in(p.precision, device)
         self.noise = torch.Generator(device)
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
@@ -141,7 +143,9 @@ class Training:
         """Take gradient step `step` (from 1); return the loss before it, a scalar on the device."""
         tokens, batch = self._batch(step)
         noise = rekey(self.noise, self.run.seed, "dropout", step)
-        loss = F.cross_entropy(self.model(tokens, batch.lengths, noise), batch.labels)
+        with self.products:
+            logits = self.model(tokens, batch.lengths, noise)  # (B, C)
+        loss = F.cross_entropy(widened(logits), batch.labels)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if self.run.protocol.gradient_clip_norm is not None:
@@ -168,7 +172,8 @@ class Training:
     def _scores(self) -> dict[str, float]:
         scores: dict[str, float] = {}
         for name, split in self._evaluated_splits().items():
-            loss, accuracy = evaluate(self.model, self.data, split)
+            with self.products:
+                loss, accuracy = evaluate(self.model, self.data, split)
             scores |= {f"{name}_loss": loss, f"{name}_accuracy": accuracy}
         del scores["train_loss"]  # the curve's train loss is the one trained on
         return scores

@@ -1,0 +1,79 @@
+"""Peak memory of stacks, measured on a CPU, beside what `trainables.stacked_memory` predicts.
+
+Each case has a process of its own: `python -m benchmarks.engine_memory small-frozen small-unfrozen`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import resource
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from benchmarks.engine_cases import CELLS, TINY, made_up_data, sweep_of, weights_of
+from trainables.stacked_memory import stack_bytes
+from trainables.stacked_training import StackedTraining
+
+ROOT = Path(__file__).parent.parent
+SIZES = {"small-frozen": (1, 4, 12), "small-unfrozen": (1, 4, 12), "base-frozen": (1, 2), "base-unfrozen": (1, 2)}
+"""Runs in a stack. Tiny models take less than the libraries do, so that nothing can be measured."""
+
+
+def measure(name: str, number: int) -> dict[str, float]:
+    """Train a stack for a few steps, evaluate it, and return what the process grew by at most."""
+    cell, cpu = CELLS[name], torch.device("cpu")
+    _warm_up(name)
+    data, weights = made_up_data(cell), weights_of(cell)
+    before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    training = StackedTraining(data, weights, cpu)
+    runs = sweep_of(cell, number, evaluate_every=2)
+    training.add(runs)
+    training.advance()
+    training.advance()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    predicted = stack_bytes(runs[0], cell.shape, number, min(number, 3), on_cpu=True)
+    return {"measured_bytes": peak - before, "predicted_bytes": predicted}
+
+
+def _warm_up(name: str) -> None:
+    """Load and initialise the libraries."""
+    cell = replace(CELLS[name], size=TINY, num_tokens=4)
+    training = StackedTraining(made_up_data(cell), weights_of(cell), torch.device("cpu"))
+    training.add(sweep_of(cell, 1, evaluate_every=2))
+    training.advance()
+    gc.collect()
+
+
+def in_a_process(name: str, number: int) -> dict[str, float]:
+    """Measure a case in a fresh process."""
+    command = [sys.executable, "-m", "benchmarks.engine_memory", name, "--runs", str(number)]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE)
+    answer: dict[str, float] = json.loads(done.stdout)
+    return answer
+
+
+def main() -> None:
+    """Measure cells and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cells", nargs="*", default=list(SIZES), help="names in benchmarks/engine_cases.py")
+    parser.add_argument("--runs", type=int, help="measure one stack in this process, and print JSON")
+    chosen = parser.parse_args()
+    if chosen.runs:
+        print(json.dumps(measure(chosen.cells[0], chosen.runs)))
+        return
+    print("| cell | runs | measured MB | predicted MB | ratio |\n|---|---|---|---|---|")
+    for name in chosen.cells:
+        for number in SIZES[name]:
+            case = in_a_process(name, number)
+            measured, predicted = case["measured_bytes"] / 1e6, case["predicted_bytes"] / 1e6
+            print(f"| {name} | {number} | {measured:.0f} | {predicted:.0f} | {predicted / measured:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

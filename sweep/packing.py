@@ -1,0 +1,100 @@
+"""How runs are packed into trials: which train together, and how many of them at once."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+
+from sweep.progress_state import RunLabel
+from sweep.results import Results, write_json
+from sweep.runs import WantedRun
+from sweep.study import Resources
+
+Cell = tuple[str, str, str]
+
+
+def cohorts(to_train: Sequence[WantedRun], resources: Resources, at_once: int) -> list[tuple[WantedRun, ...]]:
+    """Group runs into what one trial trains: runs of one cell, in the study's order.
+
+    Args:
+        to_train: in the study's order.
+        resources: `runs_per_trial` bounds a group; where it is None, a cell is one group, or as many as it takes to
+            give each of `at_once` trials one. The plain engine gains nothing from groups, and trains single runs.
+        at_once: trials that train at the same time.
+
+    Returns:
+        The groups in the order of their first runs.
+    """
+    cells: dict[Cell, list[WantedRun]] = {}
+    for run in to_train:
+        cells.setdefault(run.cell, []).append(run)
+    groups = []
+    for runs in cells.values():
+        size = resources.runs_per_trial or _even_size(len(runs), len(cells), at_once, resources)
+        groups += [tuple(runs[start : start + size]) for start in range(0, len(runs), size)]
+    place = {run.run_id: index for index, run in enumerate(to_train)}
+    return sorted(groups, key=lambda group: place[group[0].run_id])
+
+
+def _even_size(num_runs: int, num_cells: int, at_once: int, resources: Resources) -> int:
+    if resources.engine == "plain":
+        return 1
+    groups_a_cell = math.ceil(at_once / num_cells)
+    return math.ceil(num_runs / groups_a_cell)
+
+
+class Places:
+    """How many runs of each cell train at once, as far as running out of memory has taught; kept beside the results."""
+
+    def __init__(self, results: Results) -> None:
+        self._file = results.root / "places.json"
+        self._most: dict[str, int] = json.loads(self._file.read_text()) if self._file.is_file() else {}
+
+    def of(self, group: Sequence[WantedRun]) -> int:
+        """Return how many runs of a group are to train at once."""
+        return min(len(group), self._most.get(_key(group[0]), len(group)))
+
+    def halve(self, run: WantedRun, were: int, *, remember: bool) -> int:
+        """Allow half as many of a run's cell as were training; return how many.
+
+        Args:
+            run: one of the cell.
+            were: runs that trained at once when it went wrong, at least 2.
+            remember: for later sweeps, too.
+        """
+        self._most[_key(run)] = were // 2
+        if remember:
+            known: Mapping[str, int] = json.loads(self._file.read_text()) if self._file.is_file() else {}
+            write_json(self._file, {**known, _key(run): were // 2})
+        return were // 2
+
+
+def _key(run: WantedRun) -> str:
+    return "/".join(run.cell)
+
+
+def is_out_of_memory(reason: str) -> bool:
+    """Tell whether a trial failed for want of memory: ours and torch's words, or Ray's of a worker that it killed."""
+    return any(
+        sign in reason.lower() for sign in ("outofmemory", "out of memory", "memoryerror", "can't allocate memory")
+    )
+
+
+def trial_name(group: Sequence[WantedRun]) -> str:
+    """Name a trial for Ray's logs after its first run, which is in no other trial."""
+    first = group[0]
+    more = f"_and_{len(group) - 1}_more" if len(group) > 1 else ""
+    return f"{'_'.join(first.cell)}_lr_{first.run.learning_rate:g}_seed_{first.run.seed}{more}"
+
+
+def run_label(run: WantedRun) -> RunLabel:
+    """Return what the display says of a run."""
+    return RunLabel(
+        task=run.run.task,
+        model=run.model,
+        variant=run.variant,
+        learning_rate=run.run.learning_rate,
+        seed=run.run.seed,
+        num_steps=run.num_steps,
+    )

@@ -1,0 +1,32 @@
+"""In what numbers matrix products are computed; parameters, Adam, norms, softmax and losses are fp32 in any case."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trainables.run import Precision
+
+
+def products_in(precision: Precision, device: torch.device) -> torch.autocast:
+    """Set what fp32 products are made of in this process, and return the context that forward passes run in.
+
+    Raises:
+        ValueError: tf32 on a CPU, which has none.
+    """
+    if device.type == "cuda":
+        torch.backends.cuda.matmul.fp32_precision = "tf32" if precision == "tf32" else "ieee"
+    elif precision == "tf32":
+        raise ValueError("precision tf32 needs a GPU; a CPU has fp32 and bf16")
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+
+
+def product_dtype(x: Tensor) -> torch.dtype:
+    """Return the type that products of x are computed in here."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+
+
+def widened(logits: Tensor) -> Tensor:
+    """Return bf16 logits as fp32, others as they are: losses are not to be rounded."""
+    return logits.float() if logits.dtype == torch.bfloat16 else logits
