@@ -81,8 +81,10 @@ def nodes_to_come(there: Sequence[dict[str, float]], cluster_file: Path) -> list
     if not cluster_file.is_file():
         return []
     coming = []
-    for kind in YAML(typ="safe").load(cluster_file).get("available_node_types", {}).values():
-        resources = {name: float(number) for name, number in kind.get("resources", {}).items()}
+    for kind in YAML(typ="safe").load(cluster_file)["available_node_types"].values():
+        resources = {name: float(number) for name, number in kind["resources"].items()}
+        if not resources:
+            continue  # of machines of one's own: Ray knows when they are up
         up = sum(all(node.get(name, 0) == resources.get(name, 0) for name in ("CPU", "GPU")) for node in there)
         coming += [resources] * (kind.get("max_workers", 0) - up)
     return coming

@@ -148,6 +148,8 @@ def test_a_sweep_counts_on_gpu_machines_that_are_not_up_yet(aws: Any, tmp_path: 
     assert [(node["CPU"], node["GPU"]) for node in coming] == [(4, 1)] * 8
     assert len(nodes_to_come([head, gpu, gpu, gpu], on_the_head)) == 5
     assert nodes_to_come([head], tmp_path / "none") == []
+    on_the_head.write_text(yaml.safe_dump(bootstrap(load("local"))))
+    assert nodes_to_come([head], on_the_head) == []
 
 
 @pytest.mark.cluster
