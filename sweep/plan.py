@@ -14,7 +14,7 @@ from sweep.reconcile import Reconciled
 from sweep.results import Results
 from sweep.runs import WantedRun, distinct_cells
 from sweep.standing import State
-from sweep.study import Study
+from sweep.study import Resources, Study
 from sweep.text import aligned, counted, gigabytes
 
 
@@ -25,8 +25,9 @@ def plan_text(
     reconciled: Reconciled,
     results: Results,
     data_dir: Path,
+    elsewhere: bool = False,
 ) -> str:
-    """Return the plan as lines for the terminal."""
+    """Return the plan as lines for the terminal; `elsewhere`: without what this machine's disk has to do with it."""
     return "\n".join(
         [
             f"{study.study}: {study.title}",
@@ -36,7 +37,8 @@ def plan_text(
             *_cell_lines(wanted, reconciled),
             "",
             *_weights_lines(backbones),
-            *_total_lines(study, wanted, reconciled, results),
+            *_total_lines(study, wanted, reconciled),
+            *([] if elsewhere else [_disk_line(study, reconciled, results)]),
             f"data       {data_dir}",
             f"results    {results.root}",
         ]
@@ -84,20 +86,27 @@ def _weights_lines(backbones: dict[str, Backbone]) -> list[str]:
     return lines
 
 
-def _total_lines(study: Study, wanted: Sequence[WantedRun], reconciled: Reconciled, results: Results) -> list[str]:
-    counts, resources = reconciled.counts(), study.resources
+def _total_lines(study: Study, wanted: Sequence[WantedRun], reconciled: Reconciled) -> list[str]:
+    resources = study.resources
+    trials = cohorts(reconciled.to_train, resources, _at_once(resources))
     steps = sum(run.num_steps for run in reconciled.to_train)
-    at_once = max(1, (os.cpu_count() or 1) // resources.cpus_per_trial)
-    trials = cohorts(reconciled.to_train, resources, at_once)
-    needed, free = disk_bytes(reconciled.to_train, at_once), results.free_bytes()
     return [
-        f"runs       {len(wanted)} wanted: {state_counts(counts)}",
+        f"runs       {len(wanted)} wanted: {state_counts(reconciled.counts())}",
         f"to train   {counted(len(reconciled.to_train), 'run')} in {counted(len(trials), 'trial')}, "
         f"at most {steps:,} gradient steps",
         f"resources  {resources.cpus_per_trial} CPU and {resources.gpus_per_trial:g} GPU a trial",
-        f"disk       about {gigabytes(needed)} for checkpoints and record, {gigabytes(free)} free"
-        + (": not enough" if needed > free else ""),
     ]
+
+
+def _at_once(resources: Resources) -> int:
+    """Return how many trials this machine would train at once; what a cluster has is known to `run` alone."""
+    return max(1, (os.cpu_count() or 1) // resources.cpus_per_trial)
+
+
+def _disk_line(study: Study, reconciled: Reconciled, results: Results) -> str:
+    needed, free = disk_bytes(reconciled.to_train, _at_once(study.resources)), results.free_bytes()
+    short = ": not enough" if needed > free else ""
+    return f"disk       about {gigabytes(needed)} for checkpoints and record, {gigabytes(free)} free{short}"
 
 
 def state_counts(counts: Counter[State]) -> str:
