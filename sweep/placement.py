@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.errors import UserError
+from sweep.network import check_answers
 from sweep.study import Resources
 from trainables.run import Precision
-
-ANSWER_TIMEOUT_S = 10.0
-"""A cluster that stays silent for so long counts as unreachable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,15 +67,15 @@ def check_beforehand(placement: Placement, precision: Precision) -> None:
     host, _, port = placement.address.removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():  # not `auto`
         try:
-            socket.create_connection((host, int(port)), timeout=ANSWER_TIMEOUT_S).close()  # Ray tries for minutes
+            check_answers(host, int(port))
         except OSError as error:
             raise no_cluster(placement.address, error) from error
 
 
-def no_cluster(address: str, error: Exception) -> UserError:
+def no_cluster(address: str, reason: object) -> UserError:
     """Return the error that says so."""
     return UserError(
-        f"no Ray cluster answers at --address {address}: {error}. Start one with `ray start --head` or "
+        f"no Ray cluster answers at --address {address}: {reason}. Start one with `ray start --head` or "
         f"`ray up cluster.yaml`, or leave --address out to run on this machine."
     )
 

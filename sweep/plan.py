@@ -25,8 +25,9 @@ def plan_text(
     results: Results,
     data_dir: Path,
     cost: Cost,
+    elsewhere: bool = False,
 ) -> str:
-    """Return the plan as lines for the terminal."""
+    """Return the plan as lines for the terminal; `elsewhere`: without what depends on this machine, disk and costs."""
     return "\n".join(
         [
             f"{study.study}: {study.title}",
@@ -36,11 +37,11 @@ def plan_text(
             *_cell_lines(wanted, reconciled),
             "",
             *_weights_lines(backbones),
-            *_total_lines(study, wanted, reconciled, results, cost),
+            *_total_lines(study, wanted, reconciled, cost),
+            *([] if elsewhere else [_disk_line(reconciled, results, cost)]),
             f"data       {data_dir}",
             f"results    {results.root}",
-            "",
-            *cost_lines(cost),
+            *([] if elsewhere else ["", *cost_lines(cost)]),
         ]
     )
 
@@ -86,20 +87,21 @@ def _weights_lines(backbones: dict[str, Backbone]) -> list[str]:
     return lines
 
 
-def _total_lines(
-    study: Study, wanted: Sequence[WantedRun], reconciled: Reconciled, results: Results, cost: Cost
-) -> list[str]:
-    counts, resources = reconciled.counts(), study.resources
+def _total_lines(study: Study, wanted: Sequence[WantedRun], reconciled: Reconciled, cost: Cost) -> list[str]:
+    resources = study.resources
     steps = sum(run.num_steps for run in reconciled.to_train)
-    needed, free = disk_bytes(reconciled.to_train, cost.at_once), results.free_bytes()
     return [
-        f"runs       {len(wanted)} wanted: {state_counts(counts)}",
+        f"runs       {len(wanted)} wanted: {state_counts(reconciled.counts())}",
         f"to train   {counted(len(reconciled.to_train), 'run')} in {counted(len(cost.groups), 'trial')}, "
         f"at most {steps:,} gradient steps",
         f"resources  {resources.cpus_per_trial} CPU and {resources.gpus_per_trial:g} GPU a trial",
-        f"disk       about {gigabytes(needed)} for checkpoints and record, {gigabytes(free)} free"
-        + (": not enough" if needed > free else ""),
     ]
+
+
+def _disk_line(reconciled: Reconciled, results: Results, cost: Cost) -> str:
+    needed, free = disk_bytes(reconciled.to_train, cost.at_once), results.free_bytes()
+    short = ": not enough" if needed > free else ""
+    return f"disk       about {gigabytes(needed)} for checkpoints and record, {gigabytes(free)} free{short}"
 
 
 def state_counts(counts: Counter[State]) -> str:
