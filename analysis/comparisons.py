@@ -14,7 +14,7 @@ from analysis.aggregate import Summary
 from analysis.sections import Block, Paragraph
 from analysis.selection import CELL
 from analysis.table_formats import Table, write_tables
-from analysis.tables import NO_VALUE
+from analysis.tables import NO_VALUE, signed_points
 from analysis.uncertainty import REPORT_SEED, Floats, interval_table, interval_text, intervals, t_interval
 
 MAX_EXACT_SEEDS = 20
@@ -164,7 +164,7 @@ def _note(differences: Floats, num_seeds: int) -> str:
 
 
 def _row(pair: dict[Any, Any]) -> tuple[str, ...]:
-    difference = NO_VALUE if math.isnan(pair["difference"]) else f"{100 * pair['difference']:+.1f}"
+    difference = signed_points(pair["difference"])
     return (
         str(pair["task"]),
         str(pair["model"]),

@@ -17,7 +17,7 @@ import pandas as pd
 from analysis.aggregate import Summary
 from analysis.selection import MEAN_DIGITS
 from analysis.table_formats import Table, write_tables
-from analysis.tables import NO_VALUE, incomplete_text, rate_text
+from analysis.tables import NO_VALUE, incomplete_text, rate_text, signed_points
 
 TUNED = math.nan
 """Stands for the learning rate in the row of a group's tuned order: every variant has its own."""
@@ -105,7 +105,7 @@ def reversal_table(found: pd.DataFrame, compared: pd.DataFrame) -> Table:
             str(row["task"]),
             str(row["model"]),
             f"{row['better']} > {row['worse']}",
-            f"{100 * row['tuned_difference']:+.1f}",
+            signed_points(row["tuned_difference"]),
             resolved.get((row["task"], row["model"], frozenset((row["better"], row["worse"]))), "not known"),
             f"{row['num_opposite']} of {row['num_rates']}"
             + (f", {row['num_equal']} equal" if row["num_equal"] else ""),

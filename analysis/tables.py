@@ -193,6 +193,11 @@ def marks_text(rows: Sequence[Sequence[str]]) -> str:
     return "".join(f" {mark}: {doc}." for mark, doc in MARKS.items() if any(mark in x for row in rows for x in row))
 
 
+def signed_points(difference: float) -> str:
+    """Return a difference of fractions in points, with its sign; one computed in two ways is written alike."""
+    return NO_VALUE if math.isnan(difference) else f"{round(100 * difference, 9):+.1f}"
+
+
 def percent_text(fraction: float) -> str:
     """Write a fraction in percent as the papers do: one decimal."""
     return NO_VALUE if pd.isna(fraction) else f"{100 * fraction:.1f}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import resource
 import subprocess
 import sys
 from dataclasses import replace
@@ -30,15 +29,24 @@ def measure(name: str, number: int) -> dict[str, float]:
     cell, cpu = CELLS[name], torch.device("cpu")
     _warm_up(name)
     data, weights = made_up_data(cell), weights_of(cell)
-    before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    before = _resident("VmRSS")
     training = StackedTraining(data, weights, cpu)
     runs = sweep_of(cell, number, evaluate_every=2)
     training.add(runs)
     training.advance()
     training.advance()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     predicted = stack_bytes(runs[0], cell.shape, number, min(number, 3), on_cpu=True)
-    return {"measured_bytes": peak - before, "predicted_bytes": predicted}
+    return {"measured_bytes": _resident("VmHWM") - before, "predicted_bytes": predicted}
+
+
+def _resident(which: str) -> int:
+    """Return the bytes of memory held now (`VmRSS`) or at most so far (`VmHWM`).
+
+    Not `ru_maxrss`: a process begins with that of the one that started it.
+    """
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (kilobytes,) = [line.split()[1] for line in lines if line.startswith(f"{which}:")]
+    return int(kilobytes) * 1024
 
 
 def _warm_up(name: str) -> None:

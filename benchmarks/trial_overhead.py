@@ -1,0 +1,63 @@
+"""What a trial costs besides its training: one run of one step a trial, through Ray, by the plain engine.
+
+Prints the time from the end of a run to the start of the next in the same worker (Tune's turn, building the model,
+looking for checkpoints), and what the whole sweep took: `python -m benchmarks.trial_overhead --trials 200`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from analysis.record import read_runs
+from benchmarks.engine_speed import machine
+
+STUDY = """\
+study: empty
+title: Trials with next to nothing to train
+tasks: {{digits: {{num_steps: 1}}}}
+models: {{tiny: {{size: {{layers: 1, heads: 1, width: 8, positions: 16}}}}}}
+variants: [unfrozen-random]
+learning_rates: [{rates}]
+seeds: 1
+protocol: {{evaluate_every: 1, train_examples_evaluated: 1}}
+resources: {{engine: plain}}
+"""
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=200)
+    given = parser.parse_args()
+    print(machine(torch.device("cpu")))
+    with tempfile.TemporaryDirectory() as scratch:
+        study, results = Path(scratch) / "empty.yaml", Path(scratch) / "results"
+        study.write_text(STUDY.format(rates=", ".join(f"{rate:.9g}" for rate in np.logspace(-6, -2, given.trials))))
+        environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "MLFLOW_TRACKING_URI": "nothing://here"}
+        # One worker, so that a run's end and the next one's start belong together.
+        command = [sys.executable, "-m", "sweep", "run", str(study), "--results", str(results), "--cpus", "1"]
+        began = time.monotonic()
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+        took_s, used = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+        runs = read_runs(results).sort_values("started_at")
+    gaps = (runs["started_at"].shift(-1) - runs["finished_at"]).dt.total_seconds().dropna()
+    print(
+        f"{len(runs)} trials: end to next start, median {statistics.median(gaps):.3f} s "
+        f"(95% under {gaps.quantile(0.95):.3f} s); whole sweep {took_s:.0f} s, "
+        f"{took_s / len(runs):.3f} s a trial, peak memory of a process {used.ru_maxrss / 1024:.0f} MiB"
+    )
+
+
+if __name__ == "__main__":
+    main()
