@@ -10,11 +10,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from analysis.store import StoreError
 from datasets import TASKS
 from datasets.files import default_data_dir
 from sweep.errors import UserError, unknown
 from sweep.pretraining import find_backbones, hub_sources, pretrain_model
-from sweep.results import Results, storage_problems
+from sweep.results import storage_problems
+from sweep.stored_results import results_here
 from sweep.study import Resources, Study
 from sweep.study_file import load_study, shipped_studies
 from sweep.study_model import PretrainedHere
@@ -28,7 +30,7 @@ def plan(chosen: Namespace) -> int:
     from sweep.reconcile import reconcile
     from sweep.runs import wanted_runs
 
-    results, data_dir = Results(chosen.results), _data_dir(chosen)
+    results, data_dir = results_here(chosen.results, weights=True), _data_dir(chosen)
     results.check()
     for study in _studies(chosen):
         study = with_resources(study, chosen)
@@ -43,20 +45,23 @@ def plan(chosen: Namespace) -> int:
     return 0
 
 
-def plan_elsewhere(study: Study, folder: Path, data_dir: Path) -> str:
+def plan_elsewhere(study: Study, location: str, data_dir: Path) -> str:
     """Return what `run` would do on other machines, as far as it can be told from this one."""
     from sweep.plan import plan_text
     from sweep.reconcile import reconcile
     from sweep.runs import wanted_runs
 
-    results = Results(folder)
+    try:
+        results = results_here(location, weights=True)
+    except StoreError as problem:  # the cluster's machines may have credentials that this one has not
+        return f"No plan from here: {problem}"
     results.check()
     backbones = find_backbones(study, results.pretrained)
     wanted = wanted_runs(study, backbones, data_dir)
     text = plan_text(study, backbones, wanted, reconcile(wanted, results), results, data_dir, elsewhere=True)
     if results.exists():
         return text
-    return f"{text}\nThat is as if nothing were recorded: {folder} is not on this machine. The job says what is left."
+    return f"{text}\nThat is as if nothing were recorded: {location} is not on this machine. The job says what is left."
 
 
 def run(chosen: Namespace) -> int:
@@ -65,7 +70,7 @@ def run(chosen: Namespace) -> int:
     from sweep.placement import Placement
     from sweep.run_study import Options, run_study
 
-    results = Results(chosen.results)
+    results = results_here(chosen.results)
     code = 0
     for study in [with_resources(study, chosen) for study in _studies(chosen)]:
         options = Options(
@@ -78,6 +83,8 @@ def run(chosen: Namespace) -> int:
         outcome = run_study(study, options, _say)
         print(f"\n{outcome.report.text}\n")
         print(f"report     {outcome.report.page}")
+        if results.uri is not None:
+            print(f"store      {results.uri}")
         print(f"MLflow     python -m sweep ui --results {chosen.results}")
         if outcome.stopped:
             return 130
@@ -90,7 +97,7 @@ def pretrain(chosen: Namespace) -> int:
     """Train the weights that studies have recipes for."""
     import torch
 
-    results, studies = Results(chosen.results), _studies(chosen)
+    results, studies = results_here(chosen.results), _studies(chosen)
     results.prepare()
     for study in studies:
         with storage_problems(results.root), results.writing(study.study):
@@ -134,7 +141,7 @@ def ui(chosen: Namespace) -> int:
         return open_tunnels(chosen.cluster, chosen.port)
     from sweep.ui import open_ui
 
-    return open_ui(Results(chosen.results).root, chosen.host, chosen.port)
+    return open_ui(results_here(chosen.results).root, chosen.host, chosen.port)
 
 
 def _fetch_task(name: str, options: object, data_dir: Path) -> None:

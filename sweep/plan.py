@@ -40,7 +40,7 @@ def plan_text(
             *_total_lines(study, wanted, reconciled),
             *([] if elsewhere else [_disk_line(study, reconciled, results)]),
             f"data       {data_dir}",
-            f"results    {results.root}",
+            f"results    {results.location}",
         ]
     )
 
@@ -105,8 +105,10 @@ def _at_once(resources: Resources) -> int:
 
 def _disk_line(study: Study, reconciled: Reconciled, results: Results) -> str:
     needed, free = disk_bytes(reconciled.to_train, _at_once(study.resources)), results.free_bytes()
-    short = ": not enough" if needed > free else ""
-    return f"disk       about {gigabytes(needed)} for checkpoints and record, {gigabytes(free)} free{short}"
+    line = f"disk       about {gigabytes(needed)} for checkpoints and record"
+    if results.uri is not None:  # a store has no end
+        return line
+    return f"{line}, {gigabytes(free)} free{': not enough' if needed > free else ''}"
 
 
 def state_counts(counts: Counter[State]) -> str:

@@ -92,6 +92,7 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
         backbones = ensure_backbones(study, results.pretrained, device, say)
         wanted = wanted_runs(study, backbones, options.data_dir)
         write_wanted(results, study, wanted)
+        results.settle()
         reconciled = reconcile(wanted, results, max_attempts=options.max_attempts)
         say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
         sweep = _Sweep(study, options, wanted, reconciled, say)
@@ -202,7 +203,7 @@ class _Sweep:
 
     def _check_disk(self) -> None:
         needed, free = disk_bytes(self.reconciled.to_train, num_at_once=1), self.results.free_bytes()
-        if needed > free:
+        if needed > free and self.results.uri is None:
             raise UserError(
                 f"{self.results.root} has {gigabytes(free)} free and the runs to train may need {gigabytes(needed)}. "
                 f"Free some space, or use another disk with --results."
@@ -281,6 +282,8 @@ class _Sweep:
 
     def _on_tick(self) -> None:
         self.progress.tick()
+        for message in self.results.news():
+            self._note(message)
         if time.monotonic() - self._status_at > STATUS_EVERY_S:
             self._status_at = time.monotonic()
             content = self.progress.as_dict() | {"updated_at": time.time()}
