@@ -23,7 +23,7 @@ from analysis.store import Stamp, Store, StoreError, checked, told
 KEPT = {
     "runs": re.compile(r"runs/[^/.][^/]*\.parquet"),
     "curves": re.compile(r"curves/[^/.][^/]*\.parquet"),
-    "studies": re.compile(r"studies/(?P<study>[^/]+)/(study\.json|wanted\.parquet|(?P=study)\.yaml|progress\.json)"),
+    "studies": re.compile(r"studies/[^/]+/[^/.][^/]*"),
     "pretrained": re.compile(r"pretrained/(?!\.|[^/]*\.partial-)[^/]+/[^/.][^/]*"),
 }
 """What of each folder is copied. Reports are left out: they are made anew; and checkpoints: workers fetch theirs."""

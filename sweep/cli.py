@@ -103,12 +103,19 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_plan(commands: Subparsers) -> None:
-    does = "print the grid, what is done, what `run` would train and what it needs; start nothing"
-    plan = add_command(commands, "plan", does, "python -m sweep plan rothermel2021-table1")
+    does = "print the grid, what is done, what `run` would train, what it needs and costs; train nothing"
+    plan = add_command(commands, "plan", does, "python -m sweep plan rothermel2021-table1 --measure")
     add_studies(plan)
     add_results(plan)
     add_data_dir(plan)
     add_resources(plan)
+    for device, name in (("CPU", "cpus"), ("GPU", "gpus")):
+        plan.add_argument(
+            f"--{name}", type=positive, metavar="N", help=f"{device}s to plan for; default: those of this machine"
+        )
+    plan.add_argument(
+        "--measure", action="store_true", help="time a few steps of each cell here first, and keep the timings"
+    )
     plan.add_argument("--ids", action="store_true", help="list every run with its id and state")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -23,12 +24,20 @@ from sweep.study_model import PretrainedHere
 from trainables.models import MODELS
 from trainables.pretrained import WeightsSource, find_weights
 
+if TYPE_CHECKING:
+    from sweep.placement import Placement
+    from sweep.reconcile import Reconciled
+    from sweep.results import Results
+
 
 def plan(chosen: Namespace) -> int:
-    """Print what `run` would do."""
+    """Print what `run` would do, and what it costs."""
+    from sweep.cost import estimate_cost
+    from sweep.placement import Placement, devices_here
     from sweep.plan import plan_text
     from sweep.reconcile import reconcile
     from sweep.runs import wanted_runs
+    from sweep.timings import find_timings
 
     results, data_dir = results_here(chosen.results, weights=True), _data_dir(chosen)
     results.check()
@@ -37,7 +46,13 @@ def plan(chosen: Namespace) -> int:
         backbones = find_backbones(study, results.pretrained)
         wanted = wanted_runs(study, backbones, data_dir)
         reconciled = reconcile(wanted, results)
-        print(plan_text(study, backbones, wanted, reconciled, results, data_dir))
+        placement = Placement(resources=study.resources)
+        at_once = placement.trials_at_once([devices_here(chosen.cpus, chosen.gpus)])
+        if chosen.measure:
+            _measure(study, reconciled, placement, at_once, results, data_dir)
+        timings = find_timings(wanted, reconciled, results, placement.device, study.resources.engine)
+        cost = estimate_cost(reconciled, timings, placement, at_once, results)
+        print(plan_text(study, backbones, wanted, reconciled, results, data_dir, cost))
         if chosen.ids:
             for run in wanted:
                 state = reconciled.states[run.run_id].value
@@ -45,8 +60,25 @@ def plan(chosen: Namespace) -> int:
     return 0
 
 
+def _measure(
+    study: Study, reconciled: Reconciled, placement: Placement, at_once: int, results: Results, data_dir: Path
+) -> None:
+    """Time what is left of a study on this machine and store it."""
+    from sweep.measure import measure_cells
+    from sweep.packing import cohorts
+    from sweep.placement import check_beforehand
+
+    check_beforehand(placement, study.protocol.precision)
+    results.prepare()
+    with storage_problems(results.root), results.writing(study.study):
+        groups = cohorts(reconciled.to_train, placement.resources, at_once)
+        measure_cells(groups, placement, results, data_dir, _say)
+
+
 def plan_elsewhere(study: Study, location: str, data_dir: Path) -> str:
     """Return what `run` would do on other machines, as far as it can be told from this one."""
+    from sweep.cost import estimate_cost
+    from sweep.placement import Placement, devices_here
     from sweep.plan import plan_text
     from sweep.reconcile import reconcile
     from sweep.runs import wanted_runs
@@ -58,8 +90,11 @@ def plan_elsewhere(study: Study, location: str, data_dir: Path) -> str:
     results.check()
     backbones = find_backbones(study, results.pretrained)
     wanted = wanted_runs(study, backbones, data_dir)
-    text = plan_text(study, backbones, wanted, reconcile(wanted, results), results, data_dir, elsewhere=True)
-    if results.exists():
+    reconciled, placement = reconcile(wanted, results), Placement(resources=study.resources)
+    at_once = placement.trials_at_once([devices_here(None, None)])  # what a cluster has is known to `run` alone
+    cost = estimate_cost(reconciled, {}, placement, at_once, results)
+    text = plan_text(study, backbones, wanted, reconciled, results, data_dir, cost, elsewhere=True)
+    if results.exists() or results.uri is not None:
         return text
     return f"{text}\nThat is as if nothing were recorded: {location} is not on this machine. The job says what is left."
 

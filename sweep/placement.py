@@ -6,8 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import torch
+from pathlib import Path
 
 from sweep.errors import UserError
 from sweep.network import check_answers
@@ -41,6 +40,12 @@ class Placement:
         return self.resources.gpus_per_trial or self.resources.cpus_per_trial
 
 
+def devices_here(cpus: int | None, gpus: int | None) -> dict[str, float]:
+    """Return a node of so many devices by Ray's names; None: as many as this machine has, as far as Linux says."""
+    listed = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))  # asking torch takes seconds
+    return {"CPU": cpus or os.cpu_count() or 1, "GPU": listed if gpus is None else gpus}
+
+
 def _times(wanted: float, there: float) -> float:
     return there / wanted + 1e-9 if wanted else math.inf  # thirds of a GPU do not add up exactly
 
@@ -54,6 +59,8 @@ def check_beforehand(placement: Placement, precision: Precision) -> None:
     if precision == "tf32" and placement.device == "cpu":
         raise UserError("protocol.precision is tf32, which only GPUs have. Give trials one with --gpus-per-trial 1.")
     if placement.address is None:
+        import torch  # imported late: `plan` need not wait for it
+
         cpus, gpus = placement.cpus or os.cpu_count() or 1, torch.cuda.device_count()
         check_fit(placement, [{"CPU": cpus, "GPU": gpus}])
         return

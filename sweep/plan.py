@@ -1,20 +1,19 @@
-"""`plan`: what `run` would do, as text. Starts nothing, fetches nothing."""
+"""`plan`: what `run` would do and what that costs, as text. Starts nothing, fetches nothing."""
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from sweep.cost import Cost, cost_lines
 from sweep.disk import disk_bytes, trained_parameters
-from sweep.packing import cohorts
 from sweep.pretraining import UNKNOWN_WEIGHTS, Backbone
 from sweep.reconcile import Reconciled
 from sweep.results import Results
 from sweep.runs import WantedRun, distinct_cells
 from sweep.standing import State
-from sweep.study import Resources, Study
+from sweep.study import Study
 from sweep.text import aligned, counted, gigabytes
 
 
@@ -25,9 +24,10 @@ def plan_text(
     reconciled: Reconciled,
     results: Results,
     data_dir: Path,
+    cost: Cost,
     elsewhere: bool = False,
 ) -> str:
-    """Return the plan as lines for the terminal; `elsewhere`: without what this machine's disk has to do with it."""
+    """Return the plan as lines for the terminal; `elsewhere`: without what depends on this machine, disk and costs."""
     return "\n".join(
         [
             f"{study.study}: {study.title}",
@@ -37,10 +37,11 @@ def plan_text(
             *_cell_lines(wanted, reconciled),
             "",
             *_weights_lines(backbones),
-            *_total_lines(study, wanted, reconciled),
-            *([] if elsewhere else [_disk_line(study, reconciled, results)]),
+            *_total_lines(study, wanted, reconciled, cost),
+            *([] if elsewhere else [_disk_line(reconciled, results, cost)]),
             f"data       {data_dir}",
             f"results    {results.location}",
+            *([] if elsewhere else ["", *cost_lines(cost)]),
         ]
     )
 
@@ -86,25 +87,19 @@ def _weights_lines(backbones: dict[str, Backbone]) -> list[str]:
     return lines
 
 
-def _total_lines(study: Study, wanted: Sequence[WantedRun], reconciled: Reconciled) -> list[str]:
+def _total_lines(study: Study, wanted: Sequence[WantedRun], reconciled: Reconciled, cost: Cost) -> list[str]:
     resources = study.resources
-    trials = cohorts(reconciled.to_train, resources, _at_once(resources))
     steps = sum(run.num_steps for run in reconciled.to_train)
     return [
         f"runs       {len(wanted)} wanted: {state_counts(reconciled.counts())}",
-        f"to train   {counted(len(reconciled.to_train), 'run')} in {counted(len(trials), 'trial')}, "
+        f"to train   {counted(len(reconciled.to_train), 'run')} in {counted(len(cost.groups), 'trial')}, "
         f"at most {steps:,} gradient steps",
         f"resources  {resources.cpus_per_trial} CPU and {resources.gpus_per_trial:g} GPU a trial",
     ]
 
 
-def _at_once(resources: Resources) -> int:
-    """Return how many trials this machine would train at once; what a cluster has is known to `run` alone."""
-    return max(1, (os.cpu_count() or 1) // resources.cpus_per_trial)
-
-
-def _disk_line(study: Study, reconciled: Reconciled, results: Results) -> str:
-    needed, free = disk_bytes(reconciled.to_train, _at_once(study.resources)), results.free_bytes()
+def _disk_line(reconciled: Reconciled, results: Results, cost: Cost) -> str:
+    needed, free = disk_bytes(reconciled.to_train, cost.at_once), results.free_bytes()
     line = f"disk       about {gigabytes(needed)} for checkpoints and record"
     if results.uri is not None:  # a store has no end
         return line

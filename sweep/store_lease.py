@@ -63,7 +63,7 @@ class Lease:
             claims = self.store.names(CLAIMS)
             now = claims[asked]
             if others := self._living(claims, now):
-                raise UserError(self._refusal(others))
+                raise self._refused(described(read_claim(self.store, others[0])))
             for name in claims.keys() - {asked}:
                 self.store.remove(name)
             self._renewed_ns = now.modified_ns
@@ -81,16 +81,15 @@ class Lease:
         before, began, held = self._renewed_ns, time.monotonic(), f"{self._name}.held"
         self.store.write(held, self._content)
         claims = self.store.names(CLAIMS)
+        if held not in claims:  # void, and removed just now by who took over
+            raise self._lost("another process")
+        now = claims[held]
         # Within the time, nobody can have found this claim void: who asks sees it, and leaves.
-        late = claims[held].modified_ns - before >= (self.stale_s - 2) * 1e9  # stamps are cut to the second
-        others = self._living(claims, claims[held])
-        if others := [name for name in others if late or name.endswith(".held")]:
+        late = now.modified_ns - before >= (self.stale_s - 2) * 1e9  # stamps are cut to the second
+        if others := [name for name in self._living(claims, now) if late or name.endswith(".held")]:
             self.release()
-            raise UserError(
-                f"this process was away from {self.store.uri} for so long that it counted as dead: "
-                f"{self._holder(others[0])} writes there now. What was recorded is intact."
-            )
-        self._renewed_ns, self._renewed_at = claims[held].modified_ns, began
+            raise self._lost(described(read_claim(self.store, others[0])))
+        self._renewed_ns, self._renewed_at = now.modified_ns, began
 
     def release(self) -> None:
         """Give the right back."""
@@ -102,15 +101,17 @@ class Lease:
         others = [name for name in young if not name.startswith(self._name)]
         return [name for name in others if read_claim(self.store, name).get("copy") != self._copy]
 
-    def _refusal(self, others: list[str]) -> str:
-        return (
-            f"{self.store.uri} is being written to by {self._holder(others[0])}. Wait for it, stop it, or use another "
-            f"place with --results. If it died without a word, its claim ends {self.stale_s:.0f} s after its last sign "
-            f"of life."
+    def _refused(self, holder: str) -> UserError:
+        return UserError(
+            f"{self.store.uri} is being written to by {holder}. Wait for it, stop it, or use another place with "
+            f"--results. If it died without a word, its claim ends {self.stale_s:.0f} s after its last sign of life."
         )
 
-    def _holder(self, claim: str) -> str:
-        return described(read_claim(self.store, claim))
+    def _lost(self, holder: str) -> UserError:
+        return UserError(
+            f"this process was away from {self.store.uri} for so long that it counted as dead: {holder} writes there "
+            f"now. What was recorded is intact."
+        )
 
 
 def read_claim(store: Store, claim: str) -> dict[str, Any]:

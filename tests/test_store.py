@@ -78,6 +78,8 @@ def test_what_is_written_here_is_read_on_a_machine_that_has_nothing(
     code, output = in_process("status", "small", "--results", URI)
     assert (code, output.splitlines()[-1]) == (0, f"results: {URI}")
     assert in_process("ls", "--results", URI)[0] == 0
+    run_id = next(iter(rows(read.root)))
+    assert f"{URI}/checkpoints/{run_id}\n" in in_process("show", run_id, "--results", URI)[1]
     machines.be("third")
     assert analysis([URI]) == 0
     assert f"Report: {URI}/studies/small/report\n" in capsys.readouterr().out
@@ -231,6 +233,16 @@ def test_a_claim_that_nobody_renews_ends_and_who_comes_back_must_leave(machines:
     heir.renew()  # away for long, but nobody came
     with pytest.raises(UserError, match="study heir"):
         third.acquire()
+
+
+def test_a_claim_that_is_removed_while_it_is_renewed_is_lost(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = Lease(Store(URI), "small", "this copy")
+    lease.acquire()
+    monkeypatch.setattr(Store, "write", lambda store, name, content: store.remove(name))
+    with pytest.raises(UserError, match="counted as dead: another process writes there now"):
+        lease.renew()
 
 
 def test_who_died_on_this_machine_need_not_be_waited_for(machines: Machines) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -28,6 +29,8 @@ LEAVING_PATIENCE_S = 60.0
 """The same, of a run that is stopped."""
 RETRY_S = 5.0
 """Between two attempts."""
+PIECE_BYTES = 8 << 20
+"""Checkpoints are fetched in pieces of this size."""
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +152,7 @@ class CheckpointStore:
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f"partial-{os.getpid()}")
         with filesystem.open_input_stream(str(root / name)) as stream, beside.open("wb") as file:
-            stream.download(file)
+            shutil.copyfileobj(stream, file, PIECE_BYTES)
         return beside.replace(path)
 
     def _names(self, folder: Path) -> list[str]:
@@ -188,6 +191,8 @@ class CheckpointStore:
             try:
                 return ask()
             except OSError as problem:
+                if problem.errno is not None:  # this machine's disk; problems with the store have no number
+                    raise
                 if time.monotonic() > end:
                     raise self._away(_reason(problem)) from problem
                 log.warning("%s does not answer (%s); it is asked again", self.uri, _reason(problem))
