@@ -13,10 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.fleet import Fleet, Outcome, Trial, simulate
+from benchmarks.fleet_study import FLOORS, Costs, checkpoint_gb, study_runs
+from sweep.packing import cohorts
+from sweep.runs import WantedRun
+from sweep.study import Resources
 
 TRIAL = Trial(work_s=100, checkpoint_every_s=30, checkpoint_s=1)
 """Three checkpoints, after 30, 61 and 92 s; it ends after 103 s."""
 FLEET = Fleet(num_nodes=1, gpus_per_node=1, node_start_s=10, worker_start_s=0, trial_start_s=0, idle_s=600)
+
+
+MNIST = ("mnist", "gpt2", "frozen-random")
 
 
 class LostAt:
@@ -160,3 +167,35 @@ def test_time_that_is_paid_is_there_for_all_that_was_done(seed: int, works: list
     assert done_s <= 2 * outcome.paid_s + len(works) * outcome.num_lost_nodes  # a last checkpoint after the notice
     assert outcome.makespan_s >= 10 + max(works)
     assert outcome == simulate(trials, lossy, np.random.default_rng(seed))
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[WantedRun]:
+    return study_runs()
+
+
+def test_the_study_s_cohorts_as_trials(runs: list[WantedRun]) -> None:
+    assert len(runs) == 10_000
+    groups = cohorts(runs, Resources(gpus_per_trial=1), at_once=1600)
+    # 16 cells of 625 runs, and 100 places for each: 7 runs a trial, 89 times, and one trial of 2.
+    assert len(groups) == 16 * 90
+    costs = Costs(run_step_ms=FLOORS, storage_gb_per_s=0.5, result_s=0.002, evaluation_s=0.003)
+    (mnist,) = [group for group in groups if group[0] is next(run for run in runs if run.cell == MNIST)]
+    trial = costs.trial(mnist, None)
+    assert trial.work_s == pytest.approx(400_000 * 7 * 0.34e-3)
+    assert trial.checkpoint_every_s == pytest.approx(2000 * 7 * 0.34e-3)  # 4.76 s
+    assert trial.checkpoint_s == pytest.approx(2 * checkpoint_gb(mnist))
+    # A result every 2 s and at every evaluation, which is one of 7 runs.
+    assert trial.driver_load == pytest.approx(0.002 * (1 / 2 + 1 / 4.76) + 0.003 * 7 / 4.76)
+
+
+def test_step_times_between_and_beyond_those_given_lie_on_a_line(runs: list[WantedRun]) -> None:
+    costs = Costs(
+        run_step_ms={"frozen": {"64": 1.0, "1024": 7.0}, "unfrozen": {"64": 2.0, "1024": 2.0}},
+        **{"storage_gb_per_s": 1.0, "result_s": 0.0, "evaluation_s": 0.0},
+    )
+    steps_ms = {run.cell: 1000 * costs.run_step_s(run) for run in runs[:400]}
+    assert steps_ms[MNIST] == pytest.approx(1.0)
+    assert steps_ms["cifar10-lra", "gpt2", "frozen-pretrained"] == pytest.approx(7.0)
+    assert steps_ms["listops", "gpt2", "frozen-random"] == pytest.approx(1 + 6 * (2000 - 64) / 960)
+    assert steps_ms["listops", "gpt2", "unfrozen-random"] == pytest.approx(2.0)
