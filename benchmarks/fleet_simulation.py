@@ -20,11 +20,20 @@ from typing import Any
 import numpy as np
 
 from benchmarks.fleet import Fleet, Outcome, simulate
-from benchmarks.fleet_study import FLOORS, FLOORS_FROM, REPORT_EVERY_S, Costs, checkpoint_gb, study_runs
+from benchmarks.fleet_study import (
+    CHECKPOINT_EVERY_S,
+    FLOORS,
+    FLOORS_FROM,
+    Costs,
+    checkpoint_gb,
+    study_runs,
+)
 from sweep.packing import cohorts
 from sweep.runs import WantedRun
 from sweep.study import Resources
 
+IDLE_S = 600.0
+"""As cluster.yaml has it."""
 INTERVALS_S = (30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0)
 
 
@@ -53,21 +62,18 @@ class Scene:
         """Simulate, and return a table's row."""
         found, groups = self.outcomes(every_s, runs_per_trial), self.cohorts(runs_per_trial)
         work_s = sum(self.costs.trial(group, every_s).work_s for group in groups)
-        lost, held_up = (
-            _spread(found, lambda o: 100 * o.lost_s / work_s, "{:.2f}"),
-            _spread(found, lambda o: 100 * o.checkpoints_s / work_s, "{:.1f}"),
-        )
+        gb_per_s = self.costs.storage_gb_per_s
         columns = [
             name,
             str(len(groups)),
             _spread(found, lambda o: o.makespan_s / 3600, "{:.2f}"),
             _spread(found, lambda o: o.paid_s / 3600 * self.dollars_per_hour / 1000, "{:.1f}"),
-            lost,
-            held_up,
+            _spread(found, lambda o: 100 * o.lost_s / work_s, "{:.2f}"),
+            _spread(found, lambda o: 100 * o.checkpoints_s / work_s, "{:.1f}"),
+            _spread(found, lambda o: o.checkpoints_s * gb_per_s / o.makespan_s, "{:.1f}"),
             _spread(found, lambda o: o.num_lost_nodes, "{:.0f}"),
             str(max(o.most_failures for o in found)),
             f"{max(o.peak_driver_load for o in found):.2f}",
-            _spread(found, lambda o: 100 * o.driver_s / o.makespan_s, "{:.0f}"),
         ]
         return f"| {' | '.join(columns)} |"
 
@@ -77,11 +83,11 @@ HEADER = (
     "makespan, h",
     "cost, 1000 $",
     "lost, % of work",
-    "in checkpoints, % of work",
+    "held up by checkpoints, % of work",
+    "written on average, GB/s",
     "nodes lost",
     "most failures of a trial",
-    "driver, peak load",
-    "driver busy, %",
+    "driver's peak load",
 )
 
 
@@ -103,15 +109,16 @@ def interval_tables(scene: Scene) -> None:
     for title, given in (("without a notice", silent), (f"with {scene.fleet.notice_s:g} s of notice", scene)):
         print(f"Spot machines {title}, by training between checkpoints\n")
         rows = [given.row(f"{every_s:g} s", every_s) for every_s in INTERVALS_S]
-        print(_table("checkpoint every", [*rows, given.row("2000 steps, every evaluation", None)]), flush=True)
+        rows.append(given.row(f"evaluation, and {CHECKPOINT_EVERY_S:g} s", None))
+        print(_table("checkpoint every", rows), flush=True)
 
 
 def best_intervals(scene: Scene) -> None:
     """Print what theory says: sqrt(2 C M), C a checkpoint's seconds, M the mean time to a loss (Young 1974)."""
     per_hour = scene.fleet.failures_per_hour + scene.fleet.interruptions_per_hour
     print("| cohort | runs | checkpoint, GB | holds up, s | best interval without a notice, s |\n|---|---|---|---|---|")
-    shown = {cohort[0].cell: cohort for cohort in scene.cohorts() if cohort[0].variant.endswith("-random")}
-    for cell, cohort in shown.items():
+    shown = {cohort[0].cell: cohort for cohort in reversed(scene.cohorts()) if cohort[0].variant.endswith("-random")}
+    for cell, cohort in sorted(shown.items()):
         seconds = checkpoint_gb(cohort) / scene.costs.storage_gb_per_s
         best = f"{math.sqrt(2 * seconds * 3600 / per_hour):.0f}" if per_hour else "-"
         print(f"| {cell[0]}, {cell[2]} | {len(cohort)} | {checkpoint_gb(cohort):.2f} | {seconds:.2f} | {best} |")
@@ -132,7 +139,10 @@ def kind_table(scene: Scene, on_demand_dollars: float) -> None:
 
 def packing_table(scene: Scene) -> None:
     """Print makespans by cohort size: a run-step is taken to cost the same in each."""
-    rows = [scene.row(f"{size or 'as packed'}", 300.0, size) for size in (1, 2, 4, None)]
+    free = dataclasses.replace(scene, costs=dataclasses.replace(scene.costs, result_s=0.0, evaluation_s=0.0))
+    drivers = (("", scene), (", were the driver free", free))
+    sizes = (1, 2, 4, None)
+    rows = [given.row(f"{size or 'as packed'}{which}", 300.0, size) for which, given in drivers for size in sizes]
     print("Runs a trial, a checkpoint every 300 s\n")
     print(_table("runs a trial", rows), flush=True)
 
@@ -145,11 +155,14 @@ def driver_table(scene: Scene) -> None:
         rows.append(sized.row(f"{num_nodes}", 300.0))
     costs = scene.costs
     print(
-        f"The driver saturates at {1 / costs.result_s:.0f} results/s, or {1 / costs.evaluation_s:.0f} evaluations/s, "
-        f"or a mixture; trials that only report every {REPORT_EVERY_S:g} s: {REPORT_EVERY_S / costs.result_s:.0f} at "
-        f"once. Nodes, a checkpoint every 300 s\n"
+        f"The driver saturates at {_per_s(costs.result_s)} results/s, or {_per_s(costs.evaluation_s)} evaluations/s, "
+        f"or a mixture. Nodes, a checkpoint every 300 s\n"
     )
     print(_table("nodes", rows), flush=True)
+
+
+def _per_s(seconds: float) -> str:
+    return f"{1 / seconds:.0f}" if seconds else "any number of"
 
 
 def main() -> None:
@@ -163,7 +176,7 @@ def main() -> None:
         node_start_s=given.node_start_s,
         worker_start_s=given.worker_start_s,
         trial_start_s=given.trial_start_ms / 1000,
-        idle_s=600.0,
+        idle_s=IDLE_S,
         failures_per_hour=given.failures_per_hour,
         interruptions_per_hour=given.interruptions_per_hour,
         notice_s=given.notice_s,
@@ -191,9 +204,9 @@ def _arguments() -> argparse.Namespace:
         ("--gpus-per-node", 8, "each holds one trial"),
         ("--node-start-s", 300.0, "from asking for a machine to the first trial on it"),
         ("--worker-start-s", 6.4, "process and imports; measured on two virtual cores"),
-        ("--trial-start-ms", 200.0, "of the driver, one trial after the other (benchmarks.trial_overhead)"),
-        ("--result-ms", 2.0, "of the driver, a result of a trial (benchmarks.driver_events)"),
-        ("--evaluation-ms", 3.0, "of the driver, an evaluation of a run (benchmarks.driver_events)"),
+        ("--trial-start-ms", 34.0, "of the driver, one trial after the other; measured (benchmarks.trial_overhead)"),
+        ("--result-ms", 1.5, "of the driver, a result of a trial; measured (benchmarks.driver_events)"),
+        ("--evaluation-ms", 4.0, "of the driver, an evaluation of a run; measured (benchmarks.driver_events)"),
         ("--failures-per-hour", 1 / 6300, "of a node; 419 in 54 days of 2,048 nodes (Llama 3, 2024, section 3.3.4)"),
         ("--interruptions-per-hour", 0.05, "of a spot node; assumed"),
         ("--notice-s", 120.0, "before a spot node is taken away"),
@@ -220,10 +233,11 @@ def _print_assumptions(scene: Scene, times: dict[str, Any], given: argparse.Name
             print(f"- {name.replace('_', ' ')}: {value:.4g}")
     work_s = sum(scene.costs.run_step_s(run) * run.num_steps for run in scene.runs)
     gpus = scene.fleet.num_nodes * scene.fleet.gpus_per_node
+    print(f"- a machine without work is given back after {IDLE_S:g} s")
     print(
-        f"- work: {len(scene.runs)} runs, {work_s / 3600:,.0f} GPU-hours, {work_s / 3600 / gpus:.2f} h if all GPUs "
-        f"shared it evenly\n- seeds {', '.join(map(str, scene.seeds))}; mean (least to most)\n"
+        f"- work: {len(scene.runs)} runs, {work_s / 3600:,.0f} GPU-hours; {work_s / 3600 / gpus:.2f} h if shared evenly"
     )
+    print(f"- seeds {', '.join(map(str, scene.seeds))}; mean (least to most)\n")
 
 
 if __name__ == "__main__":

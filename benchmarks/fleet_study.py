@@ -33,6 +33,8 @@ resources: {gpus_per_trial: 1}
 FLOORS_FROM = "floors computed for one H200, batch 8, bf16: ASSUMED, not measured"
 FLOORS = {"frozen": {"64": 0.34, "1024": 6.1}, "unfrozen": {"64": 1.5, "1024": 8.9}}
 """Milliseconds a run-step by number of tokens."""
+CHECKPOINT_EVERY_S = 60.0
+"""`run --checkpoint-every-s` by default; one is written at every evaluation, too."""
 REPORT_EVERY_S = 2.0
 """As trainables/ray_trainable.py has it, which needs Ray to be imported."""
 
@@ -59,13 +61,13 @@ class Costs:
         return (low_ms + slope * (run.shape.num_tokens - low)) / 1000
 
     def trial(self, cohort: Sequence[WantedRun], every_s: float | None) -> Trial:
-        """Return what a cohort is on the fleet; `every_s` None: a checkpoint at every evaluation."""
+        """Return what a cohort is on the fleet; `every_s` None: checkpoints when `run` writes them."""
         first, step_s = cohort[0], sum(self.run_step_s(run) for run in cohort)
         evaluation_every_s = first.run.protocol.evaluate_every * step_s
         num_results, num_evaluations = 1 / REPORT_EVERY_S + 1 / evaluation_every_s, len(cohort) / evaluation_every_s
         return Trial(
             work_s=first.num_steps * step_s,
-            checkpoint_every_s=every_s or evaluation_every_s,
+            checkpoint_every_s=every_s or min(evaluation_every_s, CHECKPOINT_EVERY_S),
             checkpoint_s=checkpoint_gb(cohort) / self.storage_gb_per_s,
             driver_load=self.result_s * num_results + self.evaluation_s * num_evaluations,
         )
