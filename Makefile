@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 RESULTS ?= results
+# Of pyproject.toml; `cluster` on the machines of a cluster.
+EXTRAS ?= dev
 # Test processes at once: more take more memory (each may start a Ray), and are no faster on two cores.
 PROCESSES ?= 2
 
@@ -33,6 +35,8 @@ bench: env  ## how fast the engines are here, and what memory they take; start i
 	$(BIN)/python -m benchmarks.engine_speed
 	$(BIN)/python -m benchmarks.engine_memory
 	$(BIN)/python -m benchmarks.sweep_speed
+	$(BIN)/python -m benchmarks.trial_overhead
+	$(BIN)/python -m benchmarks.mirror_speed
 
 chaos: env  ## a study of 12 runs, killed with SIGKILL 20 times, must end as if nothing had happened (minutes)
 	$(BIN)/python -m pytest -m chaos -s
@@ -43,7 +47,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: $(PYTHON) is $$($(PYTHON) --version 2>&1), want Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	touch $@
 
 constraints: env  ## pin what is installed now

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from analysis.record import CURVES, RUNS, WANTED, Columns
+from analysis.record import CURVES, PLANNED, RUNS, WANTED, Columns
 
 TABLES: dict[str, tuple[Columns, str]] = {
     "runs/<run_id>.parquet": (RUNS, "One row a run, written when it ends, never changed but by training it further."),
     "curves/<run_id>.parquet": (CURVES, "One row an evaluation, ordered by step. No row in `runs`: not ended yet."),
     "studies/<study>/wanted.parquet": (WANTED, "One row a run that the study wants, under the study's names."),
+    "studies/<study>/planned.parquet": (PLANNED, "One row a run of which it was known beforehand how long it takes."),
 }
 
 

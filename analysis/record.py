@@ -43,6 +43,8 @@ class Column:
     """Empty: text, or a number without a unit."""
     doc: str
     nullable: bool = False
+    later: bool = False
+    """Files written before it came lack it, and read as null."""
 
 
 Columns = tuple[Column, ...]
@@ -78,6 +80,15 @@ RUNS: Columns = (
     Column("git_commit", _STR, "", "commit of the code; null: not a git checkout", True),
     Column("git_dirty", _BOOL, "", "whether the checkout had changes; null: not a git checkout", True),
     Column("versions", _STR, "", "JSON object, package to version"),
+    Column(
+        "lost_steps",
+        _I64,
+        "gradient steps",
+        "trained, lost with a worker or a checkpoint, and trained again, as far as reported before; null: not counted",
+        nullable=True,
+        later=True,
+    ),
+    Column("engine", _STR, "", "`stacked` or `plain`; null: not known", nullable=True, later=True),
 )
 """`runs/<run_id>.parquet`: one row, written when the run ends."""
 
@@ -107,6 +118,15 @@ WANTED: Columns = (
     Column("data_origin", _STR, "", "where the examples come from"),
 )
 """`studies/<study>/wanted.parquet`: one row a run that the study wants."""
+
+
+PLANNED: Columns = (
+    Column("run_id", _STR, "", "as in `runs`"),
+    Column("num_steps", _I64, "gradient steps", "the step budget it was planned for"),
+    Column("device_s", _F64, "s", "device time that training to this budget was to take, if it does not diverge"),
+    Column("timed_by", _STR, "", "what was timed for this, and on what"),
+)
+"""`studies/<study>/planned.parquet`: one row a run of which it was known, when a sweep began, how long it takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +182,11 @@ def study_dir(results: Path, study: str) -> Path:
     return results / "studies" / study
 
 
+def planned_path(results: Path, study: str) -> Path:
+    """Return where what a study's runs were planned to take lies."""
+    return study_dir(results, study) / "planned.parquet"
+
+
 def check_format(results: Path) -> None:
     """Make sure that this code can read the results directory.
 
@@ -209,6 +234,15 @@ def read_wanted(results: Path, study: str) -> pd.DataFrame:
         RecordError: the file is missing, damaged or has no rows.
     """
     return _frame(_read_wanted(results, study), WANTED)
+
+
+def read_planned(results: Path, study: str) -> pd.DataFrame:
+    """Read what runs were planned to take: the columns of `PLANNED`; no rows if nothing was planned.
+
+    Raises:
+        RecordError: the file is damaged.
+    """
+    return _frame(_read_file(planned_path(results, study), PLANNED) or table([], PLANNED), PLANNED)
 
 
 def read_wanted_rows(results: Path, study: str) -> list[dict[str, Any]]:
@@ -345,6 +379,9 @@ def _decode(path: Path, content: bytes, columns: Columns) -> pa.Table:
             found.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _unreadable(path, error) from error
+    for column in columns:
+        if column.later and column.name not in found.column_names:
+            found = found.append_column(pa.field(column.name, column.type), pa.nulls(found.num_rows, column.type))
     types = {field.name: field.type for field in found.schema}
     wrong = [
         f"{c.name}: got {types.get(c.name, 'no column')}, want {c.type}" for c in columns if types.get(c.name) != c.type

@@ -16,6 +16,7 @@ from analysis.checks import check_sweep
 from analysis.comparisons import comparisons, write_uncertainty
 from analysis.findings import Finding, findings_text, write_findings
 from analysis.importance import importances
+from analysis.ledger import write_ledger
 from analysis.orders import write_conclusions
 from analysis.page import write_page
 from analysis.page_figure import chart_data
@@ -41,7 +42,7 @@ LIMITS = (
 
 RUN_COLUMNS = (
     *("run_id", "status", "num_steps", "diverged_at_step", "failure", "git_commit", "git_dirty", "versions"),
-    *("device", "device_s", "started_at", "finished_at"),
+    *("device", "device_s", "started_at", "finished_at", "lost_steps"),
 )
 CURVE_COLUMNS = ("run_id", "step", "train_accuracy", "validation_accuracy", "test_accuracy")
 """What the report reads of the record: at 10,000 runs, leaving out the rest saves seconds and memory."""
@@ -87,7 +88,8 @@ def write_report(results: Path, study: str) -> Report:
         new = Path(scratch) / "new"
         new.mkdir()
         findings = check_sweep(summary, curves)
-        text = _write_files(new, info, wanted, runs, summary, curves, findings)
+        planned = record.read_planned(results, study)
+        text = _write_files(new, info, wanted, runs, summary, curves, findings, planned)
         names = sorted(path.name for path in new.iterdir())
         _swap(new, study_dir / "report", Path(scratch) / "old")
     folder = study_dir / "report"
@@ -113,6 +115,7 @@ def _write_files(
     summary: Summary,
     curves: pd.DataFrame,
     findings: Sequence[Finding],
+    planned: pd.DataFrame,
 ) -> str:
     """Write every file of the report; return the text for the terminal."""
     models = list(wanted["model"].unique())
@@ -149,6 +152,7 @@ def _write_files(
         Section("What moved the accuracy", [moved]),
         Section("What this is and is not", [Bullets(LIMITS)]),
         *_failures(summary.runs),
+        Section("What it cost", [write_ledger(folder, summary.runs, runs, planned)]),
         Section("How it was made", [_provenance(runs)]),
     ]
     (folder / "report.md").write_text(report_markdown(info.title, sections), encoding="utf-8")

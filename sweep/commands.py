@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -21,26 +22,75 @@ from sweep.study_model import PretrainedHere
 from trainables.models import MODELS
 from trainables.pretrained import WeightsSource, find_weights
 
+if TYPE_CHECKING:
+    from sweep.placement import Placement
+    from sweep.reconcile import Reconciled
+
 
 def plan(chosen: Namespace) -> int:
-    """Print what `run` would do."""
+    """Print what `run` would do, and what it costs."""
+    from sweep.cost import estimate_cost
+    from sweep.placement import Placement, devices_here
     from sweep.plan import plan_text
     from sweep.reconcile import reconcile
     from sweep.runs import wanted_runs
+    from sweep.timings import find_timings
 
     results, data_dir = Results(chosen.results), _data_dir(chosen)
     results.check()
     for study in _studies(chosen):
-        study = _with_resources(study, chosen)
+        study = with_resources(study, chosen)
         backbones = find_backbones(study, results.pretrained)
         wanted = wanted_runs(study, backbones, data_dir)
         reconciled = reconcile(wanted, results)
-        print(plan_text(study, backbones, wanted, reconciled, results, data_dir))
+        placement = Placement(resources=study.resources)
+        at_once = placement.trials_at_once([devices_here(chosen.cpus, chosen.gpus)])
+        if chosen.measure:
+            _measure(study, reconciled, placement, at_once, results, data_dir)
+        timings = find_timings(wanted, reconciled, results, placement.device, study.resources.engine)
+        cost = estimate_cost(reconciled, timings, placement, at_once, results)
+        print(plan_text(study, backbones, wanted, reconciled, results, data_dir, cost))
         if chosen.ids:
             for run in wanted:
                 state = reconciled.states[run.run_id].value
                 print(run.run_id, *run.cell, f"{run.run.learning_rate:g}", run.run.seed, state)
     return 0
+
+
+def _measure(
+    study: Study, reconciled: Reconciled, placement: Placement, at_once: int, results: Results, data_dir: Path
+) -> None:
+    """Time what is left of a study on this machine and store it."""
+    from sweep.measure import measure_cells
+    from sweep.packing import cohorts
+    from sweep.placement import check_beforehand
+
+    check_beforehand(placement, study.protocol.precision)
+    results.prepare()
+    with storage_problems(results.root), results.writing(study.study):
+        groups = cohorts(reconciled.to_train, placement.resources, at_once)
+        measure_cells(groups, placement, results, data_dir, _say)
+
+
+def plan_elsewhere(study: Study, folder: Path, data_dir: Path) -> str:
+    """Return what `run` would do on other machines, as far as it can be told from this one."""
+    from sweep.cost import estimate_cost
+    from sweep.placement import Placement, devices_here
+    from sweep.plan import plan_text
+    from sweep.reconcile import reconcile
+    from sweep.runs import wanted_runs
+
+    results = Results(folder)
+    results.check()
+    backbones = find_backbones(study, results.pretrained)
+    wanted = wanted_runs(study, backbones, data_dir)
+    reconciled, placement = reconcile(wanted, results), Placement(resources=study.resources)
+    at_once = placement.trials_at_once([devices_here(None, None)])  # what a cluster has is known to `run` alone
+    cost = estimate_cost(reconciled, {}, placement, at_once, results)
+    text = plan_text(study, backbones, wanted, reconciled, results, data_dir, cost, elsewhere=True)
+    if results.exists():
+        return text
+    return f"{text}\nThat is as if nothing were recorded: {folder} is not on this machine. The job says what is left."
 
 
 def run(chosen: Namespace) -> int:
@@ -51,7 +101,7 @@ def run(chosen: Namespace) -> int:
 
     results = Results(chosen.results)
     code = 0
-    for study in [_with_resources(study, chosen) for study in _studies(chosen)]:
+    for study in [with_resources(study, chosen) for study in _studies(chosen)]:
         options = Options(
             results=results,
             data_dir=_data_dir(chosen),
@@ -109,7 +159,13 @@ def data(chosen: Namespace) -> int:
 
 
 def ui(chosen: Namespace) -> int:
-    """Open the MLflow pages."""
+    """Open the MLflow pages, and Ray's of a cluster."""
+    if chosen.cluster is not None:
+        from sweep.tunnels import open_tunnels
+
+        if chosen.host != "127.0.0.1":
+            raise UserError("--host goes with --results: a cluster's tunnels listen on this machine's loopback address")
+        return open_tunnels(chosen.cluster, chosen.port)
     from sweep.ui import open_ui
 
     return open_ui(Results(chosen.results).root, chosen.host, chosen.port)
@@ -125,15 +181,14 @@ def _fetch_weights(name: str, source: WeightsSource) -> None:
 
 
 def _data_dir(chosen: Namespace) -> Path:
-    folder: Path = chosen.data_dir or default_data_dir()
-    return folder.expanduser().resolve()
+    return Path(chosen.data_dir or default_data_dir()).expanduser().resolve()
 
 
 def _studies(chosen: Namespace) -> list[Study]:
     return [load_study(name) for name in chosen.studies]
 
 
-def _with_resources(study: Study, chosen: Namespace) -> Study:
+def with_resources(study: Study, chosen: Namespace) -> Study:
     """Replace the study's resources by what the command line gives."""
     names = ("cpus_per_trial", "gpus_per_trial", "runs_per_trial")
     given = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import torch
+from pathlib import Path
 
 from sweep.errors import UserError
+from sweep.network import check_answers
 from sweep.study import Resources
 from trainables.run import Precision
-
-ANSWER_TIMEOUT_S = 10.0
-"""A cluster that stays silent for so long counts as unreachable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +40,12 @@ class Placement:
         return self.resources.gpus_per_trial or self.resources.cpus_per_trial
 
 
+def devices_here(cpus: int | None, gpus: int | None) -> dict[str, float]:
+    """Return a node of so many devices by Ray's names; None: as many as this machine has, as far as Linux says."""
+    listed = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))  # asking torch takes seconds
+    return {"CPU": cpus or os.cpu_count() or 1, "GPU": listed if gpus is None else gpus}
+
+
 def _times(wanted: float, there: float) -> float:
     return there / wanted + 1e-9 if wanted else math.inf  # thirds of a GPU do not add up exactly
 
@@ -57,21 +59,23 @@ def check_beforehand(placement: Placement, precision: Precision) -> None:
     if precision == "tf32" and placement.device == "cpu":
         raise UserError("protocol.precision is tf32, which only GPUs have. Give trials one with --gpus-per-trial 1.")
     if placement.address is None:
+        import torch  # imported late: `plan` need not wait for it
+
         cpus, gpus = placement.cpus or os.cpu_count() or 1, torch.cuda.device_count()
         check_fit(placement, [{"CPU": cpus, "GPU": gpus}])
         return
     host, _, port = placement.address.removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():  # not `auto`
         try:
-            socket.create_connection((host, int(port)), timeout=ANSWER_TIMEOUT_S).close()  # Ray tries for minutes
+            check_answers(host, int(port))
         except OSError as error:
             raise no_cluster(placement.address, error) from error
 
 
-def no_cluster(address: str, error: Exception) -> UserError:
+def no_cluster(address: str, reason: object) -> UserError:
     """Return the error that says so."""
     return UserError(
-        f"no Ray cluster answers at --address {address}: {error}. Start one with `ray start --head` or "
+        f"no Ray cluster answers at --address {address}: {reason}. Start one with `ray start --head` or "
         f"`ray up cluster.yaml`, or leave --address out to run on this machine."
     )
 

@@ -1,14 +1,13 @@
-"""`plan`: what `run` would do, as text. Starts nothing, fetches nothing."""
+"""`plan`: what `run` would do and what that costs, as text. Starts nothing, fetches nothing."""
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from sweep.cost import Cost, cost_lines
 from sweep.disk import disk_bytes, trained_parameters
-from sweep.packing import cohorts
 from sweep.pretraining import UNKNOWN_WEIGHTS, Backbone
 from sweep.reconcile import Reconciled
 from sweep.results import Results
@@ -25,8 +24,10 @@ def plan_text(
     reconciled: Reconciled,
     results: Results,
     data_dir: Path,
+    cost: Cost,
+    elsewhere: bool = False,
 ) -> str:
-    """Return the plan as lines for the terminal."""
+    """Return the plan as lines for the terminal; `elsewhere`: without what depends on this machine, disk and costs."""
     return "\n".join(
         [
             f"{study.study}: {study.title}",
@@ -36,9 +37,11 @@ def plan_text(
             *_cell_lines(wanted, reconciled),
             "",
             *_weights_lines(backbones),
-            *_total_lines(study, wanted, reconciled, results),
+            *_total_lines(study, wanted, reconciled, cost),
+            *([] if elsewhere else [_disk_line(reconciled, results, cost)]),
             f"data       {data_dir}",
             f"results    {results.root}",
+            *([] if elsewhere else ["", *cost_lines(cost)]),
         ]
     )
 
@@ -84,20 +87,21 @@ def _weights_lines(backbones: dict[str, Backbone]) -> list[str]:
     return lines
 
 
-def _total_lines(study: Study, wanted: Sequence[WantedRun], reconciled: Reconciled, results: Results) -> list[str]:
-    counts, resources = reconciled.counts(), study.resources
+def _total_lines(study: Study, wanted: Sequence[WantedRun], reconciled: Reconciled, cost: Cost) -> list[str]:
+    resources = study.resources
     steps = sum(run.num_steps for run in reconciled.to_train)
-    at_once = max(1, (os.cpu_count() or 1) // resources.cpus_per_trial)
-    trials = cohorts(reconciled.to_train, resources, at_once)
-    needed, free = disk_bytes(reconciled.to_train, at_once), results.free_bytes()
     return [
-        f"runs       {len(wanted)} wanted: {state_counts(counts)}",
-        f"to train   {counted(len(reconciled.to_train), 'run')} in {counted(len(trials), 'trial')}, "
+        f"runs       {len(wanted)} wanted: {state_counts(reconciled.counts())}",
+        f"to train   {counted(len(reconciled.to_train), 'run')} in {counted(len(cost.groups), 'trial')}, "
         f"at most {steps:,} gradient steps",
         f"resources  {resources.cpus_per_trial} CPU and {resources.gpus_per_trial:g} GPU a trial",
-        f"disk       about {gigabytes(needed)} for checkpoints and record, {gigabytes(free)} free"
-        + (": not enough" if needed > free else ""),
     ]
+
+
+def _disk_line(reconciled: Reconciled, results: Results, cost: Cost) -> str:
+    needed, free = disk_bytes(reconciled.to_train, cost.at_once), results.free_bytes()
+    short = ": not enough" if needed > free else ""
+    return f"disk       about {gigabytes(needed)} for checkpoints and record, {gigabytes(free)} free{short}"
 
 
 def state_counts(counts: Counter[State]) -> str:

@@ -11,6 +11,9 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parent.parent
 """The folder that `sweep`, `trainables`, `datasets` and `analysis` are in."""
 
+PACKED_STATE = "packed.json"
+"""In a checkout that was packed and sent to a cluster: what git said of it where it was packed."""
+
 PACKAGES = ("torch", "torchvision", "transformers", "ray", "numpy", "scikit-learn", "safetensors", "pyarrow")
 
 
@@ -21,6 +24,9 @@ def package_versions() -> str:
 
 def git_state() -> tuple[str | None, bool | None]:
     """Return the commit of the code and whether the checkout had changes; None, None outside a git checkout."""
+    if (CHECKOUT / PACKED_STATE).is_file():
+        packed = json.loads((CHECKOUT / PACKED_STATE).read_text())
+        return packed["git_commit"], packed["git_dirty"]
     commit = _git("rev-parse", "HEAD")
     changes = _git("status", "--porcelain", "--untracked-files=no")
     return (commit, None if changes is None else bool(changes)) if commit else (None, None)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ruamel.yaml import YAML
+
+from sweep.package import NOT_SHIPPED
 from sweep.placement import Placement, check_fit, no_cluster
 from sweep.provenance import CHECKOUT
 
-NOT_SHIPPED = [".git", ".venv", "results", "data", "docs", "tests", "**/__pycache__"]
-"""Left out of what a running cluster's workers get of the checkout."""
+RAY_S_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Ray sets it for the driver of a submitted job, whose checkout its workers have already."""
+
+CLUSTER_FILE = Path("~/ray_bootstrap_config.yaml")
+"""On the head of a cluster that `ray up` started, where submitted sweeps are: what its autoscaler goes by."""
 
 VITAL = ("raylet", "gcs_server")
 """Processes of a Ray started here that it cannot go on without."""
@@ -46,15 +52,42 @@ def ray_session(placement: Placement, log_file: Path) -> Iterator[list[dict[str,
     except Exception as error:  # Ray (2.60) raises that very class where its processes die during the start
         if placement.address is None:
             raise RayLostError(f"Ray did not start ({str(error) or type(error).__name__})") from error
-        raise no_cluster(placement.address, error) from error
+        raise no_cluster(placement.address, f"{error}{_token_hint()}") from error
     try:
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        nodes += nodes_to_come(nodes, CLUSTER_FILE.expanduser()) if placement.address is not None else []
         check_fit(placement, nodes)
         yield nodes
     finally:
         if died := lost_processes():
             _kill_the_rest(died)
         ray.shutdown()
+
+
+def _token_hint() -> str:
+    """Say what Ray does not: without the token a cluster looks to it as if it were not there (2.60)."""
+    if "RAY_AUTH_MODE" in os.environ:
+        return ""
+    return " (a cluster asks for a token by default where ~/.ray/auth_token is: if so, set RAY_AUTH_MODE=token)"
+
+
+def nodes_to_come(there: Sequence[dict[str, float]], cluster_file: Path) -> list[dict[str, float]]:
+    """Return what the autoscaler may start besides the nodes that are there, each node's resources by Ray's names.
+
+    Args:
+        there: the same of those; all of a kind have its CPUs and GPUs.
+        cluster_file: what Ray's autoscaler was given; none where there is no autoscaler.
+    """
+    if not cluster_file.is_file():
+        return []
+    coming = []
+    for kind in YAML(typ="safe").load(cluster_file)["available_node_types"].values():
+        resources = {name: float(number) for name, number in kind["resources"].items()}
+        if not resources:
+            continue  # of machines of one's own: Ray knows when they are up
+        up = sum(all(node.get(name, 0) == resources.get(name, 0) for name in ("CPU", "GPU")) for node in there)
+        coming += [resources] * (kind.get("max_workers", 0) - up)
+    return coming
 
 
 def lost_processes() -> list[str]:
@@ -79,6 +112,8 @@ def _kill_the_rest(died: list[str]) -> None:
 
 def _init_arguments(placement: Placement) -> dict[str, Any]:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if placement.address is not None and RAY_S_JOB in os.environ:
+        return quiet | {"address": placement.address}
     if placement.address is not None:
         shipped = {"working_dir": str(CHECKOUT), "excludes": NOT_SHIPPED}
         return quiet | {"address": placement.address, "runtime_env": shipped}

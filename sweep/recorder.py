@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from analysis.record import CURVES, RUNS, RecordError, read_curves, read_runs
+from analysis.record import CURVES, RUNS, RecordError, read_curves, read_run_rows
 from sweep.provenance import git_state, package_versions
 from sweep.results import Results, write_parquet
 from sweep.runs import WantedRun
@@ -25,9 +25,19 @@ class _Open:
     """Times it was started, by earlier processes too if they saw it end."""
     recorded_step: int
     """Last step of the curve that the record holds; 0: it holds none."""
+    seen_step: int
+    """How far it is known to have been trained; what lies beyond the step that it starts from again is lost."""
+    lost_steps: int | None
+    """Trained again after a death, counted as `attempts`; None: an earlier row does not say."""
     step: int = 0
     curve: dict[int, dict[str, Any]] = field(default_factory=dict)
     """Evaluations by step: one that comes twice, from a checkpoint, is there once."""
+
+    def start_at(self, step: int) -> None:
+        """Count a start, and what was trained beyond the step that it starts from."""
+        self.attempts += 1
+        if self.lost_steps is not None:
+            self.lost_steps += max(0, self.seen_step - step)
 
 
 class Recorder:
@@ -61,9 +71,9 @@ class Recorder:
         """
         run_id = event["run_id"]
         run = self._opened(run_id)
-        run.step = event["step"]
         if event["kind"] == "started":
-            run.attempts += 1
+            run.start_at(event["step"])
+        run.step = run.seen_step = event["step"]
         if event.get("evaluations"):
             self._add(run_id, run, event["evaluations"])
         if event["kind"] == "finished":
@@ -81,9 +91,17 @@ class Recorder:
 
     def _opened(self, run_id: str) -> _Open:
         if run_id not in self._open:
-            attempts = int(read_runs(self.results.root, [run_id])["attempts"].sum())
             step = self._recorded_step(run_id)
-            self._open[run_id] = _Open(started_at=self.clock(), attempts=attempts, recorded_step=step)
+            before = {"attempts": 0, "num_steps": 0, "lost_steps": 0}
+            for row in read_run_rows(self.results.root, [run_id], before.keys()):
+                before = row
+            self._open[run_id] = _Open(
+                started_at=self.clock(),
+                attempts=before["attempts"],
+                recorded_step=step,
+                seen_step=max(step, before["num_steps"]),
+                lost_steps=before["lost_steps"],
+            )
         return self._open[run_id]
 
     def _recorded_step(self, run_id: str) -> int:
@@ -145,4 +163,6 @@ class Recorder:
             "git_commit": self.git_commit,
             "git_dirty": self.git_dirty,
             "versions": self.versions,
+            "lost_steps": run.lost_steps,
+            "engine": facts.get("engine"),
         }

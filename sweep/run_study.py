@@ -23,6 +23,7 @@ from sweep.mlflow_store import MirrorError, tracking_uri
 from sweep.packing import Places, cohorts, is_out_of_memory, run_label, trial_name
 from sweep.placement import Placement, check_beforehand
 from sweep.plan import state_counts
+from sweep.planned import write_planned
 from sweep.pretraining import ensure_backbones
 from sweep.progress import Progress
 from sweep.ray_session import RayLostError, ray_session
@@ -89,11 +90,11 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
             TASKS[name].fetch(task.options, options.data_dir)
         # The machine that starts a cluster's trials may have no GPU itself.
         device = torch.device(options.placement.device if torch.cuda.is_available() else "cpu")
-        backbones = ensure_backbones(study, results.pretrained, device, say)
-        wanted = wanted_runs(study, backbones, options.data_dir)
+        wanted = wanted_runs(study, ensure_backbones(study, results.pretrained, device, say), options.data_dir)
         write_wanted(results, study, wanted)
         reconciled = reconcile(wanted, results, max_attempts=options.max_attempts)
         say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
+        write_planned(study.study, wanted, reconciled, options.placement, results)
         sweep = _Sweep(study, options, wanted, reconciled, say)
         sweep.train()
         report = write_report(results.root, study.study)

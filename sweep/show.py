@@ -16,7 +16,7 @@ from sweep.errors import UserError
 from sweep.known_runs import LABELS, KnownRun, known_runs, label, read_all_wanted
 from sweep.results import Results
 from sweep.standing import SHOWN, Row, read_ends, state_of
-from sweep.text import aligned, duration, gigabytes
+from sweep.text import aligned, counted, duration, gigabytes
 
 SHORTEST_PREFIX = 4
 """Letters of an id that name a run, if no other id begins with them."""
@@ -144,6 +144,7 @@ def _cost(end: Row) -> list[Fact]:
         ("trained for", f"{duration(end['wall_s'])} ({end['wall_s']:.1f} s)"),
         ("device time", f"{duration(end['device_s'])} ({end['device_s']:.1f} s)"),
         ("attempts", str(end["attempts"])),
+        ("trained again", "not counted" if end["lost_steps"] is None else counted(end["lost_steps"], "lost step")),
         ("started", _moment(end["started_at"])),
         ("finished", _moment(end["finished_at"])),
     ]

@@ -35,10 +35,10 @@ def open_ui(results: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
         print(f"The mirror is on the MLflow server at {shown_uri(uri)} (MLFLOW_TRACKING_URI): open it there.")
         return 0
     experiment_id = _find_experiment(uri)
-    _check_address(host, port)
+    check_listening(host, port, "another program may have it: choose another with --port")
     if not _is_loopback(host):
         print(f"Warning: whoever can reach {host}:{port} can read and change the mirror; it has no password.")
-    print(f"http://{host}:{port}/#/experiments/{experiment_id}/runs?workflowType=machine_learning")
+    print(experiment_page(f"http://{host}:{port}", experiment_id))
     print("Open this in a browser when the server is up (5 to 20 seconds). Ctrl-C ends it.", flush=True)
     return _serve(uri, host, port)
 
@@ -55,14 +55,21 @@ def _find_experiment(uri: str) -> str:
     return str(experiment.experiment_id)
 
 
-def _check_address(host: str, port: int) -> None:
+def experiment_page(server: str, experiment_id: str) -> str:
+    """Return the address of the sweep's runs on an MLflow server; its own first page is for language models."""
+    return f"{server}/#/experiments/{experiment_id}/runs?workflowType=machine_learning"
+
+
+def check_listening(host: str, port: int, advice: str) -> None:
+    """Refuse an address that cannot be listened on.
+
+    Raises:
+        UserError: with the advice.
+    """
     try:
         socket.create_server((host, port)).close()
     except OSError as problem:
-        raise UserError(
-            f"cannot listen on {host}:{port} ({problem.strerror}); "
-            "another program may have it: choose another with --port"
-        ) from problem
+        raise UserError(f"cannot listen on {host}:{port} ({problem.strerror}); {advice}") from problem
 
 
 def _is_loopback(host: str) -> bool:

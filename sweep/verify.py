@@ -10,7 +10,17 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from analysis.record import CURVES, RUNS, RecordError, check_format, read_rows, read_study, read_wanted_rows
+from analysis.record import (
+    CURVES,
+    PLANNED,
+    RUNS,
+    RecordError,
+    check_format,
+    planned_path,
+    read_rows,
+    read_study,
+    read_wanted_rows,
+)
 from datasets.files import hash_file
 from sweep.garbage import leftovers, recorded_ids, wanted_budgets
 from sweep.results import Results
@@ -60,6 +70,7 @@ class Verification:
             try:
                 study = read_study(self.results.root, folder.name).study
                 ids = [row["run_id"] for row in read_wanted_rows(self.results.root, folder.name)]
+                read_rows(planned_path(self.results.root, folder.name), PLANNED)
             except RecordError as error:
                 # Its last file: until it is there, a sweep that has just begun is writing the folder.
                 if (folder / "study.json").exists() or not self.results.being_written():

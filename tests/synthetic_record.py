@@ -64,8 +64,9 @@ class SyntheticRecord:
         trained: int,
         diverged_at: int | None = None,
         failure: str | None = None,
+        **changed: Any,
     ) -> None:
-        """Write a run's row and its evaluations."""
+        """Write a run's row and its evaluations; `changed` are columns with other values."""
         run_id = wanted["run_id"]
         self.write_curve(run_id, curve)
         shared = {key: wanted[key] for key in wanted if key != "num_steps"}
@@ -74,9 +75,9 @@ class SyntheticRecord:
             **{"diverged_at_step": diverged_at, "failure": failure, "content": "{}"},
             **{"weights_checksum": None, "data_checksum": "d", "device": "CPU", "wall_s": 60.0, "device_s": 30.0},
             **{"started_at": NOON, "finished_at": NOON, "attempts": 1, "git_commit": "abc", "git_dirty": False},
-            **{"versions": '{"torch": "2.15.0"}'},
+            **{"versions": '{"torch": "2.15.0"}', "lost_steps": 0, "engine": "stacked"},
         }
-        _write(run_path(self.results, run_id), [row], RUNS)
+        _write(run_path(self.results, run_id), [row | changed], RUNS)
 
     def write_curve(self, run_id: str, curve: Sequence[Point]) -> None:
         """Write evaluations; none: no file."""

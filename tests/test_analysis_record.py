@@ -5,6 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -72,6 +73,17 @@ def test_a_file_of_other_columns_is_named_with_the_difference(tmp_path: Path) ->
         RecordError, match=r"a\.parquet.*run_id: got int64, want string; protocol_version: got no column"
     ):
         record.read_runs(tmp_path)
+
+
+def test_a_folder_of_files_with_and_without_a_later_column_reads_as_one_table(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    paths = [record.run_path(tmp_path, made.add(1e-3, seed, [(300, 0.5, 0.4)])) for seed in (0, 1)]
+    pq.write_table(pq.read_table(paths[0]).drop_columns(["lost_steps", "engine"]), paths[0])
+    rows = record.read_runs(tmp_path).set_index("run_id")
+    assert pd.isna(rows["lost_steps"][paths[0].stem])
+    assert rows["engine"][paths[0].stem] is None or pd.isna(rows["engine"][paths[0].stem])
+    assert (rows["lost_steps"][paths[1].stem], rows["engine"][paths[1].stem]) == (0, "stacked")
+    assert rows["lost_steps"].dtype == "Int64"
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from tests.tiny_study import ROOT, command_line, environment, sweep, write_study
 COMMANDS = (
     "plan",
     "run",
+    "submit",
+    "job",
     "status",
     "report",
     "pretrain",

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sweep.cost import estimate_cost
 from sweep.disk import disk_bytes, trained_parameters
+from sweep.placement import Placement
 from sweep.plan import plan_text
 from sweep.pretraining import find_backbones
 from sweep.reconcile import reconcile
@@ -31,7 +33,8 @@ def plan(study_file: Path, results: Path) -> list[str]:
     backbones = find_backbones(study, results / "pretrained")
     wanted = wanted_runs(study, backbones, Path("/data"))
     reconciled = reconcile(wanted, Results(results))
-    return plan_text(study, backbones, wanted, reconciled, Results(results), Path("/data")).splitlines()
+    cost = estimate_cost(reconciled, {}, Placement(resources=study.resources), 2, Results(results))
+    return plan_text(study, backbones, wanted, reconciled, Results(results), Path("/data"), cost).splitlines()
 
 
 def test_trained_parameters_by_hand(tmp_path: Path) -> None:
@@ -78,6 +81,9 @@ def test_plan_of_a_new_study(tmp_path: Path) -> None:
     assert "to train   8 runs in 4 trials, at most 160 gradient steps" in lines
     assert "resources  1 CPU and 0 GPU a trial" in lines
     assert "data       /data" in lines
+    assert lines[-1].startswith(
+        "cost       not known: 2 cells not timed yet; `plan --measure` times a few steps of each"
+    )
     assert not any("provisional" in line for line in lines)
     assert not (tmp_path / "results").exists()  # a plan makes nothing
 

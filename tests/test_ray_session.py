@@ -39,5 +39,9 @@ def test_a_ray_that_dies_while_it_starts_is_lost(
 
 
 def test_a_cluster_that_does_not_answer_is_the_user_s_to_mend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no Ray cluster answers at --address 10.0.0.1:6379: refused"):
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    with pytest.raises(UserError, match="--address 10.0.0.1:6379: refused .*RAY_AUTH_MODE=token"):
+        enter(monkeypatch, tmp_path, ConnectionError("refused"), address="10.0.0.1:6379")
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    with pytest.raises(UserError, match="no Ray cluster answers at --address 10.0.0.1:6379: refused. Start one"):
         enter(monkeypatch, tmp_path, ConnectionError("refused"), address="10.0.0.1:6379")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from analysis.record import read_curves, read_runs
@@ -60,7 +61,13 @@ class Sender:
 
     def finish(self, step: int, at_s: float, elapsed_s: float, diverged_at: int | None = None) -> None:
         status = "complete" if diverged_at is None else "diverged"
-        facts = {"status": status, "diverged_at_step": diverged_at, "elapsed_s": elapsed_s, "device": "a device"}
+        facts = {
+            "status": status,
+            "diverged_at_step": diverged_at,
+            "elapsed_s": elapsed_s,
+            "device": "a device",
+            "engine": "stacked",
+        }
         self.send("finished", step, at_s, **facts)
 
 
@@ -92,6 +99,7 @@ def test_a_run_from_start_to_end(results: Results, wanted: WantedRun) -> None:
     ]
     ended = row(results, wanted)
     assert (ended["status"], ended["num_steps"], ended["attempts"], ended["device"]) == ("complete", 20, 1, "a device")
+    assert (ended["lost_steps"], ended["engine"]) == (0, "stacked")
     assert (ended["wall_s"], ended["device_s"]) == (4.5, 2.25)
     assert (ended["started_at"], ended["finished_at"]) == (at(5), at(13))
     assert (ended["task"], ended["model"], ended["variant"]) == ("digits", "tiny", "frozen-pretrained")
@@ -113,6 +121,47 @@ def test_a_run_taken_up_from_a_checkpoint(results: Results, wanted: WantedRun) -
     assert read_curves(results.root)["step"].tolist() == [10, 20, 30]
     ended = row(results, wanted)
     assert (ended["started_at"], ended["wall_s"], ended["attempts"]) == (at(-102), 6.0, 1)
+    assert ended["lost_steps"] == 0
+
+
+def test_steps_that_are_trained_again_are_counted(results: Results, wanted: WantedRun) -> None:
+    """Heard of at 17, again from 10; heard of at 14, again from 10; failed at 13, and in the next sweep from 0."""
+    first = Sender(results, wanted)
+    first.send("started", 0, 0, evaluations=[])
+    first.send("progress", 10, 2, evaluations=[evaluation(10, 2, 2.0)], steps_per_s=1.0)
+    for reached in (17, 14):
+        first.send("progress", reached, 3, evaluations=[], steps_per_s=1.0)
+        first.send("started", 10, 4, evaluations=[evaluation(10, 2, 2.0)])
+    first.send("progress", 13, 5, evaluations=[], steps_per_s=1.0)
+    first.recorder.failed(wanted.run_id, "the worker died")
+    assert row(results, wanted)["lost_steps"] == 7 + 4
+    second = Sender(results, wanted)
+    second.send("started", 0, 100, evaluations=[])
+    second.send("progress", 10, 102, evaluations=[evaluation(10, 102, 2.0)], steps_per_s=1.0)
+    second.finish(10, 103, elapsed_s=2.0)
+    assert row(results, wanted)["lost_steps"] == 7 + 4 + 13
+
+
+def test_a_checkpoint_beyond_the_last_word_loses_nothing(results: Results, wanted: WantedRun) -> None:
+    sender = Sender(results, wanted)
+    sender.send("started", 0, 0, evaluations=[])
+    sender.send("progress", 5, 1, evaluations=[], steps_per_s=1.0)
+    sender.send("started", 7, 3, evaluations=[])
+    sender.finish(10, 4, elapsed_s=2.0)
+    assert row(results, wanted)["lost_steps"] == 0
+
+
+def test_what_an_earlier_version_did_not_count_stays_unknown(results: Results, wanted: WantedRun) -> None:
+    trained_to_20(results, wanted)
+    path = results.run(wanted.run_id)
+    pq.write_table(pq.read_table(path).drop_columns(["lost_steps", "engine"]), path)
+    assert pd.isna(row(results, wanted)["lost_steps"])
+    sender = Sender(results, wanted)
+    sender.send("started", 10, 100, evaluations=[evaluation(10, 2, 2.0)])
+    sender.finish(30, 106, elapsed_s=6.0)
+    ended = row(results, wanted)
+    assert (ended["num_steps"], ended["attempts"], ended["engine"]) == (30, 2, "stacked")
+    assert pd.isna(ended["lost_steps"])
 
 
 def test_a_worker_that_died_reports_its_curve_twice(results: Results, wanted: WantedRun) -> None:
@@ -128,7 +177,7 @@ def test_a_worker_that_died_reports_its_curve_twice(results: Results, wanted: Wa
     assert curve["step"].tolist() == [10, 20]
     assert curve["elapsed_s"].tolist() == [2.0, 4.1]
     ended = row(results, wanted)
-    assert (ended["attempts"], ended["started_at"]) == (2, at(0))
+    assert (ended["attempts"], ended["started_at"], ended["lost_steps"]) == (2, at(0), 10)
 
 
 def test_a_divergence_has_its_step_and_keeps_its_curve(results: Results, wanted: WantedRun) -> None:

@@ -68,6 +68,7 @@ def test_a_complete_run(results: Results) -> None:
     }
     assert facts(text, "cost") == {
         **{"device": "CPU", "trained for": "0:01:00 (60.0 s)", "device time": "0:01:00 (60.0 s)", "attempts": "1"},
+        **{"trained again": "0 lost steps"},
         **{"started": "2026-01-01 12:00:00 UTC", "finished": "2026-01-01 12:01:00 UTC"},
     }
     assert facts(text, "files") == {

@@ -45,10 +45,15 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     record = SyntheticRecord(folder / "results", "tiny")
     for run in runs_of(study, record.results):
         record.wanted.append(run.row())
-        record.end(run.row(), [(10, 0.5, 0.4), (20, 0.6, 0.5)], "complete", 20)
+        content = run.run.canonical_json()
+        record.end(run.row(), [(10, 0.5, 0.4), (20, 0.6, 0.5)], "complete", 20, content=content)
     record.write()
-    arguments = {"plan": [study], "status": [study], "ls": []}
-    return {name: command_line(name, *given, "--results", record.results) for name, given in arguments.items()}
+    (folder / "more").mkdir()
+    more = write_study(folder / "more", rates=[10 ** (-5 + 4 * index / 49) for index in range(50)], seeds=range(5, 15))
+    arguments = {"plan": [study], "plan more": [more], "status": [study], "ls": []}
+    return {
+        name: command_line(name.split()[0], *given, "--results", record.results) for name, given in arguments.items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +70,15 @@ def answers(commands: dict[str, list[str]]) -> dict[str, Answer]:
     return quickest
 
 
-@pytest.mark.parametrize("name", ["plan", "status", "ls"])
+@pytest.mark.parametrize("name", ["plan", "plan more", "status", "ls"])
 def test_the_answer_comes_within_two_seconds(answers: dict[str, Answer], name: str) -> None:
     assert answers[name].seconds < LIMIT_S
 
 
 def test_all_runs_are_counted(answers: dict[str, Answer]) -> None:
     assert "1000 wanted: 1000 complete" in answers["plan"].text
+    assert "1000 wanted: 500 complete, 500 new" in answers["plan more"].text
+    assert "8.33 core-hours" in answers["plan more"].text  # a minute a run, from the latest 20 runs of each cell
     assert ["all", "1000", "0", "0", "0", "0"] in [line.split() for line in answers["status"].text.splitlines()]
     assert sum(" complete " in line and "0:01:00" in line for line in answers["ls"].text.splitlines()) == 1000
 

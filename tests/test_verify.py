@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from analysis.record import CURVES, RUNS, WANTED, read_rows
+from analysis.record import CURVES, PLANNED, RUNS, WANTED, read_rows
 from datasets.files import hash_file
 from sweep.cli import main
 from sweep.results import Results, write_parquet
@@ -85,6 +85,16 @@ def test_files_without_checksums_are_sound(results: Results) -> None:
     ]:
         pq.write_table(pq.read_table(path), path)
     assert told(results) == [CLEAN]
+
+
+def test_a_damaged_plan_of_costs_is_found(results: Results) -> None:
+    (study,) = (results.root / "studies").iterdir()
+    path = study / "planned.parquet"
+    row = {"run_id": first_id(results), "num_steps": 20, "device_s": 2.0, "timed_by": "made up"}
+    write_parquet(path, [row], PLANNED)
+    assert told(results) == [CLEAN]
+    path.write_bytes(b"not a table")
+    assert any(str(path) in line for line in told(results))
 
 
 def set_content(**values: Any) -> Change:

@@ -43,7 +43,7 @@ def write_study(
     rates: Sequence[float] = (1e-3, 1e-2),
     variants: Sequence[str] = ("frozen-pretrained", "unfrozen-random"),
     num_steps: int = 20,
-    seeds: int = 1,
+    seeds: int | Sequence[int] = 1,
     runs_per_trial: int = 1,
     **changes: str,
 ) -> Path:
@@ -60,7 +60,7 @@ def write_study(
         ),
         "variants": f"[{', '.join(variants)}]",
         "learning_rates": f"[{', '.join(map(repr, rates))}]",
-        "seeds": str(seeds),
+        "seeds": str(seeds if isinstance(seeds, int) else list(seeds)),
         "protocol": "{evaluate_every: 10, train_examples_evaluated: 100}",
         "resources": f"{{runs_per_trial: {runs_per_trial}, retries: 1}}",
     }

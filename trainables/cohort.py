@@ -112,6 +112,7 @@ class RunSession:
             "status": "diverged" if self.training.diverged else "complete",
             "diverged_at_step": progress.diverged_at_step,
             "elapsed_s": progress.elapsed_s,
+            "engine": "plain",
             "device": device_name(self.assignment.device),
         }
 

@@ -160,5 +160,6 @@ def _result(seat: _Seat) -> dict[str, Any]:
         "status": "diverged" if seat.member.diverged else "complete",
         "diverged_at_step": progress.diverged_at_step,
         "elapsed_s": progress.elapsed_s,
+        "engine": "stacked",
         "device": device_name(seat.assignment.device),
     }

@@ -1,0 +1,124 @@
+"""Options that several commands take, and what they may say."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+from sweep.cluster_jobs import DEFAULT_ADDRESS
+
+COMMANDS = "sweep.commands"
+"""Where commands are that load studies."""
+RESULTS_COMMANDS = "sweep.results_commands"
+"""Where commands are that look after a results directory."""
+CLUSTER_COMMANDS = "sweep.cluster_commands"
+"""Where commands are that speak to a cluster's job server."""
+
+STUDY_HELP = "a shipped study's name or the path of a .yaml file"
+
+Subparsers = argparse._SubParsersAction
+"""Of the program's parser, to add a command to."""
+
+
+def add_command(
+    commands: Subparsers,
+    name: str,
+    does: str,
+    example: str,
+    function: str | None = None,
+    module: str = COMMANDS,
+) -> argparse.ArgumentParser:
+    """Add a command that calls a function of a module, by default one of the command's name."""
+    command = commands.add_parser(
+        name,
+        help=does,
+        description=does[0].upper() + does[1:] + ".",
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(module=module, function=function or name)
+    return command
+
+
+def add_address(command: argparse.ArgumentParser) -> None:
+    """Where the cluster is."""
+    command.add_argument(
+        "--address",
+        default=DEFAULT_ADDRESS,
+        metavar="URL",
+        help=f"of its job server; default: {DEFAULT_ADDRESS}",
+    )
+
+
+def add_retries(command: argparse.ArgumentParser) -> None:
+    """What of failures is tried again, and how much a crash may cost."""
+    command.add_argument("--retry-failed", action="store_true", help="train runs again that ended by an error")
+    command.add_argument(
+        "--max-attempts",
+        type=positive,
+        default=10,
+        metavar="N",
+        help="with --retry-failed: leave runs alone that were started N times; default: 10",
+    )
+    command.add_argument(
+        "--checkpoint-every-s",
+        type=seconds,
+        default=60.0,
+        metavar="S",
+        help="seconds between checkpoints; default: 60",
+    )
+
+
+def add_studies(command: argparse.ArgumentParser) -> None:
+    """One study or more."""
+    command.add_argument("studies", nargs="+", metavar="STUDY", help=STUDY_HELP)
+
+
+def add_results(command: argparse._ActionsContainer) -> None:
+    """The results directory."""
+    command.add_argument(
+        "--results", type=Path, default=Path("results"), metavar="DIR", help="results directory; default: ./results"
+    )
+
+
+def add_data_dir(command: argparse.ArgumentParser) -> None:
+    """Where data sets are."""
+    command.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="DIR",
+        help="where data sets are or go; default: $SWEEP_DATA_DIR, else lr-sweep/data in your cache folder",
+    )
+
+
+def add_resources(command: argparse.ArgumentParser) -> None:
+    """What a trial holds."""
+    command.add_argument("--cpus-per-trial", type=positive, metavar="N", help="instead of the study's")
+    command.add_argument(
+        "--gpus-per-trial", type=float, metavar="G", help="instead of the study's; a fraction shares one"
+    )
+    command.add_argument("--runs-per-trial", type=positive, metavar="N", help="instead of the study's")
+
+
+def add_strict(command: argparse.ArgumentParser) -> None:
+    """Whether checks decide the exit code."""
+    command.add_argument("--strict", action="store_true", help="exit with code 1 if a report's checks find a problem")
+
+
+def positive(text: str) -> int:
+    """Read a whole number from 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}, want a whole number from 1")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Read a number of seconds above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"got {text!r}, want a number of seconds above 0")
+    return number

@@ -1,0 +1,172 @@
+"""What is left of a study costs: device time and wall time with a range, and what leaving something out saves."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from sweep.known_runs import checkpoint_step
+from sweep.packing import cohorts
+from sweep.placement import Placement
+from sweep.reconcile import Reconciled
+from sweep.results import Results
+from sweep.runs import WantedRun, distinct_cells
+from sweep.standing import State
+from sweep.text import aligned, counted, duration
+from sweep.timings import Cell, Span, Timing
+
+NOTHING = Span(low=0.0, middle=0.0, high=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What training what is left takes, at most: runs that diverge stop early."""
+
+    groups: list[tuple[WantedRun, ...]]
+    """What each trial trains."""
+    at_once: int
+    """Trials that train at the same time."""
+    device: str
+    """`cpu` or `cuda`."""
+    timings: dict[Cell, Timing]
+    """Of the cells of which it is known."""
+    device_s: dict[str, Span]
+    """By run id; runs of cells that are not timed are left out."""
+    wall_s: Span
+    """Of the runs that are timed; the start of Ray and of trials left out."""
+
+    @property
+    def to_train(self) -> list[WantedRun]:
+        """Runs that are left, by trial."""
+        return [run for group in self.groups for run in group]
+
+    def of(self, runs: Iterable[WantedRun]) -> Span:
+        """Return the device seconds of those of the runs that are left and timed."""
+        return _sum(self.device_s[run.run_id] for run in runs if run.run_id in self.device_s)
+
+
+def estimate_cost(
+    reconciled: Reconciled, timings: dict[Cell, Timing], placement: Placement, at_once: int, results: Results
+) -> Cost:
+    """Work out what training what is left takes.
+
+    Args:
+        reconciled: what is left.
+        timings: as `find_timings` gives them.
+        placement: what each trial holds.
+        at_once: trials that train at the same time.
+        results: where checkpoints are: what a run has trained is not paid again.
+    """
+    groups = cohorts(reconciled.to_train, placement.resources, at_once)
+    device_s = {}
+    for run in reconciled.to_train:
+        if run.cell in timings:
+            started = reconciled.states[run.run_id] is not State.NEW
+            steps = run.num_steps - ((checkpoint_step(results, run.run_id) or 0) if started else 0)
+            device_s[run.run_id] = timings[run.cell].step_s.times(max(0, steps) * placement.devices_per_trial)
+    trials = [
+        _sum(device_s[run.run_id] for run in group if run.run_id in device_s).times(1 / placement.devices_per_trial)
+        for group in groups
+    ]
+    wall_s = Span(
+        low=wall_time([trial.low for trial in trials], at_once),
+        middle=wall_time([trial.middle for trial in trials], at_once),
+        high=wall_time([trial.high for trial in trials], at_once),
+    )
+    return Cost(
+        groups=groups, at_once=at_once, device=placement.device, timings=timings, device_s=device_s, wall_s=wall_s
+    )
+
+
+def wall_time(trials_s: Sequence[float], at_once: int) -> float:
+    """Return when the last trial ends if they start in this order, so many at once, each when another has ended."""
+    ends = [0.0] * at_once
+    for trial_s in trials_s:
+        heapq.heapreplace(ends, ends[0] + trial_s)
+    return max(ends)
+
+
+def cost_lines(cost: Cost) -> list[str]:
+    """Return the cost for the terminal."""
+    if not cost.groups:
+        return ["cost       nothing: everything is trained"]
+    if not cost.device_s:
+        return [f"cost       not known: {_untimed(cost)}"]
+    unit = "GPU-hours" if cost.device == "cuda" else "core-hours"
+    total = cost.of(cost.to_train)
+    rows = [("", "task", "model", "variant", "to train", unit, "range", "timed by")]
+    for cell in distinct_cells(cost.to_train):
+        runs = [run for run in cost.to_train if run.cell == cell]
+        rows.append(("", *cell, str(len(runs)), *_cell_entries(cost, cell, runs)))
+    missing = [cell for cell in distinct_cells(cost.to_train) if cell not in cost.timings]
+    atleast = "at least " if missing else ""
+    return [
+        f"cost       {atleast}{_hours(total.middle)} {unit} ({_range(total)}) for what is left, if no run diverges",
+        *aligned(rows, right=(4, 5)),
+        *([f"           {_untimed(cost)}"] if missing else []),
+        f"wall time  {atleast}{duration(cost.wall_s.middle)} ({duration(cost.wall_s.low)} to "
+        f"{duration(cost.wall_s.high)}) with {counted(cost.at_once, 'trial')} at once; starting Ray is not in it",
+        *_savings(cost, unit),
+        f"range      if every step took as long as the quickest timed, and as the slowest; {_devices(cost)}",
+        *_warning(cost),
+    ]
+
+
+def _cell_entries(cost: Cost, cell: Cell, runs: Sequence[WantedRun]) -> tuple[str, str, str]:
+    if cell not in cost.timings:
+        return "unknown", "", ""
+    device_s = cost.of(runs)
+    return _hours(device_s.middle), _range(device_s), cost.timings[cell].source
+
+
+def _untimed(cost: Cost) -> str:
+    cells = [cell for cell in distinct_cells(cost.to_train) if cell not in cost.timings]
+    return f"{counted(len(cells), 'cell')} not timed yet; `plan --measure` times a few steps of each on this machine"
+
+
+def _devices(cost: Cost) -> str:
+    """Say what was timed where: the reader knows whether the runs will train on such a device."""
+    return f"timed on {' and '.join(sorted({timing.device for timing in cost.timings.values()}))}"
+
+
+def _warning(cost: Cost) -> list[str]:
+    alone = any(timing.alone for timing in cost.timings.values())
+    return (
+        ["           what was measured had this machine to itself; beside other trials and Ray it is slower"]
+        if alone
+        else []
+    )
+
+
+def _savings(cost: Cost, unit: str) -> list[str]:
+    """Say what the dearest seed and the dearest learning rate cost, where there are several."""
+    axes: dict[str, Callable[[WantedRun], float]] = {
+        "seed": lambda run: run.run.seed,
+        "learning rate": lambda run: run.run.learning_rate,
+    }
+    told = []
+    for axis, value_of in axes.items():
+        saved = {
+            value: cost.of([run for run in cost.to_train if value_of(run) == value]).middle
+            for value in sorted({value_of(run) for run in cost.to_train}, reverse=True)
+        }
+        if len(saved) > 1:
+            dearest = max(saved, key=lambda value: saved[value])
+            told.append(f"one {axis} less ({dearest:g}) {_hours(saved[dearest])} {unit}")
+    return [f"saves      {', '.join(told)}"] if told else []
+
+
+def _sum(spans: Iterable[Span]) -> Span:
+    return reduce(Span.plus, spans, NOTHING)
+
+
+def _range(device_s: Span) -> str:
+    return f"{_hours(device_s.low)} to {_hours(device_s.high)}"
+
+
+def _hours(seconds: float) -> str:
+    """Return seconds as hours to three digits."""
+    hours = seconds / 3600
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}"
