@@ -16,13 +16,16 @@ from analysis.record import CURVES, RUNS, read_rows, table
 from analysis.store import Store, StoreError, local_path
 from analysis.working_copy import refresh
 from sweep.cli import main
+from sweep.commands import plan_elsewhere
 from sweep.errors import UserError
 from sweep.store_lease import Lease
 from sweep.store_push import Push, PushThread
 from sweep.stored_results import StoredResults, results_here
+from sweep.study_file import load_study
+from sweep.submission import check_paths
 from tests.s3_server import SECRET, Machines, S3Server
 from tests.synthetic_record import SyntheticRecord
-from tests.tiny_study import curves, in_process, rows
+from tests.tiny_study import curves, in_process, rows, write_study
 
 URI = "s3://bucket/sweeps/one"
 
@@ -354,6 +357,19 @@ def test_commands_for_directories_alone_say_so(machines: Machines, tmp_path: Pat
     for command in (["gc"], ["import", str(archive)], ["export", str(archive), "--checkpoints"]):
         assert main([*command, "--results", URI]) == 2
     assert in_process("export", archive, "--results", URI)[0] == 0
+
+
+def test_a_store_can_be_submitted_to_and_its_plan_is_shown_where_it_can_be_read(
+    machines: Machines, tmp_path: Path
+) -> None:
+    check_paths(URI, "/shared/data")
+    with pytest.raises(StoreError, match="want a directory"):
+        check_paths("ftp://host/results", "/shared/data")
+    study = load_study(write_study(tmp_path))
+    plan = plan_elsewhere(study, URI, tmp_path)
+    assert "4 wanted: 4 new" in plan
+    assert f"results    {URI}" in plan
+    assert plan_elsewhere(study, "s3://no-such-bucket/p", tmp_path).startswith("No plan from here: cannot use s3://no")
 
 
 def test_a_file_uri_is_a_directory(tmp_path: Path) -> None:
