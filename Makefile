@@ -35,6 +35,8 @@ bench: env  ## how fast the engines are here, and what memory they take; start i
 	$(BIN)/python -m benchmarks.engine_speed
 	$(BIN)/python -m benchmarks.engine_memory
 	$(BIN)/python -m benchmarks.sweep_speed
+	$(BIN)/python -m benchmarks.trial_overhead
+	$(BIN)/python -m benchmarks.mirror_speed
 
 chaos: env  ## a study of 12 runs, killed with SIGKILL 20 times, must end as if nothing had happened (minutes)
 	$(BIN)/python -m pytest -m chaos -s

@@ -67,8 +67,11 @@ def expected_best(accuracies: Floats, num_tried: int) -> tuple[float, float]:
     if not 1 <= num_tried <= n:
         raise ValueError(f"got {num_tried} learning rates tried of {n}, want 1 to {n}")
     rising = np.sort(accuracies)
-    subsets = math.comb(n, num_tried)
-    without = [math.comb(place, num_tried - 1) / subsets for place in range(n)]
+    # The share of subsets whose best is at a place, C(place, k - 1) / C(n, k), from the highest place down: each is the
+    # last one times (place - k + 1) / place. The binomials themselves have hundreds of digits.
+    places = np.arange(n - 1, 0, -1)
+    factors = ((places - num_tried + 1) / places).clip(min=0.0)
+    without = np.cumprod([num_tried / n, *factors])[::-1]
     below = (np.arange(n + 1) / n) ** num_tried
     return float(rising @ without), float(rising @ np.diff(below))
 

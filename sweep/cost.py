@@ -110,6 +110,7 @@ def cost_lines(cost: Cost) -> list[str]:
         f"{duration(cost.wall_s.high)}) with {counted(cost.at_once, 'trial')} at once; starting Ray is not in it",
         *_savings(cost, unit),
         f"range      if every step took as long as the quickest timed, and as the slowest; {_devices(cost)}",
+        *_warning(cost),
     ]
 
 
@@ -128,6 +129,15 @@ def _untimed(cost: Cost) -> str:
 def _devices(cost: Cost) -> str:
     """Say what was timed where: the reader knows whether the runs will train on such a device."""
     return f"timed on {' and '.join(sorted({timing.device for timing in cost.timings.values()}))}"
+
+
+def _warning(cost: Cost) -> list[str]:
+    alone = any(timing.alone for timing in cost.timings.values())
+    return (
+        ["           what was measured had this machine to itself; beside other trials and Ray it is slower"]
+        if alone
+        else []
+    )
 
 
 def _savings(cost: Cost, unit: str) -> list[str]:

@@ -15,7 +15,7 @@ import torch
 from analysis.record import FORMAT, WANTED
 from analysis.report import write_report
 from datasets import TASKS
-from sweep.disk import disk_bytes
+from sweep.disk import check_disk
 from sweep.errors import UserError
 from sweep.mirror import Mirror
 from sweep.mirror_thread import MirrorThread
@@ -37,7 +37,6 @@ from sweep.standing import State
 from sweep.study import Study
 from sweep.study_file import study_to_yaml
 from sweep.terminal import output_to
-from sweep.text import gigabytes
 from sweep.trials import TrialEvents, assignment, train_cohorts
 from sweep.tune_thread import run_in_thread
 from trainables.cohort import Event
@@ -69,6 +68,7 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
         device = torch.device(options.placement.device if torch.cuda.is_available() else "cpu")
         wanted = wanted_runs(study, ensure_backbones(study, results.pretrained, device, say), options.data_dir)
         write_wanted(results, study, wanted)
+        results.settle()
         reconciled = reconcile(wanted, results, max_attempts=options.max_attempts)
         say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
         write_planned(study.study, wanted, reconciled, options.placement, results)
@@ -118,7 +118,7 @@ class _Sweep:
     def train(self) -> None:
         """Train what is to be trained, if anything is."""
         if self.reconciled.to_train:
-            self._check_disk()
+            check_disk(self.reconciled.to_train, self.results)
             self._train()
         elif not self.failed:
             self.say("nothing to train: the record holds everything the study wants")
@@ -189,14 +189,6 @@ class _Sweep:
 
     def _useful_trials(self) -> int:
         return useful_trials(len(self.reconciled.to_train) - len(self.ended), self.options.placement.resources)
-
-    def _check_disk(self) -> None:
-        needed, free = disk_bytes(self.reconciled.to_train, num_at_once=1), self.results.free_bytes()
-        if needed > free:
-            raise UserError(
-                f"{self.results.root} has {gigabytes(free)} free and the runs to train may need {gigabytes(needed)}. "
-                f"Free some space, or use another disk with --results."
-            )
 
     def _train_cohorts(self, runs: Sequence[WantedRun]) -> None:
         placement, options = self.options.placement, self.options
@@ -283,10 +275,11 @@ class _Sweep:
     def _on_tick(self) -> None:
         self.progress.tick()
         self._share.check(self._useful_trials())
+        for message in self.results.news():
+            self._note(message)
         if time.monotonic() - self._status_at > STATUS_EVERY_S:
             self._status_at = time.monotonic()
-            content = self.progress.as_dict() | {"updated_at": time.time()}
-            write_json(self.results.progress(self.study.study), content)
+            write_json(self.results.progress(self.study.study), self.progress.as_dict() | {"updated_at": time.time()})
 
     def finish_mirror(self, report: Path) -> None:
         """Give MLflow a moment to hold everything, and say what it lacks."""

@@ -64,6 +64,8 @@ class Timing:
     """What was timed, for people."""
     written_at: float
     """Unix time of the file that says so."""
+    alone: bool
+    """Whether `--measure` took it, with nothing beside it; recorded runs had company."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +168,7 @@ def _recorded(results: Results, run_ids: Iterable[str], engine: str) -> list[_Kn
                 step_s=Span.of([row["wall_s"] / row["num_steps"] for row in rows]),
                 device=device,
                 source=f"{len(rows)} recorded",
+                alone=False,
                 written_at=max(_written_at(results.run(row["run_id"])) for row in rows),
             ),
         )
@@ -190,6 +193,7 @@ def _measured_timing(entry: Mapping[str, Any]) -> Timing:
         step_s=step.plus(evaluation.times(1 / every)).times(1 / together),
         device=entry["device"],
         source=f"measured, {together} together",
+        alone=True,
         written_at=entry["measured_at"],
     )
 

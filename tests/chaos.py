@@ -24,7 +24,7 @@ TARGETS = ("driver", "worker", "raylet", "gcs_server")
 WEIGHTS = (3, 5, 2, 1)
 """How often each is hit: a dead GCS takes 25 s to get over, a dead worker two."""
 
-VOLATILE_COLUMNS = ["wall_s", "device_s", "started_at", "finished_at", "attempts"]
+VOLATILE_COLUMNS = ["wall_s", "device_s", "started_at", "finished_at", "attempts", "lost_steps"]
 VOLATILE_TAGS = {"sweep.wall_s", "sweep.device_s", "sweep.attempts", "sweep.mirrored_end_ms", "mlflow.parentRunId"}
 
 

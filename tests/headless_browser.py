@@ -51,13 +51,24 @@ class Browser:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
-    def open(self, page: Path, width: int = 1100, height: int = 900, phone: bool = False) -> None:
-        """Load a file and wait until it is whole; events of pages before are forgotten."""
+    def open(self, page: Path | str, width: int = 1100, height: int = 900, phone: bool = False) -> None:
+        """Load a file or an address and wait until it is whole; events of pages before are forgotten."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone}
         self.call("Emulation.setDeviceMetricsOverride", **size)
         self.events.clear()
-        self.call("Page.navigate", url=page.as_uri())
+        self.call("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
         self.wait_for("Page.loadEventFired")
+
+    def wait_until(self, script: str) -> None:
+        """Wait for what a page's own scripts bring: until a JavaScript expression is true."""
+        until = time.monotonic() + TIMEOUT_S
+        while not self.evaluate(script):
+            assert time.monotonic() < until, f"not true after {TIMEOUT_S} s: {script}\n{self.text()}"
+            time.sleep(0.1)
+
+    def text(self) -> str:
+        """Return the text that the page shows."""
+        return str(self.evaluate("document.body.innerText"))
 
     def evaluate(self, script: str) -> Any:
         """Return the value of a JavaScript expression; a promise is awaited."""

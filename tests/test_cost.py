@@ -48,7 +48,9 @@ def timings(runs: list[WantedRun], record: SyntheticRecord, device: str = "cpu",
 
 
 def timing(low: float, middle: float, high: float) -> Timing:
-    return Timing(step_s=Span(low=low, middle=middle, high=high), device="CPU", source="made up", written_at=0.0)
+    return Timing(
+        step_s=Span(low=low, middle=middle, high=high), device="CPU", source="made up", alone=False, written_at=0.0
+    )
 
 
 def cost_of(
@@ -149,6 +151,7 @@ def test_cost_of_everything(runs: list[WantedRun], tmp_path: Path) -> None:
     assert lines[3].split() == [*UNFROZEN, "4", "8", "4", "to", "16", "made", "up"]
     assert lines[4] == "wall time  4:00:00 (2:00:00 to 8:00:00) with 2 trials at once; starting Ray is not in it"
     assert lines[5] == "saves      one seed less (1) 6 core-hours, one learning rate less (0.01) 6 core-hours"
+    assert lines[-1] == lines[6]
     assert lines[6].endswith("timed on CPU")
 
 
@@ -212,6 +215,7 @@ def test_plan_measures_here_and_keeps_the_timings(tmp_path: Path) -> None:
     assert code == 0
     assert "digits tiny frozen-pretrained: measured, 1 run together" in text
     assert "with 1 trial at once" in text
+    assert text.splitlines()[-1].strip().startswith("what was measured had this machine to itself")
     assert {entry["content"]["task"] for entry in read_measured(Results(tmp_path / "results"))} == {"digits"}
     assert in_process(*given)[1] == text[text.index("tiny: A tiny study") :]
 
