@@ -43,7 +43,7 @@ def check_disk(to_train: Sequence[WantedRun], results: Results) -> None:
         UserError: there is not space enough for checkpoints, even if one run trained at a time.
     """
     needed, free = disk_bytes(to_train, num_at_once=1), results.free_bytes()
-    if needed > free:
+    if needed > free and results.uri is None:
         raise UserError(
             f"{results.root} has {gigabytes(free)} free and the runs to train may need {gigabytes(needed)}. "
             f"Free some space, or use another disk with --results."
