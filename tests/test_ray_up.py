@@ -24,6 +24,8 @@ pytestmark = pytest.mark.hosts
 
 TOKEN = "0123456789abcdef" * 4
 RESULTS = SHARED / "results"
+MISSED_AFTER_S = 75.0
+"""After so long Ray has given a silent host up."""
 STUDY: dict[str, Any] = {
     "rates": (1e-3, 3e-3, 1e-2, 3e-2),
     "variants": ("unfrozen-random", "frozen-random"),
@@ -105,8 +107,7 @@ def test_a_study_outlives_hosts_their_network_and_the_head(hosts: Hosts, tmp_pat
         hosts.kill(WORKERS[0])
         hosts.cut_off(WORKERS[1])
         told("one host is killed, one cut off", began)
-        wait_until(lambda: not hosts.trains(WORKERS[1]), "the end of what the host that was cut off trained")
-        told("the host that was cut off trains no more", began)
+        time.sleep(MISSED_AFTER_S)
         before = saved()
         wait_until(lambda: bool(saved() - before), "runs to go on")
         assert "tiny-1  running" in laptop.sweep("job", "status")
@@ -128,12 +129,8 @@ def test_a_study_outlives_hosts_their_network_and_the_head(hosts: Hosts, tmp_pat
 def check_as_if_undisturbed(study: Path, reference: Path) -> None:
     code, printed = sweep("run", study, "--results", reference, "--cpus", "2", timeout_s=600)
     assert code == 0, printed
-    ours, theirs = record_content(RESULTS), record_content(reference)
-    for row in ours["runs"]:
-        assert row.pop("lost_steps") < 8 * 250
-    for row in theirs["runs"]:
-        assert row.pop("lost_steps") == 0
-    assert ours == theirs
+    assert record_content(RESULTS) == record_content(reference)
+    assert all(row["lost_steps"] < 8 * 250 for row in rows(RESULTS).values())
     assert final_weights(RESULTS) == final_weights(reference)
     attempts = [row["attempts"] for row in rows(RESULTS).values()]
     print(f"attempts: {sorted(attempts)}, lost steps: {sorted(row['lost_steps'] for row in rows(RESULTS).values())}")
