@@ -10,23 +10,29 @@ from pathlib import Path
 from analysis.findings import problems
 from analysis.record import RecordError, check_format, recorded_studies
 from analysis.report import Report, write_report
+from analysis.store import local_path
+from analysis.working_copy import publish, refresh
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write and print reports; return the exit code: 0, 1 with `--strict` and problems, 2 for a user's mistake."""
     parser = argparse.ArgumentParser(prog="python -m analysis", description="Write studies' reports from their record.")
-    parser.add_argument("results", type=Path, help="results directory")
+    parser.add_argument("results", help="results directory, or s3://BUCKET/PREFIX")
     parser.add_argument(
         "studies", nargs="*", metavar="STUDY", help="names of studies; default: all that were run there"
     )
     parser.add_argument("--strict", action="store_true", help="exit with code 1 if the checks find a problem")
     given = parser.parse_args(arguments)
     try:
-        check_format(given.results)
-        studies = given.studies or recorded_studies(given.results)
+        results = local_path(given.results) or refresh(given.results)
+        check_format(results)
+        studies = given.studies or recorded_studies(results)
         if not studies:
             raise RecordError(f"no study was run in {given.results}: `python -m sweep run STUDY` makes a record")
-        reports = [_write(given.results, study) for study in studies]
+        reports = [_write(results, study) for study in studies]
+        if local_path(given.results) is None:
+            for report in reports:
+                print(f"Report: {publish(given.results, results, report.folder)}")
     except (RecordError, OSError) as error:  # OSError: for instance the results directory cannot be written
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -141,7 +141,10 @@ def _add_submit(commands: Subparsers) -> None:
     submit.add_argument("study", metavar="STUDY", help=STUDY_HELP)
     add_address(submit)
     submit.add_argument(
-        "--results", required=True, metavar="DIR", help="results directory, on a disk that all machines there see"
+        "--results",
+        required=True,
+        metavar="DIR",
+        help="results directory, on a disk that all machines there see, or s3://BUCKET/PREFIX",
     )
     submit.add_argument("--data-dir", required=True, metavar="DIR", help="where data sets are or go, on such a disk")
     submit.add_argument("--no-follow", action="store_true", help="end once the job is accepted")

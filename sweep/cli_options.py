@@ -78,7 +78,10 @@ def add_studies(command: argparse.ArgumentParser) -> None:
 def add_results(command: argparse._ActionsContainer) -> None:
     """The results directory."""
     command.add_argument(
-        "--results", type=Path, default=Path("results"), metavar="DIR", help="results directory; default: ./results"
+        "--results",
+        default="results",
+        metavar="DIR",
+        help="results directory, or s3://BUCKET/PREFIX (docs/storage.md); default: ./results",
     )
 
 

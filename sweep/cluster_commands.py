@@ -20,7 +20,7 @@ def submit_study(chosen: Namespace) -> int:
     check_paths(chosen.results, chosen.data_dir)
     study = with_resources(load_study(chosen.study), chosen)
     ClusterJobs(chosen.address)  # one that does not answer is told before the plan
-    print(plan_elsewhere(study, Path(chosen.results), Path(chosen.data_dir)))
+    print(plan_elsewhere(study, chosen.results, Path(chosen.data_dir)))
     job = submit(study, chosen.results, chosen.data_dir, chosen.address, options=_run_options(chosen), say=_say)
     _say(f"{job.name} was accepted")
     return 0 if chosen.no_follow else _follow(chosen.address, job)

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from analysis.store import StoreError
 from datasets import TASKS
 from datasets.files import default_data_dir
 from sweep.errors import UserError, unknown
 from sweep.pretraining import find_backbones, hub_sources, pretrain_model
-from sweep.results import Results, storage_problems
+from sweep.results import storage_problems
+from sweep.stored_results import results_here
 from sweep.study import Resources, Study
 from sweep.study_file import load_study, shipped_studies
 from sweep.study_model import PretrainedHere
@@ -25,6 +27,7 @@ from trainables.pretrained import WeightsSource, find_weights
 if TYPE_CHECKING:
     from sweep.placement import Placement
     from sweep.reconcile import Reconciled
+    from sweep.results import Results
 
 
 def plan(chosen: Namespace) -> int:
@@ -36,7 +39,7 @@ def plan(chosen: Namespace) -> int:
     from sweep.runs import wanted_runs
     from sweep.timings import find_timings
 
-    results, data_dir = Results(chosen.results), _data_dir(chosen)
+    results, data_dir = results_here(chosen.results, weights=True), _data_dir(chosen)
     results.check()
     for study in _studies(chosen):
         study = with_resources(study, chosen)
@@ -72,7 +75,7 @@ def _measure(
         measure_cells(groups, placement, results, data_dir, _say)
 
 
-def plan_elsewhere(study: Study, folder: Path, data_dir: Path) -> str:
+def plan_elsewhere(study: Study, location: str, data_dir: Path) -> str:
     """Return what `run` would do on other machines, as far as it can be told from this one."""
     from sweep.cost import estimate_cost
     from sweep.placement import Placement, devices_here
@@ -80,7 +83,10 @@ def plan_elsewhere(study: Study, folder: Path, data_dir: Path) -> str:
     from sweep.reconcile import reconcile
     from sweep.runs import wanted_runs
 
-    results = Results(folder)
+    try:
+        results = results_here(location, weights=True)
+    except StoreError as problem:  # the cluster's machines may have credentials that this one has not
+        return f"No plan from here: {problem}"
     results.check()
     backbones = find_backbones(study, results.pretrained)
     wanted = wanted_runs(study, backbones, data_dir)
@@ -88,9 +94,9 @@ def plan_elsewhere(study: Study, folder: Path, data_dir: Path) -> str:
     at_once = placement.trials_at_once([devices_here(None, None)])  # what a cluster has is known to `run` alone
     cost = estimate_cost(reconciled, {}, placement, at_once, results)
     text = plan_text(study, backbones, wanted, reconciled, results, data_dir, cost, elsewhere=True)
-    if results.exists():
+    if results.exists() or results.uri is not None:
         return text
-    return f"{text}\nThat is as if nothing were recorded: {folder} is not on this machine. The job says what is left."
+    return f"{text}\nThat is as if nothing were recorded: {location} is not on this machine. The job says what is left."
 
 
 def run(chosen: Namespace) -> int:
@@ -99,7 +105,7 @@ def run(chosen: Namespace) -> int:
     from sweep.placement import Placement
     from sweep.run_study import Options, run_study
 
-    results = Results(chosen.results)
+    results = results_here(chosen.results)
     code = 0
     for study in [with_resources(study, chosen) for study in _studies(chosen)]:
         options = Options(
@@ -112,6 +118,8 @@ def run(chosen: Namespace) -> int:
         outcome = run_study(study, options, _say)
         print(f"\n{outcome.report.text}\n")
         print(f"report     {outcome.report.page}")
+        if results.uri is not None:
+            print(f"store      {results.uri}")
         print(f"MLflow     python -m sweep ui --results {chosen.results}")
         if outcome.stopped:
             return 130
@@ -124,7 +132,7 @@ def pretrain(chosen: Namespace) -> int:
     """Train the weights that studies have recipes for."""
     import torch
 
-    results, studies = Results(chosen.results), _studies(chosen)
+    results, studies = results_here(chosen.results), _studies(chosen)
     results.prepare()
     for study in studies:
         with storage_problems(results.root), results.writing(study.study):
@@ -168,7 +176,7 @@ def ui(chosen: Namespace) -> int:
         return open_tunnels(chosen.cluster, chosen.port)
     from sweep.ui import open_ui
 
-    return open_ui(Results(chosen.results).root, chosen.host, chosen.port)
+    return open_ui(results_here(chosen.results).root, chosen.host, chosen.port)
 
 
 def _fetch_task(name: str, options: object, data_dir: Path) -> None:

@@ -40,7 +40,7 @@ def plan_text(
             *_total_lines(study, wanted, reconciled, cost),
             *([] if elsewhere else [_disk_line(reconciled, results, cost)]),
             f"data       {data_dir}",
-            f"results    {results.root}",
+            f"results    {results.location}",
             *([] if elsewhere else ["", *cost_lines(cost)]),
         ]
     )
@@ -100,8 +100,10 @@ def _total_lines(study: Study, wanted: Sequence[WantedRun], reconciled: Reconcil
 
 def _disk_line(reconciled: Reconciled, results: Results, cost: Cost) -> str:
     needed, free = disk_bytes(reconciled.to_train, cost.at_once), results.free_bytes()
-    short = ": not enough" if needed > free else ""
-    return f"disk       about {gigabytes(needed)} for checkpoints and record, {gigabytes(free)} free{short}"
+    line = f"disk       about {gigabytes(needed)} for checkpoints and record"
+    if results.uri is not None:  # a store has no end
+        return line
+    return f"{line}, {gigabytes(free)} free{': not enough' if needed > free else ''}"
 
 
 def state_counts(counts: Counter[State]) -> str:

@@ -30,6 +30,9 @@ LOCK_PATIENCE_S = 1.0
 class Results:
     """All paths below a results directory."""
 
+    uri: str | None = None
+    """Of the store that the directory is a copy of (`sweep.stored_results`); None: it is the thing itself."""
+
     def __init__(self, root: Path) -> None:
         self.root = root.expanduser().resolve()
         self.pretrained = self.root / "pretrained"
@@ -141,6 +144,18 @@ class Results:
             return f"process {holder['pid']} on {holder['host']} (study {holder['study']})"
         except (OSError, ValueError, KeyError):
             return "another process"
+
+    @property
+    def location(self) -> str:
+        """Where it is, as `--results` takes it."""
+        return self.uri or str(self.root)
+
+    def settle(self) -> None:
+        """Wait until all machines can see what was written so far: on a disk they do."""
+
+    def news(self) -> list[str]:
+        """Return what is to be told of where results are kept, since the last call: of a disk, nothing."""
+        return []
 
     def free_bytes(self) -> int:
         """Return the free space of the disk the directory is, or will be, on."""

@@ -8,15 +8,17 @@ from collections.abc import Collection
 from pathlib import Path
 
 from analysis.record import check_format, recorded_studies
+from analysis.working_copy import publish
 from sweep.errors import UserError, unknown
 from sweep.results import Results, storage_problems
+from sweep.stored_results import directory_at, fetched, results_here
 
 
 def status(chosen: Namespace) -> int:
     """Print how far studies are."""
     from sweep.status import status_text
 
-    results = Results(chosen.results)
+    results = results_here(chosen.results)
     results.check()
     for study in _study_names(chosen, results):
         print(status_text(results, study))
@@ -29,12 +31,14 @@ def report(chosen: Namespace) -> int:
     from analysis.report import write_report
 
     num_problems = 0
-    results = Results(chosen.results)
+    results = results_here(chosen.results)
     results.check()
     for study in _study_names(chosen, results):
         with storage_problems(results.root):
             written = write_report(results.root, study)
         print(f"{written.text}\n\nreport     {written.page}")
+        if results.uri is not None:
+            print(f"store      {publish(results.uri, results.root, written.folder)}")
         num_problems += len(problems(written.findings))
     return int(chosen.strict and num_problems > 0)
 
@@ -43,7 +47,7 @@ def ls(chosen: Namespace) -> int:
     """List studies and runs."""
     from sweep.listing import listing
 
-    results = Results(chosen.results)
+    results = results_here(chosen.results)
     print(listing(results, _study_names(chosen, results)))
     return 0
 
@@ -52,7 +56,7 @@ def show(chosen: Namespace) -> int:
     """Print everything about a run."""
     from sweep.show import run_text
 
-    print(run_text(Results(chosen.results), chosen.run))
+    print(run_text(results_here(chosen.results), chosen.run))
     return 0
 
 
@@ -60,7 +64,7 @@ def mlflow_sync(chosen: Namespace) -> int:
     """Bring MLflow in line with the record."""
     from sweep.mirror_sync import sync
 
-    results = Results(chosen.results)
+    results = results_here(chosen.results)
     results.check()
     print(sync(results, _study_names(chosen, results)))
     return 0
@@ -70,7 +74,10 @@ def export_results(chosen: Namespace) -> int:
     """Write results into an archive."""
     from sweep.archive_export import export
 
-    print(export(Results(chosen.results), chosen.archive, chosen.studies, checkpoints=chosen.checkpoints))
+    if chosen.checkpoints:
+        directory_at(chosen.results, "export --checkpoints")
+    results = results_here(chosen.results, weights=True)
+    print(export(results, chosen.archive, chosen.studies, checkpoints=chosen.checkpoints))
     return 0
 
 
@@ -78,7 +85,7 @@ def import_results(chosen: Namespace) -> int:
     """Merge an archive into a results directory."""
     from sweep.archive_import import import_archive
 
-    print(import_archive(chosen.archive, Results(chosen.results)))
+    print(import_archive(chosen.archive, directory_at(chosen.results, "import")))
     return 0
 
 
@@ -86,7 +93,9 @@ def verify(chosen: Namespace) -> int:
     """Check every file of a results directory."""
     from sweep.verify import verify as verify_all
 
-    return 1 if verify_all(Results(chosen.results), print) else 0
+    with fetched(chosen.results) as results:
+        # A store's files are looked at in a copy that is thrown away.
+        return 1 if verify_all(results, lambda line: print(line.replace(str(results.root), results.location))) else 0
 
 
 def gc(chosen: Namespace) -> int:
@@ -103,7 +112,7 @@ def gc(chosen: Namespace) -> int:
         except EOFError:
             return False
 
-    results = Results(chosen.results)
+    results = directory_at(chosen.results, "gc")
     check_format(results.root)
     collect(results, chosen.only or KINDS, agreed, print)
     return 0

@@ -92,6 +92,7 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
         device = torch.device(options.placement.device if torch.cuda.is_available() else "cpu")
         wanted = wanted_runs(study, ensure_backbones(study, results.pretrained, device, say), options.data_dir)
         write_wanted(results, study, wanted)
+        results.settle()
         reconciled = reconcile(wanted, results, max_attempts=options.max_attempts)
         say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
         write_planned(study.study, wanted, reconciled, options.placement, results)
@@ -203,7 +204,7 @@ class _Sweep:
 
     def _check_disk(self) -> None:
         needed, free = disk_bytes(self.reconciled.to_train, num_at_once=1), self.results.free_bytes()
-        if needed > free:
+        if needed > free and self.results.uri is None:
             raise UserError(
                 f"{self.results.root} has {gigabytes(free)} free and the runs to train may need {gigabytes(needed)}. "
                 f"Free some space, or use another disk with --results."
@@ -282,10 +283,11 @@ class _Sweep:
 
     def _on_tick(self) -> None:
         self.progress.tick()
+        for message in self.results.news():
+            self._note(message)
         if time.monotonic() - self._status_at > STATUS_EVERY_S:
             self._status_at = time.monotonic()
-            content = self.progress.as_dict() | {"updated_at": time.time()}
-            write_json(self.results.progress(self.study.study), content)
+            write_json(self.results.progress(self.study.study), self.progress.as_dict() | {"updated_at": time.time()})
 
     def finish_mirror(self, report: Path) -> None:
         """Give MLflow a moment to hold everything, and say what it lacks."""

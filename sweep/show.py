@@ -157,6 +157,8 @@ def _moment(time: datetime) -> str:
 def _files(run_id: str, results: Results) -> list[Fact]:
     places = {"row": results.run(run_id), "evaluations": results.curve(run_id)}
     facts = [(name, str(path) if path.exists() else "none") for name, path in places.items()]
+    if results.uri is not None:
+        return [*facts, ("checkpoints", f"{results.uri}/checkpoints/{run_id}")]
     saved = [_checkpoint(path) for path in sorted(results.checkpoints(run_id).glob("*"), reverse=True)]
     return facts + (saved or [("checkpoint", "none")])
 

@@ -30,7 +30,7 @@ def status_text(results: Results, study: str, now: float | None = None) -> str:
         if state is State.FAILED:
             labels = "{task} {model} {variant} {learning_rate:g} seed {seed}".format_map(row)
             lines.append(f"failed: {labels}: {ends[row['run_id']]['failure']}")
-    return "\n".join([*lines, f"results: {results.root}"])
+    return "\n".join([*lines, f"results: {results.location}"])
 
 
 def _cell_lines(wanted: Sequence[Row], states: list[State]) -> list[str]:

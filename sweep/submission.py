@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 
+from analysis.store import checked, local_path
 from sweep.cluster_jobs import DEFAULT_ADDRESS, ClusterJobs, Job
 from sweep.errors import UserError
 from sweep.package import max_package_bytes, pack
@@ -70,9 +71,13 @@ def check_paths(results: str, data_dir: str) -> None:
 
     Raises:
         UserError: some are relative; all are named.
+        StoreError: results are at a URI that is no store's.
     """
-    given = {"--results": results, "--data-dir": data_dir}
-    relative = [f"{option} {path}" for option, path in given.items() if not PurePosixPath(path).is_absolute()]
+    folder = local_path(results)
+    given = {"--results": folder, "--data-dir": PurePosixPath(data_dir)}
+    relative = [f"{option} {path}" for option, path in given.items() if path is not None and not path.is_absolute()]
+    if folder is None:
+        checked(results)
     if relative:
         raise UserError(
             f"got {' and '.join(relative)}, want absolute paths: they are folders on a disk that all of the cluster's "

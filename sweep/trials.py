@@ -33,6 +33,7 @@ def assignment(run: WantedRun, placement: Placement, results: Results, data_dir:
         content=run.run.content(),
         num_steps=run.num_steps,
         checkpoints=str(results.checkpoints(run.run_id)),
+        store=results.uri,
         data_dir=str(data_dir),
         weights=run.weights.as_dict() if run.weights else None,
         device=placement.device,

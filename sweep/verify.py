@@ -21,6 +21,7 @@ from analysis.record import (
     read_study,
     read_wanted_rows,
 )
+from analysis.store import Store
 from datasets.files import hash_file
 from sweep.garbage import leftovers, recorded_ids, wanted_budgets
 from sweep.results import Results
@@ -61,6 +62,8 @@ class Verification:
             self.counts["evaluations"] += num_evaluations
             yield from found
             yield from self._checkpoints(run_id)
+        if self.results.uri is not None:
+            yield from self._stored_checkpoints(Store(self.results.uri))
         yield from self._weights()
         if not self.results.being_written():
             yield from self._garbage()
@@ -127,6 +130,19 @@ class Verification:
             self.counts["checkpoints"] += 1
             if problem:
                 yield Finding(text=f"{path}: {problem}: delete it; its run goes on from an earlier one, or from step 0")
+
+    def _stored_checkpoints(self, store: Store) -> Iterator[Finding]:
+        """Look at all checkpoints in a store; its copy has none."""
+        for name in store.names("checkpoints"):
+            want = Path(name).stem.split("-")[-1]
+            try:
+                got = store.sha256(name)[: len(want)]
+            except FileNotFoundError:  # a sweep has saved a newer one
+                continue
+            self.counts["checkpoints"] += 1
+            if got != want:
+                problem = f"its sha256 begins with {got}, its name says {want}"
+                yield Finding(text=f"{store.uri}/{name}: {problem}: delete it; its run goes on from an earlier one")
 
     def _weights(self) -> Iterator[Finding]:
         for folder in sorted(self.results.pretrained.glob("*")):

@@ -15,10 +15,11 @@ from torch import Tensor
 
 from datasets import TASKS
 from datasets.task import DataError, TaskData
-from trainables.checkpoint import NUM_KEPT, keep_newest, load_newest_checkpoint, remove_partial, save_checkpoint
+from trainables.checkpoint import NUM_KEPT, keep_newest, save_checkpoint
 from trainables.initialise import load_weights
 from trainables.pretrained import WeightsSource, find_weights
 from trainables.run import Run
+from trainables.stored_checkpoints import CheckpointStore, newest_checkpoint
 from trainables.training import Training
 
 Event = dict[str, Any]
@@ -34,7 +35,7 @@ class Assignment:
     num_steps: int
     """The step budget."""
     checkpoints: str
-    """Folder of the run's checkpoints, on a disk that outlives the worker."""
+    """Folder of the run's checkpoints, on a disk that outlives the worker unless there is a `store`."""
     data_dir: str
     weights: dict[str, str | None] | None
     """`WeightsSource` as a dict; None for random initialisation."""
@@ -42,6 +43,8 @@ class Assignment:
     """`cpu` or `cuda`."""
     checkpoint_every_s: float
     """Seconds of training between checkpoints; one is written at every evaluation and at the end in any case."""
+    store: str | None = None
+    """URI of the object store that checkpoints go to, and come from when the disk has none; None: the disk is all."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values that the constructor takes."""
@@ -69,10 +72,11 @@ class RunSession:
             assignment.data_dir,
             assignment.device,
         )
-        self.training = Training(self.run, data, pretrained_tensors(assignment.weights), device, wall_clock)
+        self.store = CheckpointStore(assignment.store) if assignment.store else None
+        weights = pretrained_tensors(assignment.weights, self.store)
+        self.training = Training(self.run, data, weights, device, wall_clock)
         self.damaged: list[Path] = []
-        remove_partial(self.checkpoints)
-        saved = load_newest_checkpoint(self.checkpoints, self.damaged.append)
+        saved = newest_checkpoint(self.checkpoints, self.store, self.damaged.append)
         if saved is not None:
             self.training.load_state(*saved)
         self.saved_step = self.training.progress.step if saved is not None else -1
@@ -94,6 +98,8 @@ class RunSession:
             evaluations = [asdict(evaluation)] if evaluation else []
             yield self._event("progress", evaluations=evaluations, steps_per_s=steps_per_s)
         self.save(num_kept=1)
+        if self.store is not None:
+            self.store.finish([self.checkpoints])
         yield self._event("finished", **self._result())
 
     def save(self, num_kept: int = NUM_KEPT) -> None:
@@ -102,6 +108,14 @@ class RunSession:
             save_checkpoint(self.checkpoints, *self.training.state())
             self.saved_step, self._saved_at = self.training.progress.step, time.monotonic()
         keep_newest(self.checkpoints, num_kept)
+        if self.store is not None:
+            self.store.push(self.checkpoints, num_kept)
+
+    def leave(self) -> None:
+        """Save where the run is, for whoever goes on with it."""
+        self.save()
+        if self.store is not None:
+            self.store.wait([self.checkpoints])
 
     def _event(self, kind: str, **more: Any) -> Event:
         return {"kind": kind, "run_id": self.run.run_id, "step": self.training.progress.step, **more}
@@ -151,10 +165,12 @@ def task_data(task: str, options: tuple[tuple[str, Any], ...], checksum: str, da
     return definition.load(chosen, Path(data_dir)).to(torch.device(device))
 
 
-def pretrained_tensors(source: dict[str, str | None] | None) -> dict[str, Tensor] | None:
-    """Find and read a run's pretrained weights; None for random initialisation."""
+def pretrained_tensors(source: dict[str, str | None] | None, store: CheckpointStore | None) -> dict[str, Tensor] | None:
+    """Find and read a run's pretrained weights, which may be in a store; None for random initialisation."""
     if source is None:
         return None
+    if store is not None and source["folder"] is not None:
+        store.fetch_weights(Path(source["folder"]))
     folder = find_weights(WeightsSource(**source), download=True)
     assert folder is not None, "find_weights downloads or raises"
     return _tensors_in(folder)

@@ -16,7 +16,7 @@ from trainables.stacked_session import StackedSession
 REPORT_EVERY_S = 2.0
 """Seconds of training between reports to the driver, between evaluations."""
 
-STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EHOSTUNREACH)
 """Failures to write that a retry will not mend; they stop the sweep instead of failing run after run."""
 
 
@@ -57,7 +57,7 @@ class CohortTrainable(tune.Trainable):
     def cleanup(self) -> None:
         """Save where the runs are: Tune stops the trial, at Ctrl-C for one."""
         if self._session is not None:
-            self._session.save()
+            self._session.leave()
 
     def _train_plain(self) -> Iterator[list[Event]]:
         for assignment in self._assignments:

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 
-from trainables.checkpoint import NUM_KEPT, keep_newest, load_newest_checkpoint, remove_partial, save_checkpoint
+from trainables.checkpoint import NUM_KEPT, keep_newest, save_checkpoint
 from trainables.cohort import Assignment, Event, device_name, pretrained_tensors, task_data
 from trainables.run import Run
 from trainables.stacked_memory import largest_stack
 from trainables.stacked_training import Member, StackedTraining
+from trainables.stored_checkpoints import CheckpointStore, newest_checkpoint
 from trainables.training import Evaluation
 
 
@@ -72,7 +73,8 @@ class StackedSession:
         if memory_bytes is not None:
             fitting = largest_stack(runs, data.shape, memory_bytes, on_cpu=first.device == "cpu")
             self.num_places = min(num_places, fitting)
-        weights = pretrained_tensors(first.weights)
+        self.store = CheckpointStore(first.store) if first.store else None
+        weights = pretrained_tensors(first.weights, self.store)
         self.training = StackedTraining(data, weights, torch.device(first.device), wall_clock)
         self.checkpoint_every_s = first.checkpoint_every_s
         self._seats: list[_Seat] = []
@@ -102,6 +104,12 @@ class StackedSession:
         if self._between_steps:
             self._save(self._seats)
 
+    def leave(self) -> None:
+        """Save where the runs are, for whoever goes on with them."""
+        self.save()
+        if self.store is not None:
+            self.store.wait([seat.checkpoints for seat in self._seats])
+
     def _seat(self) -> list[Event]:
         """Give waiting runs the free places, each from its newest intact checkpoint."""
         number = self.num_places - len(self._seats)
@@ -113,9 +121,7 @@ class StackedSession:
     def _take_up(self, assignment: Assignment, members: dict[str, Member]) -> Event:
         member = members[Run.from_content(assignment.content).run_id]
         damaged: list[Path] = []
-        folder = Path(assignment.checkpoints)
-        remove_partial(folder)
-        saved = load_newest_checkpoint(folder, damaged.append)
+        saved = newest_checkpoint(Path(assignment.checkpoints), self.store, damaged.append)
         if saved is not None:
             self.training.load_state(member, *saved)
         step = member.progress.step
@@ -139,6 +145,8 @@ class StackedSession:
 
     def _end(self, ended: Sequence[_Seat]) -> list[Event]:
         self._save(ended, num_kept=1)
+        if self.store is not None:
+            self.store.finish([seat.checkpoints for seat in ended])
         self.training.remove([seat.member for seat in ended])
         self._seats = [seat for seat in self._seats if seat not in ended]
         return [seat.event("finished", **_result(seat)) for seat in ended]
@@ -150,6 +158,8 @@ class StackedSession:
                 save_checkpoint(seat.checkpoints, *self.training.state(seat.member))
                 seat.saved_step = step
             keep_newest(seat.checkpoints, num_kept)
+            if self.store is not None:
+                self.store.push(seat.checkpoints, num_kept)
         if len(seats) == len(self._seats):
             self._saved_at = time.monotonic()
 
