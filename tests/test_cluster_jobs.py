@@ -14,7 +14,7 @@ from analysis.record import read_curves
 from tests.local_head import TOKEN, LocalHead, local_head
 from tests.tiny_study import ROOT, command_line, curves, rows, sweep, write_study
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 PATIENCE_S = 120.0
 
