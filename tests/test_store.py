@@ -94,6 +94,7 @@ def test_a_second_reading_fetches_what_changed_alone(machines: Machines, monkeyp
     machines.be("second")
     copy = refresh(URI)
     first, second = sorted(rows(copy))
+    time.sleep(1.1)  # stores tell the second of a change, and the other curve may be as long
     machines.be("first")
     with written.writing("small"):
         written.run(first).unlink()
@@ -356,7 +357,6 @@ def test_commands_for_directories_alone_say_so(machines: Machines, tmp_path: Pat
     archive = tmp_path / "all.tar"
     for command in (["gc"], ["import", str(archive)], ["export", str(archive), "--checkpoints"]):
         assert main([*command, "--results", URI]) == 2
-    assert in_process("export", archive, "--results", URI)[0] == 0
 
 
 def test_a_store_can_be_submitted_to_and_its_plan_is_shown_where_it_can_be_read(

@@ -194,6 +194,7 @@ def test_a_study_trained_into_the_store_is_whole_on_a_machine_that_has_nothing(
     read = results_here(URI)
     assert {row["status"] for row in rows(read.root).values()} == {"complete"}
     assert curves(read.root) == trained_here(study, tmp_path / "elsewhere")
+    assert in_process("export", tmp_path / "all.tar", "--results", URI)[0] == 0
     code, output = in_process("plan", study, "--results", URI)
     assert (code, "4 wanted: 4 complete" in output, f"results    {URI}" in output) == (0, True, True)
     code, output = in_process("verify", "--results", URI)

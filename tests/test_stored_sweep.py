@@ -67,7 +67,7 @@ def _lose_a_machine(machines: Machines, study: Path, folder: Path) -> Store:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    store, deadline = Store(URI), time.monotonic() + 90
+    store, deadline = Store(URI), time.monotonic() + 240
     try:
         while not (store.names("checkpoints") and store.names("curves")):
             assert process.poll() is None, (folder / "first.txt").read_text()
