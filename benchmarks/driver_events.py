@@ -20,6 +20,7 @@ import torch
 from ray import tune
 
 from benchmarks.engine_speed import machine
+from sweep.machines import Machines
 from sweep.placement import Placement
 from sweep.pretraining import find_backbones
 from sweep.ray_session import ray_session
@@ -64,9 +65,10 @@ def result_s(folder: Path, num_waiting: int) -> float:
         on_event=saw,
         on_failure=lambda run_ids, reason: None,
         on_interruption=lambda run_ids: None,
+        on_machine_lost=lambda run_ids: False,
         on_tick=lambda: None,
     )
-    callback = EventCallback(events, stop, list)
+    callback = EventCallback(events, stop, list, Machines())
     tuner = tune.Tuner(
         tune.with_resources(Reporting, {"cpu": 1}),
         param_space={"trial": tune.grid_search(list(range(1 + num_waiting)))},

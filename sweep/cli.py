@@ -20,6 +20,7 @@ from sweep.cli_options import (
     add_address,
     add_command,
     add_data_dir,
+    add_priority,
     add_resources,
     add_results,
     add_retries,
@@ -130,6 +131,7 @@ def _add_run(commands: Subparsers) -> None:
         "--address", metavar="ADDRESS", help="a running Ray cluster (`auto`, HOST:PORT); default: start one here"
     )
     run.add_argument("--cpus", type=positive, metavar="N", help="CPUs that a Ray started here may use; default: all")
+    add_priority(run)
     add_retries(run)
     add_strict(run)
 
@@ -149,6 +151,7 @@ def _add_submit(commands: Subparsers) -> None:
     submit.add_argument("--data-dir", required=True, metavar="DIR", help="where data sets are or go, on such a disk")
     submit.add_argument("--no-follow", action="store_true", help="end once the job is accepted")
     add_resources(submit)
+    add_priority(submit)
     add_retries(submit)
     add_strict(submit)
 

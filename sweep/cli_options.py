@@ -104,6 +104,17 @@ def add_resources(command: argparse.ArgumentParser) -> None:
     command.add_argument("--runs-per-trial", type=positive, metavar="N", help="instead of the study's")
 
 
+def add_priority(command: argparse.ArgumentParser) -> None:
+    """Beside other sweeps."""
+    command.add_argument(
+        "--priority",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="beside other sweeps on the cluster: twice as many trials at once with 2 as with 1; default: 1",
+    )
+
+
 def add_strict(command: argparse.ArgumentParser) -> None:
     """Whether checks decide the exit code."""
     command.add_argument("--strict", action="store_true", help="exit with code 1 if a report's checks find a problem")

@@ -100,6 +100,7 @@ def _ended(job: Job) -> int:
 def _run_options(chosen: Namespace) -> list[str]:
     """Return what `run` gets there of what was given here."""
     words = ["--max-attempts", str(chosen.max_attempts), "--checkpoint-every-s", str(chosen.checkpoint_every_s)]
+    words += ["--priority", str(chosen.priority)]
     return words + [f"--{name}" for name in ("retry-failed", "strict") if getattr(chosen, name.replace("-", "_"))]
 
 

@@ -102,8 +102,9 @@ def plan_elsewhere(study: Study, location: str, data_dir: Path) -> str:
 def run(chosen: Namespace) -> int:
     """Train what the record lacks, study by study."""
     from analysis.findings import problems
+    from sweep.options import Options
     from sweep.placement import Placement
-    from sweep.run_study import Options, run_study
+    from sweep.run_study import run_study
 
     results = results_here(chosen.results)
     code = 0
@@ -111,7 +112,9 @@ def run(chosen: Namespace) -> int:
         options = Options(
             results=results,
             data_dir=_data_dir(chosen),
-            placement=Placement(resources=study.resources, address=chosen.address, cpus=chosen.cpus),
+            placement=Placement(
+                resources=study.resources, address=chosen.address, cpus=chosen.cpus, priority=chosen.priority
+            ),
             max_attempts=chosen.max_attempts if chosen.retry_failed else 0,
             checkpoint_every_s=chosen.checkpoint_every_s,
         )

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from datasets.task import TaskShape
+from sweep.errors import UserError
+from sweep.results import Results
 from sweep.runs import WantedRun
+from sweep.text import gigabytes
 from trainables.checkpoint import NUM_KEPT
 from trainables.parts import part_sizes
 from trainables.run import Run
@@ -31,6 +34,20 @@ def disk_bytes(to_train: Sequence[WantedRun], num_at_once: int) -> int:
     """
     checkpoints = sorted((_checkpoint_bytes(run) for run in to_train), reverse=True)
     return sum(checkpoints) + NUM_KEPT * sum(checkpoints[:num_at_once]) + sum(_record_bytes(run) for run in to_train)
+
+
+def check_disk(to_train: Sequence[WantedRun], results: Results) -> None:
+    """Refuse to begin what the disk cannot hold.
+
+    Raises:
+        UserError: there is not space enough for checkpoints, even if one run trained at a time.
+    """
+    needed, free = disk_bytes(to_train, num_at_once=1), results.free_bytes()
+    if needed > free and results.uri is None:
+        raise UserError(
+            f"{results.root} has {gigabytes(free)} free and the runs to train may need {gigabytes(needed)}. "
+            f"Free some space, or use another disk with --results."
+        )
 
 
 def _checkpoint_bytes(wanted: WantedRun) -> int:

@@ -44,6 +44,11 @@ def _even_size(num_runs: int, num_cells: int, at_once: int, resources: Resources
     return math.ceil(num_runs / groups_a_cell)
 
 
+def useful_trials(num_runs: int, resources: Resources) -> int:
+    """Return how many trials at once so many runs have any use for."""
+    return math.ceil(num_runs / (resources.runs_per_trial or 1))
+
+
 class Places:
     """How many runs of each cell train at once, as far as running out of memory has taught; kept beside the results."""
 

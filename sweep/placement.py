@@ -13,6 +13,9 @@ from sweep.network import check_answers
 from sweep.study import Resources
 from trainables.run import Precision
 
+Nodes = Sequence[dict[str, float]]
+"""Each node's resources by Ray's names."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
@@ -23,14 +26,16 @@ class Placement:
     """Of a running Ray cluster, `auto` or `ray://...` or host:port; None: start Ray on this machine."""
     cpus: int | None = None
     """CPUs that a Ray started here may use; None: all."""
+    priority: int = 1
+    """Beside other sweeps on the cluster at `address`: with 2, twice as many trials at once as one with 1."""
 
     @property
     def device(self) -> str:
         """`cuda` for trials that hold a GPU or a share of one, else `cpu`."""
         return "cuda" if self.resources.gpus_per_trial > 0 else "cpu"
 
-    def trials_at_once(self, nodes: Sequence[dict[str, float]]) -> int:
-        """Return how many trials these nodes hold, each node's resources by Ray's names; at least 1."""
+    def trials_at_once(self, nodes: Nodes) -> int:
+        """Return how many trials these nodes hold; at least 1."""
         cpus, gpus = self.resources.cpus_per_trial, self.resources.gpus_per_trial
         return max(1, sum(int(min(node.get("CPU", 0) / cpus, _times(gpus, node.get("GPU", 0)))) for node in nodes))
 
@@ -80,7 +85,7 @@ def no_cluster(address: str, reason: object) -> UserError:
     )
 
 
-def check_fit(placement: Placement, nodes: Sequence[dict[str, float]]) -> None:
+def check_fit(placement: Placement, nodes: Nodes) -> None:
     """Refuse to wait for ever for resources that no node has.
 
     Args:

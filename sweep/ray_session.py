@@ -6,14 +6,17 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
+from sweep.machines import RayBoard
 from sweep.package import NOT_SHIPPED
-from sweep.placement import Placement, check_fit, no_cluster
+from sweep.placement import Nodes, Placement, check_fit, no_cluster
 from sweep.provenance import CHECKOUT
+from sweep.sharing import Share
 
 RAY_S_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Ray sets it for the driver of a submitted job, whose checkout its workers have already."""
@@ -33,8 +36,8 @@ class RayLostError(Exception):
 
 
 @contextmanager
-def ray_session(placement: Placement, log_file: Path) -> Iterator[list[dict[str, float]]]:
-    """Start or join Ray, check that a trial fits somewhere, yield each node's resources, and leave it again.
+def ray_session(placement: Placement, log_file: Path) -> Iterator[Share]:
+    """Start or join Ray, check that a trial fits somewhere, yield this sweep's share of it, and leave it again.
 
     Raises:
         UserError: no cluster at the address, or a trial asks for more than any node has.
@@ -54,14 +57,21 @@ def ray_session(placement: Placement, log_file: Path) -> Iterator[list[dict[str,
             raise RayLostError(f"Ray did not start ({str(error) or type(error).__name__})") from error
         raise no_cluster(placement.address, f"{error}{_token_hint()}") from error
     try:
-        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        nodes += nodes_to_come(nodes, CLUSTER_FILE.expanduser()) if placement.address is not None else []
-        check_fit(placement, nodes)
-        yield nodes
+        nodes = partial(_nodes, placement)
+        check_fit(placement, nodes())
+        yield Share(placement, nodes, RayBoard() if placement.address is not None else None)
     finally:
         if died := lost_processes():
             _kill_the_rest(died)
         ray.shutdown()
+
+
+def _nodes(placement: Placement) -> Nodes:
+    import ray
+
+    there = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    coming = nodes_to_come(there, CLUSTER_FILE.expanduser()) if placement.address is not None else []
+    return [*there, *coming]
 
 
 def _token_hint() -> str:

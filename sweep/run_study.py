@@ -6,22 +6,23 @@ In this order: data, weights, what is missing, trials, record, mirror, report.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from analysis.record import FORMAT, WANTED
-from analysis.report import Report, write_report
+from analysis.report import write_report
 from datasets import TASKS
-from sweep.disk import disk_bytes
+from sweep.disk import check_disk
 from sweep.errors import UserError
 from sweep.mirror import Mirror
 from sweep.mirror_thread import MirrorThread
 from sweep.mlflow_store import MirrorError, tracking_uri
-from sweep.packing import Places, cohorts, is_out_of_memory, run_label, trial_name
-from sweep.placement import Placement, check_beforehand
+from sweep.options import Options, Outcome
+from sweep.packing import Places, cohorts, is_out_of_memory, run_label, trial_name, useful_trials
+from sweep.placement import check_beforehand
 from sweep.plan import state_counts
 from sweep.planned import write_planned
 from sweep.pretraining import ensure_backbones
@@ -31,11 +32,11 @@ from sweep.reconcile import Reconciled, reconcile
 from sweep.recorder import Recorder
 from sweep.results import Results, storage_problems, whole_file, write_json, write_parquet
 from sweep.runs import WantedRun, wanted_runs
+from sweep.sharing import ShareChangedError
 from sweep.standing import State
 from sweep.study import Study
 from sweep.study_file import study_to_yaml
 from sweep.terminal import output_to
-from sweep.text import gigabytes
 from sweep.trials import TrialEvents, assignment, train_cohorts
 from sweep.tune_thread import run_in_thread
 from trainables.cohort import Event
@@ -45,34 +46,9 @@ MIRROR_PATIENCE_S = 60.0
 IMPATIENCE_S = 5.0
 """The same, of a sweep that was asked to stop."""
 MAX_DEATHS = 5
-"""Of Ray in a row, before any run ends: then starting it again is no help."""
+"""Of Ray before any run ends, or of machines under a run between evaluations: then starting again is no help."""
 STATUS_EVERY_S = 2.0
 """Between writings of the file that `status` reads."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What `run` takes besides the study."""
-
-    results: Results
-    data_dir: Path
-    placement: Placement
-    max_attempts: int = 0
-    """Failed runs that were started fewer times than this are trained again."""
-    checkpoint_every_s: float = 60.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How a sweep ended."""
-
-    report: Report
-    trained: int
-    """Runs that ended in this sweep."""
-    failed: int
-    """Wanted runs whose last end was a failure, in this sweep or before."""
-    stopped: bool
-    """Whether it was asked to stop before the end."""
 
 
 def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Outcome:
@@ -131,7 +107,8 @@ class _Sweep:
         self.failed = {run.run_id for run in wanted if reconciled.states[run.run_id] is State.FAILED}
         self._training: set[str] = set()
         self.places = Places(self.results)
-        self._num_halved = 0
+        self._setbacks = 0  # after which runs are left over for another pass
+        self._machines_lost: Counter[str] = Counter()  # by run, since its last evaluation
         self._note = say
         self.recorder = Recorder(self.results, wanted, options.placement.devices_per_trial)
         mirror = Mirror(self.results.root, study.study, tracking_uri(self.results.root))
@@ -141,7 +118,7 @@ class _Sweep:
     def train(self) -> None:
         """Train what is to be trained, if anything is."""
         if self.reconciled.to_train:
-            self._check_disk()
+            check_disk(self.reconciled.to_train, self.results)
             self._train()
         elif not self.failed:
             self.say("nothing to train: the record holds everything the study wants")
@@ -180,8 +157,8 @@ class _Sweep:
         while True:
             ended_before = len(self.ended)
             try:
-                with ray_session(self.options.placement, log_file) as nodes:
-                    return self._train_all(runs, self.options.placement.trials_at_once(nodes))
+                with ray_session(self.options.placement, log_file) as self._share:
+                    return self._train_all(runs)
             except RayLostError as loss:
                 deaths_in_a_row = 1 if len(self.ended) > ended_before else deaths_in_a_row + 1
                 if deaths_in_a_row > MAX_DEATHS:
@@ -189,30 +166,33 @@ class _Sweep:
                         f"{loss}, {deaths_in_a_row} times before any run ended. Is there memory enough? Ray's log: "
                         f"{log_file}. The same command goes on from the runs' checkpoints."
                     ) from loss
-                self.progress.interrupted(self._training)
-                self._training.clear()
+                self._interrupt_all()
                 self._note(f"{loss}; starting it again, runs go on from their checkpoints")
 
-    def _train_all(self, runs: Sequence[WantedRun], at_once: int) -> None:
+    def _interrupt_all(self) -> None:
+        self.progress.interrupted(self._training)
+        self._training.clear()
+
+    def _train_all(self, runs: Sequence[WantedRun]) -> None:
         """Train runs until all have ended: a trial that fails leaves some over, and fewer train together then."""
         left = [run for run in runs if run.run_id not in self.ended]
         while left and not self.stopped:
-            before, halved_before = len(left), self._num_halved
-            self._train_cohorts(left, at_once)
+            before, setbacks_before = len(left), self._setbacks
+            try:
+                self._train_cohorts(left)
+            except ShareChangedError as change:
+                self._interrupt_all()
+                self._setbacks += 1
+                self._note(f"{change}; runs go on from their checkpoints")
             left = [run for run in left if run.run_id not in self.ended]
-            assert self.stopped or len(left) < before or self._num_halved > halved_before, "every pass gets somewhere"
+            assert self.stopped or len(left) < before or self._setbacks > setbacks_before, "every pass gets somewhere"
 
-    def _check_disk(self) -> None:
-        needed, free = disk_bytes(self.reconciled.to_train, num_at_once=1), self.results.free_bytes()
-        if needed > free and self.results.uri is None:
-            raise UserError(
-                f"{self.results.root} has {gigabytes(free)} free and the runs to train may need {gigabytes(needed)}. "
-                f"Free some space, or use another disk with --results."
-            )
+    def _useful_trials(self) -> int:
+        return useful_trials(len(self.reconciled.to_train) - len(self.ended), self.options.placement.resources)
 
-    def _train_cohorts(self, runs: Sequence[WantedRun], at_once: int) -> None:
+    def _train_cohorts(self, runs: Sequence[WantedRun]) -> None:
         placement, options = self.options.placement, self.options
-        groups = cohorts(runs, placement.resources, at_once)
+        groups = cohorts(runs, placement.resources, self._share.take(self._useful_trials()))
         assignments = [
             [assignment(run, placement, self.results, options.data_dir, options.checkpoint_every_s) for run in group]
             for group in groups
@@ -222,11 +202,14 @@ class _Sweep:
             on_event=self._on_event,
             on_failure=self._on_failure,
             on_interruption=self.progress.interrupted,
+            on_machine_lost=self._on_machine_lost,
             on_tick=self._on_tick,
         )
         self._status_at = 0.0
         self.stopped = not run_in_thread(
-            lambda stop: train_cohorts(assignments, names, places, placement, self.results, events, stop)
+            lambda stop: train_cohorts(
+                assignments, names, places, placement, self.results, events, stop, self._share.at_most
+            )
         )
 
     def _on_event(self, event: Event) -> None:
@@ -242,6 +225,8 @@ class _Sweep:
         for evaluation in event.get("evaluations", []):
             self.progress.evaluation(run_id, evaluation["step"], evaluation["validation_accuracy"])
         if event["kind"] == "progress":
+            if event["evaluations"]:
+                del self._machines_lost[run_id]
             self.progress.advanced(run_id, event["step"], event["steps_per_s"])
         if event["kind"] == "finished":
             self._end(run_id, event["status"])
@@ -264,10 +249,16 @@ class _Sweep:
             self._end(run_id, "failed")
             self.mirror.changed(run_id)
 
+    def _on_machine_lost(self, run_ids: Sequence[str]) -> bool:
+        """Overlook it, unless runs keep losing machines and get no further: they may be the cause."""
+        self._machines_lost.update(run_ids)
+        self._setbacks += 1
+        return min(self._machines_lost[run_id] for run_id in run_ids) <= MAX_DEATHS
+
     def _train_fewer_together(self, run_ids: Sequence[str], reason: str) -> None:
         self.progress.interrupted(run_ids)
         self._training.difference_update(run_ids)
-        self._num_halved += 1
+        self._setbacks += 1
         wanted = self.recorder.wanted[run_ids[0]]
         now = self.places.halve(wanted, len(run_ids), remember=is_out_of_memory(reason))
         self._note(
@@ -283,6 +274,7 @@ class _Sweep:
 
     def _on_tick(self) -> None:
         self.progress.tick()
+        self._share.check(self._useful_trials())
         for message in self.results.news():
             self._note(message)
         if time.monotonic() - self._status_at > STATUS_EVERY_S:

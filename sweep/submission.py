@@ -46,7 +46,7 @@ def submit(
     check_paths(results, data_dir)
     study = study if isinstance(study, Study) else load_study(study)
     cluster = ClusterJobs(address)
-    _refuse_a_second(cluster, study.study)
+    _refuse_a_second(cluster, study.study, results)
     with tempfile.TemporaryDirectory(prefix="lr-sweep-") as folder:
         package, sent = Path(folder) / "checkout.zip", SENT_STUDY.format(study=study.study)
         size = pack(CHECKOUT, {sent: study_to_yaml(study)}, package, max_package_bytes())
@@ -56,13 +56,21 @@ def submit(
     return cluster.get(name)
 
 
-def _refuse_a_second(cluster: ClusterJobs, study: str) -> None:
-    for job in cluster.jobs(study):
-        if job.going_on:
+def _refuse_a_second(cluster: ClusterJobs, study: str, results: str) -> None:
+    for job in cluster.jobs():
+        if not job.going_on:
+            continue
+        if job.study == study:
             raise UserError(
                 f"{job.name} trains this study already, in {job.results}; nothing was sent. Follow it with `python -m "
                 f"sweep job logs {study}`; for a study that was changed since, `job stop {study}` and submit it again: "
                 f"what was trained stays."
+            )
+        if PurePosixPath(job.results) == PurePosixPath(results):
+            raise UserError(
+                f"{job.name} writes to {results}, and a results directory has one writer at a time; nothing was sent. "
+                f"Give this study one of its own with --results (`import` merges them later), or submit it when "
+                f"{job.name} has ended."
             )
 
 

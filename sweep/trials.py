@@ -23,6 +23,8 @@ class TrialEvents:
     """Run ids of a trial that failed for good, or ran out of memory, and why."""
     on_interruption: Callable[[Sequence[str]], None]
     """Run ids of a trial that crashed and will start again."""
+    on_machine_lost: Callable[[Sequence[str]], bool]
+    """Run ids of a trial whose machine is gone; returns whether that is to be overlooked, as no failure of theirs."""
     on_tick: Callable[[], None]
     """Called often."""
 
@@ -49,6 +51,7 @@ def train_cohorts(
     results: Results,
     events: TrialEvents,
     stop: threading.Event,
+    at_most: int | None,
 ) -> bool:
     """Train every cohort as one trial, in the order given, as many at once as fit. Needs a `ray_session`.
 
@@ -60,6 +63,7 @@ def train_cohorts(
         results: Tune's own state goes below it, and is thrown away.
         events: what to do with what trials report.
         stop: when set, trials save where they are.
+        at_most: trials at once, however many fit; None: as many as fit.
 
     Returns:
         Whether every trial came to its end; False: `stop` was set.
@@ -70,11 +74,12 @@ def train_cohorts(
     """
     from ray import tune
 
+    from sweep.machines import Machines
     from sweep.ray_session import lost_processes
     from sweep.tune_callback import EventCallback, SweepStoppedError
     from trainables.ray_trainable import CohortTrainable
 
-    callback = EventCallback(events, stop, lost_processes)
+    callback = EventCallback(events, stop, lost_processes, Machines())
     resources = {"cpu": placement.resources.cpus_per_trial, "gpu": placement.resources.gpus_per_trial}
     configs = [
         {
@@ -93,6 +98,7 @@ def train_cohorts(
         # One list under one key: Tune runs it in the order given, where several axes would be sorted by name.
         param_space={"trial": tune.grid_search(configs)},
         tune_config=tune.TuneConfig(
+            max_concurrent_trials=at_most,
             reuse_actors=True,
             trial_name_creator=lambda trial: trial.config["trial"]["name"],
             trial_dirname_creator=lambda trial: trial.trial_id,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ray import tune
 
 from sweep.errors import UserError
+from sweep.machines import Machines
 from sweep.ray_session import RayLostError
 from trainables.run import Run
 
@@ -25,11 +26,14 @@ class SweepStoppedError(Exception):
 class EventCallback(tune.Callback):
     """Hands the events in trial results on, and raises where Tune must stop."""
 
-    def __init__(self, events: TrialEvents, stop: threading.Event, lost: Callable[[], list[str]]) -> None:
+    def __init__(
+        self, events: TrialEvents, stop: threading.Event, lost: Callable[[], list[str]], machines: Machines
+    ) -> None:
         self.events = events
         self.stop = stop
         self.lost = lost
         """Returns the names of processes that Ray needs and that have died."""
+        self.machines = machines
         self.problem: Exception | None = None
         """The first thing that went wrong here; kept, because Tune would wrap it in its own errors."""
 
@@ -44,6 +48,11 @@ class EventCallback(tune.Callback):
             self.events.on_tick()
         if self.stop.is_set() or self.problem:
             raise SweepStoppedError
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Remember where it is."""
+        with self._problems_kept():
+            self.machines.started(trial)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -61,17 +70,28 @@ class EventCallback(tune.Callback):
                 self.events.on_failure(run_ids_of(trial), result["out_of_memory"])
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Report a trial whose retries are used up; none when we are leaving, which is not its fault."""
+        """Report a trial whose retries are used up; none when we are leaving, which is not its fault.
+
+        Nor where it lost its machine: the next pass takes its runs up again.
+        """
         if self.stop.is_set():
             return
         with self._problems_kept():
             self._check_ray()  # without it no trial can go on, and none is to blame
-            self.events.on_failure(run_ids_of(trial), last_line(trial.error_file))
+            if self._only_lost_its_machine(trial):
+                self.events.on_interruption(run_ids_of(trial))
+            else:
+                self.events.on_failure(run_ids_of(trial), last_line(trial.error_file))
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Report a trial that crashed and will be tried again."""
+        """Report a trial that crashed and will be tried again; that it lost its machine uses no retry up."""
         with self._problems_kept():
+            if self._only_lost_its_machine(trial):
+                trial.run_metadata.num_failures -= 1
             self.events.on_interruption(run_ids_of(trial))
+
+    def _only_lost_its_machine(self, trial: Any) -> bool:
+        return self.machines.lost(trial) and self.events.on_machine_lost(run_ids_of(trial))
 
     def _check_ray(self) -> None:
         if died := self.lost():

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from sweep.ray_session import RayLostError, lost_processes
+from sweep.sharing import ShareChangedError
 from sweep.terminal import stop_signals
 
 LEAVING_S = 20.0
@@ -17,7 +18,7 @@ def run_in_thread(work: Callable[[threading.Event], bool]) -> bool:
     """Run `work` in a thread, with an event that the first Ctrl-C or SIGTERM sets; a second one ends the process.
 
     Returns:
-        What `work` returned; False if Ray died when it had been asked to stop anyway.
+        What `work` returned; False if it was cut short by Ray's death, or to pack runs anew, when asked to stop anyway.
 
     Raises:
         RayLostError: Ray died, whether `work` comes back or not.
@@ -40,7 +41,7 @@ def run_in_thread(work: Callable[[threading.Event], bool]) -> bool:
         asked_to_stop = stop.is_set()
         stop.set()  # a thread that was left behind leaves too, should it come back, and blames no trial
     for problem in problems:
-        if isinstance(problem, RayLostError) and asked_to_stop:
+        if isinstance(problem, (RayLostError, ShareChangedError)) and asked_to_stop:
             return False
         raise problem
     return result[0]

@@ -111,19 +111,19 @@ def victims_of(driver: int) -> dict[str, list[int]]:
     """Return the processes of a sweep by kind; workers are those that train, not Ray's idle ones and agents."""
     found: dict[str, list[int]] = {target: [] for target in TARGETS}
     found["driver"] = [driver]
-    processes = list(_processes())
-    for pid, parent, command in processes:
+    there = list(processes())
+    for pid, parent, command in there:
         if parent == driver:
             for target in ("raylet", "gcs_server"):
                 if f"/{target} " in command.split("--")[0] + " ":
                     found[target].append(pid)
-    for pid, parent, command in processes:
+    for pid, parent, command in there:
         if parent in found["raylet"] and command.startswith("ray::") and "Trainable" in command:
             found["worker"].append(pid)
     return found
 
 
-def _processes() -> Iterator[tuple[int, int, str]]:
+def processes() -> Iterator[tuple[int, int, str]]:
     """Yield pid, parent's pid and command line of every process."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():

@@ -16,9 +16,11 @@ from typing import Any
 import pytest
 
 from sweep import run_study as module
+from sweep.options import Options
 from sweep.placement import Placement
 from sweep.results import Results
-from sweep.run_study import Options, run_study
+from sweep.run_study import run_study
+from sweep.sharing import Share
 from sweep.study_file import load_study
 from sweep.trials import TrialEvents
 from tests.tiny_study import curves, rows, write_study
@@ -68,6 +70,7 @@ class Grid:
         results: Results,
         events: TrialEvents,
         stop: threading.Event,
+        at_most: int | None,
     ) -> bool:
         for cohort, num_places in zip(cohorts, places, strict=True):
             for event in itertools.chain.from_iterable(StackedSession(cohort, num_places).events(1000.0)):
@@ -94,8 +97,8 @@ def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Grid:
     """With 12 runs, finished."""
 
     @contextlib.contextmanager
-    def no_ray(placement: Placement, log_file: Path) -> Iterator[list[dict[str, float]]]:
-        yield []
+    def no_ray(placement: Placement, log_file: Path) -> Iterator[Share]:
+        yield Share(placement, list, None)
 
     made = Grid(tmp_path)
     monkeypatch.setattr(module, "ray_session", no_ray)

@@ -15,11 +15,13 @@ import pytest
 from analysis.record import read_wanted
 from sweep import run_study as module
 from sweep.errors import UserError
+from sweep.options import Options, Outcome
 from sweep.placement import Placement
 from sweep.ray_session import RayLostError
 from sweep.reconcile import reconcile
 from sweep.results import Results
-from sweep.run_study import Options, Outcome, run_study, write_wanted
+from sweep.run_study import run_study, write_wanted
+from sweep.sharing import Share, ShareChangedError
 from sweep.standing import State
 from sweep.study import Resources
 from sweep.study_file import load_study
@@ -65,6 +67,7 @@ class Script:
         results: Results,
         events: TrialEvents,
         stop: threading.Event,
+        at_most: int | None,
     ) -> bool:
         assert len(set(names)) == len(names) == len(cohorts)
         self.passes.append([[Run.from_content(each.content).run_id for each in cohort] for cohort in cohorts])
@@ -129,8 +132,8 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     @contextlib.contextmanager
-    def no_ray(placement: Placement, log_file: Path) -> Iterator[list[dict[str, float]]]:
-        yield []
+    def no_ray(placement: Placement, log_file: Path) -> Iterator[Share]:
+        yield Share(placement, list, None)
 
     monkeypatch.setattr(module, "ray_session", no_ray)
     monkeypatch.setattr(module, "MirrorThread", NoMirror)
@@ -256,13 +259,13 @@ class DyingRay(Script):
     """Whether a run ends before each death."""
 
     def train_cohorts(
-        self, cohorts: Any, names: Any, places: Any, placement: Any, results: Any, events: Any, stop: Any
+        self, cohorts: Any, names: Any, places: Any, placement: Any, results: Any, events: Any, stop: Any, at_most: Any
     ) -> bool:
         if not self.deaths:
-            return super().train_cohorts(cohorts, names, places, placement, results, events, stop)
+            return super().train_cohorts(cohorts, names, places, placement, results, events, stop, at_most)
         self.deaths -= 1
         if self.ends_one_before:
-            super().train_cohorts([cohorts[0][:1]], names[:1], places[:1], placement, results, events, stop)
+            super().train_cohorts([cohorts[0][:1]], names[:1], places[:1], placement, results, events, stop, at_most)
         raise RayLostError("Ray died (raylet ended unexpectedly)")
 
 
@@ -311,12 +314,12 @@ class Together(Script):
     """Of the cohorts of each call."""
 
     def train_cohorts(
-        self, cohorts: Any, names: Any, places: Any, placement: Any, results: Any, events: Any, stop: Any
+        self, cohorts: Any, names: Any, places: Any, placement: Any, results: Any, events: Any, stop: Any, at_most: Any
     ) -> bool:
         self.places = [*getattr(self, "places", []), list(places)]
         for cohort, name, number in zip(cohorts, names, places, strict=True):
             if number <= self.fits:
-                super().train_cohorts([cohort], [name], [number], placement, results, events, stop)
+                super().train_cohorts([cohort], [name], [number], placement, results, events, stop, at_most)
                 continue
             run_ids = [Run.from_content(each.content).run_id for each in cohort]
             for run_id in run_ids[:number]:
@@ -348,3 +351,46 @@ def test_of_runs_that_fail_together_the_one_at_fault_fails_alone(bench: Bench) -
     assert (outcome.trained, outcome.failed) == (4, 1)
     assert bench.states() == ["complete", "failed", "complete", "complete"]
     assert not (bench.results.root / "places.json").exists()
+
+
+class Disturbed(Script):
+    """Starts the first run and is cut short, so many times; then goes on as planned."""
+
+    times: int = 1
+
+    def __init__(self, cut_short: Callable[[TrialEvents, list[str]], None], times: int) -> None:
+        super().__init__()
+        self.cut_short, self.times = cut_short, times
+
+    def train_cohorts(self, cohorts: Any, *arguments: Any) -> bool:
+        self.times -= 1
+        if self.times < 0:
+            return super().train_cohorts(cohorts, *arguments)
+        events, run_ids = arguments[4], [Run.from_content(each.content).run_id for each in cohorts[0]]
+        events.on_event({"kind": "started", "run_id": run_ids[0], "step": 0, "evaluations": [], "damaged": []})
+        self.cut_short(events, run_ids)
+        return True
+
+
+def test_another_share_of_the_cluster_packs_runs_anew(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    def share_changed(events: TrialEvents, run_ids: list[str]) -> None:
+        raise ShareChangedError("1 trials at once instead of 2")
+
+    outcome = bench.run(Disturbed(share_changed, times=20))
+    assert (outcome.trained, outcome.failed) == (4, 0)
+    assert rows(bench.results.root)[bench.ids[0]]["attempts"] == 21
+    assert "1 trials at once instead of 2; runs go on from their checkpoints" in capfd.readouterr().out
+
+
+def lose_the_machine(events: TrialEvents, run_ids: list[str]) -> None:
+    """As the callback does when no retry is left."""
+    if events.on_machine_lost(run_ids):
+        events.on_interruption(run_ids)
+    else:
+        events.on_failure(run_ids, "ActorUnavailableError: gone")
+
+
+@pytest.mark.parametrize(("times", "failed"), [(module.MAX_DEATHS, 0), (module.MAX_DEATHS + 1, 1)])
+def test_lost_machines_are_overlooked_unless_a_run_gets_no_further(bench: Bench, times: int, failed: int) -> None:
+    assert bench.run(Disturbed(lose_the_machine, times)).failed == failed
+    assert bench.states() == ["failed" if failed else "complete"] + ["complete"] * 3

@@ -131,7 +131,7 @@ def test_something_else_answers(say: Any, other_server: str) -> None:
 
 def test_the_plan_comes_before_the_job(say: Any, tmp_path: Path, cluster: Cluster) -> None:
     study = write_study(tmp_path)
-    options = ("--no-follow", "--runs-per-trial", "2", "--retry-failed", "--strict")
+    options = ("--no-follow", "--runs-per-trial", "2", "--priority", "3", "--retry-failed", "--strict")
     paths = ("--results", "/shared/our results", "--data-dir", "/shared/data")
     code, printed = say("submit", study, *paths, *options)
     assert code == 0
@@ -140,7 +140,7 @@ def test_the_plan_comes_before_the_job(say: Any, tmp_path: Path, cluster: Cluste
     assert "free" not in printed  # this machine's disk
     assert cluster.commands == [
         "exec python -m sweep run submitted/tiny.yaml --address auto --results '/shared/our results' "
-        "--data-dir /shared/data --max-attempts 10 --checkpoint-every-s 60.0 --retry-failed --strict"
+        "--data-dir /shared/data --max-attempts 10 --checkpoint-every-s 60.0 --priority 3 --retry-failed --strict"
     ]
     sent = load_study(cluster.folder / "submitted" / "tiny.yaml")
     assert sent.resources.runs_per_trial == 2
@@ -157,6 +157,14 @@ def test_a_second_job_of_a_study_is_refused_while_one_goes_on(
     assert got == code
     assert ("tiny-7 trains this study already, in /shared/results; nothing was sent" in printed) == (code == 2)
     assert len(cluster.commands) == (code == 0)
+
+
+def test_a_results_directory_that_another_writes_to_is_refused(say: Any, tmp_path: Path, cluster: Cluster) -> None:
+    cluster.there.append(a_job("other-1", "RUNNING"))
+    got, printed = say("submit", write_study(tmp_path), "--no-follow", *ABSOLUTE)
+    assert got == 2
+    assert "other-1 writes to /shared/results, and a results directory has one writer at a time" in printed
+    assert cluster.commands == []
 
 
 def test_too_large_a_checkout_is_not_sent(

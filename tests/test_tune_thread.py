@@ -11,6 +11,7 @@ import pytest
 
 from sweep import tune_thread
 from sweep.ray_session import RayLostError
+from sweep.sharing import ShareChangedError
 from sweep.tune_thread import run_in_thread
 
 
@@ -42,12 +43,12 @@ def test_what_the_work_returns_and_raises_comes_out() -> None:
         run_in_thread(lambda stop: 1 / 0)  # type: ignore[arg-type,return-value]
 
 
-def lost(stop: threading.Event) -> bool:
-    raise RayLostError("Ray died")
+@pytest.mark.parametrize("problem", [RayLostError, ShareChangedError])
+def test_what_cuts_work_short_is_an_error_unless_we_were_leaving_anyway(problem: type[Exception]) -> None:
+    def lost(stop: threading.Event) -> bool:
+        raise problem
 
-
-def test_ray_that_died_is_an_error_unless_we_were_leaving_anyway() -> None:
-    with pytest.raises(RayLostError):
+    with pytest.raises(problem):
         run_in_thread(lost)
 
     def asked_then_lost(stop: threading.Event) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,8 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], progress: dict[str
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f"partial-{os.getpid()}"
+    # Another machine may train this run for a while: one that is cut off from the cluster, but not from the disk.
+    partial = folder / f"partial-{platform.node()}-{os.getpid()}"
     try:
         contiguous = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
         save_file(contiguous, partial, metadata={"progress": json.dumps(progress)})

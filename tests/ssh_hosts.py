@@ -1,0 +1,216 @@
+"""Machines that are reached by ssh, made from namespaces of this one: each with its own network, processes and home.
+
+Needs root, and a network, mount and PID namespace around it all (`make cluster-test` makes it), since `ray stop` ends
+every Ray process that it sees, and `ray up` calls it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.chaos import processes
+from tests.tiny_study import ROOT
+
+PROGRAMS = ("sshd", "ssh", "ssh-keygen", "ip", "unshare", "mount", "rsync")
+SUBNET = "10.77.0"
+HEAD, *WORKERS = (f"{SUBNET}.{number}" for number in range(10, 14))
+PATIENCE_S = 240.0
+SHARED = Path("/shared")
+"""The disk that all hosts see."""
+
+SSHD = """
+ListenAddress {address}
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/../key.pub
+PermitRootLogin prohibit-password
+StrictModes no
+UsePAM no
+PidFile none
+Subsystem sftp internal-sftp
+AcceptEnv LC_*
+"""
+
+START = """
+set -e
+hostname {name}
+mount --bind {folder}/passwd /etc/passwd
+mount --bind {folder}/ray /tmp/ray
+exec {sshd} -D -f {folder}/sshd_config -E {folder}/sshd.log
+"""
+
+
+def what_is_missing() -> str | None:
+    """Say why hosts cannot be made here, if they cannot."""
+    missing = [name for name in PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None]
+    if os.geteuid() != 0:
+        return "needs root"
+    if missing:
+        return f"not installed here: {', '.join(missing)} (Debian: openssh-server, iproute2, util-linux, rsync)"
+    if "pytest -m hosts" not in Path("/proc/1/cmdline").read_text():  # the first process of this PID namespace
+        return "needs namespaces of its own: `make cluster-test`"
+    return None
+
+
+def call(*command: str | Path) -> None:
+    subprocess.run([str(word) for word in command], check=True)
+
+
+class Hosts:
+    """One bridge, and a head and workers on it; a shared disk at /shared.
+
+    The machine outside is `.1` on the bridge: a laptop, whose home is `folder`/laptop.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.key = folder / "key"
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._disk_s_place_is_ours = not SHARED.exists()
+        for path in (Path("/run/netns"), Path("/run/sshd"), SHARED, Path("/tmp/ray")):
+            path.mkdir(parents=True, exist_ok=True)
+        for name, place in (("shared", SHARED), ("laptop/ray", "/tmp/ray")):
+            (folder / name).mkdir(parents=True)
+            call("mount", "--bind", folder / name, place)
+        call("mount", "-t", "tmpfs", "netns", "/run/netns")
+        self._make_names()
+        call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key)
+        self._make_bridge()
+        for address in (HEAD, *WORKERS):
+            self._make(address)
+            self.start(address)
+
+    def _make_names(self) -> None:
+        """Names are known without asking anybody; ssh looks for its own files in the home of /etc/passwd."""
+        hosts = [f"{address} {_name(address)}" for address in (HEAD, *WORKERS)]
+        files = {
+            "hosts": ["127.0.0.1 localhost", f"{SUBNET}.1 {platform.node()}", *hosts],
+            "resolv.conf": ["nameserver 127.0.0.1"],
+            "passwd": _users(self.folder / "laptop"),
+        }
+        for name, lines in files.items():
+            path = self.folder / name
+            path.write_text("\n".join([*lines, ""]))
+            call("mount", "--bind", path, f"/etc/{name}")
+
+    def _make_bridge(self) -> None:
+        call("ip", "link", "set", "lo", "up")
+        call("ip", "link", "add", "br0", "type", "bridge")
+        call("ip", "addr", "add", f"{SUBNET}.1/24", "dev", "br0")
+        call("ip", "link", "set", "br0", "up")
+        call("ip", "route", "add", "default", "via", HEAD)  # Ray takes the address that the world is reached by
+
+    def _make(self, address: str) -> None:
+        name, folder = _name(address), self._folder(address)
+        for sub in ("home", "ray"):
+            (folder / sub).mkdir(parents=True)
+        call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "host_key")
+        (folder / "sshd_config").write_text(SSHD.format(address=address, folder=folder))
+        (folder / "passwd").write_text("\n".join([*_users(folder / "home"), ""]))
+        call("ip", "netns", "add", name)
+        call("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
+        call("ip", "link", "set", name, "master", "br0", "up")
+        call("ip", "-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
+        call("ip", "-n", name, "link", "set", "eth0", "up")
+        call("ip", "-n", name, "link", "set", "lo", "up")
+        call("ip", "-n", name, "route", "add", "default", "via", f"{SUBNET}.1")
+
+    def start(self, address: str) -> None:
+        """Switch a host on."""
+        name, folder = _name(address), self._folder(address)
+        script = START.format(name=name, folder=folder, sshd=shutil.which("sshd", path="/usr/sbin:/usr/bin"))
+        spaces = ("unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--uts")
+        with (folder / "console.log").open("ab") as log:
+            self._running[address] = subprocess.Popen(
+                ["ip", "netns", "exec", name, *spaces, "sh", "-c", script], stdout=log, stderr=log
+            )
+        wait_until(lambda: "Server listening" in self._log(address), f"sshd of {name}")
+
+    def kill(self, address: str) -> None:
+        """End everything on a host at once."""
+        self._running[address].kill()  # its first process dies with this one, and all others with that
+        self._running[address].wait()
+        (self._folder(address) / "sshd.log").unlink()
+
+    def cut_off(self, address: str) -> None:
+        """Pull a host's cable; what runs there runs on."""
+        call("ip", "link", "set", _name(address), "down")
+
+    def connect(self, address: str) -> None:
+        """Put the cable back."""
+        call("ip", "link", "set", _name(address), "up")
+
+    def trains(self, address: str) -> bool:
+        """Tell whether a trial is on a host."""
+        network = Path(f"/run/netns/{_name(address)}").stat().st_ino
+        return any(
+            command.startswith("ray::") and "Trainable" in command and _network_of(pid) == network
+            for pid, _, command in processes()
+        )
+
+    def end(self) -> None:
+        for host in self._running.values():
+            host.kill()
+            host.wait()
+        call("umount", SHARED)
+        if self._disk_s_place_is_ours:
+            SHARED.rmdir()
+
+    def _folder(self, address: str) -> Path:
+        return self.folder / _name(address)
+
+    def _log(self, address: str) -> str:
+        log = self._folder(address) / "sshd.log"
+        return log.read_text() if log.exists() else ""
+
+    def cluster_file(self) -> Path:
+        """Write docs/cluster/local.yaml for these hosts: what it marks CHANGE, and one CPU for each.
+
+        The environment is not made on each host, but this one's.
+        """
+        text = (ROOT / "docs" / "cluster" / "local.yaml").read_text()
+        changes = {
+            "192.0.2.10 ": f"{HEAD} ",
+            "[192.0.2.11, 192.0.2.12]": f"[{', '.join(WORKERS)}]",
+            "ssh_user: lab": "ssh_user: root",
+            "~/.ssh/id_ed25519": str(self.key),
+            "cd ~/lr-sweep && make env EXTRAS=cluster": f"ln -sfn {sys.prefix} ~/lr-sweep/.venv",
+            "ray start --head": "ray start --head --num-cpus=1 --num-gpus=0 --object-store-memory=100000000",
+            "ray start --address": "ray start --num-cpus=1 --num-gpus=0 --object-store-memory=100000000 --address",
+        }
+        for old, new in changes.items():
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        path = self.folder / "local.yaml"
+        path.write_text(text)
+        return path
+
+
+def _users(home: Path) -> list[str]:
+    """Lines of /etc/passwd, with another home for root."""
+    others = [line for line in Path("/etc/passwd").read_text().splitlines() if not line.startswith("root:")]
+    return [f"root:x:0:0:root:{home}:/bin/bash", *others]
+
+
+def _name(address: str) -> str:
+    return f"host{address.rpartition('.')[2]}"
+
+
+def _network_of(pid: int) -> int | None:
+    try:
+        return Path(f"/proc/{pid}/ns/net").stat().st_ino
+    except OSError:
+        return None
+
+
+def wait_until(happened: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+    deadline = time.monotonic() + patience_s
+    while not happened():
+        assert time.monotonic() < deadline, f"waited {patience_s:.0f} s for {what}"
+        time.sleep(0.2)
