@@ -26,7 +26,7 @@ models: {gpt2: {}}
 variants: [frozen-random, frozen-pretrained, unfrozen-random, unfrozen-pretrained]
 learning_rates: {low: 1e-6, high: 1e-2, per_decade: 6}
 seeds: 25
-protocol: {batch_size: 8, evaluate_every: 2000}
+protocol: {batch_size: 8, evaluate_every: 2000, precision: bf16}
 resources: {gpus_per_trial: 1}
 """
 """4 tasks x 4 variants x 25 learning rates x 25 seeds."""

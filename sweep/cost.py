@@ -24,8 +24,9 @@ NOTHING = Span(low=0.0, middle=0.0, high=0.0)
 class Cost:
     """What training what is left takes, at most: runs that diverge stop early."""
 
-    groups: list[tuple[WantedRun, ...]]
-    """What each trial trains."""
+    to_train: Sequence[WantedRun]
+    """Runs that are left, in the study's order."""
+    num_trials: int
     at_once: int
     """Trials that train at the same time."""
     device: str
@@ -36,11 +37,6 @@ class Cost:
     """By run id; runs of cells that are not timed are left out."""
     wall_s: Span
     """Of the runs that are timed; the start of Ray and of trials left out."""
-
-    @property
-    def to_train(self) -> list[WantedRun]:
-        """Runs that are left, by trial."""
-        return [run for group in self.groups for run in group]
 
     def of(self, runs: Iterable[WantedRun]) -> Span:
         """Return the device seconds of those of the runs that are left and timed."""
@@ -76,7 +72,13 @@ def estimate_cost(
         high=wall_time([trial.high for trial in trials], at_once),
     )
     return Cost(
-        groups=groups, at_once=at_once, device=placement.device, timings=timings, device_s=device_s, wall_s=wall_s
+        to_train=reconciled.to_train,
+        num_trials=len(groups),
+        at_once=at_once,
+        device=placement.device,
+        timings=timings,
+        device_s=device_s,
+        wall_s=wall_s,
     )
 
 
@@ -90,7 +92,7 @@ def wall_time(trials_s: Sequence[float], at_once: int) -> float:
 
 def cost_lines(cost: Cost) -> list[str]:
     """Return the cost for the terminal."""
-    if not cost.groups:
+    if not cost.to_train:
         return ["cost       nothing: everything is trained"]
     if not cost.device_s:
         return [f"cost       not known: {_untimed(cost)}"]

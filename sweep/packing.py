@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from sweep.progress_state import RunLabel
 from sweep.results import Results, write_json
 from sweep.runs import WantedRun
 from sweep.study import Resources
+from sweep.work import total_work
 
 Cell = tuple[str, str, str]
 
@@ -20,28 +23,50 @@ def cohorts(to_train: Sequence[WantedRun], resources: Resources, at_once: int) -
     Args:
         to_train: in the study's order.
         resources: `runs_per_trial` bounds a group; where it is None, a cell is one group, or as many as it takes to
-            give each of `at_once` trials one. The plain engine gains nothing from groups, and trains single runs.
+            give each of `at_once` trials one, the more the more work a cell is. The plain engine gains nothing from
+            groups, and trains single runs.
         at_once: trials that train at the same time.
 
     Returns:
-        The groups in the order of their first runs.
+        The groups in the order of their first runs; where `runs_per_trial` is None, those with the most work first, so
+        that none is left over at the end.
     """
     cells: dict[Cell, list[WantedRun]] = {}
     for run in to_train:
         cells.setdefault(run.cell, []).append(run)
-    groups = []
-    for runs in cells.values():
-        size = resources.runs_per_trial or _even_size(len(runs), len(cells), at_once, resources)
-        groups += [tuple(runs[start : start + size]) for start in range(0, len(runs), size)]
     place = {run.run_id: index for index, run in enumerate(to_train)}
+    size = 1 if resources.engine == "plain" else resources.runs_per_trial
+    if size is None:
+        on_gpu = resources.gpus_per_trial > 0
+        groups = _even_groups([(runs, total_work(runs, on_gpu=on_gpu)) for runs in cells.values()], at_once)
+        return sorted(groups, key=lambda group: (-total_work(group, on_gpu=on_gpu), place[group[0].run_id]))
+    groups = [group for runs in cells.values() for group in _groups_of(runs, size)]
     return sorted(groups, key=lambda group: place[group[0].run_id])
 
 
-def _even_size(num_runs: int, num_cells: int, at_once: int, resources: Resources) -> int:
-    if resources.engine == "plain":
-        return 1
-    groups_a_cell = math.ceil(at_once / num_cells)
-    return math.ceil(num_runs / groups_a_cell)
+def _even_groups(cells: Sequence[tuple[list[WantedRun], float]], at_once: int) -> list[tuple[WantedRun, ...]]:
+    """Divide cells, given with their work, so that the group with the most work has as little as can be."""
+    numbers = [1] * len(cells)
+    divisible = [(-work, index) for index, (runs, work) in enumerate(cells) if len(runs) > 1]  # work of each group
+    heapq.heapify(divisible)
+    for _ in range(at_once - len(cells)):
+        if not divisible:
+            break
+        _, index = heapq.heappop(divisible)
+        runs, work = cells[index]
+        numbers[index] += 1
+        if numbers[index] < len(runs):
+            heapq.heappush(divisible, (-work / numbers[index], index))
+    return [group for (runs, _), number in zip(cells, numbers, strict=True) for group in _parts_of(runs, number)]
+
+
+def _parts_of(runs: Sequence[WantedRun], number: int) -> list[tuple[WantedRun, ...]]:
+    bounds = [len(runs) * part // number for part in range(number + 1)]
+    return [tuple(runs[start:end]) for start, end in pairwise(bounds)]
+
+
+def _groups_of(runs: Sequence[WantedRun], size: int) -> list[tuple[WantedRun, ...]]:
+    return [tuple(runs[start : start + size]) for start in range(0, len(runs), size)]
 
 
 def useful_trials(num_runs: int, resources: Resources) -> int:

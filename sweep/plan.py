@@ -92,7 +92,7 @@ def _total_lines(study: Study, wanted: Sequence[WantedRun], reconciled: Reconcil
     steps = sum(run.num_steps for run in reconciled.to_train)
     return [
         f"runs       {len(wanted)} wanted: {state_counts(reconciled.counts())}",
-        f"to train   {counted(len(reconciled.to_train), 'run')} in {counted(len(cost.groups), 'trial')}, "
+        f"to train   {counted(len(reconciled.to_train), 'run')} in {counted(cost.num_trials, 'trial')}, "
         f"at most {steps:,} gradient steps",
         f"resources  {resources.cpus_per_trial} CPU and {resources.gpus_per_trial:g} GPU a trial",
     ]

@@ -177,16 +177,19 @@ def runs() -> list[WantedRun]:
 def test_the_study_s_cohorts_as_trials(runs: list[WantedRun]) -> None:
     assert len(runs) == 10_000
     groups = cohorts(runs, Resources(gpus_per_trial=1), at_once=1600)
-    # 16 cells of 625 runs, and 100 places for each: 7 runs a trial, 89 times, and one trial of 2.
-    assert len(groups) == 16 * 90
+    assert len(groups) == 1600
     costs = Costs(run_step_ms=FLOORS, storage_gb_per_s=0.5, result_s=0.002, evaluation_s=0.003)
+    trials = [costs.trial(group, None) for group in groups]
+    assert max(trial.work_s for trial in trials) < 2 * sum(trial.work_s for trial in trials) / 1600
+    # 625 runs in 6 trials, as even as can be.
     (mnist,) = [group for group in groups if group[0] is next(run for run in runs if run.cell == MNIST)]
+    assert len(mnist) == 104
     trial = costs.trial(mnist, None)
-    assert trial.work_s == pytest.approx(400_000 * 7 * 0.34e-3)
-    assert trial.checkpoint_every_s == pytest.approx(2000 * 7 * 0.34e-3)  # 4.76 s
+    assert trial.work_s == pytest.approx(400_000 * 104 * 0.34e-3)
+    assert trial.checkpoint_every_s == 60  # the next evaluation is 2000 * 104 * 0.34e-3 = 70.72 s away
     assert trial.checkpoint_s == pytest.approx(2 * checkpoint_gb(mnist))
-    # A result every 2 s and at every evaluation, which is one of 7 runs.
-    assert trial.driver_load == pytest.approx(0.002 * (1 / 2 + 1 / 4.76) + 0.003 * 7 / 4.76)
+    # A result every 2 s and at every evaluation, which is one of 104 runs.
+    assert trial.driver_load == pytest.approx(0.002 * (1 / 2 + 1 / 70.72) + 0.003 * 104 / 70.72)
 
 
 def test_step_times_between_and_beyond_those_given_lie_on_a_line(runs: list[WantedRun]) -> None:

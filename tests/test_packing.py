@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from datasets.task import TaskShape
 from sweep.packing import Places, cohorts, is_out_of_memory, trial_name
 from sweep.placement import Placement
 from sweep.results import Results
 from sweep.runs import WantedRun
 from sweep.study import Resources
+from sweep.work import step_work
 from tests.tiny_study import runs_of, write_study
+from trainables.parts import PARTS
+from trainables.run import ModelSize
 
 
 @pytest.fixture
@@ -32,11 +37,26 @@ def test_a_trial_trains_runs_of_one_cell_in_the_study_s_order(runs: list[WantedR
 
 
 def test_by_default_a_cell_is_a_trial_or_as_many_as_keep_all_devices_busy(runs: list[WantedRun]) -> None:
-    whole = [[0, 1, 2, 6, 7, 8], [3, 4, 5, 9, 10, 11]]
-    assert indices(runs, runs, None, at_once=1) == indices(runs, runs, None, at_once=2) == whole
+    cells = [[3, 4, 5, 9, 10, 11], [0, 1, 2, 6, 7, 8]]  # unfrozen first: it takes longer
+    assert runs[3].variant.startswith("unfrozen")
+    assert indices(runs, runs, None, at_once=1) == indices(runs, runs, None, at_once=2) == cells
+    assert indices(runs, runs, None, at_once=3) == [[0, 1, 2, 6, 7, 8], [3, 4, 5], [9, 10, 11]]
     assert sorted(map(len, indices(runs, runs, None, at_once=4))) == [3] * 4
     assert sorted(map(len, indices(runs, runs, None, at_once=100))) == [1] * 12
     assert len({trial_name(group) for group in cohorts(runs, Resources(), 4)}) == 4
+    assert cohorts([], Resources(), 4) == []
+
+
+def test_a_step_s_work_is_its_products(runs: list[WantedRun]) -> None:
+    task = TaskShape(num_tokens=3, num_classes=2, token_dim=5)
+    run = replace(runs[0].run, model=ModelSize(layers=2, heads=2, width=4))
+    assert run.protocol.batch_size == 8  # 24 tokens a step
+    weights = 2 * (5 * 12 + 5 * 4 + 5 * 16 + 17 * 4)  # with biases: 456
+    scores_and_values = 2 * 24 * 2 * 3 * 4
+    assert step_work(run, task, on_gpu=False) == 2 * 24 * weights + 3 * scores_and_values
+    whole = replace(run, trained=tuple(sorted(PARTS)))
+    assert step_work(whole, task, on_gpu=False) == 3 * 24 * weights + 3 * scores_and_values
+    assert step_work(whole, task, on_gpu=True) - step_work(whole, task, on_gpu=False) == 260 * weights
 
 
 def test_the_plain_engine_trains_single_runs(runs: list[WantedRun]) -> None:
