@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.record import CURVES, PLANNED, RUNS, WANTED, Columns
+from analysis.columns import CURVES, PLANNED, RUNS, WANTED, Columns
 
 TABLES: dict[str, tuple[Columns, str]] = {
     "runs/<run_id>.parquet": (RUNS, "One row a run, written when it ends, never changed but by training it further."),

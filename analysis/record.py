@@ -1,4 +1,4 @@
-"""The record: what every Parquet column means, and readers. This file owns the format; `sweep` writes by it.
+"""Reading the record, of which `analysis.columns` says what its columns mean.
 
 Below a results directory: `format.json`, `runs/<run_id>.parquet`, `curves/<run_id>.parquet` and
 `studies/<study>/{study.json, wanted.parquet}`. Every file is whole or absent (written beside, then renamed).
@@ -7,10 +7,9 @@ Below a results directory: `format.json`, `runs/<run_id>.parquet`, `curves/<run_
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:  # takes longer to import than reading a thousand runs does
     import pandas as pd
 
 from analysis.checksum import is_intact
+from analysis.columns import CURVES, PLANNED, RUNS, WANTED, Columns, schema, table
 
 FORMAT = 1
 """Raised when an older reader would misread a newer record, or the other way round."""
@@ -33,132 +33,12 @@ class RecordError(Exception):
     """The record is missing, damaged or of another format; the message names the file and says what to do."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """One column of a table of the record."""
-
-    name: str
-    type: pa.DataType
-    unit: str
-    """Empty: text, or a number without a unit."""
-    doc: str
-    nullable: bool = False
-    later: bool = False
-    """Files written before it came lack it, and read as null."""
-
-
-Columns = tuple[Column, ...]
-
-_STR, _F64, _I64, _I32, _BOOL = pa.string(), pa.float64(), pa.int64(), pa.int32(), pa.bool_()
-_TIME = pa.timestamp("ms", tz="UTC")
-
-RUNS: Columns = (
-    Column("run_id", _STR, "", "16 hex digits, hashed from `content`"),
-    Column("protocol_version", _I32, "", "raised when the code changes the numbers of a run"),
-    Column("status", _STR, "", "`complete`, `diverged` or `failed`"),
-    Column("num_steps", _I64, "gradient steps", "steps trained"),
-    Column(
-        "diverged_at_step", _I64, "gradient steps", "first step with a non-finite loss or gradient; null: none", True
-    ),
-    Column("failure", _STR, "", "why the run failed; null: it did not", True),
-    Column("task", _STR, "", "name of the task when it was first trained"),
-    Column("model", _STR, "", "name of the model when it was first trained"),
-    Column("variant", _STR, "", "name of the variant when it was first trained"),
-    Column("learning_rate", _F64, "", "of Adam, constant over the run"),
-    Column("seed", _I64, "", "keys every random choice of the run"),
-    Column("content", _STR, "", "JSON of everything that can change the run's numbers"),
-    Column("pretrained_on", _STR, "", "what the initial weights were trained on; null: random initialisation", True),
-    Column("weights_checksum", _STR, "", "sha256 of the pretrained weights; null: random initialisation", True),
-    Column("data_checksum", _STR, "", "identifies the task's examples"),
-    Column("data_origin", _STR, "", "where the examples came from"),
-    Column("device", _STR, "", "what the run trained on"),
-    Column("wall_s", _F64, "s", "time trained, pauses left out; runs that train together share it out"),
-    Column("device_s", _F64, "s", "the run's share of its cohort's device time"),
-    Column("started_at", _TIME, "UTC", "when training started"),
-    Column("finished_at", _TIME, "UTC", "when training ended"),
-    Column("attempts", _I32, "", "times the run was started"),
-    Column("git_commit", _STR, "", "commit of the code; null: not a git checkout", True),
-    Column("git_dirty", _BOOL, "", "whether the checkout had changes; null: not a git checkout", True),
-    Column("versions", _STR, "", "JSON object, package to version"),
-    Column(
-        "lost_steps",
-        _I64,
-        "gradient steps",
-        "trained, lost with a worker or a checkpoint, and trained again, as far as reported before; null: not counted",
-        nullable=True,
-        later=True,
-    ),
-    Column("engine", _STR, "", "`stacked` or `plain`; null: not known", nullable=True, later=True),
-)
-"""`runs/<run_id>.parquet`: one row, written when the run ends."""
-
-CURVES: Columns = (
-    Column("run_id", _STR, "", "as in `runs`"),
-    Column("step", _I64, "gradient steps", "steps taken before this evaluation"),
-    Column("train_loss", _F64, "nats", "mean training loss since the last evaluation, in training mode"),
-    Column("train_accuracy", _F64, "fraction", "on a fixed part of the training split, in evaluation mode"),
-    Column("validation_loss", _F64, "nats", "on the whole validation split"),
-    Column("validation_accuracy", _F64, "fraction", "on the whole validation split; the only column that selects"),
-    Column("test_loss", _F64, "nats", "on the whole test split"),
-    Column("test_accuracy", _F64, "fraction", "on the whole test split; never selects anything"),
-    Column("time_ms", _I64, "ms", "Unix time of the evaluation"),
-    Column("elapsed_s", _F64, "s", "training time of the run so far; runs that train together share it out"),
-)
-"""`curves/<run_id>.parquet`: one row an evaluation, ordered by step. Without a row in `runs` the run is unfinished."""
-
-WANTED: Columns = (
-    Column("run_id", _STR, "", "as in `runs`"),
-    Column("task", _STR, "", "the study's name for the task"),
-    Column("model", _STR, "", "the study's name for the model"),
-    Column("variant", _STR, "", "the study's name for the variant"),
-    Column("learning_rate", _F64, "", "of Adam, constant over the run"),
-    Column("seed", _I64, "", "keys every random choice of the run"),
-    Column("num_steps", _I64, "gradient steps", "the study's step budget for this run"),
-    Column("pretrained_on", _STR, "", "what the initial weights were trained on; null: random initialisation", True),
-    Column("data_origin", _STR, "", "where the examples come from"),
-)
-"""`studies/<study>/wanted.parquet`: one row a run that the study wants."""
-
-
-PLANNED: Columns = (
-    Column("run_id", _STR, "", "as in `runs`"),
-    Column("num_steps", _I64, "gradient steps", "the step budget it was planned for"),
-    Column("device_s", _F64, "s", "device time that training to this budget was to take, if it does not diverge"),
-    Column("timed_by", _STR, "", "what was timed for this, and on what"),
-)
-"""`studies/<study>/planned.parquet`: one row a run of which it was known, when a sweep began, how long it takes."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class StudyInfo:
     """`studies/<study>/study.json`."""
 
     study: str
     title: str
-
-
-def schema(columns: Columns) -> pa.Schema:
-    """Return the Arrow schema of a table of the record."""
-    return pa.schema([pa.field(column.name, column.type, column.nullable) for column in columns])
-
-
-def table(rows: Sequence[Mapping[str, Any]], columns: Columns) -> pa.Table:
-    """Build a typed table from rows that have exactly the columns' keys.
-
-    Raises:
-        ValueError: a row has an unknown or missing key, a null where none may be, or a time without a time zone.
-        pyarrow.ArrowException: a value is not of its column's type.
-    """
-    names = {column.name for column in columns}
-    required = {column.name for column in columns if not column.nullable}
-    for row in rows:
-        if row.keys() != names:
-            raise ValueError(f"unknown keys {sorted(row.keys() - names)}, missing keys {sorted(names - row.keys())}")
-        if empty := sorted(name for name in required if row[name] is None):
-            raise ValueError(f"columns {empty} may not be null")
-        if naive := sorted(key for key, x in row.items() if isinstance(x, datetime) and x.tzinfo is None):
-            raise ValueError(f"times in columns {naive} have no time zone")
-    return pa.Table.from_pylist([dict(row) for row in rows], schema=schema(columns))
 
 
 def run_path(results: Path, run_id: str) -> Path:

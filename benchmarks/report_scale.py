@@ -23,7 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 from analysis.checksum import parquet_bytes
-from analysis.record import CURVES, FORMAT, RUNS, WANTED, curve_path, run_path, schema, study_dir, table
+from analysis.columns import CURVES, RUNS, WANTED, schema, table
+from analysis.record import FORMAT, curve_path, run_path, study_dir
 
 TASKS = ("listops", "mnist", "cifar10", "cifar10-lra")
 VARIANTS = ("frozen-random", "frozen-pretrained", "unfrozen-random", "unfrozen-pretrained")

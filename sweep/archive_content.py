@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 from safetensors import SafetensorError, safe_open
 
-from analysis.record import RecordError, read_study, read_wanted
+from analysis.record import RecordError, read_planned, read_study, read_wanted
 from sweep.archive import CHECKPOINT, refused
 from sweep.merge import RecordedRun, mistakes, read_run
 from sweep.results import Results
@@ -77,6 +77,7 @@ class Staged:
         for name in names:
             with self.checked(f"study {name}"):
                 read_wanted(self.results.root, name)
+                read_planned(self.results.root, name)
                 if read_study(self.results.root, name).study != name:
                     raise ValueError("its study.json is another study's")
         return names

@@ -12,7 +12,17 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from analysis.record import check_format, read_study, read_wanted, recorded_studies
-from sweep.archive import CHECKPOINT, MANIFEST, PIECE_BYTES, RUN_ID, WEIGHTS_FILES, WEIGHTS_FOLDER, Entry, manifest_text
+from sweep.archive import (
+    CHECKPOINT,
+    MANIFEST,
+    PIECE_BYTES,
+    RUN_ID,
+    WEIGHTS_FILES,
+    WEIGHTS_FOLDER,
+    Entry,
+    manifest_text,
+    study_files,
+)
 from sweep.errors import UserError
 from sweep.merge import RecordedRun, mistakes, read_run
 from sweep.provenance import git_state
@@ -102,7 +112,7 @@ class _Exporter:
         for folder in _weights(self.results):
             self._add_weights(folder)
         for study in studies:
-            for name in (f"{study}.yaml", "wanted.parquet", "study.json"):
+            for name in study_files(study):
                 self._add_bytes(self.results.study(study) / name)
         self.writer.finish()
 

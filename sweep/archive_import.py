@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.record import read_wanted, recorded_studies
-from sweep.archive import WEIGHTS_FILES, ArchiveReader, open_archive
+from sweep.archive import WEIGHTS_FILES, ArchiveReader, open_archive, study_files
 from sweep.archive_content import Staged, checkpoint_step, newest_checkpoint, sha256_of
 from sweep.errors import UserError
 from sweep.merge import Keep, RecordedRun, difference, merge, read_run
@@ -158,8 +158,7 @@ class _Merger:
     def _plan_study(self, name: str) -> None:
         if name not in recorded_studies(self.ours.root):
             folder = self.theirs.results.study(name)
-            parts = (f"{name}.yaml", "wanted.parquet", "study.json")  # the last one makes it a study
-            self._studies += [folder / part for part in parts if (folder / part).is_file()]
+            self._studies += [folder / part for part in study_files(name) if (folder / part).is_file()]
             self.counts.studies.append(name)
         elif _grid(self.ours, name).equals(_grid(self.theirs.results, name)):
             self.counts.kept_studies.append(name)

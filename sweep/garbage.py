@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from analysis.record import RUNS, WANTED, RecordError, read_rows
+from analysis.columns import RUNS, WANTED
+from analysis.record import RecordError, read_rows
 from sweep.results import Results, storage_problems
 from sweep.standing import State, state_of
 from sweep.text import counted, gigabytes

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.record import CURVES, RUNS, RecordError, read_curves, read_rows, run_path
+from analysis.columns import CURVES, RUNS
+from analysis.record import RecordError, read_curves, read_rows, run_path
 
 NUMBERS = [column.name for column in CURVES if column.name not in ("run_id", "step", "time_ms", "elapsed_s")]
 """What two trainings of one run must agree in at every step."""

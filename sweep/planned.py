@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from analysis.record import PLANNED, planned_path, read_rows
+from analysis.columns import PLANNED
+from analysis.record import planned_path, read_rows
 from sweep.placement import Placement
 from sweep.reconcile import Reconciled
 from sweep.results import Results, write_parquet

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from analysis.record import CURVES, RUNS, RecordError, read_curves, read_run_rows
+from analysis.columns import CURVES, RUNS
+from analysis.record import RecordError, read_curves, read_run_rows
 from sweep.provenance import git_state, package_versions
 from sweep.results import Results, write_parquet
 from sweep.runs import WantedRun

@@ -17,7 +17,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from analysis.checksum import parquet_bytes
-from analysis.record import FORMAT, Columns, RecordError, check_format, curve_path, run_path, study_dir, table
+from analysis.columns import Columns, table
+from analysis.record import FORMAT, RecordError, check_format, curve_path, run_path, study_dir
 from sweep.errors import UserError
 
 STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import torch
 
-from analysis.record import FORMAT, WANTED
+from analysis.columns import WANTED
+from analysis.record import FORMAT
 from analysis.report import write_report
 from datasets import TASKS
 from sweep.disk import check_disk

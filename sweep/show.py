@@ -9,7 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from analysis.record import RUNS, check_format
+from analysis.columns import RUNS
+from analysis.record import check_format
 from datasets.files import hash_file
 from sweep.curve_text import curve_lines
 from sweep.errors import UserError

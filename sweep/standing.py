@@ -10,7 +10,7 @@ from analysis.record import RecordError, read_run_rows
 from sweep.results import Results
 
 Row = Mapping[str, Any]
-"""Columns of a table of `analysis.record`, by name."""
+"""Columns of a table of `analysis.columns`, by name."""
 
 NEEDED = ("run_id", "status", "num_steps")
 """Columns that `state_of` looks at."""

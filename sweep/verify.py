@@ -10,17 +10,8 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from analysis.record import (
-    CURVES,
-    PLANNED,
-    RUNS,
-    RecordError,
-    check_format,
-    planned_path,
-    read_rows,
-    read_study,
-    read_wanted_rows,
-)
+from analysis.columns import CURVES, PLANNED, RUNS
+from analysis.record import RecordError, check_format, planned_path, read_rows, read_study, read_wanted_rows
 from analysis.store import Store
 from datasets.files import hash_file
 from sweep.garbage import leftovers, recorded_ids, wanted_budgets

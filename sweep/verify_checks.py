@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from analysis.record import CURVES, RUNS, Columns
+from analysis.columns import CURVES, RUNS, Columns
 
 Row = Mapping[str, Any]
 """A row of a table of the record, by column."""

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save
 
-from analysis.record import CURVES, RUNS, WANTED, Columns, curve_path, run_path, table
+from analysis.columns import CURVES, PLANNED, RUNS, WANTED, Columns, table
+from analysis.record import curve_path, run_path
 from sweep.archive_export import export
 from sweep.archive_import import import_archive
 from sweep.errors import UserError
@@ -99,6 +100,8 @@ def add_study(results: Results, name: str, seeds: Mapping[int, int]) -> None:
     rest = {"pretrained_on": None, "data_origin": "test"}
     rows = [{"run_id": run_id_of(seed), **labels, "seed": seed, "num_steps": n, **rest} for seed, n in seeds.items()]
     write(folder / "wanted.parquet", rows, WANTED)
+    planned = [{"run_id": row["run_id"], "num_steps": row["num_steps"], "timed_by": "a guess"} for row in rows]
+    write(folder / "planned.parquet", [row | {"device_s": 7.0} for row in planned], PLANNED)
     (folder / "study.json").write_text(json.dumps({"study": name, "title": f"About {name}", "format": 1}))
     (folder / f"{name}.yaml").write_text(f"study: {name}\n")
 

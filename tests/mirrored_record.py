@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from analysis.record import CURVES, FORMAT, RUNS, WANTED, Columns, curve_path, run_path, table
+from analysis.columns import CURVES, RUNS, WANTED, Columns, table
+from analysis.record import FORMAT, curve_path, run_path
 from sweep.mirror import Mirror
 from sweep.mlflow_store import open_client, tracking_uri
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from analysis.record import CURVES, FORMAT, RUNS, WANTED, Columns, curve_path, run_path, study_dir, table
+from analysis.columns import CURVES, RUNS, WANTED, Columns, table
+from analysis.record import FORMAT, curve_path, run_path, study_dir
 
 Point = tuple[int, float, float]
 """step, validation accuracy, test accuracy"""

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis import record
-from analysis.record import PLANNED
+from analysis.columns import PLANNED
 from analysis.report import write_report
 from tests.synthetic_record import SyntheticRecord
 

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis import record
-from analysis.record import CURVES, RUNS, WANTED, RecordError
+from analysis.columns import CURVES, RUNS, WANTED
+from analysis.record import RecordError
 from tests.synthetic_record import SyntheticRecord
 
 WANTED_ROW = {

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.aggregate import summarise
-from analysis.record import CURVES, RUNS, WANTED
+from analysis.columns import CURVES, RUNS, WANTED
 from analysis.selection import best_learning_rates, best_steps
 
 

@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sweep.archive_export
-from analysis.record import CURVES, RUNS, read_curves, read_runs, recorded_studies
+from analysis.columns import CURVES, RUNS
+from analysis.record import read_curves, read_runs, recorded_studies
 from sweep.archive_export import export
 from sweep.archive_import import _Merger, import_archive
 from sweep.results import Results

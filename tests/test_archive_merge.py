@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.record import CURVES
+from analysis.columns import CURVES
 from sweep.merge import Difference, Keep, RecordedRun, difference, merge, mistakes
 from tests.carried_record import Trained, points, row, run_id_of
 

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.record import CURVES, RUNS, RecordError, curve_path, run_path
+from analysis.columns import CURVES, RUNS
+from analysis.record import RecordError, curve_path, run_path
 from sweep.archive import Entry, manifest_text
 from sweep.archive_export import export
 from sweep.archive_import import import_archive

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from analysis.record import CURVES, RUNS, Columns, RecordError, curve_path, read_rows, run_path, table
+from analysis.columns import CURVES, RUNS, Columns, table
+from analysis.record import RecordError, curve_path, read_rows, run_path
 from sweep.results import write_parquet
 from tests.synthetic_record import SyntheticRecord
 

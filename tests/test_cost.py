@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from analysis.record import PLANNED, planned_path, read_rows
+from analysis.columns import PLANNED
+from analysis.record import planned_path, read_rows
 from sweep.cost import Cost, cost_lines, estimate_cost, wall_time
 from sweep.errors import UserError
 from sweep.placement import Placement, devices_here

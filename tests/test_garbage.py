@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.record import RUNS, read_rows
+from analysis.columns import RUNS
+from analysis.record import read_rows
 from sweep.cli import main
 from sweep.errors import UserError
 from sweep.garbage import CHECKPOINTS, KINDS, LEFTOVERS, UNWANTED, collect, find_garbage, remove

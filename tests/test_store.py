@@ -12,7 +12,8 @@ import pytest
 
 from analysis.__main__ import main as analysis
 from analysis.checksum import parquet_bytes
-from analysis.record import CURVES, RUNS, read_rows, table
+from analysis.columns import CURVES, RUNS, table
+from analysis.record import read_rows
 from analysis.store import Store, StoreError, local_path
 from analysis.working_copy import refresh
 from sweep.cli import main

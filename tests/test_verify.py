@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from analysis.record import CURVES, PLANNED, RUNS, WANTED, read_rows
+from analysis.columns import CURVES, PLANNED, RUNS, WANTED
+from analysis.record import read_rows
 from datasets.files import hash_file
 from sweep.cli import main
 from sweep.results import Results, write_parquet
