@@ -8,6 +8,7 @@ from typing import Any
 
 from sweep.network import check_answers
 from sweep.sharing import Claim
+from trainables.leaving import leaving_nodes
 
 
 class Machines:
@@ -24,20 +25,23 @@ class Machines:
         self._node_of[trial.trial_id] = actor["Address"]["NodeID"]
 
     def lost(self, trial: Any) -> bool:
-        """Tell whether the machine that a trial was on is gone: Ray says so, or its raylet does not answer.
+        """Tell whether the machine that a trial was on is gone or about to go.
+
+        It is gone if Ray says so, or if its raylet does not answer.
 
         Ray (2.60) itself notices after 12 s that a raylet is dead, while trials there fail at once; a machine that
         stays silent it gives up after a minute, and the trials with it.
         """
         import ray
 
-        there = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] == self._node_of.get(trial.trial_id)]
+        ours = self._node_of.get(trial.trial_id)
+        there = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] == ours]
         try:
             for node in there:
                 check_answers(node["NodeManagerAddress"], node["NodeManagerPort"])
         except OSError:
             return True
-        return trial.trial_id in self._node_of and not there
+        return ours is not None and (not there or ours in leaving_nodes())
 
 
 class RayBoard:

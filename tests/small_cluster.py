@@ -42,6 +42,12 @@ class SmallCluster:
         """Take the last node away without a word to anybody: SIGKILL for its Ray, and so the end of what it started."""
         self._cluster.remove_node(self.nodes.pop(), allow_graceful=False)
 
+    def warn(self, node: Any) -> None:
+        """Say that a node will go soon, as cluster.yaml does at a spot machine's notice."""
+        reason = ("--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot")
+        ray = Path(sys.executable).with_name("ray")
+        subprocess.run([ray, "drain-node", "--address", self.address, "--node-id", node.node_id, *reason], check=True)
+
     def end(self) -> None:
         self._cluster.shutdown()
 

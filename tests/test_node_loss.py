@@ -71,13 +71,34 @@ def test_a_study_that_comes_later_gets_its_share_at_once(cluster: SmallCluster, 
         first.kill()
     assert code == 0, printed
     assert "1 trials at once instead of 2" in printed
-    ends = [max(row["finished_at"] for row in rows(each).values()) for each in (folder / "other" / "results", results)]
-    assert ends == sorted(ends), "the second did not have to wait for the first to end"
+    (second_row,) = rows(folder / "other" / "results").values()
+    last_end = max(row["finished_at"] for row in rows(results).values())
+    assert second_row["started_at"] < last_end, "the second did not have to wait for the first to end"
     assert record_content(results) == record_content(folder / "disturbed")
     assert final_weights(results) == final_weights(folder / "disturbed")
     assert {row["lost_steps"] for row in rows(results).values()} == {0}
 
 
+def test_runs_leave_a_machine_that_will_be_taken_away(cluster: SmallCluster, folder: Path) -> None:
+    study, results = write_study(folder, **STUDY), folder / "warned"
+    leaving, stays = cluster.add(), cluster.nodes[0]
+    run = Background(folder / "warned.log", study, "--results", results, "--address", cluster.address)
+    try:
+        run.wait_until(lambda: len(checkpointed(results)) >= 2 and trains(leaving))
+        cluster.warn(leaving)
+        run.wait_until(lambda: not trains(leaving))
+        assert trains(stays)
+        cluster.nodes.remove(leaving)
+        code, printed = run.ends()
+    finally:
+        run.kill()
+    assert code == 0, printed
+    assert record_content(results) == record_content(folder / "disturbed")
+    assert {row["lost_steps"] for row in rows(results).values()} == {0}
+    assert max(row["attempts"] for row in rows(results).values()) == 2
+
+
+@pytest.mark.slow  # its parts are quick: tests/test_sharing.py
 def test_a_cluster_on_which_no_trial_fits_any_more_is_left_with_the_checkpoints(
     cluster: SmallCluster, folder: Path
 ) -> None:

@@ -11,6 +11,7 @@ from ray import tune
 
 from trainables.cohort import Assignment, Event, RunSession
 from trainables.device_memory import share_memory
+from trainables.leaving import MachineLeavesError, MachineWatch
 from trainables.stacked_session import StackedSession
 
 REPORT_EVERY_S = 2.0
@@ -34,6 +35,7 @@ class CohortTrainable(tune.Trainable):
         trial = config["trial"]
         self._assignments = [Assignment(**assignment) for assignment in trial["cohort"]]
         self._session: RunSession | StackedSession | None = None
+        self._machine = MachineWatch()
         self._events = self._train_stacked(trial) if trial["engine"] == "stacked" else self._train_plain()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -42,7 +44,15 @@ class CohortTrainable(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        """Train until there is something to report."""
+        """Train until there is something to report.
+
+        Raises:
+            MachineLeavesError: this machine is about to be taken away; runs are saved.
+        """
+        if self._session is not None and self._machine.leaves():
+            self._session.leave()
+            self._session = None
+            raise MachineLeavesError("this machine is about to be taken away; runs are saved and go on elsewhere")
         try:
             events = next(self._events, None)
         except (MemoryError, torch.OutOfMemoryError) as error:
