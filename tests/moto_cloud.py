@@ -106,23 +106,23 @@ class Cloud:
 
     def _follow(self) -> None:
         """Switch hosts on and off as instances come and go."""
-        while not self._ended.wait(0.5):
+        while not self._ended.wait(1.0):
             running = self.instances()
             for ended in self._up.keys() - running.keys():
                 self.hosts.remove(self._up.pop(ended))
-            for started in running.keys() - self._up.keys():
-                self._switch_on(running[started])
+            for name, instance in running.items():
+                if name not in self._up:
+                    self._up[name] = instance["PrivateIpAddress"]
+                    self.hosts.add(instance["PrivateIpAddress"], instance["PublicIpAddress"])
+                if "IamInstanceProfile" in instance:  # moto ties it to an instance that is there already
+                    self._give_rights(self.hosts.home(instance["PrivateIpAddress"]))
 
-    def _switch_on(self, instance: dict[str, Any]) -> None:
-        """Make a host, in whose home are the rights of the instance's profile if it has one."""
-        address = instance["PrivateIpAddress"]
-        home = self.hosts.add(address, instance["PublicIpAddress"])
-        if "IamInstanceProfile" in instance:
-            (home / ".aws").mkdir()
-            (home / ".aws" / "config").write_text(f"[default]\nendpoint_url = {URL}\n")
-            lines = [f"{name} = {self._role_s[key]}" for name, key in CREDENTIALS.items()]
-            (home / ".aws" / "credentials").write_text("\n".join(["[default]", *lines, ""]))
-        self._up[instance["InstanceId"]] = address
+    def _give_rights(self, home: Path) -> None:
+        """Put the rights of the profile's role into a home; Ray's machines would ask their metadata service."""
+        (home / ".aws").mkdir(exist_ok=True)
+        (home / ".aws" / "config").write_text(f"[default]\nendpoint_url = {URL}\n")
+        lines = [f"{name} = {self._role_s[key]}" for name, key in CREDENTIALS.items()]
+        (home / ".aws" / "credentials").write_text("\n".join(["[default]", *lines, ""]))
 
     def end(self) -> None:
         self._ended.set()

@@ -91,14 +91,13 @@ class Hosts:
         for address in addresses:
             self.add(address)
 
-    def add(self, address: str, public: str | None = None) -> Path:
-        """Make a host and switch it on; return its home. With `public`, it is reached by that address, too."""
+    def add(self, address: str, public: str | None = None) -> None:
+        """Make a host and switch it on; with `public`, the machine outside reaches it by that address, too."""
         self._make(address)
         if public is not None:
             call("ip", "-n", _name(address), "addr", "add", f"{public}/32", "dev", "eth0")
             call("ip", "route", "add", public, "dev", "br0")
         self.start(address)
-        return self._folder(address) / "home"
 
     def remove(self, address: str) -> None:
         """End everything on a host, and take it off the bridge; its files stay, under another name."""
@@ -173,17 +172,21 @@ class Hosts:
 
     def trains(self, address: str) -> bool:
         """Tell whether a trial is on a host."""
-        network = Path(f"/run/netns/{_name(address)}").stat().st_ino
-        return any(
-            command.startswith("ray::") and "Trainable" in command and _network_of(pid) == network
+        network = _network(Path(f"/run/netns/{_name(address)}"))
+        return network is not None and any(
+            command.startswith("ray::") and "Trainable" in command and _network(Path(f"/proc/{pid}/ns/net")) == network
             for pid, _, command in processes()
         )
+
+    def home(self, address: str) -> Path:
+        """Return where `~` is on a host."""
+        return self._folder(address) / "home"
 
     def end(self) -> None:
         for host in self._running.values():
             host.kill()
             host.wait()
-        call("umount", SHARED)
+        call("umount", "--lazy", SHARED)
         if self._disk_s_place_is_ours:
             SHARED.rmdir()
 
@@ -234,9 +237,10 @@ def _name(address: str) -> str:
     return f"host{address.rpartition('.')[2]}"
 
 
-def _network_of(pid: int) -> int | None:
+def _network(place: Path) -> int | None:
+    """Return the number of a network namespace that is still there."""
     try:
-        return Path(f"/proc/{pid}/ns/net").stat().st_ino
+        return place.stat().st_ino
     except OSError:
         return None
 
