@@ -78,7 +78,6 @@ class Hosts:
         self.folder, self._boot = folder, boot
         self.key = folder / "key"
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._disk_s_place_is_ours = not SHARED.exists()
         for path in (Path("/run/netns"), Path("/run/sshd"), SHARED, Path("/tmp/ray")):
             path.mkdir(parents=True, exist_ok=True)
         for name, place in (("shared", SHARED), ("laptop/ray", "/tmp/ray")):
@@ -186,9 +185,7 @@ class Hosts:
         for host in self._running.values():
             host.kill()
             host.wait()
-        call("umount", "--lazy", SHARED)
-        if self._disk_s_place_is_ours:
-            SHARED.rmdir()
+        call("umount", "--lazy", SHARED)  # the empty folder stays: others may have a disk mounted on it
 
     def _folder(self, address: str) -> Path:
         return self.folder / _name(address)

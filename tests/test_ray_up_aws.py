@@ -19,7 +19,9 @@ from tests.tiny_study import rows, write_study
 
 pytestmark = pytest.mark.hosts
 
-RUNS: dict[str, Any] = STUDY | {"rates": (1e-3, 3e-3, 1e-2)}
+RUNS: dict[str, Any] = STUDY | {"rates": (1e-3, 3e-3, 1e-2), "num_steps": 3000}
+STEPS_BEFORE = 1000
+"""Of training, before a machine is taken away."""
 NUM_WORKERS = 2
 
 
@@ -37,9 +39,10 @@ def training(cloud: Cloud) -> set[str]:
     return {name for name, each in cloud.instances("gpu").items() if cloud.hosts.trains(each["PrivateIpAddress"])}
 
 
-def saved() -> set[str]:
-    """Ids of the runs that have a checkpoint."""
-    return {path.parent.name for path in (RESULTS / "checkpoints").glob("*/step-*")}
+def runs_saved_at(num_steps: int) -> set[str]:
+    """Ids of the runs that have a checkpoint of so many steps or more."""
+    found = (RESULTS / "checkpoints").glob("*/step-*-*.safetensors")
+    return {path.parent.name for path in found if int(path.name.split("-")[1]) >= num_steps}
 
 
 def test_workers_come_with_the_work_are_taken_away_and_go(cloud: Cloud, tmp_path: Path) -> None:
@@ -53,7 +56,7 @@ def test_workers_come_with_the_work_are_taken_away_and_go(cloud: Cloud, tmp_path
         wait_until(lambda: len(training(cloud)) == NUM_WORKERS, "a trial on every worker")
         told("workers have come, and train", began)
         check_kinds(cloud)
-        wait_until(lambda: len(saved()) >= NUM_WORKERS, "checkpoints")
+        wait_until(lambda: len(runs_saved_at(STEPS_BEFORE)) >= NUM_WORKERS, "checkpoints")
         taken, kept = sorted(training(cloud))
         cloud.take_away(taken)
         told(f"one is taken away; {len(rows(RESULTS))} of 6 runs have ended", began)
@@ -68,6 +71,8 @@ def test_workers_come_with_the_work_are_taken_away_and_go(cloud: Cloud, tmp_path
     laptop.ray_down()
     assert cloud.instances() == {}
     check_as_if_undisturbed(study, tmp_path / "reference")
+    assert max(row["attempts"] for row in rows(RESULTS).values()) > 1
+    assert sum(row["lost_steps"] for row in rows(RESULTS).values()) < STEPS_BEFORE
 
 
 def check_kinds(cloud: Cloud) -> None:
