@@ -59,6 +59,7 @@ class Cloud:
         self._server.start()
         self._make_people()
         self._make_network()
+        self._requests_without_rights = settings.INITIAL_NO_AUTH_ACTION_COUNT
         settings.INITIAL_NO_AUTH_ACTION_COUNT = 0  # from here on everybody's rights are looked at
         self._up: dict[str, str] = {}
         self._ended = threading.Event()
@@ -128,6 +129,7 @@ class Cloud:
         self._ended.set()
         self._thread.join()
         self._server.stop()
+        settings.INITIAL_NO_AUTH_ACTION_COUNT = self._requests_without_rights
         self.hosts.end()
 
     def cluster_file(self, max_workers: int) -> Path:

@@ -78,12 +78,13 @@ class Hosts:
         self.folder, self._boot = folder, boot
         self.key = folder / "key"
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._mounts: list[str | Path] = []
         for path in (Path("/run/netns"), Path("/run/sshd"), SHARED, Path("/tmp/ray")):
             path.mkdir(parents=True, exist_ok=True)
         for name, place in (("shared", SHARED), ("laptop/ray", "/tmp/ray")):
             (folder / name).mkdir(parents=True)
-            call("mount", "--bind", folder / name, place)
-        call("mount", "-t", "tmpfs", "netns", "/run/netns")
+            self._mount(place, "--bind", folder / name)
+        self._mount("/run/netns", "-t", "tmpfs", "netns")
         self._make_names()
         call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key)
         self._make_bridge()
@@ -107,6 +108,10 @@ class Hosts:
         folder = self._folder(address)
         folder.rename(folder.with_name(f"{folder.name}-ended-{time.monotonic_ns()}"))
 
+    def _mount(self, place: str | Path, *what: str | Path) -> None:
+        call("mount", *what, place)
+        self._mounts.append(place)
+
     def _make_names(self) -> None:
         """Names are known without asking anybody; ssh looks for its own files in the home of /etc/passwd."""
         hosts = [f"{SUBNET}.{number} host{number}" for number in range(2, 255)]
@@ -118,7 +123,7 @@ class Hosts:
         for name, lines in files.items():
             path = self.folder / name
             path.write_text("\n".join([*lines, ""]))
-            call("mount", "--bind", path, f"/etc/{name}")
+            self._mount(f"/etc/{name}", "--bind", path)
 
     def _make_bridge(self) -> None:
         call("ip", "link", "set", "lo", "up")
@@ -159,7 +164,7 @@ class Hosts:
         """End everything on a host at once."""
         self._running[address].kill()  # its first process dies with this one, and all others with that
         self._running[address].wait()
-        (self._folder(address) / "sshd.log").unlink()
+        (self._folder(address) / "sshd.log").unlink(missing_ok=True)
 
     def cut_off(self, address: str) -> None:
         """Pull a host's cable; what runs there runs on."""
@@ -182,10 +187,12 @@ class Hosts:
         return self._folder(address) / "home"
 
     def end(self) -> None:
-        for host in self._running.values():
-            host.kill()
-            host.wait()
-        call("umount", "--lazy", SHARED)  # the empty folder stays: others may have a disk mounted on it
+        for address in self._running:
+            self.kill(address)
+            call("ip", "link", "delete", _name(address))
+        call("ip", "link", "delete", "br0")
+        for place in reversed(self._mounts):
+            call("umount", "--lazy", place)
 
     def _folder(self, address: str) -> Path:
         return self.folder / _name(address)

@@ -6,6 +6,7 @@ A head and three workers, on one CPU each.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -67,13 +68,15 @@ class Laptop:
         command = command_line("ui", "--cluster", self.cluster_file)
         with (
             self.log.open("ab") as log,
-            subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=log, stderr=log) as held,
+            subprocess.Popen(
+                command, cwd=ROOT, env=self.environment, stdout=log, stderr=log, start_new_session=True
+            ) as held,
         ):
             try:
                 wait_until(lambda: "The job server is there, too" in self.log.read_text(), "tunnels")
                 yield
             finally:
-                held.kill()
+                os.killpg(held.pid, signal.SIGKILL)  # with its ssh, which would hold on to the ports
 
     def sweep(self, *arguments: str | Path) -> str:
         code, printed = sweep(*arguments, env=self.environment, timeout_s=600)
