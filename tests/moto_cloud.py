@@ -63,7 +63,7 @@ class Cloud:
         settings.INITIAL_NO_AUTH_ACTION_COUNT = 0  # from here on everybody's rights are looked at
         self._up: dict[str, str] = {}
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="cloud")
+        self._thread = threading.Thread(target=self._follow, name="cloud", daemon=True)
         self._thread.start()
 
     def _make_people(self) -> None:
@@ -119,7 +119,7 @@ class Cloud:
                     self._give_rights(self.hosts.home(instance["PrivateIpAddress"]))
 
     def _give_rights(self, home: Path) -> None:
-        """Put the rights of the profile's role into a home; Ray's machines would ask their metadata service."""
+        """Put the rights of the profile's role into a home; at AWS a machine asks its metadata service for them."""
         (home / ".aws").mkdir(exist_ok=True)
         (home / ".aws" / "config").write_text(f"[default]\nendpoint_url = {URL}\n")
         lines = [f"{name} = {self._role_s[key]}" for name, key in CREDENTIALS.items()]

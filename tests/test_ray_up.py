@@ -57,7 +57,7 @@ class Laptop:
     def _ray(self, command: str, *options: str) -> None:
         began = time.monotonic()
         with self.log.open("ab") as log:
-            words = ["ray", command, "-y", *options, self.cluster_file]
+            words = ["ray", command, "-y", *options, str(self.cluster_file)]
             done = subprocess.run(words, cwd=ROOT, env=self.environment, stdout=log, stderr=log, timeout=240)
         assert done.returncode == 0, self.log.read_text()
         print(f"ray {command} took {time.monotonic() - began:.0f} s", flush=True)
