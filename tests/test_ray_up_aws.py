@@ -5,6 +5,7 @@ moto stands for AWS and namespaces for its machines, which have one CPU each and
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,10 @@ from tests.tiny_study import rows, write_study
 
 pytestmark = pytest.mark.hosts
 
-RUNS: dict[str, Any] = STUDY | {"rates": (1e-3, 3e-3, 1e-2), "num_steps": STUDY["num_steps"] * 3 // 5}
+RUNS: dict[str, Any] = STUDY | {
+    "rates": (1e-3, 3e-3, 1e-2),
+    "num_steps": int(os.environ.get("CLUSTER_TEST_STEPS", "3000")),
+}
 STEPS_BEFORE = 1000
 """Of training, before a machine is taken away."""
 NUM_WORKERS = 2
