@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.chaos import processes
@@ -24,9 +24,9 @@ HEAD, *WORKERS = (f"{SUBNET}.{number}" for number in range(10, 14))
 PATIENCE_S = 240.0
 SHARED = Path("/shared")
 """The disk that all hosts see."""
+OUTSIDE = f"{SUBNET}.1"
 
 SSHD = """
-ListenAddress {address}
 HostKey {folder}/host_key
 AuthorizedKeysFile {folder}/../key.pub
 PermitRootLogin prohibit-password
@@ -42,6 +42,7 @@ set -e
 hostname {name}
 mount --bind {folder}/passwd /etc/passwd
 mount --bind {folder}/ray /tmp/ray
+{boot}
 exec {sshd} -D -f {folder}/sshd_config -E {folder}/sshd.log
 """
 
@@ -63,55 +64,81 @@ def call(*command: str | Path) -> None:
 
 
 class Hosts:
-    """One bridge, and a head and workers on it; a shared disk at /shared.
+    """One bridge, and hosts on it; a shared disk at /shared.
 
     The machine outside is `.1` on the bridge: a laptop, whose home is `folder`/laptop.
+
+    Args:
+        folder: for the homes and logs of all.
+        addresses: of the hosts that are there from the start.
+        boot: shell commands that each host runs when it is switched on.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, addresses: Sequence[str] = (), boot: str = "") -> None:
+        self.folder, self._boot = folder, boot
         self.key = folder / "key"
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._disk_s_place_is_ours = not SHARED.exists()
+        self._mounts: list[str | Path] = []
         for path in (Path("/run/netns"), Path("/run/sshd"), SHARED, Path("/tmp/ray")):
             path.mkdir(parents=True, exist_ok=True)
         for name, place in (("shared", SHARED), ("laptop/ray", "/tmp/ray")):
             (folder / name).mkdir(parents=True)
-            call("mount", "--bind", folder / name, place)
-        call("mount", "-t", "tmpfs", "netns", "/run/netns")
+            self._mount(place, "--bind", folder / name)
+        self._mount("/run/netns", "-t", "tmpfs", "netns")
         self._make_names()
         call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key)
         self._make_bridge()
-        for address in (HEAD, *WORKERS):
-            self._make(address)
-            self.start(address)
+        for address in addresses:
+            self.add(address)
+
+    def add(self, address: str, public: str | None = None) -> None:
+        """Make a host and switch it on; with `public`, the machine outside reaches it by that address, too."""
+        self._make(address)
+        if public is not None:
+            call("ip", "-n", _name(address), "addr", "add", f"{public}/32", "dev", "eth0")
+            call("ip", "route", "add", public, "dev", "br0")
+        self.start(address)
+
+    def remove(self, address: str) -> None:
+        """End everything on a host, and take it off the bridge; its files stay, under another name."""
+        self.kill(address)
+        del self._running[address]
+        for kind in ("link", "netns"):
+            call("ip", kind, "delete", _name(address))
+        folder = self._folder(address)
+        folder.rename(folder.with_name(f"{folder.name}-ended-{time.monotonic_ns()}"))
+
+    def _mount(self, place: str | Path, *what: str | Path) -> None:
+        call("mount", *what, place)
+        self._mounts.append(place)
 
     def _make_names(self) -> None:
         """Names are known without asking anybody; ssh looks for its own files in the home of /etc/passwd."""
-        hosts = [f"{address} {_name(address)}" for address in (HEAD, *WORKERS)]
+        hosts = [f"{SUBNET}.{number} host{number}" for number in range(2, 255)]
         files = {
-            "hosts": ["127.0.0.1 localhost", f"{SUBNET}.1 {platform.node()}", *hosts],
+            "hosts": ["127.0.0.1 localhost", f"{OUTSIDE} {platform.node()}", *hosts],
             "resolv.conf": ["nameserver 127.0.0.1"],
             "passwd": _users(self.folder / "laptop"),
         }
         for name, lines in files.items():
             path = self.folder / name
             path.write_text("\n".join([*lines, ""]))
-            call("mount", "--bind", path, f"/etc/{name}")
+            self._mount(f"/etc/{name}", "--bind", path)
 
     def _make_bridge(self) -> None:
         call("ip", "link", "set", "lo", "up")
         call("ip", "link", "add", "br0", "type", "bridge")
-        call("ip", "addr", "add", f"{SUBNET}.1/24", "dev", "br0")
+        call("ip", "addr", "add", f"{OUTSIDE}/24", "dev", "br0")
         call("ip", "link", "set", "br0", "up")
-        call("ip", "route", "add", "default", "via", HEAD)  # Ray takes the address that the world is reached by
+        # Ray takes the address that the world is reached by.
+        call("ip", "route", "add", "default", "via", f"{SUBNET}.254")
 
     def _make(self, address: str) -> None:
         name, folder = _name(address), self._folder(address)
         for sub in ("home", "ray"):
             (folder / sub).mkdir(parents=True)
         call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "host_key")
-        (folder / "sshd_config").write_text(SSHD.format(address=address, folder=folder))
+        (folder / "sshd_config").write_text(SSHD.format(folder=folder))
         (folder / "passwd").write_text("\n".join([*_users(folder / "home"), ""]))
         call("ip", "netns", "add", name)
         call("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
@@ -119,12 +146,13 @@ class Hosts:
         call("ip", "-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
         call("ip", "-n", name, "link", "set", "eth0", "up")
         call("ip", "-n", name, "link", "set", "lo", "up")
-        call("ip", "-n", name, "route", "add", "default", "via", f"{SUBNET}.1")
+        call("ip", "-n", name, "route", "add", "default", "via", OUTSIDE)
 
     def start(self, address: str) -> None:
         """Switch a host on."""
         name, folder = _name(address), self._folder(address)
-        script = START.format(name=name, folder=folder, sshd=shutil.which("sshd", path="/usr/sbin:/usr/bin"))
+        sshd = shutil.which("sshd", path="/usr/sbin:/usr/bin")
+        script = START.format(name=name, folder=folder, boot=self._boot, sshd=sshd)
         spaces = ("unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--uts")
         with (folder / "console.log").open("ab") as log:
             self._running[address] = subprocess.Popen(
@@ -136,7 +164,7 @@ class Hosts:
         """End everything on a host at once."""
         self._running[address].kill()  # its first process dies with this one, and all others with that
         self._running[address].wait()
-        (self._folder(address) / "sshd.log").unlink()
+        (self._folder(address) / "sshd.log").unlink(missing_ok=True)
 
     def cut_off(self, address: str) -> None:
         """Pull a host's cable; what runs there runs on."""
@@ -148,19 +176,23 @@ class Hosts:
 
     def trains(self, address: str) -> bool:
         """Tell whether a trial is on a host."""
-        network = Path(f"/run/netns/{_name(address)}").stat().st_ino
-        return any(
-            command.startswith("ray::") and "Trainable" in command and _network_of(pid) == network
+        network = _network(Path(f"/run/netns/{_name(address)}"))
+        return network is not None and any(
+            command.startswith("ray::") and "Trainable" in command and _network(Path(f"/proc/{pid}/ns/net")) == network
             for pid, _, command in processes()
         )
 
+    def home(self, address: str) -> Path:
+        """Return where `~` is on a host."""
+        return self._folder(address) / "home"
+
     def end(self) -> None:
-        for host in self._running.values():
-            host.kill()
-            host.wait()
-        call("umount", SHARED)
-        if self._disk_s_place_is_ours:
-            SHARED.rmdir()
+        for address in self._running:
+            self.kill(address)
+            call("ip", "link", "delete", _name(address))
+        call("ip", "link", "delete", "br0")
+        for place in reversed(self._mounts):
+            call("umount", "--lazy", place)
 
     def _folder(self, address: str) -> Path:
         return self.folder / _name(address)
@@ -169,42 +201,50 @@ class Hosts:
         log = self._folder(address) / "sshd.log"
         return log.read_text() if log.exists() else ""
 
-    def cluster_file(self) -> Path:
-        """Write docs/cluster/local.yaml for these hosts: what it marks CHANGE, and one CPU for each.
 
-        The environment is not made on each host, but this one's.
-        """
-        text = (ROOT / "docs" / "cluster" / "local.yaml").read_text()
-        changes = {
-            "192.0.2.10 ": f"{HEAD} ",
-            "[192.0.2.11, 192.0.2.12]": f"[{', '.join(WORKERS)}]",
-            "ssh_user: lab": "ssh_user: root",
-            "~/.ssh/id_ed25519": str(self.key),
-            "cd ~/lr-sweep && make env EXTRAS=cluster": f"ln -sfn {sys.prefix} ~/lr-sweep/.venv",
-            "ray start --head": "ray start --head --num-cpus=1 --num-gpus=0 --object-store-memory=100000000",
-            "ray start --address": "ray start --num-cpus=1 --num-gpus=0 --object-store-memory=100000000 --address",
-        }
-        for old, new in changes.items():
-            assert text.count(old) == 1, old
-            text = text.replace(old, new)
-        path = self.folder / "local.yaml"
-        path.write_text(text)
-        return path
+def local_cluster_file(hosts: Hosts) -> Path:
+    """Write docs/cluster/local.yaml for a head and workers: what it marks CHANGE, and one CPU for each.
+
+    The environment is not made on each host, but this one's.
+    """
+    changes = {
+        "192.0.2.10 ": f"{HEAD} ",
+        "[192.0.2.11, 192.0.2.12]": f"[{', '.join(WORKERS)}]",
+        "ssh_user: lab": "ssh_user: root",
+        "~/.ssh/id_ed25519": str(hosts.key),
+        "cd ~/lr-sweep && make env EXTRAS=cluster": f"ln -sfn {sys.prefix} ~/lr-sweep/.venv",
+        "ray start --head": "ray start --head --num-cpus=1 --num-gpus=0 --object-store-memory=100000000",
+        "ray start --address": "ray start --num-cpus=1 --num-gpus=0 --object-store-memory=100000000 --address",
+    }
+    return write_changed(ROOT / "docs" / "cluster" / "local.yaml", hosts.folder, changes)
+
+
+def write_changed(source: Path, folder: Path, changes: Mapping[str, str]) -> Path:
+    """Write a copy with every key of `changes`, each of which is there once, replaced by its value."""
+    text = source.read_text()
+    for old, new in changes.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    path = folder / source.name
+    path.write_text(text)
+    return path
 
 
 def _users(home: Path) -> list[str]:
-    """Lines of /etc/passwd, with another home for root."""
-    others = [line for line in Path("/etc/passwd").read_text().splitlines() if not line.startswith("root:")]
-    return [f"root:x:0:0:root:{home}:/bin/bash", *others]
+    """Lines of /etc/passwd, with another home for root, who is called ubuntu, too."""
+    names = ("root", "ubuntu")
+    others = [line for line in Path("/etc/passwd").read_text().splitlines() if line.partition(":")[0] not in names]
+    return [*(f"{name}:x:0:0:{name}:{home}:/bin/bash" for name in names), *others]
 
 
 def _name(address: str) -> str:
     return f"host{address.rpartition('.')[2]}"
 
 
-def _network_of(pid: int) -> int | None:
+def _network(place: Path) -> int | None:
+    """Return the number of a network namespace that is still there."""
     try:
-        return Path(f"/proc/{pid}/ns/net").stat().st_ino
+        return place.stat().st_ino
     except OSError:
         return None
 

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.test_cluster_yaml import bootstrap, fill_in, load
 from tests.tiny_study import ROOT, environment
 
 PAGE = ROOT / "docs" / "cluster.md"
 LOCAL = "docs/cluster/local.yaml"
-POLICY = ROOT / "docs" / "cluster" / "head-policy.json"
+HEAD_POLICY, USER_POLICY = (ROOT / "docs" / "cluster" / f"{who}-policy.json" for who in ("head", "user"))
 
 pytestmark = pytest.mark.cluster
 
@@ -97,6 +98,30 @@ def test_the_head_may_do_what_it_has_to_and_no_more(monkeypatch: pytest.MonkeyPa
         provider.internal_ip(machine)
         provider.terminate_nodes([machine])
         assert provider.non_terminated_nodes({}) == []
-    machines, spot = (statement for statement in json.loads(POLICY.read_text())["Statement"])
+    machines, spot = (statement for statement in json.loads(HEAD_POLICY.read_text())["Statement"])
     assert set(machines["Action"]) == calls
     assert spot["Action"] == "iam:CreateServiceLinkedRole"  # which the account's first spot machine needs
+
+
+def test_whoever_gives_ray_up_may_do_what_it_asks_for_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what the head may; `make cluster-test` gives `ray up` and `ray down` with these rights."""
+    import boto3
+    from moto import mock_aws
+    from ray.autoscaler._private.aws.utils import client_cache, resource_cache
+
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(variable, "testing")
+    with mock_aws():
+        cluster = fill_in(load("aws"), boto3.client("ec2", region_name="us-east-1"))
+        calls: set[str] = set()
+        for cache in (client_cache, resource_cache):  # one made earlier would not tell
+            cache.cache_clear()
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", boto3.Session())
+        boto3.DEFAULT_SESSION.events.register("before-call.*", lambda model, **_: calls.add(f"ec2:{model.name}"))
+        bootstrap(cluster)
+        for cache in (client_cache, resource_cache):
+            cache.cache_clear()
+    machines, role = (statement for statement in json.loads(USER_POLICY.read_text())["Statement"])
+    assert set(machines["Action"]) == calls | set(json.loads(HEAD_POLICY.read_text())["Statement"][0]["Action"])
+    assert role["Action"] == "iam:PassRole"
+    assert role["Resource"] == "arn:aws:iam::*:role/lr-sweep-head"

@@ -112,6 +112,7 @@ def test_aws_opens_ssh_alone_and_makes_no_roles(aws: Any) -> None:
     assert kinds["head"]["node_config"]["IamInstanceProfile"] == {"Name": "lr-sweep-head"}
     assert "IamInstanceProfile" not in kinds["gpu"]["node_config"]
     assert resolved["head_node"] == {}  # where Ray puts a role of its own
+    assert resolved["head_setup_commands"] == resolved["worker_setup_commands"] == cluster["setup_commands"]
     assert boto3.client("iam", region_name="us-east-1").list_roles()["Roles"] == []
     assert kinds["gpu"]["resources"]["GPU"] == 1
     assert kinds["head"]["resources"] | {"GPU": 0, "CPU": 0} == kinds["head"]["resources"]
@@ -194,7 +195,7 @@ def test_every_ray_asks_for_the_token(cluster: dict[str, Any]) -> None:
 
 def test_the_environment_is_the_project_s(cluster: dict[str, Any]) -> None:
     assert any("make env EXTRAS=cluster" in line for line in cluster["setup_commands"])
-    assert "head_setup_commands" not in cluster
+    assert cluster.get("head_setup_commands", []) == []
     for source in cluster["file_mounts"].values():
         assert source.startswith("~") or (ROOT / source).exists()
 

@@ -6,6 +6,7 @@ A head and three workers, on one CPU each.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.chaos import final_weights, record_content
-from tests.ssh_hosts import HEAD, SHARED, WORKERS, Hosts, wait_until, what_is_missing
+from tests.ssh_hosts import HEAD, SHARED, WORKERS, Hosts, local_cluster_file, wait_until, what_is_missing
 from tests.tiny_study import ROOT, command_line, environment, rows, sweep, write_study
 
 pytestmark = pytest.mark.hosts
@@ -38,21 +39,28 @@ STUDY: dict[str, Any] = {
 class Laptop:
     """A machine that is no part of the cluster."""
 
-    def __init__(self, hosts: Hosts) -> None:
+    def __init__(self, hosts: Hosts, cluster_file: Path, **settings: str) -> None:
         home = hosts.folder / "laptop"
         (home / ".ray").mkdir()
         (home / ".ray" / "auth_token").write_text(TOKEN)
-        self.cluster_file, self.log = hosts.cluster_file(), hosts.folder / "laptop.log"
+        self.cluster_file, self.log = cluster_file, hosts.folder / "laptop.log"
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        self.environment = environment(HOME=str(home), PATH=path, RAY_AUTH_MODE="token", RAY_USAGE_STATS_ENABLED="0")
+        ray = {"TMPDIR": str(home), "RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
+        self.environment = environment(HOME=str(home), PATH=path, **ray, **settings)
 
     def ray_up(self) -> None:
+        self._ray("up", "--no-config-cache")
+
+    def ray_down(self) -> None:
+        self._ray("down")
+
+    def _ray(self, command: str, *options: str) -> None:
         began = time.monotonic()
         with self.log.open("ab") as log:
-            command = ["ray", "up", "-y", "--no-config-cache", self.cluster_file]
-            done = subprocess.run(command, cwd=ROOT, env=self.environment, stdout=log, stderr=log, timeout=240)
+            words = ["ray", command, "-y", *options, str(self.cluster_file)]
+            done = subprocess.run(words, cwd=ROOT, env=self.environment, stdout=log, stderr=log, timeout=240)
         assert done.returncode == 0, self.log.read_text()
-        print(f"ray up took {time.monotonic() - began:.0f} s", flush=True)
+        print(f"ray {command} took {time.monotonic() - began:.0f} s", flush=True)
 
     @contextmanager
     def tunnels(self) -> Iterator[None]:
@@ -60,13 +68,15 @@ class Laptop:
         command = command_line("ui", "--cluster", self.cluster_file)
         with (
             self.log.open("ab") as log,
-            subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=log, stderr=log) as held,
+            subprocess.Popen(
+                command, cwd=ROOT, env=self.environment, stdout=log, stderr=log, start_new_session=True
+            ) as held,
         ):
             try:
                 wait_until(lambda: "The job server is there, too" in self.log.read_text(), "tunnels")
                 yield
             finally:
-                held.kill()
+                os.killpg(held.pid, signal.SIGKILL)  # with its ssh, which would hold on to the ports
 
     def sweep(self, *arguments: str | Path) -> str:
         code, printed = sweep(*arguments, env=self.environment, timeout_s=600)
@@ -79,7 +89,7 @@ class Laptop:
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     if reason := what_is_missing():
         pytest.skip(reason)
-    made = Hosts(tmp_path_factory.mktemp("hosts"))
+    made = Hosts(tmp_path_factory.mktemp("hosts"), (HEAD, *WORKERS))
     yield made
     made.end()
 
@@ -94,7 +104,7 @@ def told(moment: str, began: float) -> None:
 
 
 def test_a_study_outlives_hosts_their_network_and_the_head(hosts: Hosts, tmp_path: Path) -> None:
-    study, began, laptop = write_study(SHARED, **STUDY), time.monotonic(), Laptop(hosts)
+    study, began, laptop = write_study(SHARED, **STUDY), time.monotonic(), Laptop(hosts, local_cluster_file(hosts))
     submit = ("submit", study, "--results", RESULTS, "--data-dir", SHARED / "data", "--checkpoint-every-s", "5")
     laptop.ray_up()
     with laptop.tunnels():
