@@ -18,7 +18,8 @@ import boto3
 from moto import settings
 from moto.server import ThreadedMotoServer
 
-from tests.ssh_hosts import OUTSIDE, SUBNET, Hosts, write_changed
+from tests.metadata_service import ADDRESS, MetadataService
+from tests.ssh_hosts import OUTSIDE, SUBNET, Hosts, call, write_changed
 from tests.tiny_study import ROOT
 
 PORT = 5555
@@ -57,6 +58,8 @@ class Cloud:
         logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
         self._server = ThreadedMotoServer(ip_address=OUTSIDE, port=PORT, verbose=False)
         self._server.start()
+        call("ip", "addr", "add", f"{ADDRESS}/32", "dev", "br0")
+        self._metadata = MetadataService(ADDRESS, 80)
         self._make_people()
         self._make_network()
         self._requests_without_rights = settings.INITIAL_NO_AUTH_ACTION_COUNT
@@ -101,6 +104,10 @@ class Cloud:
             if each["State"]["Name"] == "running" and kind in (None, _tags(each).get("ray-user-node-type"))
         }
 
+    def warn(self, instance: str) -> None:
+        """Give the notice that a spot machine gets."""
+        self._metadata.warned.add(self.instances()[instance]["PrivateIpAddress"])
+
     def take_away(self, instance: str) -> None:
         """End an instance as AWS does when it wants a spot machine back."""
         self.ec2.terminate_instances(InstanceIds=[instance])
@@ -129,6 +136,7 @@ class Cloud:
         self._ended.set()
         self._thread.join()
         self._server.stop()
+        self._metadata.end()
         settings.INITIAL_NO_AUTH_ACTION_COUNT = self._requests_without_rights
         self.hosts.end()
 
