@@ -9,7 +9,6 @@ Shape legend: `R` runs, `K` distinct batches among them, `B` batch, `T` tokens, 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from trainables.run import ModelSize, Protocol
+from trainables.stacked_attention import attend, attend_causally, joined_masks, num_joined, same_example
 from trainables.stacked_ops import Shared, add_positions, affine, embed, gelu, linear, shared_linear
 
 
@@ -36,7 +36,7 @@ class StackedBatch:
     def spread(self, x: Tensor) -> Tensor:
         """Turn (K, ...) into (R, ...)."""
         if self.of_run is not None:
-            return x[self.of_run]
+            return x.index_select(0, self.of_run)  # an index in brackets takes several times as long on a CPU
         return x.expand(self.num_runs, *x.shape[1:])
 
 
@@ -132,12 +132,14 @@ class StackedModel:
     def _block(self, name: str, x: Tensor, dropout: StackedDropout | None) -> Tensor:
         """Map (R, B, T, D) to (R, B, T, D)."""
         qkv = self._layer(f"{name}.attn.c_attn", self._normed(f"{name}.ln_1", x))  # (R, N, 3 D)
-        heads = self.size.heads
-        q, k, v = qkv.view(-1, x.shape[2], 3, heads, x.shape[3] // heads).permute(2, 0, 3, 1, 4)  # (R B, H, T, D / H)
-        if dropout is None:
-            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        else:
-            mixed = _dropped_attention(q, k, v, dropout)
+        (batch, tokens), heads = x.shape[1:3], self.size.heads
+        joined = num_joined(batch, tokens, x.device)
+        q, k, v = qkv.view(-1, joined * tokens, 3, heads, x.shape[3] // heads).permute(2, 0, 3, 1, 4)  # (S, H, J T, K)
+        keep = None
+        if dropout:
+            masks = dropout.keep((batch, heads, tokens, tokens), x)  # (G, B, H, T, T)
+            keep = dropout.batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J T, J T)
+        mixed = attend_causally(q, k, v, joined, keep)
         rows = mixed.transpose(1, 2).reshape(self.num_runs, -1, x.shape[3])  # (R, N, D)
         x = _added(x, self._layer(f"{name}.attn.c_proj", rows), dropout)
         return _added(x, self._fed(name, x), dropout)
@@ -160,14 +162,16 @@ class StackedModel:
     def _read_attention(
         self, q: Tensor, kv: Tensor, tokens: int, read: _Readout, dropout: StackedDropout | None
     ) -> Tensor:
-        heads, inner = self.size.heads, self.size.width // self.size.heads
-        q = q.view(-1, 1, heads, inner).transpose(1, 2) / math.sqrt(inner)  # (R B, H, 1, D / H)
-        k, v = kv.view(-1, tokens, 2, heads, inner).permute(2, 0, 3, 1, 4)  # (R B, H, T, D / H)
-        weights = read.without_future(q @ k.mT).softmax(-1)  # (R B, H, 1, T)
+        heads, inner, batch = self.size.heads, self.size.width // self.size.heads, q.shape[1]
+        joined = num_joined(batch, tokens, q.device)
+        q = q.view(-1, joined, heads, inner).transpose(1, 2)  # (S, H, J, K)
+        k, v = kv.view(-1, joined * tokens, 2, heads, inner).permute(2, 0, 3, 1, 4)  # (S, H, J T, K)
+        keep = None
         if dropout:
-            keep = read.rows(dropout.keep((q.shape[0] // self.num_runs, heads, tokens, tokens), q))  # (K, B, H, T)
-            weights = weights * read.batch.spread(keep).reshape(weights.shape)
-        return (weights @ v).view(self.num_runs, -1, self.size.width)  # (R, B, D)
+            masks = read.rows(dropout.keep((batch, heads, tokens, tokens), q))  # (G, B, H, 1, T)
+            keep = read.batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J, J T)
+        mixed = attend(q, k, v, ~read.seen(joined, tokens, q.device), keep)
+        return mixed.transpose(1, 2).reshape(self.num_runs, -1, self.size.width)  # (R, B, D)
 
 
 def _part(whole: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
@@ -201,29 +205,19 @@ class _Readout:
         return keep.gather(2, self.last[..., None, None].expand(-1, -1, 1, keep.shape[3])).squeeze(2)
 
     def rows(self, keep: Tensor) -> Tensor:
-        """Return (K, B, H, T) out of masks of attention (K, B, H, T, T)."""
+        """Return (G, B, H, 1, T) out of masks of attention (G, B, H, T, T)."""
         if self.last is None:
-            return keep[:, :, :, -1]
-        last = self.last[..., None, None, None].expand(*keep.shape[:3], 1, keep.shape[4])
-        return keep.gather(3, last).squeeze(3)
+            return keep[:, :, :, -1:]
+        return keep.gather(3, self.last[..., None, None, None].expand(*keep.shape[:3], 1, keep.shape[4]))
 
-    def without_future(self, scores: Tensor) -> Tensor:
-        """Mask (R B, H, 1, T) beyond the position that is read."""
+    def seen(self, joined: int, tokens: int, device: torch.device) -> Tensor:
+        """Return the positions up to the one that is read, of joined examples: bool, (S or 1, 1, J, J T)."""
+        same = same_example(joined, 1, tokens, device)[None, None]
         if self.last is None:
-            return scores
-        positions = torch.arange(scores.shape[-1], device=scores.device)  # (T,)
-        future = positions > self.batch.spread(self.last).reshape(-1, 1, 1, 1)  # (R B, 1, 1, T)
-        return scores.masked_fill(future, -torch.inf)
-
-
-def _dropped_attention(q: Tensor, k: Tensor, v: Tensor, dropout: StackedDropout) -> Tensor:
-    """Attend (R B, H, T, D / H) with the plain engine's masks: torch's fused attention draws its own."""
-    tokens, num_runs = q.shape[2], dropout.batch.num_runs
-    future = torch.ones(tokens, tokens, dtype=torch.bool, device=q.device).triu(1)  # (T, T)
-    scores = (q / math.sqrt(q.shape[-1])) @ k.mT  # (R B, H, T, T)
-    weights = scores.masked_fill_(future, -torch.inf).softmax(-1)
-    keep = dropout.keep((q.shape[0] // num_runs, *weights.shape[1:]), q)  # (K, B, H, T, T)
-    return (weights.view(num_runs, -1, *weights.shape[1:]) * dropout.batch.spread(keep)).view(weights.shape) @ v
+            return same
+        positions = torch.arange(tokens, device=device)  # (T,)
+        until = positions <= self.batch.spread(self.last).reshape(-1, 1, joined, 1)  # (S, 1, J, T)
+        return same & until.repeat(1, 1, 1, joined)
 
 
 def _added(x: Tensor, rows: Tensor, dropout: StackedDropout | None) -> Tensor:

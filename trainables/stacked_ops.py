@@ -126,16 +126,18 @@ class _Gelu(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        t = (x * x).mul_(_GELU_CUBIC * _GELU_SCALE).add_(_GELU_SCALE).mul_(x).tanh_()
+        scale = x.new_tensor(_GELU_SCALE)
+        t = torch.addcmul(scale, x, x, value=_GELU_CUBIC * _GELU_SCALE).mul_(x).tanh_()
         ctx.save_for_backward(x, t)
-        return (t + 1.0).mul_(x).mul_(0.5)
+        return torch.addcmul(x, x, t).mul_(0.5)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         x, t = ctx.saved_tensors
-        slope = (x * x).mul_(3.0 * _GELU_CUBIC * _GELU_SCALE).add_(_GELU_SCALE).mul_(x)  # x times tanh's argument's
-        slope.addcmul_(slope, t * t, value=-1.0)
-        return slope.add_(t).add_(1.0).mul_(0.5).mul_(grad)
+        scale = x.new_tensor(_GELU_SCALE)
+        slope = torch.addcmul(scale, x, x, value=3.0 * _GELU_CUBIC * _GELU_SCALE).mul_(x)  # x times the argument's
+        slope.addcmul_(slope, t, value=-1.0).add_(1.0)  # and the whole is (1 + t) (1 + slope (1 - t)) / 2
+        return slope.addcmul_(slope, t).mul_(grad).mul_(0.5)
 
 
 _GELU_CUBIC = 0.044715
