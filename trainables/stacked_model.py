@@ -9,7 +9,7 @@ Shape legend: `R` runs, `K` distinct batches among them, `B` batch, `T` tokens, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -41,24 +41,19 @@ class StackedBatch:
 
 
 class StackedDropout:
-    """Draws `gpt2.Dropout`'s masks, once for all runs that share them."""
+    """`gpt2.Dropout` for runs, with masks drawn before."""
 
-    def __init__(self, batch: StackedBatch, generators: Sequence[torch.Generator], probability: float) -> None:
-        """Take a generator for each of the K batches."""
-        self.batch, self.generators, self.probability = batch, generators, probability
+    def __init__(self, batch: StackedBatch, masks: Iterator[Tensor]) -> None:
+        """Take what `StackedModel.masks` returns, in the order of use."""
+        self.batch, self.masks = batch, masks
 
-    def keep(self, shape: Sequence[int], like: Tensor) -> Tensor:
-        """Return masks (K, *shape): 0, or what scales the rest up."""
-        keep = like.new_empty((len(self.generators), *shape))
-        for mask, generator in zip(keep, self.generators, strict=True):
-            mask.bernoulli_(1.0 - self.probability, generator=generator)
-        return keep.div_(1.0 - self.probability)
+    def keep(self, like: Tensor) -> Tensor:
+        """Return the next masks, (G, ...)."""
+        return next(self.masks).to(like.dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Drop entries of (R, B, T, D)."""
-        if self.probability == 0.0:
-            return x
-        return x * self.batch.spread(self.keep(x.shape[1:], x))
+        return x * self.batch.spread(self.keep(x))
 
 
 class StackedModel:
@@ -93,15 +88,28 @@ class StackedModel:
             whole = self.parameters[name + kind]
             self.parameters[name + suffix + kind] = _part(whole, lambda whole: whole[..., columns])
 
-    def logits(self, batch: StackedBatch, generators: Sequence[torch.Generator] | None = None) -> Tensor:
-        """Return (R, B, C); without generators in evaluation mode."""
+    def masks(self, batch: StackedBatch, generators: Sequence[torch.Generator]) -> list[Tensor]:
+        """Draw the masks of a step, as `Classifier` does, from a generator for each distinct batch: (G, ...) each.
+
+        Once for all runs that share them: 0, or what scales the rest up.
+        """
+        examples, tokens, heads, width = *batch.tokens.shape[1:3], self.size.heads, self.size.width
+        states = (examples, tokens, width)
+        shapes = [states] + [(examples, heads, tokens, tokens), states, states] * self.size.layers
+        drawn = [(self.protocol.dropout, shape) for shape in shapes]
+        if self.real_valued:
+            drawn.insert(0, (self.protocol.input_dropout, states))
+        like = self.parameters["output_layer.bias"].detach()
+        return [_draw(1.0 - p, like.new_empty(len(generators), *shape), generators) for p, shape in drawn if p > 0.0]
+
+    def logits(self, batch: StackedBatch, masks: Sequence[Tensor] | None = None) -> Tensor:
+        """Return (R, B, C); without masks in evaluation mode."""
         x = self._embedded(batch)  # (R, B, T, D)
         dropout = None
-        if generators is not None:
-            if self.real_valued:
-                x = StackedDropout(batch, generators, self.protocol.input_dropout)(x)
-            if self.protocol.dropout > 0.0:
-                dropout = StackedDropout(batch, generators, self.protocol.dropout)
+        if masks is not None:
+            drawn = StackedDropout(batch, iter(masks))
+            x = drawn(x) if self.real_valued and self.protocol.input_dropout > 0.0 else x
+            dropout = drawn if self.protocol.dropout > 0.0 else None
         x = add_positions(x, self.parameters["body.wpe.weight"])
         x = dropout(x) if dropout else x
         for block in range(self.size.layers - 1):
@@ -137,7 +145,7 @@ class StackedModel:
         q, k, v = qkv.view(-1, joined * tokens, 3, heads, x.shape[3] // heads).permute(2, 0, 3, 1, 4)  # (S, H, J T, K)
         keep = None
         if dropout:
-            masks = dropout.keep((batch, heads, tokens, tokens), x)  # (G, B, H, T, T)
+            masks = dropout.keep(x)  # (G, B, H, T, T)
             keep = dropout.batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J T, J T)
         mixed = attend_causally(q, k, v, joined, keep)
         rows = mixed.transpose(1, 2).reshape(self.num_runs, -1, x.shape[3])  # (R, N, D)
@@ -156,8 +164,8 @@ class StackedModel:
         kv = self._layer(f"{name}.attn.c_attnkeys_values", normed)  # (R, N, 2 D)
         mixed = self._read_attention(q, kv, x.shape[2], read, dropout)  # (R, B, D)
         attended = self._layer(f"{name}.attn.c_proj", mixed)  # (R, B, D)
-        h = _read_added(read.states(x), attended, x.shape, read, dropout)  # (R, B, D)
-        return _read_added(h, self._fed(name, h), x.shape, read, dropout)
+        h = _read_added(read.states(x), attended, read, dropout)  # (R, B, D)
+        return _read_added(h, self._fed(name, h), read, dropout)
 
     def _read_attention(
         self, q: Tensor, kv: Tensor, tokens: int, read: _Readout, dropout: StackedDropout | None
@@ -168,10 +176,16 @@ class StackedModel:
         k, v = kv.view(-1, joined * tokens, 2, heads, inner).permute(2, 0, 3, 1, 4)  # (S, H, J T, K)
         keep = None
         if dropout:
-            masks = read.rows(dropout.keep((batch, heads, tokens, tokens), q))  # (G, B, H, 1, T)
+            masks = read.rows(dropout.keep(q))  # (G, B, H, 1, T)
             keep = read.batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J, J T)
         mixed = attend(q, k, v, ~read.seen(joined, tokens, q.device), keep)
         return mixed.transpose(1, 2).reshape(self.num_runs, -1, self.size.width)  # (R, B, D)
+
+
+def _draw(kept: float, masks: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
+    for mask, generator in zip(masks, generators, strict=True):
+        mask.bernoulli_(kept, generator=generator)
+    return masks.div_(kept)
 
 
 def _part(whole: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
@@ -224,11 +238,11 @@ def _added(x: Tensor, rows: Tensor, dropout: StackedDropout | None) -> Tensor:
     """Add rows (R, N, D), dropped, to x (R, B, T, D)."""
     if dropout is None:
         return x + rows.view(x.shape)
-    return torch.addcmul(x, rows.view(x.shape), dropout.batch.spread(dropout.keep(x.shape[1:], x)))
+    return torch.addcmul(x, rows.view(x.shape), dropout.batch.spread(dropout.keep(x)))
 
 
-def _read_added(x: Tensor, rows: Tensor, whole: torch.Size, read: _Readout, dropout: StackedDropout | None) -> Tensor:
+def _read_added(x: Tensor, rows: Tensor, read: _Readout, dropout: StackedDropout | None) -> Tensor:
     """Add rows (R, B, D) to x (R, B, D), dropped by masks drawn for all positions (R, B, T, D)."""
     if dropout is None:
         return x + rows
-    return torch.addcmul(x, rows, read.batch.spread(read.masks(dropout.keep(whole[1:], x))))
+    return torch.addcmul(x, rows, read.batch.spread(read.masks(dropout.keep(x))))

@@ -1,0 +1,35 @@
+"""The losses of R runs at a step, eagerly or compiled.
+
+Shape legend: `R` runs, `B` batch, `C` classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from trainables.precision import widened
+from trainables.stacked_model import StackedBatch, StackedModel
+
+Losses = Callable[[StackedModel, StackedBatch, Tensor, Sequence[Tensor]], Tensor]
+"""Takes a model, what it reads, the labels (R, B) and dropout's masks (`StackedModel.masks`); returns losses (R,)."""
+
+
+def losses_of(model: StackedModel, batch: StackedBatch, labels: Tensor, masks: Sequence[Tensor]) -> Tensor:
+    """Return each run's mean cross-entropy in nats, (R,)."""
+    logits = model.logits(batch, masks)  # (R, B, C)
+    each = F.cross_entropy(widened(logits).flatten(0, 1), labels.flatten(), reduction="none")  # (R B,)
+    return each.view(labels.shape).mean(1)
+
+
+def compiled_losses(device: torch.device) -> Losses:
+    """Return `losses_of` compiled, on a GPU into CUDA graphs; backward passes through it are compiled, too.
+
+    Numbers are compiled for the first R, for any R when a second comes, and for R = 1: three times a cell.
+    What is random is drawn outside, so that the masks are the plain engine's.
+    """
+    mode = "reduce-overhead" if device.type == "cuda" else None
+    return torch.compile(losses_of, mode=mode, fullgraph=True)
