@@ -26,10 +26,11 @@ def losses_of(model: StackedModel, batch: StackedBatch, labels: Tensor, masks: S
 
 
 def compiled_losses(device: torch.device) -> Losses:
-    """Return `losses_of` compiled, on a GPU into CUDA graphs; backward passes through it are compiled, too.
+    """Return `losses_of` compiled, on a GPU into CUDA graphs (never run: no GPU was to be had); backward passes, too.
 
-    Numbers are compiled for the first R, for any R when a second comes, and for R = 1: three times a cell.
-    What is random is drawn outside, so that the masks are the plain engine's.
+    What is random is drawn outside, so that the masks are the plain engine's. It is compiled for the first number of
+    runs, for any number when a second comes, and again when one seed or one run is left: torch goes back to eager
+    steps after 8 times (`torch._dynamo.config.recompile_limit`), which it counts over a process.
     """
-    mode = "reduce-overhead" if device.type == "cuda" else None
-    return torch.compile(losses_of, mode=mode, fullgraph=True)
+    torch.compiler.reset()  # a worker's earlier cells are not to count
+    return torch.compile(losses_of, mode="reduce-overhead" if device.type == "cuda" else None)

@@ -179,7 +179,7 @@ class StackedTraining:
                 self._rows.clip(protocol.gradient_clip_norm)
             self._stopped = self._stopped.maximum((~losses.isfinite()).float())
             self._rows.adam([member.run for member in self.members], self._stopped)
-        return losses.detach().clone()  # the next step may write over what a CUDA graph returned
+        return losses.detach().clone()  # the next step writes over what a CUDA graph returned
 
     @torch.no_grad()
     def _scores(self, due: Sequence[Member]) -> list[dict[str, float]]:
