@@ -3,8 +3,8 @@
 Products of tiny matrices cost far more than what they compute. Where there are few tokens, a CPU therefore reads a few
 examples as one sequence, in which a mask keeps them apart: the weights between them are exactly 0.
 
-Shape legend: `R` runs, `B` batch, `J` examples read as one sequence, `S` = R B / J, `H` heads, `M` positions of an
-example that attend (T, or the one that is read), `T` tokens, `K` = D / H.
+Shape legend: `R` runs, `K` distinct batches among them, `B` batch, `J` examples read as one sequence, `S` = R B / J,
+`D` width, `H` heads, `M` positions of an example that attend (T, or the one that is read), `T` tokens.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ def num_joined(batch: int, tokens: int, device: torch.device) -> int:
 
 
 def joined_masks(keep: Tensor, joined: int) -> Tensor:
-    """Turn masks (G, B, H, M, T) into those of joined examples, (G, B / J, H, J M, J T)."""
+    """Turn masks (K, B, H, M, T) into those of joined examples, (K, B / J, H, J M, J T)."""
     if joined == 1:
         return keep
-    groups, batch, heads, attending, tokens = keep.shape
-    masks = keep.new_zeros(groups, batch // joined, heads, joined, attending, joined, tokens)
-    apart = keep.view(groups, -1, joined, heads, attending, tokens).permute(0, 1, 3, 4, 5, 2)
-    masks.diagonal(0, 3, 5).copy_(apart)  # (G, B / J, H, M, T, J)
-    return masks.view(groups, -1, heads, joined * attending, joined * tokens)
+    distinct, batch, heads, attending, tokens = keep.shape
+    masks = keep.new_zeros(distinct, batch // joined, heads, joined, attending, joined, tokens)
+    apart = keep.view(distinct, -1, joined, heads, attending, tokens).permute(0, 1, 3, 4, 5, 2)
+    masks.diagonal(0, 3, 5).copy_(apart)  # (K, B / J, H, M, T, J)
+    return masks.view(distinct, -1, heads, joined * attending, joined * tokens)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, keep: Tensor | None) -> Tensor:
-    """Mix values by softmax(q k^T / sqrt(K)).
+    """Mix values by softmax(q k^T / sqrt(D / H)).
 
     Args:
-        q: (S, H, J M, K).
-        k: (S, H, J T, K).
-        v: (S, H, J T, K).
+        q: (S, H, J M, D / H).
+        k: (S, H, J T, D / H).
+        v: (S, H, J T, D / H).
         hidden: bool, what positions do not see, in a shape that spreads to (S, H, J M, J T); None: they see all.
         keep: (S, H, J M, J T), dropout's masks; None: evaluation mode.
 
     Returns:
-        (S, H, J M, K).
+        (S, H, J M, D / H).
     """
     scores = (q / math.sqrt(q.shape[-1])) @ k.mT  # (S, H, J M, J T)
     if hidden is not None:

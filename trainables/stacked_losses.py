@@ -5,7 +5,7 @@ Shape legend: `R` runs, `B` batch, `C` classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -14,11 +14,11 @@ from torch.nn import functional as F
 from trainables.precision import widened
 from trainables.stacked_model import StackedBatch, StackedModel
 
-Losses = Callable[[StackedModel, StackedBatch, Tensor, Sequence[Tensor]], Tensor]
+Losses = Callable[[StackedModel, StackedBatch, Tensor, Iterable[Tensor]], Tensor]
 """Takes a model, what it reads, the labels (R, B) and dropout's masks (`StackedModel.masks`); returns losses (R,)."""
 
 
-def losses_of(model: StackedModel, batch: StackedBatch, labels: Tensor, masks: Sequence[Tensor]) -> Tensor:
+def losses_of(model: StackedModel, batch: StackedBatch, labels: Tensor, masks: Iterable[Tensor]) -> Tensor:
     """Return each run's mean cross-entropy in nats, (R,)."""
     logits = model.logits(batch, masks)  # (R, B, C)
     each = F.cross_entropy(widened(logits).flatten(0, 1), labels.flatten(), reduction="none")  # (R B,)

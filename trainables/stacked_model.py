@@ -4,12 +4,12 @@ The last block computes queries, projection and feedforward at the position that
 position of it reaches the output layer. Dropout masks are drawn as the plain engine draws them, unused parts included.
 
 Shape legend: `R` runs, `K` distinct batches among them, `B` batch, `T` tokens, `N` = B T, `D` width, `H` heads,
-`C` classes.
+`C` classes; `J` examples that attend together, `S` = R B / J (`trainables.stacked_attention`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -41,14 +41,14 @@ class StackedBatch:
 
 
 class StackedDropout:
-    """`gpt2.Dropout` for runs, with masks drawn before."""
+    """`gpt2.Dropout` for runs, with masks that come in the order of use."""
 
     def __init__(self, batch: StackedBatch, masks: Iterator[Tensor]) -> None:
-        """Take what `StackedModel.masks` returns, in the order of use."""
+        """Take what `StackedModel.masks` returns."""
         self.batch, self.masks = batch, masks
 
     def keep(self, like: Tensor) -> Tensor:
-        """Return the next masks, (G, ...)."""
+        """Return the next masks, (K, ...)."""
         return next(self.masks).to(like.dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -88,10 +88,10 @@ class StackedModel:
             whole = self.parameters[name + kind]
             self.parameters[name + suffix + kind] = _part(whole, lambda whole: whole[..., columns])
 
-    def masks(self, batch: StackedBatch, generators: Sequence[torch.Generator]) -> list[Tensor]:
-        """Draw the masks of a step, as `Classifier` does, from a generator for each distinct batch: (G, ...) each.
+    def masks(self, batch: StackedBatch, generators: Sequence[torch.Generator]) -> Iterator[Tensor]:
+        """Draw the masks of a step, as `Classifier` does, from a generator for each distinct batch: (K, ...) each.
 
-        Once for all runs that share them: 0, or what scales the rest up.
+        Once for all runs that share them, each when it is asked for: 0, or what scales the rest up.
         """
         examples, tokens, heads, width = *batch.tokens.shape[1:3], self.size.heads, self.size.width
         states = (examples, tokens, width)
@@ -100,9 +100,9 @@ class StackedModel:
         if self.real_valued:
             drawn.insert(0, (self.protocol.input_dropout, states))
         like = self.parameters["output_layer.bias"].detach()
-        return [_draw(1.0 - p, like.new_empty(len(generators), *shape), generators) for p, shape in drawn if p > 0.0]
+        return (_draw(1.0 - p, like.new_empty(len(generators), *shape), generators) for p, shape in drawn if p > 0.0)
 
-    def logits(self, batch: StackedBatch, masks: Sequence[Tensor] | None = None) -> Tensor:
+    def logits(self, batch: StackedBatch, masks: Iterable[Tensor] | None = None) -> Tensor:
         """Return (R, B, C); without masks in evaluation mode."""
         x = self._embedded(batch)  # (R, B, T, D)
         dropout = None
@@ -142,10 +142,12 @@ class StackedModel:
         qkv = self._layer(f"{name}.attn.c_attn", self._normed(f"{name}.ln_1", x))  # (R, N, 3 D)
         (batch, tokens), heads = x.shape[1:3], self.size.heads
         joined = num_joined(batch, tokens, x.device)
-        q, k, v = qkv.view(-1, joined * tokens, 3, heads, x.shape[3] // heads).permute(2, 0, 3, 1, 4)  # (S, H, J T, K)
+        q, k, v = qkv.view(-1, joined * tokens, 3, heads, x.shape[3] // heads).permute(
+            2, 0, 3, 1, 4
+        )  # (S, H, J T, D / H)
         keep = None
         if dropout:
-            masks = dropout.keep(x)  # (G, B, H, T, T)
+            masks = dropout.keep(x)  # (K, B, H, T, T)
             keep = dropout.batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J T, J T)
         mixed = attend_causally(q, k, v, joined, keep)
         rows = mixed.transpose(1, 2).reshape(self.num_runs, -1, x.shape[3])  # (R, N, D)
@@ -172,11 +174,11 @@ class StackedModel:
     ) -> Tensor:
         heads, inner, batch = self.size.heads, self.size.width // self.size.heads, q.shape[1]
         joined = num_joined(batch, tokens, q.device)
-        q = q.view(-1, joined, heads, inner).transpose(1, 2)  # (S, H, J, K)
-        k, v = kv.view(-1, joined * tokens, 2, heads, inner).permute(2, 0, 3, 1, 4)  # (S, H, J T, K)
+        q = q.view(-1, joined, heads, inner).transpose(1, 2)  # (S, H, J, D / H)
+        k, v = kv.view(-1, joined * tokens, 2, heads, inner).permute(2, 0, 3, 1, 4)  # (S, H, J T, D / H)
         keep = None
         if dropout:
-            masks = read.rows(dropout.keep(q))  # (G, B, H, 1, T)
+            masks = read.rows(dropout.keep(q))  # (K, B, H, 1, T)
             keep = read.batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J, J T)
         mixed = attend(q, k, v, ~read.seen(joined, tokens, q.device), keep)
         return mixed.transpose(1, 2).reshape(self.num_runs, -1, self.size.width)  # (R, B, D)
@@ -219,7 +221,7 @@ class _Readout:
         return keep.gather(2, self.last[..., None, None].expand(-1, -1, 1, keep.shape[3])).squeeze(2)
 
     def rows(self, keep: Tensor) -> Tensor:
-        """Return (G, B, H, 1, T) out of masks of attention (G, B, H, T, T)."""
+        """Return (K, B, H, 1, T) out of masks of attention (K, B, H, T, T)."""
         if self.last is None:
             return keep[:, :, :, -1:]
         return keep.gather(3, self.last[..., None, None, None].expand(*keep.shape[:3], 1, keep.shape[4]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -168,8 +168,9 @@ class StackedTraining:
         assert self._model is not None
         protocol = self.members[0].run.protocol
         batch, labels = self._batches.batch(number)
-        masks = self._model.masks(batch, self._batches.generators("dropout", number))
+        masks: Iterable[Tensor] = self._model.masks(batch, self._batches.generators("dropout", number))
         if self.compiled:
+            masks = list(masks)  # a compiler follows no generator of random numbers
             self._rows.gradients.zero_()  # autograd adds to them
         with products_in(protocol.precision, self.device):
             losses = self._losses(self._model, batch, labels, masks)  # (R,)
