@@ -116,10 +116,21 @@ class Resources(Strict):
     """GPUs, one at most; a fraction lets so many trials share one, whose memory nothing then divides."""
     engine: Literal["stacked", "plain"] = "stacked"
     """`stacked` trains the runs of a trial together; `plain`, the definition of the experiment, one after the other."""
+    compile: bool = False
+    """Hand steps of the stacked engine to `torch.compile`: minutes a cell before it begins; needs a C++ compiler."""
     runs_per_trial: Annotated[int, AtLeast1] | None = None
     """Largest cohort; null: as many runs of a cell as keep every device busy, and as fit into its memory."""
     retries: Annotated[int, Field(ge=0)] = 2
     """Times that a trial is started again after a crash."""
+
+    @field_validator("compile")
+    @classmethod
+    def _compile_what_is_stacked(cls, compiled: bool, info: ValidationInfo) -> bool:
+        if compiled and info.data.get("engine") == "plain":
+            raise ValueError(
+                "got true with engine: plain, which is never compiled; want engine: stacked, or no compile"
+            )
+        return compiled
 
 
 def _list_or(tag: str, *kinds: type) -> Any:

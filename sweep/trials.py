@@ -85,6 +85,7 @@ def train_cohorts(
         {
             "name": name,
             "engine": placement.resources.engine,
+            "compiled": placement.resources.compile,
             "num_places": num_places,
             "share": placement.devices_per_trial,
             "size_given": placement.resources.runs_per_trial is not None,

@@ -56,6 +56,7 @@ def mistakes(folder: Path, text: str) -> list[str]:
         ("{pretrain: {}}", "{pretrain: {steps: 1}}", "8: models.tiny.pretrained.pretrain.steps: unknown key 'steps'"),
         ("evaluate_every", "evaluate_evry", "12: protocol.evaluate_evry: unknown key 'evaluate_evry'; did you mean"),
         ("retries", "retry", "13: resources.retry: unknown key 'retry'; did you mean 'retries'?"),
+        ("retries: 1", "engine: plain, compile: true", "13: resources.compile: got true with engine: plain"),
         ("seeds: 3\n", "", "1: seeds: missing"),
         ("seeds: 3", "seeds: 3\nseeds: 4", "12: seeds: duplicate key; the first is in line 11"),
         ("seeds: 3", "3: seeds", "11: 3: keys must be text"),

@@ -25,9 +25,9 @@ class CohortTrainable(tune.Trainable):
     """Trains `config["trial"]["cohort"]`, a list of `Assignment.as_dict()`, by `config["trial"]["engine"]`.
 
     The stacked engine trains `config["trial"]["num_places"]` of them at once, or as many as fit into the trial's
-    `share` of its device, unless the study gives their number (`size_given`). Each step returns `events` for the
-    driver. Checkpoints are the runs' own, found again by run id after any kind of death; Tune's, which are by trial,
-    are not used.
+    `share` of its device, unless the study gives their number (`size_given`); its steps may be `compiled`. Each step
+    returns `events` for the driver. Checkpoints are the runs' own, found again by run id after any kind of death;
+    Tune's, which are by trial, are not used.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
@@ -78,7 +78,10 @@ class CohortTrainable(tune.Trainable):
     def _train_stacked(self, trial: dict[str, Any]) -> Iterator[list[Event]]:
         available = share_memory(self._assignments[0].device, trial["share"])
         self._session = StackedSession(
-            self._assignments, trial["num_places"], memory_bytes=None if trial["size_given"] else available
+            self._assignments,
+            trial["num_places"],
+            memory_bytes=None if trial["size_given"] else available,
+            compiled=trial["compiled"],
         )
         yield from self._session.events(REPORT_EVERY_S)
         self._session = None

@@ -4,13 +4,12 @@ The last block computes queries, projection and feedforward at the position that
 position of it reaches the output layer. Dropout masks are drawn as the plain engine draws them, unused parts included.
 
 Shape legend: `R` runs, `K` distinct batches among them, `B` batch, `T` tokens, `N` = B T, `D` width, `H` heads,
-`C` classes.
+`C` classes; `J` examples that attend together, `S` = R B / J (`trainables.stacked_attention`).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from trainables.run import ModelSize, Protocol
+from trainables.stacked_attention import attend, attend_causally, joined_masks, num_joined, same_example
 from trainables.stacked_ops import Shared, add_positions, affine, embed, gelu, linear, shared_linear
 
 
@@ -36,29 +36,24 @@ class StackedBatch:
     def spread(self, x: Tensor) -> Tensor:
         """Turn (K, ...) into (R, ...)."""
         if self.of_run is not None:
-            return x[self.of_run]
+            return x.index_select(0, self.of_run)  # an index in brackets takes several times as long on a CPU
         return x.expand(self.num_runs, *x.shape[1:])
 
 
 class StackedDropout:
-    """Draws `gpt2.Dropout`'s masks, once for all runs that share them."""
+    """`gpt2.Dropout` for runs, with masks that come in the order of use."""
 
-    def __init__(self, batch: StackedBatch, generators: Sequence[torch.Generator], probability: float) -> None:
-        """Take a generator for each of the K batches."""
-        self.batch, self.generators, self.probability = batch, generators, probability
+    def __init__(self, batch: StackedBatch, masks: Iterator[Tensor]) -> None:
+        """Take what `StackedModel.masks` returns."""
+        self.batch, self.masks = batch, masks
 
-    def keep(self, shape: Sequence[int], like: Tensor) -> Tensor:
-        """Return masks (K, *shape): 0, or what scales the rest up."""
-        keep = like.new_empty((len(self.generators), *shape))
-        for mask, generator in zip(keep, self.generators, strict=True):
-            mask.bernoulli_(1.0 - self.probability, generator=generator)
-        return keep.div_(1.0 - self.probability)
+    def keep(self, like: Tensor) -> Tensor:
+        """Return the next masks, (K, ...)."""
+        return next(self.masks).to(like.dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Drop entries of (R, B, T, D)."""
-        if self.probability == 0.0:
-            return x
-        return x * self.batch.spread(self.keep(x.shape[1:], x))
+        return x * self.batch.spread(self.keep(x))
 
 
 class StackedModel:
@@ -93,15 +88,28 @@ class StackedModel:
             whole = self.parameters[name + kind]
             self.parameters[name + suffix + kind] = _part(whole, lambda whole: whole[..., columns])
 
-    def logits(self, batch: StackedBatch, generators: Sequence[torch.Generator] | None = None) -> Tensor:
-        """Return (R, B, C); without generators in evaluation mode."""
+    def masks(self, batch: StackedBatch, generators: Sequence[torch.Generator]) -> Iterator[Tensor]:
+        """Draw the masks of a step, as `Classifier` does, from a generator for each distinct batch: (K, ...) each.
+
+        Once for all runs that share them, each when it is asked for: 0, or what scales the rest up.
+        """
+        examples, tokens, heads, width = *batch.tokens.shape[1:3], self.size.heads, self.size.width
+        states = (examples, tokens, width)
+        shapes = [states] + [(examples, heads, tokens, tokens), states, states] * self.size.layers
+        drawn = [(self.protocol.dropout, shape) for shape in shapes]
+        if self.real_valued:
+            drawn.insert(0, (self.protocol.input_dropout, states))
+        like = self.parameters["output_layer.bias"].detach()
+        return (_draw(1.0 - p, like.new_empty(len(generators), *shape), generators) for p, shape in drawn if p > 0.0)
+
+    def logits(self, batch: StackedBatch, masks: Iterable[Tensor] | None = None) -> Tensor:
+        """Return (R, B, C); without masks in evaluation mode."""
         x = self._embedded(batch)  # (R, B, T, D)
         dropout = None
-        if generators is not None:
-            if self.real_valued:
-                x = StackedDropout(batch, generators, self.protocol.input_dropout)(x)
-            if self.protocol.dropout > 0.0:
-                dropout = StackedDropout(batch, generators, self.protocol.dropout)
+        if masks is not None:
+            drawn = StackedDropout(batch, iter(masks))
+            x = drawn(x) if self.real_valued and self.protocol.input_dropout > 0.0 else x
+            dropout = drawn if self.protocol.dropout > 0.0 else None
         x = add_positions(x, self.parameters["body.wpe.weight"])
         x = dropout(x) if dropout else x
         for block in range(self.size.layers - 1):
@@ -132,12 +140,16 @@ class StackedModel:
     def _block(self, name: str, x: Tensor, dropout: StackedDropout | None) -> Tensor:
         """Map (R, B, T, D) to (R, B, T, D)."""
         qkv = self._layer(f"{name}.attn.c_attn", self._normed(f"{name}.ln_1", x))  # (R, N, 3 D)
-        heads = self.size.heads
-        q, k, v = qkv.view(-1, x.shape[2], 3, heads, x.shape[3] // heads).permute(2, 0, 3, 1, 4)  # (R B, H, T, D / H)
-        if dropout is None:
-            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        else:
-            mixed = _dropped_attention(q, k, v, dropout)
+        (batch, tokens), heads = x.shape[1:3], self.size.heads
+        joined = num_joined(batch, tokens, x.device)
+        q, k, v = qkv.view(-1, joined * tokens, 3, heads, x.shape[3] // heads).permute(
+            2, 0, 3, 1, 4
+        )  # (S, H, J T, D / H)
+        keep = None
+        if dropout:
+            masks = dropout.keep(x)  # (K, B, H, T, T)
+            keep = dropout.batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J T, J T)
+        mixed = attend_causally(q, k, v, joined, keep)
         rows = mixed.transpose(1, 2).reshape(self.num_runs, -1, x.shape[3])  # (R, N, D)
         x = _added(x, self._layer(f"{name}.attn.c_proj", rows), dropout)
         return _added(x, self._fed(name, x), dropout)
@@ -154,20 +166,28 @@ class StackedModel:
         kv = self._layer(f"{name}.attn.c_attnkeys_values", normed)  # (R, N, 2 D)
         mixed = self._read_attention(q, kv, x.shape[2], read, dropout)  # (R, B, D)
         attended = self._layer(f"{name}.attn.c_proj", mixed)  # (R, B, D)
-        h = _read_added(read.states(x), attended, x.shape, read, dropout)  # (R, B, D)
-        return _read_added(h, self._fed(name, h), x.shape, read, dropout)
+        h = _read_added(read.states(x), attended, read, dropout)  # (R, B, D)
+        return _read_added(h, self._fed(name, h), read, dropout)
 
     def _read_attention(
         self, q: Tensor, kv: Tensor, tokens: int, read: _Readout, dropout: StackedDropout | None
     ) -> Tensor:
-        heads, inner = self.size.heads, self.size.width // self.size.heads
-        q = q.view(-1, 1, heads, inner).transpose(1, 2) / math.sqrt(inner)  # (R B, H, 1, D / H)
-        k, v = kv.view(-1, tokens, 2, heads, inner).permute(2, 0, 3, 1, 4)  # (R B, H, T, D / H)
-        weights = read.without_future(q @ k.mT).softmax(-1)  # (R B, H, 1, T)
+        heads, inner, batch = self.size.heads, self.size.width // self.size.heads, q.shape[1]
+        joined = num_joined(batch, tokens, q.device)
+        q = q.view(-1, joined, heads, inner).transpose(1, 2)  # (S, H, J, D / H)
+        k, v = kv.view(-1, joined * tokens, 2, heads, inner).permute(2, 0, 3, 1, 4)  # (S, H, J T, D / H)
+        keep = None
         if dropout:
-            keep = read.rows(dropout.keep((q.shape[0] // self.num_runs, heads, tokens, tokens), q))  # (K, B, H, T)
-            weights = weights * read.batch.spread(keep).reshape(weights.shape)
-        return (weights @ v).view(self.num_runs, -1, self.size.width)  # (R, B, D)
+            masks = read.rows(dropout.keep(q))  # (K, B, H, 1, T)
+            keep = read.batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J, J T)
+        mixed = attend(q, k, v, ~read.seen(joined, tokens, q.device), keep)
+        return mixed.transpose(1, 2).reshape(self.num_runs, -1, self.size.width)  # (R, B, D)
+
+
+def _draw(kept: float, masks: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
+    for mask, generator in zip(masks, generators, strict=True):
+        mask.bernoulli_(kept, generator=generator)
+    return masks.div_(kept)
 
 
 def _part(whole: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
@@ -201,40 +221,30 @@ class _Readout:
         return keep.gather(2, self.last[..., None, None].expand(-1, -1, 1, keep.shape[3])).squeeze(2)
 
     def rows(self, keep: Tensor) -> Tensor:
-        """Return (K, B, H, T) out of masks of attention (K, B, H, T, T)."""
+        """Return (K, B, H, 1, T) out of masks of attention (K, B, H, T, T)."""
         if self.last is None:
-            return keep[:, :, :, -1]
-        last = self.last[..., None, None, None].expand(*keep.shape[:3], 1, keep.shape[4])
-        return keep.gather(3, last).squeeze(3)
+            return keep[:, :, :, -1:]
+        return keep.gather(3, self.last[..., None, None, None].expand(*keep.shape[:3], 1, keep.shape[4]))
 
-    def without_future(self, scores: Tensor) -> Tensor:
-        """Mask (R B, H, 1, T) beyond the position that is read."""
+    def seen(self, joined: int, tokens: int, device: torch.device) -> Tensor:
+        """Return the positions up to the one that is read, of joined examples: bool, (S or 1, 1, J, J T)."""
+        same = same_example(joined, 1, tokens, device)[None, None]
         if self.last is None:
-            return scores
-        positions = torch.arange(scores.shape[-1], device=scores.device)  # (T,)
-        future = positions > self.batch.spread(self.last).reshape(-1, 1, 1, 1)  # (R B, 1, 1, T)
-        return scores.masked_fill(future, -torch.inf)
-
-
-def _dropped_attention(q: Tensor, k: Tensor, v: Tensor, dropout: StackedDropout) -> Tensor:
-    """Attend (R B, H, T, D / H) with the plain engine's masks: torch's fused attention draws its own."""
-    tokens, num_runs = q.shape[2], dropout.batch.num_runs
-    future = torch.ones(tokens, tokens, dtype=torch.bool, device=q.device).triu(1)  # (T, T)
-    scores = (q / math.sqrt(q.shape[-1])) @ k.mT  # (R B, H, T, T)
-    weights = scores.masked_fill_(future, -torch.inf).softmax(-1)
-    keep = dropout.keep((q.shape[0] // num_runs, *weights.shape[1:]), q)  # (K, B, H, T, T)
-    return (weights.view(num_runs, -1, *weights.shape[1:]) * dropout.batch.spread(keep)).view(weights.shape) @ v
+            return same
+        positions = torch.arange(tokens, device=device)  # (T,)
+        until = positions <= self.batch.spread(self.last).reshape(-1, 1, joined, 1)  # (S, 1, J, T)
+        return same & until.repeat(1, 1, 1, joined)
 
 
 def _added(x: Tensor, rows: Tensor, dropout: StackedDropout | None) -> Tensor:
     """Add rows (R, N, D), dropped, to x (R, B, T, D)."""
     if dropout is None:
         return x + rows.view(x.shape)
-    return torch.addcmul(x, rows.view(x.shape), dropout.batch.spread(dropout.keep(x.shape[1:], x)))
+    return torch.addcmul(x, rows.view(x.shape), dropout.batch.spread(dropout.keep(x)))
 
 
-def _read_added(x: Tensor, rows: Tensor, whole: torch.Size, read: _Readout, dropout: StackedDropout | None) -> Tensor:
+def _read_added(x: Tensor, rows: Tensor, read: _Readout, dropout: StackedDropout | None) -> Tensor:
     """Add rows (R, B, D) to x (R, B, D), dropped by masks drawn for all positions (R, B, T, D)."""
     if dropout is None:
         return x + rows
-    return torch.addcmul(x, rows, read.batch.spread(read.masks(dropout.keep(whole[1:], x))))
+    return torch.addcmul(x, rows, read.batch.spread(read.masks(dropout.keep(x))))

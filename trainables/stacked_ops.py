@@ -5,7 +5,8 @@ are batched ones, whose slices MKL computes alike (not so where runs are folded 
 number). `tests/test_stacked_bits.py` holds that.
 
 Every trained tensor is used once a step, so backward passes overwrite `parameter.grad`, which the engine points at a
-slice of one buffer, and hand autograd nothing.
+slice of one buffer, and hand autograd nothing. A compiler sees none of that: it gets the same functions in plain
+operations, and autograd adds what it finds to `parameter.grad`.
 
 Shape legend: `R` runs, `G` 1 or R, `N` rows of a run (batch x tokens), `I` numbers in, `O` numbers out,
 `D` width, `V` symbols.
@@ -21,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.compiler import is_compiling
 from torch.nn import functional as F
 
 from trainables.precision import product_dtype
@@ -126,16 +128,18 @@ class _Gelu(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        t = (x * x).mul_(_GELU_CUBIC * _GELU_SCALE).add_(_GELU_SCALE).mul_(x).tanh_()
+        scale = x.new_tensor(_GELU_SCALE)
+        t = torch.addcmul(scale, x, x, value=_GELU_CUBIC * _GELU_SCALE).mul_(x).tanh_()
         ctx.save_for_backward(x, t)
-        return (t + 1.0).mul_(x).mul_(0.5)
+        return torch.addcmul(x, x, t).mul_(0.5)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         x, t = ctx.saved_tensors
-        slope = (x * x).mul_(3.0 * _GELU_CUBIC * _GELU_SCALE).add_(_GELU_SCALE).mul_(x)  # x times tanh's argument's
-        slope.addcmul_(slope, t * t, value=-1.0)
-        return slope.add_(t).add_(1.0).mul_(0.5).mul_(grad)
+        scale = x.new_tensor(_GELU_SCALE)
+        slope = torch.addcmul(scale, x, x, value=3.0 * _GELU_CUBIC * _GELU_SCALE).mul_(x)  # x times the argument's
+        slope.addcmul_(slope, t, value=-1.0).add_(1.0)  # and the whole is (1 + t) (1 + slope (1 - t)) / 2
+        return slope.addcmul_(slope, t).mul_(grad).mul_(0.5)
 
 
 _GELU_CUBIC = 0.044715
@@ -195,30 +199,40 @@ class _Embed(Function):
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Map (R, N, I) to (R, N, O) with weight (R, I, O) and bias (R, O) of each run."""
+    if is_compiling():
+        dtype = product_dtype(x)
+        return _affine_product(x.to(dtype), weight.to(dtype), bias.to(dtype))
     return _Linear.apply(x, weight, bias)
 
 
 def gelu(x: Tensor) -> Tensor:
     """GPT-2's activation; any shape."""
     # torch's own takes three times as long on a CPU, and the bits of its last numbers follow how many there are.
-    return _Gelu.apply(x) if x.device.type == "cpu" else F.gelu(x, approximate="tanh")
+    return _Gelu.apply(x) if x.device.type == "cpu" and not is_compiling() else F.gelu(x, approximate="tanh")
 
 
 def shared_linear(x: Tensor, shared: Sequence[Shared]) -> Tensor:
     """Map (R, N, I) to (R, N, O) with frozen weights."""
+    if is_compiling():
+        x = x.to(product_dtype(x))
+        return torch.cat([x[layer.runs] @ layer.weight.to(x.dtype) + layer.bias.to(x.dtype) for layer in shared])
     return _SharedLinear.apply(x, shared)
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Scale and shift (R, N, D) by (R, D) each."""
+    if is_compiling():
+        return x * weight.unsqueeze(1) + bias.unsqueeze(1)
     return _Affine.apply(x, weight, bias)
 
 
 def add_positions(x: Tensor, positions: Tensor) -> Tensor:
     """Add (R, T, D) to (R, B, T, D)."""
-    return _AddPositions.apply(x, positions)
+    return x + positions.unsqueeze(1) if is_compiling() else _AddPositions.apply(x, positions)
 
 
 def embed(table: Tensor, ids: Tensor) -> Tensor:
     """Look ids (R, N) up in (R, V, D)."""
+    if is_compiling():
+        return table.gather(1, ids.unsqueeze(-1).expand(-1, -1, table.shape[-1]))
     return _Embed.apply(table, ids)

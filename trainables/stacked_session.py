@@ -56,6 +56,8 @@ class StackedSession:
         num_places: int,
         wall_clock: Callable[[], float] = time.time,
         memory_bytes: float | None = None,
+        *,
+        compiled: bool = False,
     ) -> None:
         """Take a cohort on.
 
@@ -64,6 +66,7 @@ class StackedSession:
             num_places: runs that train at once; the others wait until one ends.
             wall_clock: Unix time in seconds, for the record alone.
             memory_bytes: fewer train at once where that is predicted to take more; None: no matter what it takes.
+            compiled: as of `StackedTraining`.
         """
         self.waiting, self.num_places = list(assignments), num_places
         first, runs = assignments[0], [Run.from_content(assignment.content) for assignment in assignments]
@@ -75,7 +78,7 @@ class StackedSession:
             self.num_places = min(num_places, fitting)
         self.store = CheckpointStore(first.store) if first.store else None
         weights = pretrained_tensors(first.weights, self.store)
-        self.training = StackedTraining(data, weights, torch.device(first.device), wall_clock)
+        self.training = StackedTraining(data, weights, torch.device(first.device), wall_clock, compiled=compiled)
         self.checkpoint_every_s = first.checkpoint_every_s
         self._seats: list[_Seat] = []
         self._saved_at = time.monotonic()

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from datasets.task import TaskData
-from trainables.precision import products_in, widened
+from trainables.precision import products_in
 from trainables.run import Run
 from trainables.stacked_batches import Batches
 from trainables.stacked_evaluation import evaluate_stacked
+from trainables.stacked_losses import compiled_losses, losses_of
 from trainables.stacked_model import StackedModel
 from trainables.stacked_weights import Rows, Start, shared_layers, stacked_constants, start_of
 from trainables.training import CHUNK_STEPS, CPU_THREADS, Evaluation, Progress
@@ -59,6 +59,8 @@ class StackedTraining:
         weights: dict[str, Tensor] | None,
         device: torch.device,
         wall_clock: Callable[[], float] = time.time,
+        *,
+        compiled: bool = False,
     ) -> None:
         """Start with no run.
 
@@ -67,9 +69,12 @@ class StackedTraining:
             weights: pretrained tensors (`load_weights`) for pretrained runs.
             device: where to train.
             wall_clock: unix time in seconds, for `Evaluation.time_ms`.
+            compiled: hand the forward and the backward pass of a step to `torch.compile`.
         """
         if device.type == "cpu":
             torch.set_num_threads(CPU_THREADS)
+        self.compiled = compiled
+        self._losses = compiled_losses(device) if compiled else losses_of
         self.data, self.weights, self.device, self.wall_clock = data, weights, device, wall_clock
         self.members: list[Member] = []
         """In the order of their rows."""
@@ -163,17 +168,19 @@ class StackedTraining:
         assert self._model is not None
         protocol = self.members[0].run.protocol
         batch, labels = self._batches.batch(number)
+        masks: Iterable[Tensor] = self._model.masks(batch, self._batches.generators("dropout", number))
+        if self.compiled:
+            masks = list(masks)  # a compiler follows no generator of random numbers
+            self._rows.gradients.zero_()  # autograd adds to them
         with products_in(protocol.precision, self.device):
-            logits = self._model.logits(batch, self._batches.generators("dropout", number))  # (R, B, C)
-        each = F.cross_entropy(widened(logits).flatten(0, 1), labels.flatten(), reduction="none")  # (R B,)
-        losses = each.view(labels.shape).mean(1)  # (R,)
+            losses = self._losses(self._model, batch, labels, masks)  # (R,)
         losses.sum().backward()  # a sum: no run's gradient knows of the others
         with torch.no_grad():
             if protocol.gradient_clip_norm is not None:
                 self._rows.clip(protocol.gradient_clip_norm)
             self._stopped = self._stopped.maximum((~losses.isfinite()).float())
             self._rows.adam([member.run for member in self.members], self._stopped)
-        return losses.detach()
+        return losses.detach().clone()  # the next step writes over what a CUDA graph returned
 
     @torch.no_grad()
     def _scores(self, due: Sequence[Member]) -> list[dict[str, float]]:
