@@ -10,7 +10,7 @@ import pytest
 
 from tests.chaos import final_weights, record_content
 from tests.small_cluster import Background, SmallCluster, checkpointed, small_cluster, trains
-from tests.tiny_study import rows, write_study
+from tests.tiny_study import rows, sweep, write_study
 
 pytestmark = pytest.mark.cluster
 
@@ -32,11 +32,23 @@ def cluster() -> Iterator[SmallCluster]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the tests leave their results for the next."""
     return tmp_path_factory.mktemp("studies")
 
 
-def test_runs_of_a_lost_machine_go_on_elsewhere(cluster: SmallCluster, folder: Path) -> None:
+@pytest.fixture(scope="module")
+def undisturbed(folder: Path) -> Path:
+    """Results of the study on a machine that nobody takes away."""
+    code, printed = sweep("run", write_study(folder, **STUDY), "--results", folder / "undisturbed")
+    assert code == 0, printed
+    return folder / "undisturbed"
+
+
+def check_as_if_undisturbed(results: Path, undisturbed: Path) -> None:
+    assert record_content(results) == record_content(undisturbed)
+    assert final_weights(results) == final_weights(undisturbed)
+
+
+def test_runs_of_a_lost_machine_go_on_elsewhere(cluster: SmallCluster, folder: Path, undisturbed: Path) -> None:
     """With no retries: that a machine is lost is nobody's failure."""
     study, results = write_study(folder, **STUDY), folder / "disturbed"
     run = Background(folder / "disturbed.log", study, "--results", results, "--address", cluster.address)
@@ -51,14 +63,19 @@ def test_runs_of_a_lost_machine_go_on_elsewhere(cluster: SmallCluster, folder: P
     assert sorted(row["attempts"] for row in ended) == [1, 1, 2]
     assert all(row["lost_steps"] == 0 for row in ended if row["attempts"] == 1)
     assert all(row["lost_steps"] < EVALUATE_EVERY for row in ended)  # a checkpoint is written at every evaluation
+    check_as_if_undisturbed(results, undisturbed)
 
 
-def test_a_study_that_comes_later_gets_its_share_at_once(cluster: SmallCluster, folder: Path) -> None:
+@pytest.mark.slow  # who gets what is quick: tests/test_sharing.py
+def test_a_study_that_comes_later_gets_its_share_at_once(
+    cluster: SmallCluster, folder: Path, undisturbed: Path
+) -> None:
     """The first one gives half of the cluster up for it, and takes it back; its record is as if it had been alone."""
     study, results = write_study(folder, **STUDY), folder / "shared"
     (folder / "other").mkdir()
     other = write_study(folder / "other", **STUDY | {"rates": (1e-1,), "num_steps": 250})
-    cluster.add()
+    while len(cluster.nodes) < 2:
+        cluster.add()
     first = Background(folder / "shared.log", study, "--results", results, "--address", cluster.address)
     try:
         first.wait_until(lambda: len(checkpointed(results)) >= 2)
@@ -74,12 +91,12 @@ def test_a_study_that_comes_later_gets_its_share_at_once(cluster: SmallCluster, 
     (second_row,) = rows(folder / "other" / "results").values()
     last_end = max(row["finished_at"] for row in rows(results).values())
     assert second_row["started_at"] < last_end, "the second did not have to wait for the first to end"
-    assert record_content(results) == record_content(folder / "disturbed")
-    assert final_weights(results) == final_weights(folder / "disturbed")
+    check_as_if_undisturbed(results, undisturbed)
     assert {row["lost_steps"] for row in rows(results).values()} == {0}
 
 
-def test_runs_leave_a_machine_that_will_be_taken_away(cluster: SmallCluster, folder: Path) -> None:
+@pytest.mark.slow
+def test_runs_leave_a_machine_that_will_be_taken_away(cluster: SmallCluster, folder: Path, undisturbed: Path) -> None:
     study, results = write_study(folder, **STUDY), folder / "warned"
     leaving, stays = cluster.add(), cluster.nodes[0]
     run = Background(folder / "warned.log", study, "--results", results, "--address", cluster.address)
@@ -93,7 +110,7 @@ def test_runs_leave_a_machine_that_will_be_taken_away(cluster: SmallCluster, fol
     finally:
         run.kill()
     assert code == 0, printed
-    assert record_content(results) == record_content(folder / "disturbed")
+    check_as_if_undisturbed(results, undisturbed)
     assert {row["lost_steps"] for row in rows(results).values()} == {0}
     assert max(row["attempts"] for row in rows(results).values()) == 2
 
