@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from analysis.record import read_study
-from sweep.mirror_content import ENDING_TAGS, METRICS, RecordedRun, in_chunks, read_wanted
+from analysis.record import read_run_rows, read_study
+from sweep.mirror_content import ENDING_TAGS, METRICS, RecordedRun, in_chunks, read_wanted, unix_ms
 from sweep.mlflow_store import EXPERIMENT, MirrorError, open_client, shown_uri, store_problems
 
 _MAX_METRICS_A_BATCH = 1000
@@ -82,6 +82,19 @@ class Mirror:
             self.sync_run(run_id)
         self.close_study()
         return len(self._wanted.keys() & self._runs.keys())
+
+    def missing(self) -> list[str]:
+        """Return the ended runs whose end MLflow does not hold, and then ask it anew what it holds.
+
+        Raises:
+            MirrorError: as `sync_run`.
+        """
+        self._wanted = read_wanted(self.results, self.study)
+        with self._session():
+            known = {run_id: run.tags.get(_ENDED_TAG) for run_id, run in self._runs.items()}
+        self._parent_id = ""  # whoever asked may let others mirror them
+        ended = read_run_rows(self.results, self._wanted, ["run_id", "finished_at"])
+        return [row["run_id"] for row in ended if known.get(row["run_id"]) != str(unix_ms(row["finished_at"]))]
 
     def close_study(self) -> None:
         """Mark the study's MLflow run FINISHED if every wanted run has ended, else KILLED, with those that have not.

@@ -6,13 +6,12 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from analysis.record import read_curves, read_runs
-from analysis.record import read_wanted as read_wanted_frame
+from analysis.columns import CURVES, RUNS
+from analysis.record import curve_path, read_rows, read_wanted_rows, run_path
 
 METRICS = (
     "train_loss",
@@ -65,11 +64,11 @@ class RecordedRun:
     @classmethod
     def read(cls, results: Path, run_id: str, wanted: dict[str, Any]) -> RecordedRun | None:
         """Read a run; None if the record holds neither an evaluation nor an end of it."""
-        rows = _rows(read_runs(results, [run_id]))
-        curve = _rows(read_curves(results, [run_id]))
+        rows = read_rows(run_path(results, run_id), RUNS)
+        curve = read_rows(curve_path(results, run_id), CURVES)
         if not rows and not curve:
             return None
-        return cls(run_id=run_id, wanted=wanted, row=rows[0] if rows else None, curve=curve)
+        return cls(run_id=run_id, wanted=wanted, row=rows[0] if rows else None, curve=curve or [])
 
     @property
     def labels(self) -> dict[str, Any]:
@@ -99,14 +98,14 @@ class RecordedRun:
     def started_ms(self) -> int:
         """Unix time of the start, in milliseconds; worked out from the first evaluation while the run trains."""
         if self.row is not None:
-            return _unix_ms(self.row["started_at"])
+            return unix_ms(self.row["started_at"])
         first = self.curve[0]
         return int(first["time_ms"] - 1000 * first["elapsed_s"])
 
     @property
     def ended_ms(self) -> int | None:
         """Unix time of the end, in milliseconds; None while the run trains."""
-        return None if self.row is None or self.status == "training" else _unix_ms(self.row["finished_at"])
+        return None if self.row is None or self.status == "training" else unix_ms(self.row["finished_at"])
 
     def params(self) -> dict[str, str]:
         """Labels, and what defines the run (`protocol.batch_size`, `model.layers`); no param ever changes."""
@@ -137,7 +136,7 @@ class RecordedRun:
 
 def read_wanted(results: Path, study: str) -> dict[str, dict[str, Any]]:
     """Read what the study wants, by run id."""
-    return {row["run_id"]: row for row in _rows(read_wanted_frame(results, study))}
+    return {row["run_id"]: row for row in read_wanted_rows(results, study)}
 
 
 def in_chunks(items: Iterable[Any], size: int) -> list[list[Any]]:
@@ -146,13 +145,8 @@ def in_chunks(items: Iterable[Any], size: int) -> list[list[Any]]:
     return [whole[start : start + size] for start in range(0, len(whole), size)]
 
 
-def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Turn a frame into rows of Python values; what is missing, NaN too, becomes None."""
-    values = frame.astype(object).where(frame.notna(), None)
-    return [dict(zip(frame.columns, row, strict=True)) for row in values.itertuples(index=False, name=None)]
-
-
-def _unix_ms(time: pd.Timestamp) -> int:
+def unix_ms(time: datetime) -> int:
+    """Return milliseconds since 1970."""
     return round(time.timestamp() * 1000)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from analysis.record import read_study, recorded_studies
 from sweep.errors import UserError
 from sweep.mirror import Mirror
+from sweep.mirror_writers import mirror_beside
 from sweep.mlflow_store import shown_uri, tracking_uri
 from sweep.results import Results, storage_problems
 
@@ -30,5 +31,9 @@ def sync(results: Results, names: Sequence[str]) -> str:
         raise UserError(f"{results.root} holds no study yet; `run` one first, or give its --results.")
     uri = tracking_uri(results.root)
     with storage_problems(results.root), results.writing("mlflow sync"):
-        lines = [f"{study}: {Mirror(results.root, study, uri).sync_all()} runs" for study in studies]
+        lines = []
+        for study in studies:
+            mirror = Mirror(results.root, study, uri)
+            mirror_beside(results.root, study, uri, mirror.missing())
+            lines.append(f"{study}: {mirror.sync_all()} runs")
     return "\n".join([*lines, f"MLflow at {shown_uri(uri)} holds what the record holds"])

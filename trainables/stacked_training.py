@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from datasets.task import TaskData
+from trainables.freed_memory import keep_freed_memory
 from trainables.precision import products_in
 from trainables.run import Run
 from trainables.stacked_batches import Batches
@@ -73,6 +74,7 @@ class StackedTraining:
         """
         if device.type == "cpu":
             torch.set_num_threads(CPU_THREADS)
+            keep_freed_memory()
         self.compiled = compiled
         self._losses = compiled_losses(device) if compiled else losses_of
         self.data, self.weights, self.device, self.wall_clock = data, weights, device, wall_clock

@@ -1,0 +1,78 @@
+"""Writers side by side bring what one would bring, and end with whoever started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from analysis.record import RecordError, curve_path
+from sweep import mirror_writers
+from sweep.mirror_content import METRICS
+from sweep.mlflow_store import tracking_uri
+from tests.mirrored_record import empty_store, find, new_mirror, one_complete_run, points, write_curve, write_end
+from tests.mirrored_record import write_study as write_wanted
+
+RUNS = ["aa", "bb", "cc", "dd"]
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of four ended runs and one that trains."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setattr(mirror_writers, "RUNS_A_WRITER", 2)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    results = one_complete_run(tmp_path / "results", empty_store(tmp_path))
+    write_wanted(results, [*RUNS, "ee"])
+    for run_id in RUNS[1:]:
+        write_curve(results, run_id, 200)
+        write_end(results, run_id, num_steps=20_000)
+    write_curve(results, "ee", 1)
+    return results
+
+
+def test_two_writers_bring_every_run_and_every_point_once(results: Path) -> None:
+    mirror, uri = new_mirror(results), tracking_uri(results)
+    assert mirror.missing() == RUNS
+    mirror_writers.mirror_beside(results, "small", uri, mirror.missing())
+    assert mirror.missing() == []
+    assert mirror.sync_all() == 5
+    assert [len(points(uri, run_id, metric)) for run_id in RUNS for metric in METRICS] == [4] * 7 + [200] * 21
+    assert len(find(uri, "sweep.kind", "run")) == 5
+    assert len(find(uri, "sweep.kind", "study")) == 1
+
+
+def test_a_damaged_curve_is_told_of(results: Path) -> None:
+    path = curve_path(results, "bb")
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(RecordError, match="bb.parquet"):
+        mirror_writers.mirror_beside(results, "small", tracking_uri(results), RUNS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed_by", [signal.SIGKILL, signal.SIGINT], ids=["killed", "Ctrl-C"])
+def test_writers_end_with_the_command(results: Path, killed_by: signal.Signals) -> None:
+    script = (
+        "import sys, sweep.mirror_writers as w; w.RUNS_A_WRITER = 2\n"
+        "if __name__ == '__main__':\n"
+        "    from sweep.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    for run_id in RUNS:
+        write_curve(results, run_id, 20_000)
+    command = [sys.executable, "-c", script, "mlflow", "sync", "--results", str(results)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while len(writers := psutil.Process(process.pid).children(recursive=True)) < 3:  # and the one that tracks resources
+        assert process.poll() is None
+        time.sleep(0.2)
+    time.sleep(8.0)  # they import MLflow and are at work
+    os.killpg(process.pid, killed_by) if killed_by == signal.SIGINT else process.kill()
+    _, errors = process.communicate(timeout=60)
+    assert psutil.wait_procs(writers, timeout=20)[1] == []
+    if killed_by == signal.SIGINT:
+        assert errors == "stopped\n"
