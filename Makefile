@@ -33,6 +33,7 @@ test-slow: env  ## tests that take minutes, and those that need a GPU where ther
 
 bench: env  ## how fast the engines are here, and what memory they take; start it on an idle machine (half an hour)
 	$(BIN)/python -m benchmarks.engine_speed
+	$(BIN)/python -m benchmarks.crowd_speed
 	$(BIN)/python -m benchmarks.engine_memory
 	$(BIN)/python -m benchmarks.sweep_speed
 	$(BIN)/python -m benchmarks.trial_overhead

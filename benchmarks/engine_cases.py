@@ -15,7 +15,7 @@ from torch import Tensor
 from datasets.task import Split, TaskData, TaskShape
 from trainables.gpt2 import GPT2
 from trainables.parts import VARIANTS
-from trainables.run import ModelSize, Protocol, Run
+from trainables.run import ModelSize, Precision, Protocol, Run
 
 TOKEN_DIM = 16
 
@@ -50,6 +50,23 @@ CELLS = {
     "base-frozen-1024": Cell(size=BASE, num_tokens=1024, variant="frozen-pretrained"),
     "base-unfrozen-1024": Cell(size=BASE, num_tokens=1024, variant="unfrozen-pretrained"),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A cell, and what its matrix products are computed in."""
+
+    cell: str
+    """One of `CELLS`."""
+    precision: Precision = "fp32"
+    plain_precision: Precision = "fp32"
+    """The plain engine's."""
+
+    def __str__(self) -> str:
+        """Name it in a table."""
+        if self.precision == self.plain_precision:
+            return f"{self.cell} {self.precision}"
+        return f"{self.cell} {self.precision}, plain {self.plain_precision}"
 
 
 def made_up_data(cell: Cell, num_examples: int = 64) -> TaskData:

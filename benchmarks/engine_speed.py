@@ -1,13 +1,14 @@
 """The engines against each other: the fast one with one run against the plain one, and stacks against that.
 
 Contenders take turns in one process, a few steps each, and every round gives a ratio; medians of those are printed,
-with the smallest and largest. `--device cuda` is made to end within 9 minutes. Needs torch and this checkout alone:
+with the smallest and largest. `benchmarks/gpu_speed.py` is all of it on a GPU. Needs torch and this checkout alone:
 `python -m benchmarks.engine_speed --cells tiny-frozen,tiny-unfrozen --stacks 1,2,4,8,16,27`.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import platform
 import statistics
 import time
@@ -17,32 +18,34 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.engine_cases import CELLS, Cell, made_up_data, sweep_of, weights_of
+from benchmarks.engine_cases import CELLS, Case, made_up_data, sweep_of, weights_of
 from trainables.stacked_training import StackedTraining
 from trainables.training import Training
 
-BUDGET_S = {"cpu": 3600.0, "cuda": 500.0}
-"""Cells that have not begun by then are left out, and said to be."""
-
 COMPILING_S = 150.0
-"""What `torch.compile` is given of it, at most: with less left, stacks are not compiled."""
+"""What `torch.compile` may take: with less time left, it is not begun."""
 
 RATIOS = (("plain", "solo"), ("solo", "stack"), ("plain", "stack"), ("stack", "compiled"))
 
 Steps = Callable[[int], None]
 """Takes so many steps."""
 
+Pair = tuple[Case, int, bool]
+"""What is measured, the runs of its stack, and whether the stack is also compiled."""
 
-def plain(cell: Cell, device: torch.device) -> Steps:
+
+def plain(case: Case, device: torch.device) -> Steps:
     """Return the plain engine with one run."""
-    (run,) = sweep_of(cell, 1)
+    cell = CELLS[case.cell]
+    (run,) = sweep_of(cell, 1, precision=case.plain_precision)
     return Training(run, made_up_data(cell).to(device), weights_of(cell), device)._train_chunk
 
 
-def stack(cell: Cell, number: int, device: torch.device, *, compiled: bool = False) -> Steps:
+def stack(case: Case, number: int, device: torch.device, *, compiled: bool = False) -> Steps:
     """Return the fast engine with so many runs."""
+    cell = CELLS[case.cell]
     training = StackedTraining(made_up_data(cell).to(device), weights_of(cell), device, compiled=compiled)
-    training.add(sweep_of(cell, number))
+    training.add(sweep_of(cell, number, precision=case.precision))
     return training._train_chunk
 
 
@@ -59,12 +62,12 @@ def seconds_a_step(steps: Steps, number: int, device: torch.device) -> float:
 
 
 def compare(
-    cell: Cell, number: int, device: torch.device, rounds: int, seconds: float, *, compiled: bool = False
+    case: Case, number: int, device: torch.device, rounds: int, seconds: float, *, compiled: bool = False
 ) -> dict[str, float]:
     """Let the plain engine, the fast one alone and a stack take turns; return medians and ratios by run-step."""
-    contenders = {"plain": plain(cell, device), "solo": stack(cell, 1, device), "stack": stack(cell, number, device)}
+    contenders = {"plain": plain(case, device), "solo": stack(case, 1, device), "stack": stack(case, number, device)}
     if compiled:
-        contenders["compiled"] = stack(cell, number, device, compiled=True)
+        contenders["compiled"] = stack(case, number, device, compiled=True)
     counts = {}
     for name, steps in contenders.items():
         seconds_a_step(steps, 3, device)  # warm up: compile, and record a graph
@@ -85,7 +88,7 @@ def compare(
     return result
 
 
-def line(name: str, number: int, result: dict[str, float]) -> str:
+def line(case: Case, number: int, result: dict[str, float]) -> str:
     """Say it in one line of a table."""
     times = [f"{who}_ms" for who in ("plain", "solo", "stack", "compiled")]
     milliseconds = " | ".join(f"{result[key]:.3f}" if key in result else "" for key in times)
@@ -94,7 +97,7 @@ def line(name: str, number: int, result: dict[str, float]) -> str:
         f"{result[key]:.2f} ({result[f'{key} least']:.2f} to {result[f'{key} most']:.2f})" if key in result else ""
         for key in pairs
     )
-    return f"| {name} | {number} | {milliseconds} | {ratios} |"
+    return f"| {case} | {number} | {milliseconds} | {ratios} |"
 
 
 def machine(device: torch.device) -> str:
@@ -110,50 +113,50 @@ def _cpu() -> str:
 
 
 def measure(
-    cells: Sequence[str],
-    stacks: Sequence[int],
-    compiled: Sequence[int],
-    device: torch.device,
-    rounds: int,
-    seconds: float,
+    pairs: Sequence[Pair], device: torch.device, rounds: int, seconds: float, budget_s: float = math.inf
 ) -> None:
-    """Measure and print, a line as soon as it is known."""
+    """Measure and print, a line as soon as it is known; what has not begun within `budget_s` is said to be left out."""
     began = time.monotonic()
     print(f"{machine(device)}; milliseconds a run-step, {rounds} rounds", flush=True)
     print("| cell | runs | plain | solo | stack | compiled | plain/solo | solo/stack | plain/stack | stack/compiled |")
     print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
-    for name in cells:
-        for number in stacks:
-            left_s = BUDGET_S[device.type] - (time.monotonic() - began)
-            if left_s < 0:
-                print(f"| {name} | {number} | left out: no time |")
-                continue
-            try:
-                compiling = number in compiled and left_s > COMPILING_S
-                result = compare(CELLS[name], number, device, rounds, seconds, compiled=compiling)
-            except (MemoryError, torch.OutOfMemoryError):
-                print(f"| {name} | {number} | out of memory |")
-                continue
-            print(line(name, number, result), flush=True)
+    for case, number, compiled in pairs:
+        left_s = budget_s - (time.monotonic() - began)
+        if left_s < (COMPILING_S if compiled else 0.0):
+            print(f"| {case} | {number} | left out: no time |", flush=True)
+            continue
+        try:
+            result = compare(case, number, device, rounds, seconds, compiled=compiled)
+        except (MemoryError, torch.OutOfMemoryError):
+            print(f"| {case} | {number} | out of memory |", flush=True)
+            continue
+        print(line(case, number, result), flush=True)
+
+
+def numbers(text: str) -> list[int]:
+    """Read whole numbers between commas."""
+    return [int(number) for number in text.split(",") if number]
 
 
 def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--cells", help="names in benchmarks/engine_cases.py, by commas; default: those for the device")
-    parser.add_argument("--stacks", default="1,2,4,8,16,27", help="sizes of stacks, by commas")
-    parser.add_argument("--compiled", help="which of them are compiled, too, by commas; default: on a GPU 1,8")
+    parser.add_argument(
+        "--cells", default="tiny-frozen,tiny-frozen-random,tiny-unfrozen", help="names in benchmarks/engine_cases.py"
+    )
+    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
+    parser.add_argument("--stacks", type=numbers, default="1,2,4,8,16,27", help="sizes of stacks, by commas")
+    parser.add_argument("--compiled", type=numbers, default="", help="which of them are compiled, too, by commas")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3, help="of each turn")
     chosen = parser.parse_args()
-    on_cpu = chosen.device == "cpu"
-    cells = "tiny-frozen,tiny-frozen-random,tiny-unfrozen" if on_cpu else "base-frozen,base-unfrozen,base-frozen-1024"
-    names = (chosen.cells or cells).split(",")
-    stacks = [int(number) for number in chosen.stacks.split(",")]
-    compiled = chosen.compiled or ("" if on_cpu else "1,8")
-    numbers = [int(number) for number in compiled.split(",") if number]
-    measure(names, stacks, numbers, torch.device(chosen.device), chosen.rounds, chosen.seconds)
+    cases = [
+        Case(cell=cell, precision=chosen.precision, plain_precision=chosen.precision)
+        for cell in chosen.cells.split(",")
+    ]
+    pairs = [(case, number, number in chosen.compiled) for case in cases for number in chosen.stacks]
+    measure(pairs, torch.device(chosen.device), chosen.rounds, chosen.seconds)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,61 @@
+"""All that is to be known of the engines on a GPU, in under 9 minutes: `python -m benchmarks.gpu_speed`.
+
+Needs torch and this checkout alone. First what a whole machine gets done (`benchmarks/crowd_speed.py`), then the
+engines against each other (`benchmarks/engine_speed.py`), in both numbers that GPUs are fast in. What does not fit in
+the time is said to be left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+
+import torch
+
+from benchmarks import crowd_speed, engine_speed
+from benchmarks.engine_cases import Case
+
+BUDGET_S = 500.0
+"""After which nothing new is begun."""
+
+MAX_PROCESSES = 16
+"""Plain runs at once: each takes a context of its own in the GPU's memory."""
+
+CROWDS = [
+    Case(cell="base-frozen", precision="bf16", plain_precision="bf16"),
+    Case(cell="base-unfrozen", precision="bf16", plain_precision="bf16"),
+]
+
+ENGINES = [
+    *CROWDS,
+    Case(cell="base-frozen", precision="tf32", plain_precision="tf32"),
+    Case(cell="base-unfrozen", precision="tf32", plain_precision="tf32"),
+    Case(cell="base-frozen-1024", precision="bf16", plain_precision="fp32"),
+    Case(cell="base-unfrozen-1024", precision="bf16", plain_precision="fp32"),
+]
+
+PAIRS = [
+    *((case, number, False) for number in (27, 1, 8) for case in ENGINES),
+    *((case, 8, True) for case in CROWDS),
+    *((case, number, False) for number in (2, 4, 16) for case in ENGINES),
+    (ENGINES[0], 39, False),
+]
+"""What matters most first: the time may not suffice for all."""
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.parse_args()
+    if not torch.cuda.is_available():
+        parser.exit(2, "error: torch sees no GPU here; the engines on a CPU: python -m benchmarks.engine_speed\n")
+    began, device = time.monotonic(), torch.device("cuda")
+    at_once = min(MAX_PROCESSES, os.cpu_count() or 1)
+    crowd_speed.measure(CROWDS, at_once, 27, device, rounds=3, seconds=4.0)
+    left_s = BUDGET_S - (time.monotonic() - began)
+    engine_speed.measure(PAIRS, device, rounds=5, seconds=0.3, budget_s=left_s)
+
+
+if __name__ == "__main__":
+    main()
