@@ -98,14 +98,12 @@ def compare(case: Case, num_plain: int, num_runs: int, device: torch.device, rou
     )
 
 
-def measure(
-    cases: Sequence[Case], num_plain: int, num_runs: int, device: torch.device, rounds: int, seconds: float
-) -> None:
-    """Measure and print, a line as soon as it is known."""
+def measure(crowds: Sequence[tuple[Case, int, int]], device: torch.device, rounds: int, seconds: float) -> None:
+    """Measure each case with so many plain processes at once and runs a stack; print a line as soon as it is known."""
     print(f"{machine(device)}; run-steps a second of the machine, {rounds} rounds of {seconds:g} s", flush=True)
     print("| cell | a plain run | plain runs at once | stacks | stacks / a plain run | stacks / plain runs at once |")
     print("|---|---|---|---|---|---|", flush=True)
-    for case in cases:
+    for case, num_plain, num_runs in crowds:
         print(compare(case, num_plain, num_runs, device, rounds, seconds), flush=True)
 
 
@@ -119,8 +117,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each turn")
     chosen = parser.parse_args()
-    cases = [Case(cell=cell) for cell in chosen.cells.split(",")]
-    measure(cases, chosen.at_once, chosen.runs, torch.device(chosen.device), chosen.rounds, chosen.seconds)
+    crowds = [(Case(cell=cell), chosen.at_once, chosen.runs) for cell in chosen.cells.split(",")]
+    measure(crowds, torch.device(chosen.device), chosen.rounds, chosen.seconds)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ the time is said to be left out.
 from __future__ import annotations
 
 import argparse
-import os
 import time
 
 import torch
@@ -19,16 +18,15 @@ from benchmarks.engine_cases import Case
 BUDGET_S = 500.0
 """After which nothing new is begun."""
 
-MAX_PROCESSES = 16
-"""Plain runs at once: each takes a context of its own in the GPU's memory."""
+FROZEN = Case(cell="base-frozen", precision="bf16", plain_precision="bf16")
+UNFROZEN = Case(cell="base-unfrozen", precision="bf16", plain_precision="bf16")
 
-CROWDS = [
-    Case(cell="base-frozen", precision="bf16", plain_precision="bf16"),
-    Case(cell="base-unfrozen", precision="bf16", plain_precision="bf16"),
-]
+CROWDS = [(FROZEN, 16, 27), (UNFROZEN, 8, 8)]
+"""With the plain processes at once and the runs of a stack: all are in the GPU's memory at the same time."""
 
 ENGINES = [
-    *CROWDS,
+    FROZEN,
+    UNFROZEN,
     Case(cell="base-frozen", precision="tf32", plain_precision="tf32"),
     Case(cell="base-unfrozen", precision="tf32", plain_precision="tf32"),
     Case(cell="base-frozen-1024", precision="bf16", plain_precision="fp32"),
@@ -37,9 +35,9 @@ ENGINES = [
 
 PAIRS = [
     *((case, number, False) for number in (27, 1, 8) for case in ENGINES),
-    *((case, 8, True) for case in CROWDS),
+    *((case, 8, True) for case in (FROZEN, UNFROZEN)),
     *((case, number, False) for number in (2, 4, 16) for case in ENGINES),
-    (ENGINES[0], 39, False),
+    (FROZEN, 39, False),
 ]
 """What matters most first: the time may not suffice for all."""
 
@@ -51,8 +49,7 @@ def main() -> None:
     if not torch.cuda.is_available():
         parser.exit(2, "error: torch sees no GPU here; the engines on a CPU: python -m benchmarks.engine_speed\n")
     began, device = time.monotonic(), torch.device("cuda")
-    at_once = min(MAX_PROCESSES, os.cpu_count() or 1)
-    crowd_speed.measure(CROWDS, at_once, 27, device, rounds=3, seconds=4.0)
+    crowd_speed.measure(CROWDS, device, rounds=3, seconds=4.0)
     left_s = BUDGET_S - (time.monotonic() - began)
     engine_speed.measure(PAIRS, device, rounds=5, seconds=0.3, budget_s=left_s)
 

@@ -73,6 +73,13 @@ class Sweep:
             time.sleep(0.05)
         self.kills.append((target, 0.0))
 
+    def wait_until_it_says(self, text: str, patience_s: float = 120.0) -> None:
+        """Wait for a line of its log."""
+        deadline = time.monotonic() + patience_s
+        while text not in self.log.read_text():
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.05)
+
     def _saved(self) -> set[str]:
         return {path.name for path in (self.results / "checkpoints").glob("*/step-*")}
 

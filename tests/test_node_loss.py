@@ -36,9 +36,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(folder: Path) -> Path:
-    """Results of the study on a machine that nobody takes away."""
-    code, printed = sweep("run", write_study(folder, **STUDY), "--results", folder / "undisturbed")
+def undisturbed(folder: Path, cluster: SmallCluster) -> Path:
+    """Results of the study on machines that nobody takes away."""
+    study, results = write_study(folder, **STUDY), folder / "undisturbed"
+    code, printed = sweep("run", study, "--results", results, "--address", cluster.address)
     assert code == 0, printed
     return folder / "undisturbed"
 

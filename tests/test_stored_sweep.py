@@ -16,7 +16,7 @@ from sweep.stored_results import StoredResults, results_here
 from tests.s3_server import SECRET, Machines, S3Server, environment_of
 from tests.tiny_study import ROOT, command_line, curves, environment, rows, sweep, trained_here, write_study
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 URI = "s3://bucket/killed"
 

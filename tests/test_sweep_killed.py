@@ -33,7 +33,7 @@ pytestmark = pytest.mark.cluster
 
 def test_killed_then_interrupted_then_finished_equals_undisturbed(tmp_path: Path) -> None:
     """SIGKILL to the whole process group, then Ctrl-C, then to the end; `status` looks on."""
-    study = write_study(tmp_path, rates=(1e-2,), num_steps=3000, protocol="{evaluate_every: 300}")
+    study = write_study(tmp_path, rates=(1e-2,), num_steps=1600, protocol="{evaluate_every: 200}")
     results = tmp_path / "results"
     with _started(study, results) as (process, wait_for):
         wait_for(lambda: _newest_steps(results) and curves(results))
