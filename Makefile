@@ -31,7 +31,7 @@ test-quick: env  ## the quick tests
 test-slow: env  ## tests that take minutes, and those that need a GPU where there is one
 	$(BIN)/python -m pytest -m "slow or gpu"
 
-bench: env  ## how fast the engines are here, and what memory they take; start it on an idle machine (half an hour)
+bench: env  ## how fast the engines are here, and what memory they take; start it on an idle machine (three quarters of an hour)
 	$(BIN)/python -m benchmarks.engine_speed
 	$(BIN)/python -m benchmarks.crowd_speed
 	$(BIN)/python -m benchmarks.engine_memory
