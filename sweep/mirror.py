@@ -84,7 +84,7 @@ class Mirror:
         return len(self._wanted.keys() & self._runs.keys())
 
     def missing(self) -> list[str]:
-        """Return the ended runs whose end MLflow does not hold, and then ask it anew what it holds.
+        """Return the ended runs whose end MLflow does not hold; the next sync asks it again what it holds.
 
         Raises:
             MirrorError: as `sync_run`.
