@@ -78,7 +78,7 @@ def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
 
 def test_a_worker_ray_and_the_driver_killed_in_turn_change_nothing(tmp_path: Path) -> None:
     """The short form: each kind once, while a run trains; no dead GCS, which takes a while."""
-    study = study_of(tmp_path, num_steps=1500, seeds=1)
+    study = study_of(tmp_path, num_steps=1000, seeds=1)
     sweep = Sweep(study, tmp_path / "disturbed", tmp_path / "disturbed.log")
     try:
         sweep.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import re
@@ -257,7 +258,8 @@ class Head:
         for pid in self.servers():
             process = psutil.Process(pid)
             for each in [*process.children(recursive=True), process]:
-                each.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):  # they end with their parent, too
+                    each.kill()
 
 
 def free_port() -> int:
@@ -273,6 +275,7 @@ def head(tmp_path: Path, cluster: dict[str, Any]) -> Iterator[Head]:
 
 
 @pytest.mark.cluster
+@pytest.mark.parametrize("name", ["local", pytest.param("aws", marks=pytest.mark.slow)])
 def test_a_second_ray_up_leaves_the_mlflow_server_alone(head: Head, name: str, tmp_path: Path) -> None:
     """And its store is one setting, which stays off the command line: a database's address has a password in it."""
     store = head.home / "mlflow" / "mlflow.db"
