@@ -16,7 +16,7 @@ help:  ## list the targets
 quickstart: env  ## install, run the quickstart study, print its table (minutes on two cores, no download)
 	$(BIN)/python -m sweep run quickstart --results $(RESULTS)
 
-test: env lint types test-quick  ## everything that must pass before a commit: under 10 minutes on two cores
+test: env lint types test-quick  ## everything that must pass before a commit: some 10 minutes on two cores
 
 lint: env  ## style and format
 	$(BIN)/ruff check .
