@@ -34,7 +34,8 @@ def train(orders: Connection, case: Case, num_runs: int | None, device: torch.de
         orders.send("out of memory")
         return
     orders.send("ready")
-    while (seconds := orders.recv()) is not None:
+    while True:  # until the crowd is closed
+        seconds = orders.recv()
         taken, began = 0, time.perf_counter()
         while (took_s := time.perf_counter() - began) < seconds:
             steps(STEPS)  # ends with a look at the losses, which waits for a GPU

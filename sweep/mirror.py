@@ -84,7 +84,7 @@ class Mirror:
         return len(self._wanted.keys() & self._runs.keys())
 
     def missing(self) -> list[str]:
-        """Return the ended runs whose end MLflow does not hold; the next sync asks it again what it holds.
+        """Return the ended runs whose end MLflow does not hold.
 
         Raises:
             MirrorError: as `sync_run`.
@@ -92,7 +92,6 @@ class Mirror:
         self._wanted = read_wanted(self.results, self.study)
         with self._session():
             known = {run_id: run.tags.get(_ENDED_TAG) for run_id, run in self._runs.items()}
-        self._parent_id = ""  # whoever asked may let others mirror them
         ended = read_run_rows(self.results, self._wanted, ["run_id", "finished_at"])
         return [row["run_id"] for row in ended if known.get(row["run_id"]) != str(unix_ms(row["finished_at"]))]
 

@@ -33,7 +33,6 @@ def sync(results: Results, names: Sequence[str]) -> str:
     with storage_problems(results.root), results.writing("mlflow sync"):
         lines = []
         for study in studies:
-            mirror = Mirror(results.root, study, uri)
-            mirror_beside(results.root, study, uri, mirror.missing())
-            lines.append(f"{study}: {mirror.sync_all()} runs")
+            mirror_beside(results.root, study, uri)
+            lines.append(f"{study}: {Mirror(results.root, study, uri).sync_all()} runs")
     return "\n".join([*lines, f"MLflow at {shown_uri(uri)} holds what the record holds"])

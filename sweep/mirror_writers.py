@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -27,17 +26,22 @@ _mirror: Mirror
 """Of this process, if it is one of the writers."""
 
 
-def mirror_beside(results: Path, study: str, uri: str, run_ids: Sequence[str]) -> None:
-    """Mirror as many of a study's runs as possible, at best all of them; nothing happens where they are few.
+def mirror_beside(results: Path, study: str, uri: str) -> None:
+    """Mirror as many of a study's missing runs as possible, at best all; nothing happens where they are few.
 
-    What goes wrong is left for `Mirror.sync_all` to find, which tells of it.
+    What MLflow refuses is left for the next `Mirror.sync_all` to find, which tells of it.
+
+    Raises:
+        MirrorError: as `Mirror.sync_run`, before anything is mirrored.
+        RecordError: a file of the record is damaged.
     """
-    number = min(MAX_WRITERS, os.cpu_count() or 1, len(run_ids) // RUNS_A_WRITER)
+    missing = Mirror(results, study, uri).missing()
+    number = min(MAX_WRITERS, os.cpu_count() or 1, len(missing) // RUNS_A_WRITER)
     if number < 2:
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(number, context, _begin, (results, study, uri)) as pool:
-        written = pool.map(_write, run_ids)
+        written = pool.map(_write, missing)
         try:
             for _ in written:
                 pass

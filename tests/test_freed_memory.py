@@ -23,7 +23,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="needs glibc")
 def test_memory_that_was_freed_is_used_again_without_page_faults() -> None:
-    """Without `keep_freed_memory` two processes in three fault 200,000 times and more; whether follows their layout."""
+    """Without `keep_freed_memory` about half of such processes fault 200,000 times and more, by their layout."""
     for _ in range(2):
         done = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True)
         assert int(done.stdout) < 100

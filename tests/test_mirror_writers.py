@@ -38,11 +38,11 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_two_writers_bring_every_run_and_every_point_once(results: Path) -> None:
-    mirror, uri = new_mirror(results), tracking_uri(results)
-    assert mirror.missing() == RUNS
-    mirror_writers.mirror_beside(results, "small", uri, mirror.missing())
-    assert mirror.missing() == []
-    assert mirror.sync_all() == 5
+    uri = tracking_uri(results)
+    assert new_mirror(results).missing() == RUNS
+    mirror_writers.mirror_beside(results, "small", uri)
+    assert new_mirror(results).missing() == []
+    assert new_mirror(results).sync_all() == 5
     assert [len(points(uri, run_id, metric)) for run_id in RUNS for metric in METRICS] == [4] * 7 + [200] * 21
     assert len(find(uri, "sweep.kind", "run")) == 5
     assert len(find(uri, "sweep.kind", "study")) == 1
@@ -52,7 +52,7 @@ def test_a_damaged_curve_is_told_of(results: Path) -> None:
     path = curve_path(results, "bb")
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(RecordError, match="bb.parquet"):
-        mirror_writers.mirror_beside(results, "small", tracking_uri(results), RUNS)
+        mirror_writers.mirror_beside(results, "small", tracking_uri(results))
 
 
 @pytest.mark.slow

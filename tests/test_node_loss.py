@@ -41,7 +41,7 @@ def undisturbed(folder: Path, cluster: SmallCluster) -> Path:
     study, results = write_study(folder, **STUDY), folder / "undisturbed"
     code, printed = sweep("run", study, "--results", results, "--address", cluster.address)
     assert code == 0, printed
-    return folder / "undisturbed"
+    return results
 
 
 def check_as_if_undisturbed(results: Path, undisturbed: Path) -> None:
