@@ -38,6 +38,7 @@ from sweep.standing import State
 from sweep.study import Study
 from sweep.study_file import study_to_yaml
 from sweep.terminal import output_to
+from sweep.text import counted
 from sweep.trials import TrialEvents, assignment, train_cohorts
 from sweep.tune_thread import run_in_thread
 from trainables.cohort import Event
@@ -210,8 +211,14 @@ class _Sweep:
         self.stopped = not run_in_thread(
             lambda stop: train_cohorts(
                 assignments, names, places, placement, self.results, events, stop, self._share.at_most
-            )
+            ),
+            self._say_stopping,
         )
+
+    def _say_stopping(self) -> None:
+        """Answer the first Ctrl-C or SIGTERM at once: saving waits for the step or evaluation that is under way."""
+        what = f"saving {counted(len(self._training), 'run')}" if self._training else "stopping"
+        self._note(f"{what}; press Ctrl-C again to leave at once")
 
     def _on_event(self, event: Event) -> None:
         run_id = event["run_id"]

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -38,13 +38,19 @@ def output_to(log_file: Path) -> Iterator[Console]:
 
 
 @contextmanager
-def stop_signals(say_stopping: threading.Event) -> Iterator[threading.Event]:
-    """Yield an event that the first Ctrl-C or SIGTERM sets; a second one ends the process at once."""
+def stop_signals(say_stopping: threading.Event, on_stop: Callable[[], None]) -> Iterator[threading.Event]:
+    """Yield an event that the first Ctrl-C or SIGTERM sets; a second one ends the process at once.
+
+    Args:
+        say_stopping: the event.
+        on_stop: called at the first signal, after the event is set; a signal that comes while it runs is the second.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
         if say_stopping.is_set():
             os._exit(128 + number)
         say_stopping.set()
+        on_stop()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -14,8 +14,12 @@ LEAVING_S = 20.0
 """How long Tune may take to leave after Ray has died. Without its GCS, Ray ends this process after 60 s (Ray 2.60)."""
 
 
-def run_in_thread(work: Callable[[threading.Event], bool]) -> bool:
+def run_in_thread(work: Callable[[threading.Event], bool], on_stop: Callable[[], None] = lambda: None) -> bool:
     """Run `work` in a thread, with an event that the first Ctrl-C or SIGTERM sets; a second one ends the process.
+
+    Args:
+        work: returns whether it came to its end.
+        on_stop: called at the first signal, at once.
 
     Returns:
         What `work` returned; False if it was cut short by Ray's death, or to pack runs anew, when asked to stop anyway.
@@ -34,7 +38,7 @@ def run_in_thread(work: Callable[[threading.Event], bool]) -> bool:
             problems.append(problem)
 
     # Tune takes the signals over when it runs in the main thread; ours save every run before leaving.
-    with stop_signals(threading.Event()) as stop:
+    with stop_signals(threading.Event(), on_stop) as stop:
         thread = threading.Thread(target=run, name="tune", daemon=True)
         thread.start()
         problems += _wait(thread)

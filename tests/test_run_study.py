@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -240,6 +242,24 @@ def test_stopping_leaves_the_rest_for_later(bench: Bench) -> None:
     assert (outcome.trained, outcome.stopped) == (0, True)
     assert bench.said[-1] == "stopped; the same command goes on from here"
     assert bench.states() == ["new"] * 4
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_answered_before_runs_are_saved(
+    bench: Bench, capfd: pytest.CaptureFixture[str], number: int
+) -> None:
+    def interrupted(*arguments: Any) -> bool:
+        cohorts, events, stop = arguments[1], arguments[6], arguments[7]
+        run_id = Run.from_content(cohorts[0][0].content).run_id
+        events.on_event({"kind": "started", "run_id": run_id, "step": 0, "evaluations": [], "damaged": []})
+        os.kill(os.getpid(), number)
+        assert stop.wait(10)
+        return False
+
+    with bench.monkeypatch.context() as patch:
+        patch.setattr(Script, "train_cohorts", interrupted)
+        assert bench.run(Script()).stopped
+    assert capfd.readouterr().out.splitlines()[0] == "saving 1 run; press Ctrl-C again to leave at once"
 
 
 def test_the_study_is_kept_as_it_was_run_and_can_be_run_again(tmp_path: Path) -> None:

@@ -33,7 +33,13 @@ def wait_for(stop: threading.Event) -> bool:
 def test_a_signal_asks_the_work_to_stop(number: int) -> None:
     before = signal.getsignal(number)
     threading.Timer(0.3, os.kill, (os.getpid(), number)).start()
-    assert run_in_thread(wait_for) is False
+    answered = threading.Event()
+
+    def work(stop: threading.Event) -> bool:
+        assert answered.wait(10), "the user is answered while the work still runs"
+        return wait_for(stop)
+
+    assert run_in_thread(work, answered.set) is False
     assert signal.getsignal(number) is before
 
 
