@@ -47,7 +47,7 @@ class Reporting(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         """Report progress of one run, as a cohort of one does every two seconds."""
-        event = {"kind": "progress", "run_id": "0" * 16, "step": self.iteration, "steps_per_s": 1.0}
+        event = {"kind": "progress", "run_id": "0" * 16, "step": self.iteration, "step_s": 1.0, "evaluation_s": 1.0}
         return {"events": [event]}
 
 

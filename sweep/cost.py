@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -15,6 +14,7 @@ from sweep.results import Results
 from sweep.runs import WantedRun, distinct_cells
 from sweep.standing import State
 from sweep.text import aligned, counted, duration
+from sweep.time_left import wall_time
 from sweep.timings import Cell, Span, Timing
 
 NOTHING = Span(low=0.0, middle=0.0, high=0.0)
@@ -80,14 +80,6 @@ def estimate_cost(
         device_s=device_s,
         wall_s=wall_s,
     )
-
-
-def wall_time(trials_s: Sequence[float], at_once: int) -> float:
-    """Return when the last trial ends if they start in this order, so many at once, each when another has ended."""
-    ends = [0.0] * at_once
-    for trial_s in trials_s:
-        heapq.heapreplace(ends, ends[0] + trial_s)
-    return max(ends)
 
 
 def cost_lines(cost: Cost) -> list[str]:

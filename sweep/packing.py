@@ -127,4 +127,5 @@ def run_label(run: WantedRun) -> RunLabel:
         learning_rate=run.run.learning_rate,
         seed=run.run.seed,
         num_steps=run.num_steps,
+        evaluate_every=run.run.protocol.evaluate_every,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -14,12 +14,15 @@ from rich.text import Text
 
 from sweep.progress_state import ProgressState, RunLabel, Summary
 from sweep.text import duration
+from sweep.time_left import RunPace
 
 Clock = Callable[[], float]
 """Returns seconds since some moment; one that nobody sets, so that a jump of the system's time changes nothing."""
 
 REFRESH_S = 0.5
 """Shortest time between two drawings of the live display."""
+LONG_SILENCE_S = 30.0
+"""Time without a report after which the display says so, whatever the reason."""
 _TABLE_FRAME_LINES = 7
 """Lines of the display that are no row of the table: its borders and heads, one for hidden rows, two of summary."""
 
@@ -72,14 +75,21 @@ class Progress:
         else:
             self._print_line()
 
+    def packed(self, trials: Sequence[Sequence[str]], at_once: int) -> None:
+        """From here on these runs train together, in trials that start in this order, so many at once."""
+        self.state.packed(trials, at_once)
+
     def started(self, run_id: str, step: int = 0) -> None:
         """A run trains now, from this step on."""
-        self.state.started(run_id, step)
+        self.state.started(run_id, self._clock(), step)
         self.tick()
 
-    def advanced(self, run_id: str, step: int, steps_per_s: float) -> None:
-        """A run has taken so many steps in all, lately at this speed."""
-        self.state.advanced(run_id, step, steps_per_s)
+    def advanced(self, run_id: str, step: int, step_s: float | None, evaluation_s: float | None) -> None:
+        """A run has taken so many steps in all; lately it takes so many seconds of its trial; None: not known yet."""
+        pace = None
+        if step_s is not None and evaluation_s is not None:
+            pace = RunPace(step_s=step_s, evaluation_s=evaluation_s)
+        self.state.advanced(run_id, self._clock(), step, pace)
         self.tick()
 
     def evaluation(self, run_id: str, step: int, validation_accuracy: float) -> None:
@@ -113,9 +123,10 @@ class Progress:
             self._print_line()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return JSON values for another process: counts, steps_per_s and time_left_s (None: not known yet)."""
+        """Return JSON values for another process; time_left_s is None while it is not known."""
         summary = self.state.summary(self._clock())
-        return {"counts": summary.counts, "steps_per_s": summary.steps_per_s, "time_left_s": summary.time_left_s}
+        names = ("counts", "steps_per_s", "time_left_s", "evaluating")
+        return {name: getattr(summary, name) for name in names}
 
     def _print_line(self) -> None:
         self._console.print(Text(summary_line(self.state.summary(self._clock()))), soft_wrap=True)
@@ -128,14 +139,24 @@ class Progress:
 
 
 def summary_line(summary: Summary) -> str:
-    """Say it in one line: `3/8 runs done, 2 running, ... | 40.0 steps/s | elapsed 0:01:00 | left 0:10:00`."""
+    """Say it in one line: `3/8 runs done, 2 running, ... | 40.0 steps/s | elapsed 0:01:00 | left 0:10:00`.
+
+    While nothing is reported it says so: `... | 2 evaluating, last report 0:01:20 ago`.
+    """
     counts = summary.counts
     runs = ", ".join(f"{counts[status]} {status}" for status in ("running", "diverged", "failed", "waiting"))
     left = "unknown" if summary.time_left_s is None else duration(summary.time_left_s)
     return (
         f"{counts['done']}/{summary.total_runs} runs done, {runs} | {summary.steps_per_s:.1f} steps/s"
-        f" | elapsed {duration(summary.elapsed_s)} | left {left}"
+        f" | elapsed {duration(summary.elapsed_s)} | left {left}{_silence(summary)}"
     )
+
+
+def _silence(summary: Summary) -> str:
+    if not summary.evaluating and summary.silent_s < LONG_SILENCE_S:
+        return ""
+    evaluating = f"{summary.evaluating} evaluating, " if summary.evaluating else ""
+    return f" | {evaluating}last report {duration(summary.silent_s)} ago"
 
 
 def _cells_table(state: ProgressState, max_rows: int) -> list[Table | Text]:

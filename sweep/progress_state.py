@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from sweep.time_left import RunPace, mean_pace, wall_time
 
 Cell = tuple[str, str, str]
 """task, model, variant"""
+
+QUIET_S = 5.0
+"""Workers report every two seconds of training; one that has not for so long may be evaluating."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +26,8 @@ class RunLabel:
     seed: int
     num_steps: int
     """Its step budget."""
+    evaluate_every: int
+    """Gradient steps between its evaluations."""
 
     @property
     def cell(self) -> Cell:
@@ -32,8 +39,10 @@ class RunLabel:
 class _RunState:
     status: str = "waiting"
     step: int = 0
-    steps_per_s: float | None = None
+    pace: RunPace | None = None
     """As last reported; None: not yet."""
+    reported_at: float = -math.inf
+    """When it last reported anything."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +63,14 @@ class Summary:
     """Runs by status: `done` (complete, and all that were done before), `running`, `diverged`, `failed`, `waiting`."""
     total_runs: int
     steps_per_s: float
-    """Gradient steps a second, over all running runs."""
+    """Gradient steps a second, over all running runs; evaluations count as time without steps."""
     elapsed_s: float
     time_left_s: float | None
-    """At the present speed; None: no speed is known yet."""
+    """Steps, evaluations and checkpoints at the present pace; None: none is known yet."""
+    evaluating: int
+    """Running runs that, at their pace, have taken the steps to their next evaluation, and have not reported it."""
+    silent_s: float
+    """Since a running run last reported; 0: none runs."""
 
 
 @dataclass(kw_only=True)
@@ -68,7 +81,7 @@ class ProgressState:
         total_runs: runs that the study wants.
         done_before: of those, how many were done when we started. They count as done and have no part in the time left.
         cells: labels of the other runs, by run id.
-        started_at: in seconds of some clock.
+        started_at: in seconds of some clock; all times are.
     """
 
     total_runs: int
@@ -77,20 +90,27 @@ class ProgressState:
     started_at: float
     best: dict[Cell, Best] = field(default_factory=dict)
     _runs: dict[str, _RunState] = field(init=False)
+    _trials: list[list[str]] = field(init=False)
+    _at_once: int = 1
 
     def __post_init__(self) -> None:
         assert self.done_before + len(self.cells) == self.total_runs, "every run is done before or has a label"
         self._runs = {run_id: _RunState() for run_id in self.cells}
+        self._trials = [[run_id] for run_id in self.cells]
 
-    def started(self, run_id: str, step: int = 0) -> None:
+    def packed(self, trials: Sequence[Sequence[str]], at_once: int) -> None:
+        """From here on these runs train together, in trials that start in this order, so many at once."""
+        self._trials, self._at_once = [list(trial) for trial in trials], at_once
+
+    def started(self, run_id: str, now: float, step: int = 0) -> None:
         """A run trains now, from this step on."""
         run = self._runs[run_id]
-        run.status, run.step = "running", step
+        run.status, run.step, run.reported_at = "running", step, now
 
-    def advanced(self, run_id: str, step: int, steps_per_s: float) -> None:
-        """A run has taken so many steps in all, lately at this speed."""
+    def advanced(self, run_id: str, now: float, step: int, pace: RunPace | None) -> None:
+        """A run has taken so many steps in all, lately at this pace; None: too few to tell."""
         run = self._runs[run_id]
-        run.status, run.step, run.steps_per_s = "running", step, steps_per_s
+        run.status, run.step, run.pace, run.reported_at = "running", step, pace or run.pace, now
 
     def evaluation(self, run_id: str, step: int, validation_accuracy: float) -> None:
         """A run was evaluated; of equal accuracies the first stays the best."""
@@ -106,22 +126,24 @@ class ProgressState:
         self._runs[run_id].status = status
 
     def interrupted(self, run_ids: Iterable[str]) -> None:
-        """These runs do not train at the moment, if they did; they go on later."""
+        """These runs do not train at the moment, if they did; they resume later."""
         for run_id in run_ids:
             if self._runs[run_id].status == "running":
                 self._runs[run_id].status = "waiting"
 
     def summary(self, now: float) -> Summary:
-        """Sum up, at a time in seconds of the same clock."""
-        steps_per_s = self._steps_per_s()
-        steps_left = self._steps_left()
-        time_left_s = 0.0 if steps_left == 0 else steps_left / steps_per_s if steps_per_s > 0 else None
+        """Sum up."""
+        paces = self._paces()
+        trials = [_Trial(self, trial, paces, now) for trial in self._trials]
+        running = [trial for trial in trials if trial.running]
         return Summary(
             counts=self._counts(),
             total_runs=self.total_runs,
-            steps_per_s=steps_per_s,
+            steps_per_s=sum(trial.steps_per_s() for trial in running),
             elapsed_s=max(0.0, now - self.started_at),
-            time_left_s=time_left_s,
+            time_left_s=self._time_left_s(trials, known=bool(paces)),
+            evaluating=sum(len(trial.running) for trial in running if trial.evaluates()),
+            silent_s=min((trial.silent_s for trial in running), default=0.0),
         )
 
     def cell_counts(self) -> dict[Cell, tuple[int, int, int]]:
@@ -143,13 +165,69 @@ class ProgressState:
             counts["done" if run.status == "complete" else run.status] += 1
         return counts
 
-    def _steps_per_s(self) -> float:
-        """Add up the running runs' speeds; one that has not reported counts as fast as the mean of those that have."""
-        running = [run.steps_per_s for run in self._runs.values() if run.status == "running"]
-        reported = [speed for speed in running if speed is not None]
-        known = reported or [run.steps_per_s for run in self._runs.values() if run.steps_per_s is not None]
-        return len(running) * sum(known) / len(known) if known else 0.0
+    def _paces(self) -> dict[Cell | None, RunPace]:
+        """Return the mean pace of each cell, of running runs where any has reported one; under None, that of all."""
+        reported: dict[tuple[Cell | None, bool], list[RunPace]] = {}
+        for run_id, run in self._runs.items():
+            if run.pace is not None:
+                for cell in (self.cells[run_id].cell, None):
+                    reported.setdefault((cell, run.status == "running"), []).append(run.pace)
+        means = {key: mean_pace(paces) for key, paces in reported.items()}
+        return {cell: mean for (cell, _), mean in sorted(means.items(), key=lambda item: item[0][1]) if mean}
 
-    def _steps_left(self) -> int:
-        left = {run_id: run for run_id, run in self._runs.items() if run.status in ("waiting", "running")}
-        return sum(max(0, self.cells[run_id].num_steps - run.step) for run_id, run in left.items())
+    def _time_left_s(self, trials: Sequence[_Trial], *, known: bool) -> float | None:
+        left = [trial for trial in trials if trial.left]
+        if not left or not known:
+            return None if left else 0.0
+        in_order = sorted(left, key=lambda trial: not trial.running)  # those that run have a place already
+        return wall_time([trial.seconds() for trial in in_order], max(1, self._at_once))
+
+
+class _Trial:
+    """The runs of a trial at one moment."""
+
+    def __init__(
+        self, state: ProgressState, run_ids: Sequence[str], paces: Mapping[Cell | None, RunPace], now: float
+    ) -> None:
+        known = [(state.cells[run_id], state._runs[run_id]) for run_id in run_ids]
+        self.left = [(label, run) for label, run in known if run.status in ("waiting", "running")]
+        self.running = [(label, run) for label, run in self.left if run.status == "running"]
+        self.silent_s = now - max((run.reported_at for _, run in self.running), default=now)
+        self._paces = paces
+
+    def _pace(self, label: RunLabel, run: _RunState) -> RunPace:
+        if run.status == "running" and run.pace is not None:
+            return run.pace
+        return self._paces.get(label.cell) or self._paces[None]
+
+    def seconds(self) -> float:
+        """Return how long what is left of it takes; between reports that falls with the clock."""
+        left = sum(
+            self._pace(label, run).seconds(run.step, label.num_steps, label.evaluate_every) for label, run in self.left
+        )
+        if not self.running:
+            return left
+        evaluation_s = sum(self._pace(label, run).evaluation_s for label, run in self.running)
+        return left - min(self.silent_s, self._to_evaluation_s() + evaluation_s)
+
+    def _to_evaluation_s(self) -> float:
+        """Return how long the steps took, from the last report on, to the next evaluation."""
+        return sum(
+            self._pace(label, run).step_s * (label.evaluate_every - run.step % label.evaluate_every)
+            for label, run in self.running
+        )
+
+    def evaluates(self) -> bool:
+        """Return whether it must have reached an evaluation since it last reported, at its pace."""
+        return bool(self._paces) and self.silent_s >= max(QUIET_S, self._to_evaluation_s())
+
+    def steps_per_s(self) -> float:
+        """Return the steps of all its runs a second, where evaluations take their part of the time."""
+        if not self._paces:
+            return 0.0
+        step_s = (
+            pace.step_s + pace.evaluation_s / label.evaluate_every
+            for label, run in self.running
+            for pace in [self._pace(label, run)]
+        )
+        return len(self.running) / total if (total := sum(step_s)) > 0 else 0.0

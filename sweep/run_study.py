@@ -200,6 +200,7 @@ class _Sweep:
             for group in groups
         ]
         names, places = [trial_name(group) for group in groups], [self.places.of(group) for group in groups]
+        self.progress.packed([[run.run_id for run in group] for group in groups], self._share.at_once)
         events = TrialEvents(
             on_event=self._on_event,
             on_failure=self._on_failure,
@@ -235,7 +236,7 @@ class _Sweep:
         if event["kind"] == "progress":
             if event["evaluations"]:
                 del self._machines_lost[run_id]
-            self.progress.advanced(run_id, event["step"], event["steps_per_s"])
+            self.progress.advanced(run_id, event["step"], event["step_s"], event["evaluation_s"])
         if event["kind"] == "finished":
             self._end(run_id, event["status"])
         if event.get("evaluations") or event["kind"] == "finished":

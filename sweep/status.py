@@ -11,7 +11,7 @@ from typing import Any
 from analysis.record import read_study, read_wanted_rows
 from sweep.results import Results
 from sweep.standing import NEEDED, SHOWN, Row, State, read_ends, states_of
-from sweep.text import aligned
+from sweep.text import aligned, counted, duration
 
 
 def status_text(results: Results, study: str, now: float | None = None) -> str:
@@ -57,7 +57,9 @@ def _activity(results: Results, now: float) -> str:
     except (OSError, ValueError):
         return f"{who} is writing here ({holder['study']}); it has trained nothing yet"
     left = progress["time_left_s"]
-    remaining = "time left not known yet" if left is None else f"about {left / 60:.0f} min left"
+    remaining = "time left not known yet" if left is None else f"about {duration(left)} left"
+    if evaluating := progress.get("evaluating"):
+        remaining += f", {counted(evaluating, 'run')} evaluating"
     return (
         f"{who} trains study {holder['study']}: {progress['steps_per_s']:.0f} steps/s, {remaining} "
         f"({_age(now - progress['updated_at'])})"

@@ -11,7 +11,7 @@ import pytest
 
 from analysis.columns import PLANNED
 from analysis.record import planned_path, read_rows
-from sweep.cost import Cost, cost_lines, estimate_cost, wall_time
+from sweep.cost import Cost, cost_lines, estimate_cost
 from sweep.errors import UserError
 from sweep.placement import Placement, devices_here
 from sweep.planned import write_planned
@@ -19,6 +19,7 @@ from sweep.reconcile import reconcile
 from sweep.results import Results
 from sweep.runs import WantedRun
 from sweep.study import Resources
+from sweep.time_left import wall_time
 from sweep.timings import Cell, Span, Timing, find_timings, measured_path, read_measured, write_measured
 from tests.synthetic_record import NOON, SyntheticRecord
 from tests.tiny_study import in_process, runs_of, write_study

@@ -155,12 +155,12 @@ def test_a_sweep_that_is_going_on_is_told(tmp_path: Path, ids: dict[str, str], n
     """It trains `zoom`; what `small` last said of itself, long ago, is of no matter."""
     results = Results(tmp_path)
     for study, updated_at, steps_per_s in [("small", 10.0, 9.0), ("zoom", 1000.0, 50.0)]:
-        content = {"updated_at": updated_at, "steps_per_s": steps_per_s, "time_left_s": 600.0}
+        content = {"updated_at": updated_at, "steps_per_s": steps_per_s, "time_left_s": 600.0, "evaluating": 8}
         results.progress(study).write_text(json.dumps(content))
     who = f"process {os.getpid()} on {socket.gethostname()}"
     with results.writing("zoom"):
         line = status_text(results, "small", now).splitlines()[1]
-    assert line == f"{who} trains study zoom: 50 steps/s, about 10 min left ({age})"
+    assert line == f"{who} trains study zoom: 50 steps/s, about 0:10:00 left, 8 runs evaluating ({age})"
     with results.writing("gc"):
         line = status_text(results, "small", now).splitlines()[1]
     assert line == f"{who} is writing here (gc); it has trained nothing yet"

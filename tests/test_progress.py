@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from io import StringIO
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,8 @@ from rich.console import Console
 
 from sweep.progress import Progress, summary_line
 from sweep.progress_state import ProgressState, RunLabel
+from sweep.time_left import RunPace
+from trainables.pace import Pace
 
 
 class FakeClock:
@@ -22,7 +25,13 @@ class FakeClock:
 
 def label(variant: str = "frozen-random", learning_rate: float = 1e-3, seed: int = 0, num_steps: int = 100) -> RunLabel:
     return RunLabel(
-        task="mnist", model="tiny", variant=variant, learning_rate=learning_rate, seed=seed, num_steps=num_steps
+        task="mnist",
+        model="tiny",
+        variant=variant,
+        learning_rate=learning_rate,
+        seed=seed,
+        num_steps=num_steps,
+        evaluate_every=50,
     )
 
 
@@ -45,36 +54,122 @@ def test_nothing_started() -> None:
     assert (summary.steps_per_s, summary.elapsed_s, summary.time_left_s) == (0.0, 0.0, None)
 
 
-def test_time_left_counts_steps_to_go_at_the_running_speed() -> None:
-    """a at 40 of 100 and b at 20 of 100, 2 and 3 steps/s, c and d waiting: (60 + 80 + 200) / 5 = 68 s."""
+def seconds(step_s: float, evaluation_s: float = 0.0) -> RunPace:
+    return RunPace(step_s=step_s, evaluation_s=evaluation_s)
+
+
+def test_time_left_counts_steps_to_go_at_the_running_pace() -> None:
+    """a at 40 of 100, b at 20 of 100, 0.5 and 0.25 s a step: 30 s and 20 s; then c and d, 100 steps of 0.375 s.
+
+    Two trials at once: b's place is free after 20 s and d, which then takes a's, ends after 30 + 37.5 s.
+    """
     state = four_runs()
-    state.started("a")
-    state.started("b")
-    state.advanced("a", 40, 2.0)
-    state.advanced("b", 20, 3.0)
+    state.packed([["a"], ["b"], ["c"], ["d"]], 2)
+    state.started("a", 1000.0)
+    state.started("b", 1000.0)
+    state.advanced("a", 1020.0, 40, seconds(0.5))
+    state.advanced("b", 1020.0, 20, seconds(0.25))
     summary = state.summary(1020.0)
     assert summary.counts == {"done": 6, "running": 2, "diverged": 0, "failed": 0, "waiting": 2}
-    assert (summary.steps_per_s, summary.elapsed_s, summary.time_left_s) == (5.0, 20.0, 68.0)
+    assert (summary.steps_per_s, summary.elapsed_s, summary.time_left_s) == (6.0, 20.0, 67.5)
 
 
-def test_run_that_has_not_reported_counts_at_the_mean_speed() -> None:
-    """a at 2 steps/s; b started from its checkpoint at 50: 4 steps/s for 60 + 50 + 200 steps."""
+def test_runs_of_a_trial_share_its_time() -> None:
+    """a and b together at 40 of 100, 0.5 s of the trial a step of each; then c and d: (60 + 60 + 200) x 0.5 s."""
     state = four_runs()
-    state.advanced("a", 40, 2.0)
-    state.started("b", step=50)
-    assert state.summary(1000.0).steps_per_s == 4.0
-    assert state.summary(1000.0).time_left_s == 77.5
+    state.packed([["a", "b"], ["c", "d"]], 1)
+    for name in "ab":
+        state.advanced(name, 1000.0, 40, seconds(0.5))
+    summary = state.summary(1000.0)
+    assert (summary.steps_per_s, summary.time_left_s) == (2.0, 160.0)
 
 
-def test_ended_runs_have_no_steps_left_and_speed_is_known_from_them() -> None:
-    """a complete, b diverged, c failed; only d (100 steps) is left, started, at the mean of what a and b did."""
+def test_evaluations_are_time_without_steps() -> None:
+    """Of 100 steps, evaluated every 50: 2 evaluations of 100 s from step 0, one from step 50 on."""
     state = four_runs()
-    for name, speed, status in (("a", 2.0, "complete"), ("b", 6.0, "diverged")):
-        state.advanced(name, 30, speed)
+    state.packed([["a"]], 1)
+    state.advanced("a", 1000.0, 0, seconds(1.0, 100.0))
+    assert state.summary(1000.0).time_left_s == 100 + 200
+    state.advanced("a", 1000.0, 50, seconds(1.0, 100.0))
+    summary = state.summary(1000.0)
+    assert (summary.time_left_s, summary.steps_per_s) == (50 + 100, 1 / 3)
+
+
+def test_while_a_run_evaluates_the_time_left_falls_with_the_clock_and_no_further_than_its_end() -> None:
+    """a at step 40 of 100: 10 s to its evaluation at 50, which takes 100 s; 50 steps and an evaluation follow."""
+    state = four_runs()
+    state.packed([["a"]], 1)
+    state.advanced("a", 1000.0, 40, seconds(1.0, 100.0))
+    shown = {after: state.summary(1000.0 + after) for after in (0, 4, 9, 10, 60, 110, 500)}
+    assert [each.time_left_s for each in shown.values()] == [260, 256, 251, 250, 200, 150, 150]
+    assert [each.evaluating for each in shown.values()] == [0, 0, 0, 1, 1, 1, 1]
+    assert shown[60].silent_s == 60
+
+
+def test_half_way_the_time_left_is_right_where_evaluation_takes_six_times_as_long_as_training() -> None:
+    """Two trials of two runs on one device; every 50 s of steps of a trial are followed by 300 s of evaluation.
+
+    Reports come every 2 s of training and after an evaluation. In all: 2 trials x 2 evaluations x 350 s.
+    """
+    state = four_runs()
+    trials, now, shown = [["a", "b"], ["c", "d"]], 1000.0, {}
+    state.packed(trials, 1)
+
+    def wait(until: float) -> float:
+        for second in range(round(now), round(until)):
+            shown[float(second)] = state.summary(float(second))
+        return until
+
+    for trial in trials:
+        paces = Pace(steps_per_evaluation=1800.0)  # predicted: a third of a step each, 600 steps of 0.5 s
+        for name in trial:
+            state.started(name, now)
+        for step in range(2, 101, 2):
+            now = wait(now + 2)
+            paces.steps.add(2.0, 4)
+            if step % 50 == 0:
+                now = wait(now + 300)
+                paces.evaluations.add(300.0, 2)
+            found = paces.as_event()
+            pace = RunPace(step_s=found["step_s"] or 0.0, evaluation_s=found["evaluation_s"] or 0.0)
+            for name in trial:
+                state.advanced(name, now, step, pace)
+        for name in trial:
+            state.finished(name, "complete")
+    assert now == 1000.0 + 4 * 350
+    early, half, late = (shown[1000.0 + seconds].time_left_s for seconds in (40, 700, 1300))
+    assert half == pytest.approx(700, rel=0.2)
+    assert late == pytest.approx(100, rel=0.2)
+    assert early == pytest.approx(1360, rel=1.0), "predicted from the steps before any evaluation was timed"
+    during = [shown[1000.0 + second].time_left_s or 0.0 for second in range(410, 690)]
+    assert all(after == pytest.approx(before - 1) for before, after in pairwise(during)), "it falls with the clock"
+    assert "2 evaluating, last report 0:01:42 ago" in summary_line(shown[1500.0])
+    assert "ago" not in summary_line(shown[1380.0])
+
+
+def test_run_that_has_not_reported_counts_at_the_mean_pace_of_its_cell() -> None:
+    """a at 1 s a step, b from its checkpoint at 50, c of another cell at 3 s: b counts at 1 s, d at 3 s."""
+    cells = {name: label(variant) for name, variant in zip("abcd", ("one", "one", "two", "two"), strict=True)}
+    state = ProgressState(total_runs=4, done_before=0, cells=cells, started_at=1000.0)
+    state.packed([["a"], ["b"], ["c"], ["d"]], 4)
+    state.advanced("a", 1000.0, 40, seconds(1.0))
+    state.started("b", 1000.0, step=50)
+    assert state.summary(1000.0).steps_per_s == 2.0
+    assert state.summary(1000.0).time_left_s == 100.0
+    state.advanced("c", 1000.0, 90, seconds(3.0))
+    assert state.summary(1000.0).time_left_s == 300.0
+
+
+def test_ended_runs_have_no_steps_left_and_the_pace_is_known_from_them() -> None:
+    """a complete, b diverged, c failed; only d (100 steps) is left, at the mean of what a and b took: 0.25 s."""
+    state = four_runs()
+    state.packed([["a"], ["b"], ["c"], ["d"]], 1)
+    for name, step_s, status in (("a", 0.4, "complete"), ("b", 0.1, "diverged")):
+        state.advanced(name, 1000.0, 30, seconds(step_s))
         state.finished(name, status)
     state.finished("c", "failed")
-    assert state.summary(1000.0).time_left_s is None
-    state.started("d")
+    assert state.summary(1000.0).time_left_s == 25.0
+    state.started("d", 1000.0)
     summary = state.summary(1000.0)
     assert summary.counts == {"done": 7, "running": 1, "diverged": 1, "failed": 1, "waiting": 0}
     assert (summary.steps_per_s, summary.time_left_s) == (4.0, 25.0)
@@ -85,18 +180,18 @@ def test_ended_runs_have_no_steps_left_and_speed_is_known_from_them() -> None:
 def test_a_failed_run_may_start_again() -> None:
     state = four_runs()
     state.finished("a", "failed")
-    state.started("a", step=50)
+    state.started("a", 1000.0, step=50)
     assert state.summary(1000.0).counts["failed"] == 0
     assert state.summary(1000.0).counts["running"] == 1
 
 
 def test_a_run_whose_worker_died_waits_until_it_starts_again() -> None:
     state = four_runs()
-    state.started("a")
+    state.started("a", 1000.0)
     state.finished("b", "complete")
     state.interrupted(["a", "b", "c"])
     assert state.summary(1000.0).counts == {"done": 7, "running": 0, "diverged": 0, "failed": 0, "waiting": 3}
-    state.started("a")
+    state.started("a", 1000.0)
     assert state.summary(1000.0).counts["running"] == 1
 
 
@@ -110,9 +205,10 @@ def test_best_is_the_highest_and_of_equals_the_first() -> None:
 
 def test_summary_line_and_json() -> None:
     state = four_runs()
-    state.advanced("a", 50, 0.1)
+    state.packed([["a", "b", "c", "d"]], 1)
+    state.advanced("a", 1051.0, 50, seconds(10.0))
     assert summary_line(state.summary(1061.0)) == (
-        "6/10 runs done, 1 running, 0 diverged, 0 failed, 3 waiting | 0.1 steps/s | elapsed 0:01:01 | left 0:58:20"
+        "6/10 runs done, 1 running, 0 diverged, 0 failed, 3 waiting | 0.1 steps/s | elapsed 0:01:01 | left 0:58:10"
     )
 
 
@@ -126,9 +222,9 @@ def test_counts_always_add_up_and_time_left_is_never_negative(happened: list[tup
     state = four_runs()
     for kind, name, number in happened:
         if kind == "advanced":
-            state.advanced(name, int(number), number)
+            state.advanced(name, number, int(number), seconds(number, number))
         elif kind == "started":
-            state.started(name)
+            state.started(name, number)
         else:
             state.finished(name, "complete")
     summary = state.summary(0.0)
@@ -141,7 +237,7 @@ def test_plain_lines_come_every_30_s_and_at_the_end() -> None:
     shown, clock, stream = progress(40, 25, terminal=False)
     with shown:
         for clock.now in (1000.0, 1010.0, 1029.0, 1030.0, 1045.0, 1060.0, 1061.0):
-            shown.advanced("run0", 10, 1.0)
+            shown.advanced("run0", 10, 1.0, 1.0)
         shown.note("a [message] that is much longer than the forty columns of this console")
     lines = stream.getvalue().splitlines()
     assert len(lines) == 4
@@ -156,12 +252,15 @@ def test_plain_lines_come_every_30_s_and_at_the_end() -> None:
 
 def test_as_dict_is_json() -> None:
     shown, clock, _ = progress(80, 25, terminal=False)
-    shown.advanced("run0", 75, 5.0)
+    shown.advanced("run0", 75, None, None)
+    assert shown.as_dict()["time_left_s"] is None
+    shown.advanced("run0", 75, 0.1, 4.0)
     clock.now = 1002.0
     assert json.loads(json.dumps(shown.as_dict())) == {
         "counts": {"done": 0, "running": 1, "diverged": 0, "failed": 0, "waiting": 0},
-        "steps_per_s": 5.0,
-        "time_left_s": 5.0,
+        "steps_per_s": pytest.approx(1 / 0.18),
+        "time_left_s": pytest.approx(25 * 0.1 + 4 - 2),
+        "evaluating": 0,
     }
 
 

@@ -94,8 +94,8 @@ class Script:
             step, facts = assignment.num_steps, {"diverged_at_step": None, "elapsed_s": 1.0, "device": "none"}
             point = dict.fromkeys(("train_loss", "train_accuracy", "validation_loss", "validation_accuracy"), 0.5)
             point |= {"step": step, "test_loss": 0.5, "test_accuracy": 0.5, "time_ms": 10**12, "elapsed_s": 1.0}
-            event = {"kind": "progress", "run_id": run_id, "step": step, "evaluations": [point], "steps_per_s": 9.0}
-            events.on_event(event)
+            event = {"kind": "progress", "run_id": run_id, "step": step, "evaluations": [point]}
+            events.on_event(event | {"step_s": 0.1, "evaluation_s": 1.0})
             events.on_event({"kind": "finished", "run_id": run_id, "step": step, "status": "complete"} | facts)
         return False
 

@@ -88,15 +88,15 @@ class RunSession:
         # The whole curve: points that an earlier driver did not live to write down are in the checkpoint.
         curve = [asdict(evaluation) for evaluation in training.progress.curve]
         yield self._event("started", evaluations=curve, damaged=[str(path) for path in self.damaged])
-        first, began = training.progress.step, time.monotonic()
         while not training.diverged and training.progress.step < budget:
             evaluation = training.advance(budget, for_s=report_every_s)
-            steps_per_s = (training.progress.step - first) / (time.monotonic() - began)  # evaluations included
-            # An evaluation is saved before it is told: what the record has need not be made again.
-            if evaluation or time.monotonic() - self._saved_at >= self.assignment.checkpoint_every_s:
+            # An evaluation is saved before it is reported: what the record has need not be made again.
+            began = time.monotonic()
+            if evaluation or began - self._saved_at >= self.assignment.checkpoint_every_s:
                 self.save()
+            training.pace.overhead(time.monotonic() - began, of_evaluation=evaluation is not None)
             evaluations = [asdict(evaluation)] if evaluation else []
-            yield self._event("progress", evaluations=evaluations, steps_per_s=steps_per_s)
+            yield self._event("progress", evaluations=evaluations, **training.pace.as_event())
         self.save(num_kept=1)
         if self.store is not None:
             self.store.finish([self.checkpoints])

@@ -27,10 +27,6 @@ class _Seat:
     member: Member
     saved_step: int
     """-1: nothing is saved."""
-    first_step: int
-    """At which it was taken up here."""
-    began: float
-    """On the monotonic clock."""
 
     @property
     def over(self) -> bool:
@@ -98,8 +94,10 @@ class StackedSession:
             self._between_steps = False
             reached = dict(self.training.advance(for_s=report_every_s))
             self._between_steps = True
-            late = time.monotonic() - self._saved_at >= self.checkpoint_every_s
+            began = time.monotonic()
+            late = began - self._saved_at >= self.checkpoint_every_s
             self._save([seat for seat in self._seats if late or seat.member in reached])
+            self.training.pace.overhead(time.monotonic() - began, of_evaluation=bool(reached))
             yield [self._progress(seat, reached.get(seat.member)) for seat in self._seats]
 
     def save(self) -> None:
@@ -127,24 +125,16 @@ class StackedSession:
         saved = newest_checkpoint(Path(assignment.checkpoints), self.store, damaged.append)
         if saved is not None:
             self.training.load_state(member, *saved)
-        step = member.progress.step
-        seat = _Seat(
-            assignment=assignment,
-            member=member,
-            saved_step=step if saved is not None else -1,
-            first_step=step,
-            began=time.monotonic(),
-        )
+        saved_step = member.progress.step if saved is not None else -1
+        seat = _Seat(assignment=assignment, member=member, saved_step=saved_step)
         self._seats.append(seat)
         # The whole curve: points that an earlier driver did not live to write down are in the checkpoint.
         curve = [asdict(evaluation) for evaluation in member.progress.curve]
         return seat.event("started", evaluations=curve, damaged=[str(path) for path in damaged])
 
     def _progress(self, seat: _Seat, evaluation: Evaluation | None) -> Event:
-        steps = seat.member.progress.step - seat.first_step
-        steps_per_s = steps / (time.monotonic() - seat.began)  # evaluations included
         evaluations = [asdict(evaluation)] if evaluation else []
-        return seat.event("progress", evaluations=evaluations, steps_per_s=steps_per_s)
+        return seat.event("progress", evaluations=evaluations, **self.training.pace.as_event())
 
     def _end(self, ended: Sequence[_Seat]) -> list[Event]:
         self._save(ended, num_kept=1)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from datasets.task import TaskData
 from trainables.freed_memory import keep_freed_memory
+from trainables.pace import Pace, steps_per_evaluation
 from trainables.precision import products_in
 from trainables.run import Run
 from trainables.stacked_batches import Batches
@@ -78,6 +79,7 @@ class StackedTraining:
         self.compiled = compiled
         self._losses = compiled_losses(device) if compiled else losses_of
         self.data, self.weights, self.device, self.wall_clock = data, weights, device, wall_clock
+        self.pace = Pace()
         self.members: list[Member] = []
         """In the order of their rows."""
         self._batches = Batches(data, device)
@@ -88,6 +90,7 @@ class StackedTraining:
 
     def add(self, runs: Sequence[Run]) -> list[Member]:
         """Take runs in at step 0; all runs of a stack differ in learning rate and seed alone."""
+        self.pace.steps_per_evaluation = steps_per_evaluation(runs[0].protocol, self.data)
         added = [Member(run=run, start=self._start(run)) for run in sorted(runs, key=lambda run: run.seed)]
         rows = Rows([member.start for member in added])
         if self._rows is None:
@@ -138,14 +141,18 @@ class StackedTraining:
         """
         started = time.monotonic()
         living = [member for member in self.members if not member.diverged]
-        left = min(member.steps_to_evaluation for member in living)
+        left = total = min(member.steps_to_evaluation for member in living)
         while left and not any(member.diverged for member in living) and time.monotonic() - started < for_s:
             chunk = min(CHUNK_STEPS, left)
             self._train_chunk(chunk)
             left -= chunk
+        trained = time.monotonic()
         due = [m for m in living if not m.diverged and m.steps_to_evaluation == m.run.protocol.evaluate_every]
         due = due if left == 0 else []
         scores = self._scores(due) if due else []
+        self.pace.steps.add(trained - started, (total - left) * len(living))
+        if due:
+            self.pace.evaluations.add(time.monotonic() - trained, len(due))
         share_s = (time.monotonic() - started) / len(living)  # of the device's time
         for member in living:
             member.progress.elapsed_s += share_s

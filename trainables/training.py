@@ -23,6 +23,7 @@ from datasets.task import Split, TaskData
 from trainables.classifier import Classifier
 from trainables.evaluation import evaluate
 from trainables.initialise import build_classifier
+from trainables.pace import Pace, steps_per_evaluation
 from trainables.precision import products_in, widened
 from trainables.randomness import keyed_generator, rekey
 from trainables.run import Run
@@ -99,6 +100,7 @@ class Training:
         self.products = products_in(p.precision, device)
         self.noise = torch.Generator(device)
         self.progress = Progress()
+        self.pace = Pace(steps_per_evaluation=steps_per_evaluation(p, data))
         self.best: dict[str, Tensor] = {}
         self._epoch = -1
         self._order = torch.empty(0, dtype=torch.int64)
@@ -119,10 +121,15 @@ class Training:
         assert num_steps % every == 0, "a step budget is a multiple of evaluate_every"
         stop_at = (self.progress.step // every + 1) * every
         assert stop_at <= num_steps, "the run is already at its budget"
+        first = self.progress.step
         while not self.diverged and self.progress.step < stop_at and time.monotonic() - started < for_s:
             self._train_chunk(min(CHUNK_STEPS, stop_at - self.progress.step))
+        trained = time.monotonic()
+        self.pace.steps.add(trained - started, self.progress.step - first)
         reached = self.progress.step == stop_at and not self.diverged
         scores = self._scores() if reached else {}
+        if reached:
+            self.pace.evaluations.add(time.monotonic() - trained, 1)
         self.progress.elapsed_s += time.monotonic() - started
         if not all(math.isfinite(score) for score in scores.values()):
             self.progress.diverged_at_step = stop_at  # the last step's update went wrong, after its loss was taken
