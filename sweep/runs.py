@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,14 +69,14 @@ def wanted_runs(study: Study, backbones: dict[str, Backbone], data_dir: Path) ->
         DataError: data files are there but cannot be identified.
     """
     tasks = {name: _task_facts(name, task, data_dir) for name, task in study.tasks.items()}
-    return [
-        _wanted_run(study, backbones[model], task, facts, model, variant, learning_rate, seed)
-        for seed in study.seed_list()
+    cells = [
+        _cell(study, backbones[model], task, facts, model, variant)
         for task, facts in tasks.items()
         for model in study.models
         for variant in study.variants
-        for learning_rate in study.learning_rate_grid()
     ]
+    rates = study.learning_rate_grid()
+    return [cell(learning_rate, seed) for seed in study.seed_list() for cell in cells for learning_rate in rates]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,19 +102,14 @@ def _task_facts(name: str, task: StudyTask, data_dir: Path) -> _TaskFacts:
     )
 
 
-def _wanted_run(
-    study: Study,
-    backbone: Backbone,
-    task: str,
-    facts: _TaskFacts,
-    model: str,
-    variant: str,
-    learning_rate: float,
-    seed: int,
-) -> WantedRun:
+def _cell(
+    study: Study, backbone: Backbone, task: str, facts: _TaskFacts, model: str, variant: str
+) -> Callable[[float, int], WantedRun]:
+    """Return what makes the runs of a cell from learning rate and seed."""
     initialisation, trained = VARIANTS[variant].initialisation, VARIANTS[variant].trained
     pretrained = initialisation == "pretrained"
-    run = Run(
+    run_of = partial(
+        Run,
         task=task,
         task_options=facts.options,
         data_checksum=facts.checksum,
@@ -121,21 +117,24 @@ def _wanted_run(
         initialisation=initialisation,
         weights_checksum=backbone.checksum if pretrained else None,
         trained=trained,
-        learning_rate=learning_rate,
-        seed=seed,
         protocol=study.protocol,
     )
-    return WantedRun(
-        run=run,
-        run_id=run.run_id,
-        model=model,
-        variant=variant,
-        num_steps=facts.num_steps,
-        shape=facts.shape,
-        weights=backbone.source if pretrained else None,
-        pretrained_on=backbone.description if pretrained else None,
-        data_origin=facts.origin,
-    )
+    id_of = run_of(learning_rate=0.0, seed=0).sibling_ids()
+
+    def wanted_run(learning_rate: float, seed: int) -> WantedRun:
+        return WantedRun(
+            run=run_of(learning_rate=learning_rate, seed=seed),
+            run_id=id_of(learning_rate, seed),
+            model=model,
+            variant=variant,
+            num_steps=facts.num_steps,
+            shape=facts.shape,
+            weights=backbone.source if pretrained else None,
+            pretrained_on=backbone.description if pretrained else None,
+            data_origin=facts.origin,
+        )
+
+    return wanted_run
 
 
 def distinct_cells(wanted: Sequence[WantedRun]) -> list[tuple[str, str, str]]:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from sweep.pretraining import UNKNOWN_WEIGHTS, find_backbones
@@ -89,6 +91,23 @@ def test_an_id_is_what_it_was() -> None:
 def test_equal_learning_rates_are_the_same_run() -> None:
     assert run_of(learning_rate=1e-3).run_id == run_of(learning_rate=0.001).run_id
     assert run_of(learning_rate=1e-3).run_id == run_of(learning_rate=10**-3).run_id
+
+
+@given(
+    learning_rate=st.floats(allow_nan=False, allow_infinity=False),
+    seed=st.integers(),
+    options=st.dictionaries(st.text(), st.integers() | st.text()),
+)
+def test_siblings_have_their_own_ids(learning_rate: float, seed: int, options: dict[str, Any]) -> None:
+    one = dataclasses.replace(run_of(), task_options=options)
+    other = dataclasses.replace(one, learning_rate=learning_rate, seed=seed)
+    assert one.sibling_ids()(learning_rate, seed) == other.run_id
+
+
+def test_every_run_of_a_grid_has_its_own_id(tmp_path: Path) -> None:
+    runs = runs_of(write_study(tmp_path, seeds=3, rates=[1e-4, 1e-3, 1e-2]), tmp_path / "results")
+    assert [run.run_id for run in runs] == [run.run.run_id for run in runs]
+    assert len({run.run_id for run in runs}) == 18
 
 
 def test_options_in_another_order_are_the_same_run() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,6 +14,8 @@ PROTOCOL_VERSION = 1
 
 Initialisation = Literal["random", "pretrained"]
 Precision = Literal["fp32", "tf32", "bf16"]
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,9 +118,26 @@ class Run:
 
     def canonical_json(self) -> str:
         """Return `content()` as text that is the same for equal runs."""
-        return json.dumps(self.content(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return _CANONICAL.encode(self.content())
 
     @property
     def run_id(self) -> str:
         """16 hex digits of the sha256 of `canonical_json()`."""
-        return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:16]
+        return _id_of(self.canonical_json())
+
+    def sibling_ids(self) -> Callable[[float, int], str]:
+        """Return the ids of runs that differ in learning rate and seed alone, as a function of both.
+
+        A grid has many runs of each cell: for a sibling, writing out the rest again is most of the work of `run_id`.
+        """
+        parts = {name: _CANONICAL.encode(value) for name, value in sorted(self.content().items())}
+
+        def run_id(learning_rate: float, seed: int) -> str:
+            parts["learning_rate"], parts["seed"] = _CANONICAL.encode(learning_rate), _CANONICAL.encode(seed)
+            return _id_of("{" + ",".join([f'"{name}":{part}' for name, part in parts.items()]) + "}")
+
+        return run_id
+
+
+def _id_of(canonical_json: str) -> str:
+    return hashlib.sha256(canonical_json.encode()).hexdigest()[:16]
