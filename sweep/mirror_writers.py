@@ -7,8 +7,10 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from pathlib import Path
 
 from sweep.mirror import Mirror
@@ -41,8 +43,9 @@ def mirror_beside(results: Path, study: str, uri: str) -> None:
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(number, context, _begin, (results, study, uri)) as pool:
-        written = pool.map(_write, missing)
         try:
+            with _ctrl_c_held_back():  # all writers start here and inherit it: a terminal sends Ctrl-C to them, too
+                written = pool.map(_write, missing)
             for _ in written:
                 pass
         except (MirrorError, BrokenProcessPool):
@@ -55,9 +58,17 @@ def mirror_beside(results: Path, study: str, uri: str) -> None:
             pool.shutdown(cancel_futures=True)
 
 
+@contextmanager
+def _ctrl_c_held_back() -> Iterator[None]:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
 def _begin(results: Path, study: str, uri: str) -> None:
     global _mirror
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all; the one that waits for us acts
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     _mirror = Mirror(results, study, uri)

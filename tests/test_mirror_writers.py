@@ -56,8 +56,9 @@ def test_a_damaged_curve_is_told_of(results: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("at_work_s", [0.0, 8.0], ids=["starting", "at work"])
 @pytest.mark.parametrize("killed_by", [signal.SIGKILL, signal.SIGINT], ids=["killed", "Ctrl-C"])
-def test_writers_end_with_the_command(results: Path, killed_by: signal.Signals) -> None:
+def test_writers_end_with_the_command(results: Path, killed_by: signal.Signals, at_work_s: float) -> None:
     script = (
         "import sys, sweep.mirror_writers as w; w.RUNS_A_WRITER = 2\n"
         "if __name__ == '__main__':\n"
@@ -70,7 +71,7 @@ def test_writers_end_with_the_command(results: Path, killed_by: signal.Signals) 
     while len(writers := psutil.Process(process.pid).children(recursive=True)) < 3:  # and the one that tracks resources
         assert process.poll() is None
         time.sleep(0.2)
-    time.sleep(8.0)  # they import MLflow and are at work
+    time.sleep(at_work_s)  # at 0 they still import MLflow
     os.killpg(process.pid, killed_by) if killed_by == signal.SIGINT else process.kill()
     _, errors = process.communicate(timeout=60)
     assert psutil.wait_procs(writers, timeout=20)[1] == []
