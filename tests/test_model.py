@@ -92,12 +92,13 @@ def test_every_parameter_is_in_exactly_one_part() -> None:
 
 def test_variants_are_the_paper_s() -> None:
     frozen, everything = ("input", "layer_norms", "output", "positions"), tuple(sorted(PARTS))
-    assert {name: (v.initialisation, v.trained) for name, v in VARIANTS.items()} == {
+    papers = {
         "frozen-random": ("random", frozen),
         "frozen-pretrained": ("pretrained", frozen),
         "unfrozen-random": ("random", everything),
         "unfrozen-pretrained": ("pretrained", everything),
     }
+    assert {name: (VARIANTS[name].initialisation, VARIANTS[name].trained) for name in papers} == papers
 
 
 def test_later_tokens_do_not_reach_earlier_positions() -> None:

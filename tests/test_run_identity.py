@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,13 @@ OTHER_PROTOCOL: dict[str, Any] = {
 }
 OTHER_SIZE = {"layers": 3, "heads": 4, "width": 32, "positions": 13}
 """Another value for each field. A field that is added has to be added here, and must change the id."""
+IDS = {
+    "frozen-random": "a5f087c0ff684259",
+    "frozen-pretrained": "fa7738ac0a77f6a6",
+    "unfrozen-random": "e8cb1e86e32b2490",
+    "unfrozen-pretrained": "bf7d90e2e768711b",
+}
+"""Of each variant's `run_of(learning_rate=1e-3)`."""
 
 
 @pytest.mark.parametrize(
@@ -85,7 +93,14 @@ def test_an_id_is_what_it_was() -> None:
 
     Either undo what changed `Run.content()`, or mean it: raise PROTOCOL_VERSION if numbers changed, and pin the new id.
     """
-    assert run_of(learning_rate=1e-3).run_id == "e8cb1e86e32b2490"
+    assert {name: run_of(name, learning_rate=1e-3).run_id for name in IDS} == IDS
+
+
+def test_the_order_of_parts_changes_no_id() -> None:
+    run = run_of("frozen-random")
+    for trained in itertools.permutations(run.trained):
+        assert dataclasses.replace(run, trained=trained) == run
+        assert dataclasses.replace(run, trained=trained).run_id == run.run_id
 
 
 def test_equal_learning_rates_are_the_same_run() -> None:

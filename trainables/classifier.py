@@ -5,7 +5,7 @@ Shape legend: `B` batch, `T` tokens, `D` width, `C` classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from datasets.task import TaskShape
 from trainables.gpt2 import GPT2, Dropout
-from trainables.parts import PARTS
+from trainables.parts import PARTS, sorted_parts
 from trainables.run import ModelSize, Protocol
 
 
@@ -68,8 +68,13 @@ class Classifier(nn.Module):
         assert parts.keys() == PARTS.keys()
         return parts
 
-    def freeze_all_but(self, trained: tuple[str, ...]) -> None:
-        """Let gradients reach the named parts only."""
+    def freeze_all_but(self, trained: Iterable[str]) -> None:
+        """Let gradients reach the named parts only.
+
+        Raises:
+            ValueError: a name is not in `PARTS`, or there is none.
+        """
+        trained = sorted_parts(trained)
         for part, modules in self.parts().items():
             for module in modules:
                 module.requires_grad_(part in trained)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
 
 from datasets.task import TaskShape
-from trainables.run import Initialisation, ModelSize
+
+if TYPE_CHECKING:
+    from trainables.run import ModelSize
+
+Initialisation = Literal["random", "pretrained"]
 
 PARTS: dict[str, str] = {
     "input": "the layer that turns task tokens into embeddings; always new",
@@ -16,6 +22,23 @@ PARTS: dict[str, str] = {
     "feedforward": "both linear layers of every block's feedforward",
 }
 """Every parameter of a classifier is in exactly one part (`Classifier.parts`)."""
+
+
+def sorted_parts(trained: Iterable[str]) -> tuple[str, ...]:
+    """Return names of trained parts in the order that run ids are hashed in.
+
+    Raises:
+        ValueError: there is none, one is named twice, or one is not in `PARTS`.
+    """
+    if isinstance(trained, str):
+        raise ValueError(f"trained: got the text {trained!r}, want a tuple of parts: ({trained!r},)")
+    names = tuple(sorted(trained))
+    unknown = [name for name in names if name not in PARTS]
+    twice = sorted({name for name in names if names.count(name) > 1} - set(unknown))
+    mistakes = [f"unknown part {name!r}" for name in unknown] + [f"{name!r} more than once" for name in twice]
+    if mistakes or not names:
+        raise ValueError(f"trained: got {', '.join(mistakes) or 'no part'}; want some of {', '.join(sorted(PARTS))}")
+    return names
 
 
 def part_sizes(size: ModelSize, task: TaskShape) -> dict[str, int]:
@@ -48,10 +71,18 @@ EVERYTHING = tuple(sorted(PARTS))
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """A named pair of initialisation and trained parts."""
+    """A named pair of initialisation and trained parts, which may be given in any order."""
 
     initialisation: Initialisation
     trained: tuple[str, ...]
+    """Names in `PARTS`; sorted here."""
+
+    def __post_init__(self) -> None:
+        if self.initialisation not in get_args(Initialisation):
+            raise ValueError(
+                f"initialisation: got {self.initialisation!r}, want one of {', '.join(get_args(Initialisation))}"
+            )
+        object.__setattr__(self, "trained", sorted_parts(self.trained))
 
 
 VARIANTS: dict[str, Variant] = {
@@ -60,4 +91,4 @@ VARIANTS: dict[str, Variant] = {
     "unfrozen-random": Variant(initialisation="random", trained=EVERYTHING),
     "unfrozen-pretrained": Variant(initialisation="pretrained", trained=EVERYTHING),
 }
-"""Rothermel et al. 2021, section 3."""
+"""The first four: Rothermel et al. 2021, section 3. To add a variant, add a line."""

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from trainables.parts import Initialisation, sorted_parts
+
 PROTOCOL_VERSION = 1
 """Raised when the code changes the numbers of a run whose record did not change."""
 
-Initialisation = Literal["random", "pretrained"]
 Precision = Literal["fp32", "tf32", "bf16"]
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -84,12 +85,15 @@ class Run:
     weights_checksum: str | None
     """sha256 of the pretrained `model.safetensors`; None for random initialisation."""
     trained: tuple[str, ...]
-    """Names of trained parts, sorted; see `trainables.parts.PARTS`."""
+    """Names of trained parts; see `trainables.parts.PARTS`. Sorted here: their order changes no number."""
     learning_rate: float
     """Of Adam, constant over the run."""
     seed: int
     """Keys every random choice together with a purpose and a step."""
     protocol: Protocol = field(default_factory=Protocol)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "trained", sorted_parts(self.trained))
 
     def content(self) -> dict[str, Any]:
         """Return the run as plain JSON values; `Run.from_content` is the inverse.
