@@ -22,6 +22,8 @@ from analysis.tables import rate_text
 Row = dict[Any, Any]
 """A row of `Summary.cells` or `Summary.learning_rates`."""
 Rates = tuple[float, ...]
+Key = tuple[Any, ...]
+"""Task, model and variant of a cell."""
 
 MIN_RATES = 3
 """With fewer learning rates a peak cannot be seen to lie inside."""
@@ -38,6 +40,14 @@ GAP = 0.03
 """Validation and test differ out of line by more than this, and by more than `GAP_SEMS` of their standard errors, from
 the median of the same task's cells. A gap that they share is a note: the splits differ."""
 GAP_SEMS = 3
+STUCK_EVALUATIONS = 4
+"""With fewer evaluations a cell that stays at one accuracy may do so by chance."""
+STUCK_SHARE = 0.5
+"""A cell is stuck if its highest validation accuracy, below 100%, is in every run's curve and is this share of all its
+evaluations: as of a model that reads nothing and names one class, now and then a rarer one. What learns has another
+accuracy at most evaluations."""
+MEASURED = ["train_accuracy", "validation_accuracy", "test_accuracy"]
+"""What two cells have in common at every evaluation if they are identical."""
 
 
 def check_sweep(summary: Summary, curves: pd.DataFrame) -> list[Finding]:
@@ -45,13 +55,15 @@ def check_sweep(summary: Summary, curves: pd.DataFrame) -> list[Finding]:
 
     Args:
         summary: the study's numbers.
-        curves: `run_id`, `step`, `validation_accuracy`; more columns are ignored.
+        curves: `run_id`, `step` and `MEASURED`; more columns are ignored.
     """
     rates_of = {cell: rows.to_dict("records") for cell, rows in summary.learning_rates.groupby(CELL, sort=False)}
     gains = _late_gains(summary, curves)
     gaps = summary.cells.assign(gap=summary.cells["validation_mean"] - summary.cells["test_mean"])
     by_task = gaps.groupby("task")["gap"]
     usual, num_cells = by_task.median(), by_task.count()
+    points = _points(summary, curves)
+    same, stuck = _identical_cells(points), _stuck_cells(points)
     found: list[Finding] = []
     for cell in gaps.to_dict("records"):
         key = tuple(cell[name] for name in CELL)
@@ -63,6 +75,8 @@ def check_sweep(summary: Summary, curves: pd.DataFrame) -> list[Finding]:
         found += _diverged(cell, rates)
         found += _improving(cell, gains.get(key, []))
         found += _gap(cell, usual[cell["task"]], num_cells[cell["task"]])
+        found += _stuck(cell, stuck, summary.cells)
+        found += _identical(cell, same)
         found += _one_seed(cell)
     return sorted(found, key=lambda finding: finding.level != "problem")
 
@@ -160,9 +174,70 @@ def _gap(cell: Row, usual: float, num_cells: int) -> Iterator[Finding]:
         yield _finding(cell, "gap", "problem" if alone else "note", f"{message}, {others}")
 
 
+def _stuck(cell: Row, stuck: dict[Key, str], cells: pd.DataFrame) -> Iterator[Finding]:
+    key = tuple(cell[name] for name in CELL)
+    if key not in stuck:
+        return
+    others = cells[cells["task"] == cell["task"]][CELL].itertuples(index=False, name=None)
+    everywhere = all(other in stuck for other in others)
+    message = f"{stuck[key]}, as of a model that names one class whatever it reads"
+    fix = "look at what the task's `load` returns: do inputs differ between examples, and are they scaled?"
+    yield _finding(cell, "stuck", "problem" if everywhere else "note", message, fix if everywhere else "")
+
+
+def _identical(cell: Row, same: dict[Key, Key]) -> Iterator[Finding]:
+    earlier = same.get(tuple(cell[name] for name in CELL))
+    if earlier is not None:
+        message = f"every accuracy of every run is that of {' '.join(earlier[1:])}, to the last bit"
+        fix = "two ways of training never agree so: look at what the task's `load` returns, and at the two models"
+        yield _finding(cell, "identical", "problem", message, fix)
+
+
 def _one_seed(cell: Row) -> Iterator[Finding]:
     if cell["num_values"] and cell["num_seeds"] == 1:
         yield _finding(cell, "one-seed", "note", "one seed: no standard error, no interval", "add seeds")
+
+
+def _points(summary: Summary, curves: pd.DataFrame) -> pd.DataFrame:
+    """Return the evaluations within the budget of runs that have a value, with the labels of their runs."""
+    counted = summary.runs[summary.runs["status"].isin(["complete", "diverged"])]
+    labels = counted[["run_id", *CELL, "learning_rate", "seed", "num_steps"]]
+    points = curves[["run_id", "step", *MEASURED]].merge(labels, on="run_id")
+    return points[points["step"] <= points["num_steps"]].sort_values(["learning_rate", "seed", "step"], kind="stable")
+
+
+def _identical_cells(points: pd.DataFrame) -> dict[Key, Key]:
+    """Give for each cell the first of its task that has the same evaluations, of other runs; most have none."""
+    found: dict[Key, Key] = {}
+    first: dict[tuple[Any, ...], tuple[Key, set[str]]] = {}
+    for key, rows in points.groupby(CELL, sort=False):
+        if len(rows) < 2:  # a single number may agree by chance
+            continue
+        numbers = rows[["learning_rate", "seed", "step", *MEASURED]].to_numpy(float).tobytes()
+        ids = set(rows["run_id"])
+        earlier, theirs = first.setdefault((key[0], numbers), (key, ids))
+        if not ids & theirs:  # a study may have two names for one model
+            found[key] = earlier
+    return found
+
+
+def _stuck_cells(points: pd.DataFrame) -> dict[Key, str]:
+    """Say of each cell whose validation accuracy stays at one number how it does so."""
+    found: dict[Key, str] = {}
+    for key, rows in points.groupby(CELL, sort=False):
+        accuracy, num_runs = rows["validation_accuracy"], rows["run_id"].nunique()
+        top, number = accuracy.max(), len(rows)
+        at_top = rows[accuracy == top]
+        everywhere = at_top["run_id"].nunique() == num_runs
+        if number < STUCK_EVALUATIONS or not (
+            len(at_top) == number or (top < 1 and everywhere and len(at_top) >= STUCK_SHARE * number)
+        ):
+            continue
+        where = f"{len(at_top)} of {number}" if len(at_top) < number else f"all {number}"
+        highest = ", and never higher" if len(at_top) < number else ""
+        runs = f"{num_runs} run{'s' if num_runs > 1 else ''}"
+        found[key] = f"validation accuracy is {100 * top:.1f} at {where} evaluations of its {runs}{highest}"
+    return found
 
 
 def _joint_sem(one: float, other: float) -> float:

@@ -23,7 +23,8 @@ class Finding:
     """One thing to know about one cell before believing its number."""
 
     check: str
-    """`untuned`, `edge`, `narrow`, `missing`, `diverged`, `improving`, `gap` or `one-seed`; see docs/checks.md."""
+    """`untuned`, `edge`, `narrow`, `missing`, `diverged`, `improving`, `gap`, `stuck`, `identical` or `one-seed`; see
+    docs/checks.md."""
     level: Level
     """`problem`: the number may change, or cannot carry a conclusion; `note`: anything else worth knowing."""
     task: str

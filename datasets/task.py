@@ -26,7 +26,11 @@ class DataError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskShape:
-    """What a model must know of a task."""
+    """What a model must know of a task: its tokens are symbols (`num_token_ids`) or real values (`token_dim`).
+
+    Raises:
+        DataError: it is no shape of a task.
+    """
 
     num_tokens: int
     """Tokens an example, padding included."""
@@ -36,17 +40,23 @@ class TaskShape:
     token_dim: int | None = None
     """Numbers a token; None: tokens are symbols."""
 
+    def __post_init__(self) -> None:
+        if (self.num_token_ids is None) == (self.token_dim is None):
+            raise DataError(f"got {self}, want num_token_ids (symbols) or token_dim (real values), and not both")
+        if wrong := [name for name, size in dataclasses.asdict(self).items() if size is not None and size < 1]:
+            raise DataError(f"got {self}, want {' and '.join(wrong)} of 1 or more")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
     """Examples as tensors on one device."""
 
     inputs: Tensor
-    """(N, T) uint8 token ids, or (N, T, D) uint8 or float32 raw numbers."""
+    """Symbols: (N, T) token ids of an integer type. Real values: (N, T, D) raw numbers, integers or floats."""
     labels: Tensor
-    """(N,) int64."""
+    """(N,) int64 of 0 to `num_classes` - 1."""
     lengths: Tensor | None = None
-    """(N,) int64, real tokens of each example; None: all T."""
+    """(N,) int64 of 1 to T, real tokens of each example; None: all T."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -72,7 +82,7 @@ class TaskData:
     origin: str
     """Where the examples came from, for tables: `generated`, `release`, `torchvision`, `scikit-learn`."""
     scale: Tensor | None = None
-    """(D,) float32; real-valued tokens are `inputs * scale + shift`."""
+    """(D,) float32; real-valued tokens are `inputs * scale + shift`. None, with `shift`: they are the inputs."""
     shift: Tensor | None = None
     """(D,) float32."""
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
@@ -87,8 +97,10 @@ class TaskData:
 
     def tokens(self, inputs: Tensor) -> Tensor:
         """Turn raw inputs into what a model reads: (B, T) int64 ids or (B, T, D) float32."""
-        if self.scale is None or self.shift is None:
+        if self.shape.token_dim is None:
             return inputs.long()  # (B, T)
+        if self.scale is None or self.shift is None:
+            return inputs.float()  # (B, T, D)
         return inputs.float() * self.scale + self.shift  # (B, T, D)
 
 

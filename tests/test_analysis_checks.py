@@ -170,8 +170,8 @@ def test_a_gap_unlike_the_task_s_others(tmp_path: Path) -> None:
 
 def test_a_gap_of_every_cell_is_the_task_s(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
-    for variant in ("frozen-random", "unfrozen-random"):
-        for rate, accuracy in ((1e-4, 0.59), (1e-3, 0.6), (1e-2, 0.59)):
+    for variant, at_high in (("frozen-random", 0.59), ("unfrozen-random", 0.595)):
+        for rate, accuracy in ((1e-4, 0.59), (1e-3, 0.6), (1e-2, at_high)):
             for seed in (0, 1):
                 made.add(rate, seed, [(300, accuracy, accuracy - 0.2)], variant=variant)
     assert {(each.check, each.level) for each in found_in(made)} == {("gap", "note")}
@@ -181,6 +181,81 @@ def test_a_gap_of_the_only_cell_is_a_problem(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
     grid(made, {1e-4: 0.59, 1e-3: 0.6, 1e-2: 0.59}, test_below=0.2)
     assert by_check(found_in(made))["gap"].level == "problem"
+
+
+def variants(made: SyntheticRecord, by_variant: dict[str, list[list[float]]]) -> None:
+    """Add a run of one seed for each learning rate and variant, by its validation accuracies."""
+    for variant, curves in by_variant.items():
+        for rate, values in zip((1e-4, 1e-3, 1e-2), curves, strict=True):
+            made.add(rate, 0, curve(*values), variant=variant)
+
+
+def of_check(made: SyntheticRecord, check: str) -> dict[str, Finding]:
+    return {each.variant: each for each in found_in(made) if each.check == check}
+
+
+LEARNS = [[0.6, 0.61, 0.62], [0.6, 0.7, 0.8], [0.6, 0.7, 0.7]]
+
+
+@pytest.mark.parametrize(
+    ("curves", "message"),
+    [
+        ([[0.6, 0.6, 0.6]] * 3, "validation accuracy is 60.0 at all 9 evaluations of its 3 runs"),
+        ([[1.0, 1.0, 1.0]] * 3, "validation accuracy is 100.0 at all 9 evaluations of its 3 runs"),  # labels of a class
+        (
+            [[0.6, 0.4, 0.6], [0.4, 0.4, 0.6], [0.6, 0.6, 0.4]],
+            "60.0 at 5 of 9 evaluations of its 3 runs, and never higher",
+        ),
+        ([[0.6, 0.6, 0.6], [0.6, 0.6, 0.601], [0.6, 0.6, 0.6]], None),  # once above it
+        ([[0.1, 0.6, 0.6], [0.3, 0.5, 0.6], [0.2, 0.4, 0.6]], None),  # 4 of 9
+        ([[0.1, 0.2, 0.3], [0.6, 0.6, 0.6], [0.6, 0.6, 0.6]], None),  # a rate that does not come so far
+        ([[0.5, 1.0, 1.0], [1.0, 1.0, 1.0], [0.9, 1.0, 1.0]], None),  # an easy task
+        (LEARNS, None),
+    ],
+)
+def test_a_task_stuck_at_one_accuracy(tmp_path: Path, curves: list[list[float]], message: str | None) -> None:
+    made = SyntheticRecord(tmp_path)
+    variants(made, {"frozen-random": curves})
+    found = of_check(made, "stuck")
+    assert [each.level for each in found.values()] == ([] if message is None else ["problem"])
+    assert message is None or message in found["frozen-random"].message
+
+
+def test_a_variant_that_learns_nothing_is_a_note_where_another_learns(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    variants(made, {"frozen-random": [[0.6, 0.6, 0.6]] * 3, "unfrozen-random": LEARNS})
+    assert {name: each.level for name, each in of_check(made, "stuck").items()} == {"frozen-random": "note"}
+
+
+def test_three_evaluations_are_too_few_to_be_stuck(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    grid(made, {1e-4: 0.6, 1e-3: 0.6, 1e-2: 0.6}, seeds=1)
+    assert of_check(made, "stuck") == {}
+
+
+def test_identical_variants(tmp_path: Path) -> None:
+    other = [*LEARNS[:2], [0.6, 0.7, 0.7000000000000001]]
+    made = SyntheticRecord(tmp_path)
+    variants(made, {"frozen-random": LEARNS, "unfrozen-random": other, "frozen-pretrained": LEARNS})
+    found = of_check(made, "identical")
+    assert found.keys() == {"frozen-pretrained"}
+    assert found["frozen-pretrained"].level == "problem"
+    assert "is that of gpt2 frozen-random, to the last bit" in found["frozen-pretrained"].message
+
+
+def test_two_names_for_the_same_runs_are_not_identical_variants(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    variants(made, {"frozen-random": LEARNS})
+    made.wanted += [row | {"model": "another-name"} for row in made.wanted]
+    assert of_check(made, "identical") == {}
+
+
+def test_identical_results_of_two_tasks_are_not_compared(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for task in ("mnist", "cifar10"):
+        for rate, values in zip((1e-4, 1e-3, 1e-2), LEARNS, strict=True):
+            made.add(rate, 0, curve(*values), task=task)
+    assert of_check(made, "identical") == {}
 
 
 def test_one_seed_is_said(tmp_path: Path) -> None:
@@ -237,7 +312,7 @@ def test_the_docs_list_every_check() -> None:
     page = (ROOT / "docs" / "checks.md").read_text()
     source = (ROOT / "analysis" / "checks.py").read_text()
     names = {line.split('"')[1] for line in source.splitlines() if "yield _finding(" in line}
-    assert len(names) == 8
+    assert len(names) == 10
     assert {name for name in names if f"| `{name}` |" not in page} == set()
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from datasets import TASKS
+from datasets.loaded import load_checked
 from datasets.task import DataError, TaskData
 from trainables.checkpoint import NUM_KEPT, keep_newest, save_checkpoint
 from trainables.initialise import load_weights
@@ -152,7 +153,7 @@ def task_data(task: str, options: tuple[tuple[str, Any], ...], checksum: str, da
     """Load a task onto a device; the last one stays for the next run of the process. Nothing writes to it.
 
     Raises:
-        DataError: not to be had, or this machine's data is not what the run was planned with.
+        DataError: not to be had, not what the task declares, or not what the run was planned with.
     """
     definition = TASKS[task]
     chosen = definition.Options(**dict(options))
@@ -162,7 +163,7 @@ def task_data(task: str, options: tuple[tuple[str, Any], ...], checksum: str, da
             f"{task}: the data in {data_dir} on {platform.node()} has checksum {got}, the run was planned with "
             f"{checksum}. Give every machine the same data directory."
         )
-    return definition.load(chosen, Path(data_dir)).to(torch.device(device))
+    return load_checked(task, definition, chosen, Path(data_dir)).to(torch.device(device))
 
 
 def pretrained_tensors(source: dict[str, str | None] | None, store: CheckpointStore | None) -> dict[str, Tensor] | None:
