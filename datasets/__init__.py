@@ -1,7 +1,7 @@
 """Tasks: one file each, listed here.
 
-To add a task: write one file with `Options`, `shape`, `checksum`, `origin`, `fetch` and `load` (see
-`datasets.task.Task`), and add one line to `TASKS`.
+To add a task: write one file with `Options`, `shape`, `num_train`, `checksum`, `origin`, `fetch` and `load`
+(see `datasets.task.Task`), and add one line to `TASKS`.
 """
 
 from datasets import cifar10, cifar10_lra, digits, listops, mnist

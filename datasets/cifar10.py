@@ -35,6 +35,11 @@ def shape(options: Options) -> TaskShape:
     return TaskShape(num_tokens=(IMAGE_SIZE // PATCH_SIZE) ** 2, num_classes=10, token_dim=3 * PATCH_SIZE**2)
 
 
+def num_train(options: Options) -> int:
+    """Four of the five training files."""
+    return 4 * cifar_files.IMAGES_PER_BATCH
+
+
 def checksum(options: Options, data_dir: Path) -> str:
     """sha256 of the file list; `fetch` accepts no other content."""
     return cifar_files.FILES.checksum

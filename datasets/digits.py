@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from datasets.patches import to_patches
-from datasets.splits import draw_per_class
+from datasets.splits import check_split_seed, draw_per_class
 from datasets.task import DataError, Split, TaskData, TaskShape
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PATCH_SIZE = 4
 IMAGE_SIZE = 8
+NUM_IMAGES = 1797
 HELD_OUT_PER_CLASS = 30
 CHECKSUM = "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
 """sha256 of the pixels (1797, 8, 8) and the labels (1797,), both as uint8."""
@@ -33,10 +34,18 @@ class Options:
     split_seed: int = 0
     """Picks the validation and test images; has nothing to do with a run's seed."""
 
+    def __post_init__(self) -> None:
+        check_split_seed(self.split_seed)
+
 
 def shape(options: Options) -> TaskShape:
     """4 tokens of 16 pixels, 10 classes."""
     return TaskShape(num_tokens=(IMAGE_SIZE // PATCH_SIZE) ** 2, num_classes=10, token_dim=PATCH_SIZE**2)
+
+
+def num_train(options: Options) -> int:
+    """All images but 30 of each class for validation and as many for test: 1197."""
+    return NUM_IMAGES - 2 * 10 * HELD_OUT_PER_CLASS
 
 
 def checksum(options: Options, data_dir: Path) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import socket
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -104,6 +106,21 @@ def fetch(remote: RemoteFiles, data_dir: Path) -> Path:
                 _download(remote, data_dir)
     _verify(remote, data_dir)
     return root
+
+
+def read_plain(path: Path, most_bytes: int) -> bytes:
+    """Read a whole file.
+
+    Raises:
+        OSError: it cannot be read, is no plain file (a device may have no end, a pipe no writer) or is too large.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is no plain file", str(path))
+    with path.open("rb") as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"it has more than {most_bytes:,} bytes", str(path))
+    return content
 
 
 def hash_file(path: Path, algorithm: str = "sha256") -> str:

@@ -21,6 +21,8 @@ _SHORTEST_TREE = 4
 """`[MIN 1 2 ]`."""
 _LONGEST_TREE = 2**15 - 1
 """Lengths are kept as int16."""
+_LARGEST_SPLIT = 10_000_000
+"""Examples of a generated split: 20 GB at the default length, and half an hour to generate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +52,8 @@ class Options:
     def __post_init__(self) -> None:
         sizes = {name: getattr(self, name) for name in ("num_train", "num_validation", "num_test")}
         for name, size in sizes.items():
-            if size < 1:
-                raise ValueError(f"{name} is {size}, wanted at least 1")
+            if not 1 <= size <= _LARGEST_SPLIT:
+                raise ValueError(f"{name} is {size}, wanted 1 to {_LARGEST_SPLIT}")
         if not 0 <= self.generator_seed < 2**32:
             raise ValueError(f"generator_seed is {self.generator_seed}, wanted 0 to 2**32 - 1")
         shortest = max(self.min_tree_length + 1, _SHORTEST_TREE)
@@ -71,6 +73,11 @@ def shape(options: Options) -> TaskShape:
         num_classes=10,
         num_token_ids=num_token_ids(options.tokenisation),
     )
+
+
+def num_train(options: Options) -> int:
+    """What is generated, by default as many as the release has."""
+    return options.num_train
 
 
 def checksum(options: Options, data_dir: Path) -> str:

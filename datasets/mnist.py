@@ -16,7 +16,7 @@ import numpy as np
 
 from datasets import files
 from datasets.patches import to_patches
-from datasets.splits import draw_per_class
+from datasets.splits import check_split_seed, draw_per_class
 from datasets.task import Split, TaskData, TaskShape
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class Options:
                 f"validation_per_class is {self.validation_per_class}, wanted 1 to 5000: "
                 "the rarest digit has 5421 training images"
             )
+        check_split_seed(self.split_seed)
 
 
 def _download(folder: Path) -> None:
@@ -69,6 +70,11 @@ def shape(options: Options) -> TaskShape:
     """64 (or 49) tokens of 16 pixels, 10 classes."""
     num_tokens = (options.image_size // PATCH_SIZE) ** 2
     return TaskShape(num_tokens=num_tokens, num_classes=10, token_dim=PATCH_SIZE**2)
+
+
+def num_train(options: Options) -> int:
+    """MNIST's 60,000 training images less the validation split."""
+    return 60_000 - 10 * options.validation_per_class
 
 
 def checksum(options: Options, data_dir: Path) -> str:

@@ -10,6 +10,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+def check_split_seed(seed: int) -> None:
+    """Raise ValueError for a seed that `RandomState` does not take."""
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"split_seed is {seed}, wanted 0 to 2**32 - 1")
+
+
 def draw_per_class(labels: Tensor, num_per_class: int, random: np.random.RandomState) -> tuple[Tensor, Tensor]:
     """Draw so many random examples of each class.
 

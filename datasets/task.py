@@ -61,6 +61,16 @@ class Split:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def num_batches(self, size: int) -> int:
+        """Return the whole batches of so many examples in an epoch.
+
+        Raises:
+            DataError: there is none.
+        """
+        if size > len(self):
+            raise DataError(f"protocol.batch_size is {size}, and the training split has {len(self)} examples: lower it")
+        return len(self) // size
+
     def __getitem__(self, rows: slice | Tensor) -> Split:
         lengths = None if self.lengths is None else self.lengths[rows]
         return Split(inputs=self.inputs[rows], labels=self.labels[rows], lengths=lengths)
@@ -113,6 +123,9 @@ class Task(Protocol):
 
     def shape(self, options: Any) -> TaskShape:
         """Tell the shape without touching data."""
+
+    def num_train(self, options: Any) -> int:
+        """Return the size of the training split without touching data; no study may have larger batches."""
 
     def checksum(self, options: Any, data_dir: Path) -> str:
         """Identify the examples that `load` would give, without loading or downloading them."""

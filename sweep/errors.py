@@ -21,7 +21,8 @@ def unknown(kind: str, name: object, names: Iterable[str]) -> str:
         name: what was got.
         names: the valid ones.
     """
-    names = sorted(names)
-    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    names, given = sorted(names), str(name)
+    given = given if len(given) <= 100 else given[:97] + "..."
+    close = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}?" if close else ";"
-    return f"unknown {kind} {name!r}{hint} valid: {', '.join(names)}"
+    return f"unknown {kind} {given!r}{hint} valid: {', '.join(names)}"

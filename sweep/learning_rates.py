@@ -10,6 +10,9 @@ from pydantic import Field, model_validator
 from analysis.further_rates import three_digits
 from sweep.validation import LearningRate, Mistakes, Strict
 
+SMALLEST_LOW = 1e-20
+"""Far below any learning rate that changes a float32 weight; near the smallest float, 5e-324, steps would be equal."""
+
 
 class LearningRateGrid(Strict):
     """Learning rates that are evenly spaced on a logarithmic scale, both ends included."""
@@ -24,7 +27,9 @@ class LearningRateGrid(Strict):
     @model_validator(mode="after")
     def _check_ends(self) -> LearningRateGrid:
         mistakes = Mistakes()
-        if self.low > self.high:
+        if self.low < SMALLEST_LOW:
+            mistakes.add(f"got {self.low:g}, want at least {SMALLEST_LOW:g}: smaller ones change no weight", "low")
+        elif self.low > self.high:
             mistakes.add(f"{self.low:g} is above high = {self.high:g}", "low")
         elif self.low != three_digits(self.low):
             mistakes.add(f"{self.low!r} has more than 3 significant digits; {three_digits(self.low):g} has not", "low")
@@ -37,9 +42,12 @@ class LearningRateGrid(Strict):
         mistakes.raise_all()
         return self
 
+    def __len__(self) -> int:
+        return round(self._steps()) + 1
+
     def values(self) -> tuple[float, ...]:
         """Return the learning rates, rising, rounded to 3 significant digits so that they are equal everywhere."""
-        return tuple(self._value(n) for n in range(round(self._steps()) + 1))
+        return tuple(self._value(n) for n in range(len(self)))
 
     def _steps(self) -> float:
         """Return the distance of the ends in grid steps."""

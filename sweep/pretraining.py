@@ -12,7 +12,7 @@ from sweep.errors import UserError
 from sweep.results import storage_problems
 from sweep.study import Study
 from sweep.study_model import FolderWeights, HubWeights, PretrainedHere, StudyModel
-from trainables.corpus import read_corpus
+from trainables.corpus import VALIDATION_SHARE, describe_corpus, fewest_bytes, read_corpus
 from trainables.parts import VARIANTS
 from trainables.pretrained import WeightsSource, check_weights_fit, find_weights, weights_checksum
 from trainables.recipe import describe_pretraining, pretrained_folder
@@ -141,7 +141,16 @@ def _named_source(pretrained: HubWeights | FolderWeights) -> tuple[WeightsSource
 
 
 def _corpus(pretrained: PretrainedHere) -> bytes:
+    recipe = pretrained.pretrain
     try:
-        return read_corpus(pretrained.pretrain.text)
+        corpus = read_corpus(recipe.text)
     except OSError as error:
         raise UserError(f"cannot read the text to pretrain on: {error.filename}: {error.strerror}") from error
+    fewest = fewest_bytes(recipe.num_tokens)
+    if len(corpus) < fewest:
+        got = f"the text to pretrain on ({describe_corpus(recipe.text)}) has {len(corpus)} bytes"
+        raise UserError(
+            f"{got}, want at least {fewest}: {VALIDATION_SHARE:.0%} is held out, and a sequence has num_tokens = "
+            f"{recipe.num_tokens}. Give more text, or lower `num_tokens`."
+        )
+    return corpus

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -13,6 +14,7 @@ from pydantic import (
     ValidationInfo,
     create_model,
     field_validator,
+    model_validator,
 )
 
 from datasets import TASKS
@@ -25,7 +27,9 @@ from sweep.validation import (
     LearningRate,
     Mistakes,
     NameRule,
+    Positive,
     Seed,
+    Steps,
     Strict,
     dataclass_fields,
     dataclass_from,
@@ -35,6 +39,8 @@ from sweep.validation import (
 from trainables.parts import VARIANTS
 from trainables.run import Protocol
 
+MAX_RUNS = 100_000
+"""Of a study. Its plan takes some ten seconds then; and what trains so many runs is better split into studies."""
 MAX_SEEDS = 1000
 """More is taken for a slip: `seeds: 2021` asks for 2021 seeds, `seeds: [2021]` for one."""
 
@@ -51,13 +57,13 @@ _protocol_from = dataclass_from(
         "batch_size": AtLeast1,
         "adam_beta1": Fraction,
         "adam_beta2": Fraction,
-        "adam_eps": Field(gt=0),
-        "gradient_clip_norm": Field(gt=0),
+        "adam_eps": Positive,
+        "gradient_clip_norm": Positive,
         "dropout": Fraction,
         "input_dropout": Fraction,
-        "input_gain": Field(gt=0),
-        "position_std": Field(ge=0),
-        "evaluate_every": AtLeast1,
+        "input_gain": Positive,
+        "position_std": Field(ge=0, le=1e30),
+        "evaluate_every": Steps,
         "train_examples_evaluated": AtLeast1,
     },
 )
@@ -72,13 +78,13 @@ class StudyTask(Strict):
     """The task's own `Options`, defaults filled in."""
 
     @classmethod
-    def named(cls, name: str, value: Any, evaluate_every: int | None) -> StudyTask:
+    def named(cls, name: str, value: Any, protocol: Protocol | None) -> StudyTask:
         """Build a task from what stands under its name in a study.
 
         Args:
             name: in `datasets.TASKS`.
             value: a mapping of `num_steps` and options.
-            evaluate_every: steps between evaluations; None: not known, because it is wrong itself.
+            protocol: of the study; None: not known, because it is wrong itself.
 
         Raises:
             ValidationError: unknown name, wrong values.
@@ -88,10 +94,14 @@ class StudyTask(Strict):
         kind = TASKS[name].Options
         if isinstance(value, cls):
             value = {"num_steps": value.num_steps} | vars(value.options)
-        budget = Annotated[int, AtLeast1, _multiple_of(evaluate_every or 1)]
+        budget = Annotated[int, Steps, _multiple_of(protocol.evaluate_every if protocol else 1)]
         fields: dict[str, Any] = {"num_steps": (budget, ...)} | dataclass_fields(kind, {})
         given = dict(create_model(name, __base__=Strict, **fields).model_validate(value))
-        return cls(num_steps=given.pop("num_steps"), options=kind(**given))
+        task = cls(num_steps=given.pop("num_steps"), options=kind(**given))
+        num_train = TASKS[name].num_train(task.options)
+        if protocol and protocol.batch_size > num_train:
+            raise ValueError(f"its training split has {num_train} examples; lower protocol.batch_size to that or less")
+        return task
 
 
 def _multiple_of(evaluate_every: int) -> AfterValidator:
@@ -107,6 +117,10 @@ def _multiple_of(evaluate_every: int) -> AfterValidator:
     return AfterValidator(check)
 
 
+SMALLEST_SHARE = 0.001
+"""Of a GPU. A trial takes hundreds of megabytes of one, and Ray counts in steps of 0.0001."""
+
+
 class Resources(Strict):
     """What a trial gets. None of it changes a run's numbers."""
 
@@ -120,8 +134,15 @@ class Resources(Strict):
     """Hand steps of the stacked engine to `torch.compile`: minutes a cell before it begins; needs a C++ compiler."""
     runs_per_trial: Annotated[int, AtLeast1] | None = None
     """Largest cohort; null: as many runs of a cell as keep every device busy, and as fit into its memory."""
-    retries: Annotated[int, Field(ge=0)] = 2
+    retries: Annotated[int, Field(ge=0, le=1000)] = 2
     """Times that a trial is started again after a crash."""
+
+    @field_validator("gpus_per_trial")
+    @classmethod
+    def _share_of_a_gpu(cls, gpus: float) -> float:
+        if 0 < gpus < SMALLEST_SHARE:
+            raise ValueError(f"got {gpus:g}, want 0, or from {SMALLEST_SHARE:g} to 1")
+        return gpus
 
     @field_validator("compile")
     @classmethod
@@ -201,9 +222,7 @@ class Study(Strict):
     @field_validator("tasks", mode="before")
     @classmethod
     def _build_tasks(cls, tasks: Any, info: ValidationInfo) -> Any:
-        protocol = info.data.get("protocol")
-        every = protocol.evaluate_every if protocol else None
-        return each_entry(tasks, lambda name, value: StudyTask.named(name, value, every))
+        return each_entry(tasks, lambda name, value: StudyTask.named(name, value, info.data.get("protocol")))
 
     @field_validator("models", mode="before")
     @classmethod
@@ -211,6 +230,19 @@ class Study(Strict):
         pretrained = [name for name in info.data.get("variants", ()) if VARIANTS[name].initialisation == "pretrained"]
         wanted_by = pretrained[0] if pretrained else None
         return each_entry(models, lambda name, value: StudyModel.named(name, value, wanted_by, info.context))
+
+    @model_validator(mode="after")
+    def _check_size(self) -> Study:
+        num_seeds = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
+        axes = (len(self.tasks), len(self.models), len(self.variants), len(self.learning_rates), num_seeds)
+        mistakes, product = Mistakes(), " x ".join(map(str, axes))
+        if math.prod(axes) > MAX_RUNS:
+            mistakes.add(
+                f"{product} (tasks, models, variants, learning rates, seeds) are {math.prod(axes)} runs, want at most "
+                f"{MAX_RUNS}; split it into several studies, which share their runs"
+            )
+        mistakes.raise_all()
+        return self
 
     def learning_rate_grid(self) -> tuple[float, ...]:
         """Return the learning rates, rising."""

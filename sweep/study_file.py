@@ -10,12 +10,18 @@ from typing import Any
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
+from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from datasets.files import read_plain
 from sweep.errors import UserError, unknown
 from sweep.study import Study
-from sweep.validation import Place, Strict
+from sweep.validation import Place, Strict, shown
 
+MOST_BYTES = 10_000_000
+"""Of a study file: 100,000 learning rates, written out, take 2 MB."""
+MOST_LEVELS = 20
+"""Of nesting; a study has six."""
 STUDIES = Path(__file__).parent / "studies"
 """The studies that come with the program, `NAME.yaml`."""
 
@@ -71,12 +77,14 @@ def _plain(value: Any) -> Any:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_plain(path, MOST_BYTES).decode("utf-8")
     except OSError as error:
         reason = error.strerror or str(error)
         raise UserError(f"{path}: {reason}; shipped studies: {', '.join(shipped_studies())}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not a text file in UTF-8") from error
+    except ValueError as error:  # a null byte in the path
+        raise UserError(f"{str(path)!r}: {error}") from error
 
 
 def _parse(text: str, path: Path) -> Study:
@@ -113,7 +121,12 @@ def _yaml_mistake(error: YAMLError, text: str) -> tuple[int, str]:
 
 def _dotted(place: Place) -> str:
     """Write a place as `learning_rates[2]` or `protocol.dropout`."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{_key(part)}" for part in place).removeprefix(".")
+
+
+def _key(key: str) -> str:
+    """Write a key as the user did, unless it would not print in one line."""
+    return key if key.isprintable() and len(key) <= 60 else shown(key)
 
 
 class _Reader:
@@ -135,10 +148,13 @@ class _Reader:
         Raises:
             YAMLError: it is not YAML.
         """
-        root = self._yaml.compose(text)
-        if root is None:
-            return self._skip((), "the file is empty, want a mapping of keys to values")
-        return self._read(root, ())
+        try:
+            root = self._yaml.compose(text)
+            if root is None:
+                return self._skip((), "the file is empty, want a mapping of keys to values")
+            return self._read(root, ())
+        except RecursionError:
+            return self._skip((), f"nested deeper than {MOST_LEVELS} levels", self._deepest(text))
 
     def note(self, place: Place, message: str, line: int | None = None) -> None:
         """Note a mistake at a place, in its line or that of the closest place around it that has one."""
@@ -146,9 +162,18 @@ class _Reader:
             line = next(self.lines[place[:n]] for n in range(len(place), -1, -1) if place[:n] in self.lines)
         self.mistakes.append((line, f"{_dotted(place)}: {message}" if place else message))
 
-    def _skip(self, place: Place, message: str) -> None:
+    def _deepest(self, text: str) -> int:
+        """Return the line where more levels begin than a study has."""
+        level = 0
+        for event in YAML(typ="safe", pure=True).parse(text):
+            level += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+            if level > MOST_LEVELS:
+                return int(event.start_mark.line) + 1
+        raise AssertionError("recursion without nesting")
+
+    def _skip(self, place: Place, message: str, line: int | None = None) -> None:
         self.unreadable.add(place)
-        self.note(place, message)
+        self.note(place, message, line)
 
     def _read(self, node: Node, place: Place) -> Any:
         if id(node) in self._seen:
@@ -160,8 +185,10 @@ class _Reader:
             return tuple(self._entry(each, (*place, index)) for index, each in enumerate(node.value))
         try:
             return self._yaml.constructor.construct_object(node)
-        except ValueError as error:  # such as `!!int x`
-            return self._skip(place, str(error))
+        except YAMLError:
+            raise
+        except Exception as error:  # `!!int x`, `!!bool x`, `!!timestamp x`: whatever the library's converter hits upon
+            return self._skip(place, f"{shown(node.value)} is no {str(node.tag).rpartition(':')[2]} ({error})")
 
     def _entry(self, node: Node, place: Place) -> Any:
         self.lines[place] = node.start_mark.line + 1
@@ -172,8 +199,10 @@ class _Reader:
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             key = key_node.value
-            if not key_node.tag.endswith(":str"):
-                self.note((*place, str(key)), "keys must be text; put quotes around it", line)
+            if not isinstance(key_node, ScalarNode):
+                self.note(place, "a list or a mapping is no key; keys must be text", line)
+            elif not str(key_node.tag).endswith(":str"):
+                self.note((*place, key), "keys must be text; put quotes around it", line)
             elif key in mapping:
                 first = self.lines[*place, key]
                 self.note((*place, key), f"duplicate key; the first is in line {first}", line)

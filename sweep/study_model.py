@@ -25,9 +25,11 @@ from sweep.validation import (
     Mistakes,
     NameRule,
     Seed,
+    Steps,
     Strict,
     dataclass_from,
     matching,
+    shown,
     some_distinct,
 )
 from trainables.models import MODELS, KnownModel
@@ -41,48 +43,69 @@ def _study_path(value: Any, info: ValidationInfo) -> Any:
         return value
     try:
         path = Path(value).expanduser()
-    except RuntimeError as error:
-        raise ValueError(f"got {value!r}: {error}") from error
-    if info.context:
-        path = (info.context["folder"] / path).resolve()
-        if not path.exists():
-            raise ValueError(f"nothing is at {path}; paths start from the study file's folder")
+        if info.context:
+            path = (info.context["folder"] / path).resolve()
+            path.stat()
+    except FileNotFoundError as error:
+        raise ValueError(f"nothing is at {path}; paths start from the study file's folder") from error
+    except OSError as error:
+        raise ValueError(f"got {shown(value)}: {error.strerror}") from error
+    except (RuntimeError, ValueError) as error:  # no such user's home, a loop of links; a path with a null byte
+        raise ValueError(f"got {shown(value)}: {error}") from error
+    return path
+
+
+def _plain_file(path: Path, info: ValidationInfo) -> Path:
+    if info.context and not path.is_file():
+        raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'no plain file'}, want a file of text")
     return path
 
 
 StudyPath = Annotated[Path, BeforeValidator(_study_path)]
 _NAME = TypeAdapter(Annotated[str, NameRule])
-_TEXT_FILES = TypeAdapter(Annotated[tuple[StudyPath, ...], AfterValidator(some_distinct)])
+_TEXT_FILES = TypeAdapter(
+    Annotated[tuple[Annotated[StudyPath, AfterValidator(_plain_file)], ...], AfterValidator(some_distinct)]
+)
 
 
 def _text(value: Any, info: ValidationInfo) -> Any:
     if isinstance(value, tuple):
         return _TEXT_FILES.validate_python(value, strict=True, context=info.context)
     if value != "python-stdlib":
-        raise ValueError(f"got {value!r}, want python-stdlib or a list of text files")
+        raise ValueError(f"got {shown(value)}, want python-stdlib or a list of text files")
     return value
 
 
-_size_from = dataclass_from(ModelSize, dict.fromkeys(("layers", "heads", "width", "positions"), AtLeast1))
+_size_from = dataclass_from(
+    ModelSize,
+    {"layers": Field(ge=1, le=1000)} | dict.fromkeys(("heads", "width", "positions"), Field(ge=1, le=1_000_000)),
+)
 _recipe_from = dataclass_from(
     PretrainRecipe,
     {
         "text": BeforeValidator(_text),
-        "num_steps": AtLeast1,
+        "num_steps": Steps,
         "batch_size": AtLeast1,
-        "num_tokens": Field(ge=2),
+        "num_tokens": Field(ge=2, le=1_000_000),
         "learning_rate": LearningRate,
         "seed": Seed,
     },
 )
 
 
+_REPOSITORY_PART = r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?"
+_REPOSITORY = rf"(?!.*(--|\.\.))(?!.*\.git$)({_REPOSITORY_PART}/)?{_REPOSITORY_PART}"
+"""As the hub's own library checks it."""
+_REVISION = r"(?=.{1,200}$)(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*"
+"""Of git's names of branches what is the name of a file, too: the local cache has one for each."""
+
+
 class HubWeights(Strict):
     """Published weights on the Hugging Face hub."""
 
-    hub: Annotated[str, matching(r"([\w.-]+/)?[\w.-]+", "a repository, owner/name")]
+    hub: Annotated[str, matching(_REPOSITORY, "a repository, owner/name")]
     """Repository, `owner/name`."""
-    revision: Annotated[str, matching(r"\S+", "a commit, branch or tag")] | None = None
+    revision: Annotated[str, matching(_REVISION, "a commit, branch or tag")] | None = None
     """Commit, branch or tag; null: the newest."""
     sha256: Annotated[str, matching(r"[0-9a-f]{64}", "64 lowercase hex digits")] | None = None
     """Wanted checksum of `model.safetensors`; null: any."""

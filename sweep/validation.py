@@ -44,10 +44,14 @@ _WANTED = {
 }
 
 
-AtLeast1 = Field(ge=1)
+AtLeast1 = Field(ge=1, le=10**9)
+Steps = Field(ge=1, le=10**12)
+"""Gradient steps: a million million take decades, and what is counted and added up of them fits into int64."""
 Fraction = Field(ge=0, lt=1)
-LearningRate = Field(gt=0, le=10)
 Seed = Field(ge=0, lt=2**63)  # records hold seeds as int64
+Positive = Field(gt=0, le=1e30)
+"""What is computed with in float32, which ends at 3e38."""
+LearningRate = Field(gt=0, le=10)
 
 
 class Mistakes:
@@ -145,12 +149,13 @@ def each_entry(entries: Any, build: Callable[[str, Any], T]) -> Any:
 
 def some_distinct(values: tuple[T, ...]) -> tuple[T, ...]:
     """Refuse an empty list, and repeated values, each where it is repeated."""
-    mistakes = Mistakes()
+    mistakes, seen = Mistakes(), set()
     if not values:
         mistakes.add("want at least one entry")
     for index, value in enumerate(values):
-        if value in values[:index]:
-            mistakes.add(f"{_shown(value)} is there twice", index)
+        if value in seen:
+            mistakes.add(f"{shown(value)} is there twice", index)
+        seen.add(value)
     mistakes.raise_all()
     return values
 
@@ -160,14 +165,17 @@ def matching(pattern: str, wanted: str) -> AfterValidator:
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
-            raise ValueError(f"got {text!r}, want {wanted}")
+            raise ValueError(f"got {shown(text)}, want {wanted}")
         return text
 
     return AfterValidator(check)
 
 
-NameRule = matching(r"[a-z0-9]+(-[a-z0-9]+)*", "lowercase letters and digits, single dashes between them")
-"""Of studies and of their own models."""
+NameRule = matching(
+    r"(?=.{1,100}$)[a-z0-9]+(-[a-z0-9]+)*",
+    "lowercase letters and digits, single dashes between them, 100 characters at most",
+)
+"""Of studies and of their own models: names of files and folders."""
 
 
 def _one_of(choices: tuple[Any, ...]) -> BeforeValidator:
@@ -175,7 +183,7 @@ def _one_of(choices: tuple[Any, ...]) -> BeforeValidator:
 
     def check(value: Any) -> Any:
         if not any(value == choice and type(value) is type(choice) for choice in choices):
-            raise ValueError(f"got {_shown(value)}, want {' or '.join(map(_shown, choices))}")
+            raise ValueError(f"got {shown(value)}, want {' or '.join(map(shown, choices))}")
         return value
 
     return BeforeValidator(check)
@@ -193,7 +201,7 @@ def _wording(detail: ErrorDetails, keys: Iterable[str]) -> str:
     if kind == "value_error":
         return message.removeprefix("Value error, ")
     wanted = _WANTED.get(kind, message.removeprefix("Input should be "))
-    return f"got {_shown(detail['input'])}, want {wanted}"
+    return f"got {shown(detail['input'])}, want {wanted}"
 
 
 def _written_place(place: Place) -> Place:
@@ -201,7 +209,10 @@ def _written_place(place: Place) -> Place:
     return tuple(part for part in place if not str(part).startswith(("(", "[")))
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """Show a value much as YAML writes it."""
-    text = json.dumps(value, default=str, ensure_ascii=False)
+    try:
+        text = json.dumps(value, default=str, ensure_ascii=False)
+    except ValueError:  # Python writes no integer of more than 4,300 digits, and YAML can give one in hexadecimal
+        return "a number too long to show"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -6,6 +6,7 @@ import hashlib
 import pickle
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -194,6 +195,33 @@ def test_tasks_tell_shape_and_checksum_without_data(task: str, tmp_path: Path) -
     checksum = TASKS[task].checksum(options, tmp_path)
     assert len(checksum) == 64
     assert checksum == TASKS[task].checksum(options, tmp_path)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_whole_numbers_among_options_have_limits(task: str) -> None:
+    kind = TASKS[task].Options
+    names = [field.name for field in dataclasses.fields(kind) if type(field.default) is int]
+    for name in names:
+        for wrong in (-1, 2**63):
+            if kind.__annotations__[name] == "int":  # choices are checked where a study is read
+                with pytest.raises(ValueError, match=name):
+                    kind(**{name: wrong})
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "wanted"),
+    [
+        ("digits", {}, 1197),
+        ("mnist", {}, 50_000),
+        ("mnist", {"validation_per_class": 5000}, 10_000),
+        ("cifar10", {}, 40_000),
+        ("cifar10-lra", {}, 40_000),
+        ("listops", {}, 96_000),
+        ("listops", {"num_train": 7}, 7),
+    ],
+)
+def test_the_size_of_the_training_split_is_known_without_data(task: str, options: Any, wanted: int) -> None:
+    assert TASKS[task].num_train(TASKS[task].Options(**options)) == wanted
 
 
 def check_shape(data: TaskData) -> None:

@@ -20,6 +20,7 @@ from sweep.study_file import load_study
 from tests.small_runs import CPU
 from tests.tiny_study import SIZE as TINY
 from tests.tiny_study import write_study, write_weights
+from trainables.corpus import read_corpus
 from trainables.initialise import load_weights
 from trainables.pretrain import pretrain
 from trainables.pretrained import WeightsError, WeightsSource, find_weights, weights_checksum
@@ -113,6 +114,32 @@ def test_weights_are_pretrained_once_and_quietly(tmp_path: Path, capfd: pytest.C
     (tmp_path / "text.txt").unlink()
     with pytest.raises(UserError, match=r"cannot read the text to pretrain on: .*text\.txt: No such file"):
         find_backbones(study, root)
+
+
+def test_a_text_that_is_too_short_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    """Of 41 bytes 3 are held out, of 40 bytes 2: a sequence of 2 tokens needs the token after it, too."""
+    text = tmp_path / "short.txt"
+    recipe = "{pretrain: {text: [short.txt], num_tokens: 2, num_steps: 1}}"
+    models = f"{{tiny: {{size: {{layers: 1, heads: 2, width: 16, positions: 12}}, pretrained: {recipe}}}}}"
+    for length in (0, 40):
+        text.write_bytes(b"x" * length)
+        study = load_study(write_study(tmp_path, models=models))
+        with pytest.raises(UserError, match=f"short.txt. has {length} bytes, want at least 41: 5% is held out"):
+            find_backbones(study, tmp_path)
+    text.write_bytes(b"x" * 41)
+    assert find_backbones(study, tmp_path)["tiny"].checksum == UNKNOWN_WEIGHTS
+    facts = pretrain(TINY, study.models["tiny"].pretrained.pretrain, b"x" * 41, tmp_path / "w", CPU, lambda *_: None)  # type: ignore[union-attr]
+    assert facts["text_bytes"] == 41
+
+
+def test_a_text_without_end_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OSError, match="it is no plain file"):
+        read_corpus((Path("/dev/zero"),))
+    monkeypatch.setattr("trainables.corpus.MOST_BYTES", 5)
+    for name, content in (("a", b"123"), ("b", b"456")):
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(OSError, match="it has more than 2 bytes"):
+        read_corpus((tmp_path / "a", tmp_path / "b"))
 
 
 def test_random_variants_want_no_weights(tmp_path: Path) -> None:

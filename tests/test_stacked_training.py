@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from datasets.task import TaskData
+from datasets.task import DataError, TaskData
 from tests.small_runs import CPU, random_weights, real_valued_task, run_of, symbol_task
 from trainables.initialise import build_classifier
 from trainables.parts import VARIANTS
@@ -68,6 +68,11 @@ def assert_close(ours: Sequence[Evaluation], theirs: Sequence[Evaluation], relat
 
 def same_bits(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_batch_larger_than_the_training_split_is_refused() -> None:
+    with pytest.raises(DataError, match="batch_size is 41, and the training split has 40 examples: lower it"):
+        stacked([run_of(batch_size=41)])
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from sweep.errors import UserError
 from sweep.study import Study
 from sweep.study_file import load_study
+from sweep.validation import some_distinct
 from tests.study_example import GRID, PRETRAINED, SIZE, STUDY, write
 from trainables.recipe import PretrainRecipe
 from trainables.run import ModelSize, Protocol
@@ -37,7 +39,7 @@ def mistakes(folder: Path, text: str) -> list[str]:
     [
         # names
         ("study: example", "study: other", "1: study: 'other' is not the file's name"),
-        ("study: example", "study: Ex_ample", "1: study: got 'Ex_ample', want lowercase letters"),
+        ("study: example", "study: Ex_ample", '1: study: got "Ex_ample", want lowercase letters'),
         ("title: An example", "title: ''", "2: title: want one line of text"),
         ("title: An example", 'title: "two\\nlines"', "2: title: want one line of text"),
         ("title: An example", "title: 2021-01-01", '2: title: got "2021-01-01", want text'),
@@ -47,7 +49,7 @@ def mistakes(folder: Path, text: str) -> list[str]:
             "frozn-random,",
             "9: variants[0]: unknown variant 'frozn-random'; did you mean 'frozen-random'?",
         ),
-        ("  tiny:", "  Tiny:", "6: models.Tiny: got 'Tiny', want lowercase letters"),
+        ("  tiny:", "  Tiny:", '6: models.Tiny: got "Tiny", want lowercase letters'),
         # keys
         ("seeds: 3", "seeds: 3\nseed: 1", "12: seed: unknown key 'seed'; did you mean 'seeds'? valid: learning_rates"),
         ("num_steps: 2000", "num_step: 2000", "4: tasks.digits.num_step: unknown key 'num_step'; did you mean"),
@@ -100,6 +102,20 @@ def mistakes(folder: Path, text: str) -> list[str]:
             "4: tasks.cifar10.validation_batch: got true",
         ),
         ("heads: 4", "heads: 3", "7: models.tiny.size.heads: 3 heads do not divide width = 64"),
+        # what could be read, but not run or recorded
+        ("num_steps: 2000", "num_steps: 20000000000000000000", "4: tasks.digits.num_steps: got 20000000000000000000, "),
+        ("2000}", "2000, split_seed: -1}", "4: tasks.digits: split_seed is -1, wanted 0 to 2**32 - 1"),
+        ("2000}", "2000, split_seed: 4294967296}", "4: tasks.digits: split_seed is 4294967296, wanted 0 to"),
+        ("evaluate_every: 1000", "batch_size: 1198", "4: tasks.digits: its training split has 1197 examples; lower"),
+        ("evaluate_every: 1000", "adam_eps: 1e300", "12: protocol.adam_eps: got 1e+300, want less than or equal to"),
+        ("retries: 1", "gpus_per_trial: 1e-9", "13: resources.gpus_per_trial: got 1e-09, want 0, or from 0.001 to 1"),
+        (
+            "retries: 1",
+            "cpus_per_trial: 0x" + "f" * 5000,
+            "13: resources.cpus_per_trial: got a number too long",
+        ),
+        ("layers: 2", "layers: 1001", "7: models.tiny.size.layers: got 1001, want less than or equal to 1000"),
+        ("low: 1e-4", "low: 1e-320", "10: learning_rates.low: got 9.99989e-321, want at least 1e-20"),
         # nothing, or twice
         ("  digits: {num_steps: 2000}", "  {}", "3: tasks: got {}, want at least one entry"),
         ("[frozen-random, frozen-pretrained]", "[]", "9: variants: want at least one entry"),
@@ -126,9 +142,20 @@ def mistakes(folder: Path, text: str) -> list[str]:
         ("{pretrain: {}}", "{}", "8: models.tiny.pretrained: want exactly one of: hub, folder, pretrain"),
         ("{pretrain: {}}", "{pretrain: {}, hub: a/b}", "8: models.tiny.pretrained: want exactly one of: hub"),
         ("{pretrain: {}}", "{folder: nowhere}", "8: models.tiny.pretrained.folder: nothing is at "),
-        ("{pretrain: {}}", "{hub: a/b, sha256: 12ab}", "8: models.tiny.pretrained.sha256: got '12ab', want 64"),
+        ("{pretrain: {}}", "{hub: a/b, sha256: 12ab}", '8: models.tiny.pretrained.sha256: got "12ab", want 64'),
         ("{}", "{text: [no.txt]}", "8: models.tiny.pretrained.pretrain.text[0]: nothing is at "),
-        ("{}", "{text: novels}", "8: models.tiny.pretrained.pretrain.text: got 'novels', want python-stdlib or a list"),
+        ("{}", "{text: novels}", '8: models.tiny.pretrained.pretrain.text: got "novels", want python-stdlib or a list'),
+        ("{}", "{text: [/dev/zero]}", "8: models.tiny.pretrained.pretrain.text[0]: /dev/zero is no plain file, want"),
+        ("{}", "{text: [/]}", "8: models.tiny.pretrained.pretrain.text[0]: / is a folder, want a file of text"),
+        ("{}", f"{{text: [{'x' * 300}]}}", "8: models.tiny.pretrained.pretrain.text[0]: got "),
+        ("{}", "{text: [~nouser/a.txt]}", "8: models.tiny.pretrained.pretrain.text[0]: got "),
+        ("{}", '{text: ["a\\0b"]}', "8: models.tiny.pretrained.pretrain.text[0]: got "),
+        ("{pretrain: {}}", "{hub: ..}", '8: models.tiny.pretrained.hub: got "..", want a repository, owner/name'),
+        (
+            "{pretrain: {}}",
+            "{hub: a/b, revision: ../x}",
+            '8: models.tiny.pretrained.revision: got "../x", want',
+        ),
         ("{}", "{text: []}", "8: models.tiny.pretrained.pretrain.text: want at least one entry"),
         ("{}", "{num_tokens: 2048}", "8: models.tiny.pretrained.pretrain.num_tokens: 2048 tokens are more than"),
         # YAML
@@ -136,7 +163,12 @@ def mistakes(folder: Path, text: str) -> list[str]:
         ("  digits", "\tdigits", "4: not valid YAML: while scanning for the next token: found character '\\t' that"),
         ("seeds: 3", "seeds: a: 3", "11: not valid YAML: mapping values are not allowed here"),
         ("title: An example", "title: \x01", "2: not valid YAML: unacceptable character"),
-        ("seeds: 3", "seeds: !!int three", "11: seeds: invalid literal for int()"),
+        ("seeds: 3", "seeds: !!int three", '11: seeds: "three" is no int (invalid literal'),
+        ("seeds: 3", "seeds: !!bool x", '11: seeds: "x" is no bool ('),
+        ("seeds: 3", "seeds: 2001-99-99", '11: seeds: "2001-99-99" is no timestamp ('),
+        ("seeds: 3", "[seeds]: 3", "11: a list or a mapping is no key; keys must be text"),
+        ("seeds: 3", "!!str [seeds]: 3", "11: a list or a mapping is no key; keys must be text"),
+        ("seeds: 3", "seeds: " + "[" * 900 + "]" * 900, "11: nested deeper than 20 levels"),
         ("seeds: 3", "seeds: !!python/name:os.system 3", "11: not valid YAML: could not determine a constructor"),
         ("seeds: 3", "seeds: &three 3\nx: *three", "12: x: aliases (*name) are not supported"),
     ],
@@ -226,6 +258,52 @@ def test_a_missing_file_and_an_unknown_name_list_the_shipped_studies(tmp_path: P
         load_study(tmp_path / "no.yaml")
     with pytest.raises(UserError, match=r"unknown study 'quickstar'; did you mean 'quickstart'\? valid: .*mnist-small"):
         load_study("quickstar")
+
+
+def test_a_study_of_too_many_runs_is_refused(tmp_path: Path) -> None:
+    rates = "[" + ", ".join(f"{n}e-6" for n in range(1, 2001)) + "]"  # x 2 variants x 26 seeds
+    told = mistakes(tmp_path, STUDY.replace(GRID, f"learning_rates: {rates}").replace("seeds: 3", "seeds: 26"))
+    assert told == [
+        "1: 1 x 1 x 2 x 2000 x 26 (tasks, models, variants, learning rates, seeds) are 104000 runs, want at most "
+        "100000; split it into several studies, which share their runs"
+    ]
+
+
+def test_distinct_values_are_checked_in_linear_time() -> None:
+    """20,000 learning rates took 25 s when each was compared with all before it."""
+
+    class Counted(float):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return float.__eq__(self, float(other))  # type: ignore[arg-type]
+
+        __hash__ = float.__hash__
+
+    compared = 0
+    assert len(some_distinct(tuple(Counted(n) for n in range(20_000)))) == 20_000
+    assert compared < 20_000
+
+
+@pytest.mark.parametrize("kind", ["folder", "device", "pipe"])
+def test_a_study_that_is_no_plain_file_is_refused(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "example.yaml"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        os.mkfifo(path)
+    with pytest.raises(UserError, match=r"example\.yaml: it is no plain file; shipped studies"):
+        load_study(path)
+
+
+def test_a_study_file_without_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "example.yaml"
+    with path.open("wb") as file:
+        file.truncate(10_000_001)
+    with pytest.raises(UserError, match=r"it has more than 10,000,000 bytes"):
+        load_study(path)
 
 
 def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:

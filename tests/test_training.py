@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from datasets.task import TaskData
+from datasets.task import DataError, TaskData
 from tests.small_runs import CPU, random_weights, real_valued_task, run_of, symbol_task
 from trainables import checkpoint as checkpoint_module
 from trainables.checkpoint import checkpoints, keep_newest, load_newest_checkpoint, save_checkpoint
@@ -35,6 +35,11 @@ def train(run: Run, num_steps: int, data: TaskData | None = None) -> Training:
 def numbers(curve: list[Evaluation]) -> list[dict[str, Any]]:
     """A curve without what the clock put in it."""
     return [asdict(evaluation) | {"elapsed_s": 0.0} for evaluation in curve]
+
+
+def test_a_batch_larger_than_the_training_split_is_refused() -> None:
+    with pytest.raises(DataError, match="batch_size is 41, and the training split has 40 examples: lower it"):
+        train(run_of(batch_size=41), 10)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -8,8 +8,12 @@ import sysconfig
 from pathlib import Path
 from typing import Literal
 
+from datasets.files import read_plain
+
 VALIDATION_SHARE = 0.05
 """Of the bytes, from the end of the text; never trained on."""
+MOST_BYTES = 2_000_000_000
+"""Of a text: it is held in memory, a few times over."""
 
 
 def read_corpus(text: Literal["python-stdlib"] | tuple[Path, ...]) -> bytes:
@@ -19,10 +23,25 @@ def read_corpus(text: Literal["python-stdlib"] | tuple[Path, ...]) -> bytes:
         text: `python-stdlib`, or paths of text files.
 
     Raises:
-        OSError: a file cannot be read.
+        OSError: a file cannot be read, is no plain file, or they are too large together.
     """
-    paths = stdlib_sources() if isinstance(text, str) else text
-    return b"\n".join(path.read_bytes() for path in paths)
+    left, parts = MOST_BYTES, []
+    for path in stdlib_sources() if isinstance(text, str) else text:
+        parts.append(read_plain(path, left))
+        left -= len(parts[-1])
+    return b"\n".join(parts)
+
+
+def held_out_from(num_bytes: int) -> int:
+    """Return where the part of a text begins that is never trained on."""
+    return int(num_bytes * (1 - VALIDATION_SHARE))
+
+
+def fewest_bytes(num_tokens: int) -> int:
+    """Return how long a text must be for a sequence of so many tokens, and the token after it, in the held-out part."""
+    # Rounding may take or leave one: found by looking, from just below.
+    guess = int((num_tokens + 1) / VALIDATION_SHARE) - 20
+    return next(n for n in range(max(0, guess), guess + 100) if n - held_out_from(n) > num_tokens)
 
 
 def stdlib_sources() -> list[Path]:

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
 from datasets.files import hash_file
-from trainables.corpus import VALIDATION_SHARE, describe_corpus
+from trainables.corpus import describe_corpus, held_out_from
 from trainables.randomness import keyed_generator
 from trainables.recipe import PretrainRecipe
 from trainables.run import ModelSize
@@ -51,7 +51,7 @@ def pretrain(
     """
     started = time.monotonic()
     text = torch.frombuffer(bytearray(corpus), dtype=torch.uint8)
-    split = int(len(text) * (1 - VALIDATION_SHARE))
+    split = held_out_from(len(text))
     train, held_out = text[:split].to(device), text[split:].to(device)
     model = _language_model(size, recipe).to(device)
     before = bits_per_byte(model, held_out, recipe)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Callable
@@ -100,7 +99,13 @@ class Run:
 
         A field that came later is left out where it says what was so before it came, so that ids stay.
         """
-        content = dataclasses.asdict(self) | {"trained": list(self.trained), "protocol_version": PROTOCOL_VERSION}
+        content = dict(vars(self)) | {
+            "task_options": dict(self.task_options),
+            "model": dict(vars(self.model)),
+            "trained": list(self.trained),
+            "protocol": dict(vars(self.protocol)),
+            "protocol_version": PROTOCOL_VERSION,
+        }  # not by `asdict`, which takes six times as long: a plan hashes every run
         if self.protocol.precision == "fp32":
             del content["protocol"]["precision"]
         return content

@@ -58,7 +58,7 @@ class Batches:
 
     def _place(self, steps_taken: int) -> tuple[int, int]:
         """Return the epoch of the next batch and its place in it; a last partial batch is left out."""
-        return divmod(steps_taken, len(self.data.train) // self._size)
+        return divmod(steps_taken, self.data.train.num_batches(self._size))
 
     def _rows(self, seed: int, steps_taken: int) -> Tensor:
         """Return the next batch's examples, (B,)."""

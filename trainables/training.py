@@ -166,7 +166,7 @@ class Training:
         Every epoch is a fresh permutation of the training split; a last partial batch is left out.
         """
         split, size = self.data.train, self.run.protocol.batch_size
-        epoch, position = divmod(step - 1, len(split) // size)
+        epoch, position = divmod(step - 1, split.num_batches(size))
         if epoch != self._epoch:
             order = torch.randperm(len(split), generator=keyed_generator(self.run.seed, "order", epoch))  # (N,)
             self._order, self._epoch = order.to(self.device), epoch
