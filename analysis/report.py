@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from analysis.page import write_page
 from analysis.page_figure import chart_data
 from analysis.paper import MEASURED, write_paper
 from analysis.record import StudyInfo
+from analysis.report_folder import new_report
 from analysis.sections import Block, Bullets, Paragraph, Section, SweepChart, report_markdown
 from analysis.selection import CELL, RULE
 from analysis.sensitivity import write_sensitivity
@@ -83,15 +83,11 @@ def write_report(results: Path, study: str) -> Report:
     curves = record.read_curves(results, wanted["run_id"], CURVE_COLUMNS)
     summary = summarise(wanted, runs, curves)
     study_dir = record.study_dir(results, study)
-    # Beside its destination, so that renaming does not cross file systems.
-    with tempfile.TemporaryDirectory(dir=study_dir, prefix=".report-") as scratch:
-        new = Path(scratch) / "new"
-        new.mkdir()
+    with new_report(study_dir) as new:
         findings = check_sweep(summary, curves)
         planned = record.read_planned(results, study)
         text = _write_files(new, info, wanted, runs, summary, curves, findings, planned)
         names = sorted(path.name for path in new.iterdir())
-        _swap(new, study_dir / "report", Path(scratch) / "old")
     folder = study_dir / "report"
     return Report(folder=folder, files=tuple(folder / name for name in names), text=text, findings=tuple(findings))
 
@@ -214,15 +210,3 @@ def _provenance(runs: pd.DataFrame) -> Block:
             f"Versions: {', '.join(listed)}.",
         ]
     )
-
-
-def _swap(new: Path, current: Path, old: Path) -> None:
-    """Put `new` in the place of `current`; on failure the old report stays."""
-    if current.exists():
-        current.rename(old)
-    try:
-        new.rename(current)
-    except OSError:
-        if old.exists():
-            old.rename(current)
-        raise

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from analysis.columns import RUNS, WANTED
 from analysis.record import RecordError, read_rows
+from analysis.report_folder import abandoned
 from sweep.results import Results, storage_problems
 from sweep.standing import State, state_of
 from sweep.text import counted, gigabytes
@@ -132,17 +133,22 @@ def recorded_ids(results: Results) -> list[str]:
 
 
 def leftovers(results: Results) -> Iterator[Path]:
-    """Yield files that nothing reads while nobody writes: partial ones, damaged checkpoints, scratch."""
+    """Yield files that nothing reads while no process writes: partial ones, damaged checkpoints, scratch.
+
+    A folder of scratch that holds no file yet is yielded itself.
+    """
     partial = (".*.partial", "*/.*.partial", "studies/*/.*.partial", "studies/*/report/.*.partial")
     for pattern in (*partial, "checkpoints/*/partial-*", "checkpoints/*/damaged-*"):
         yield from sorted(results.root.glob(pattern))
     for folder in _scratch_folders(results):
-        yield from sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+        files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+        yield from files or ([folder] if folder != results.tune else [])
 
 
 def _scratch_folders(results: Results) -> list[Path]:
     unfinished = [*results.pretrained.glob("*.partial-*"), *results.root.glob(".import-*")]
-    return [*sorted(unfinished), results.tune]
+    reports = [folder for study in sorted((results.root / "studies").glob("*")) for folder in abandoned(study)]
+    return [*sorted(unfinished), *reports, results.tune]
 
 
 def remove(results: Results, shown: Mapping[str, Kind]) -> tuple[int, int]:
@@ -168,6 +174,9 @@ def remove(results: Results, shown: Mapping[str, Kind]) -> tuple[int, int]:
 
 def _remove_file(path: Path) -> int:
     size = file_bytes([path])
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+        return size
     path.unlink(missing_ok=True)
     if path.parent.parent.name == "checkpoints" and not any(path.parent.iterdir()):
         path.parent.rmdir()

@@ -14,6 +14,7 @@ from analysis.__main__ import main
 from analysis.aggregate import Summary, summarise
 from analysis.importance import importances
 from analysis.report import Report, status_line, write_report
+from analysis.report_folder import LOCK
 from tests.synthetic_record import SyntheticRecord
 
 VARIANTS = ["frozen-random", "unfrozen-pretrained"]
@@ -182,7 +183,7 @@ def test_the_same_record_gives_the_same_files(small: Path, report: Report) -> No
     again = write_report(small, "small")
     assert {path.name: path.read_bytes() for path in again.files} == before
     assert {path.name for path in report.folder.iterdir()} == set(before)
-    assert [path.name for path in report.folder.parent.iterdir() if path.name.startswith(".")] == []
+    assert [path.name for path in report.folder.parent.iterdir() if path.name.startswith(".")] == [LOCK]
 
 
 def test_a_report_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +199,12 @@ def test_a_report_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(OSError, match="disk full"):
         write_report(tmp_path, "small")
     assert page.read_bytes() == before
-    assert sorted(path.name for path in page.parent.parent.iterdir()) == ["report", "study.json", "wanted.parquet"]
+    assert sorted(path.name for path in page.parent.parent.iterdir()) == [
+        LOCK,
+        "report",
+        "study.json",
+        "wanted.parquet",
+    ]
 
 
 def test_a_report_on_an_empty_record_says_what_is_missing(tmp_path: Path) -> None:
