@@ -129,6 +129,20 @@ def hash_file(path: Path, algorithm: str = "sha256") -> str:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
+def follow_umask(path: Path) -> None:
+    """Give a file the permissions that the user's umask, or its folder, gives to new files.
+
+    safetensors writes by way of a temporary file, which only its owner may read.
+    """
+    new = path.with_name(f"{path.name}.mode")  # made to look at: a process can ask for its umask only by changing it
+    new.touch()
+    try:
+        with contextlib.suppress(PermissionError):  # a file system without permissions
+            path.chmod(stat.S_IMODE(new.stat().st_mode))
+    finally:
+        new.unlink(missing_ok=True)
+
+
 def _missing(remote: RemoteFiles, root: Path) -> list[str]:
     return [name for name in remote.md5s if not (root / name).is_file()]
 

@@ -24,6 +24,10 @@ _DEFAULT_ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
 
+_SQLITE = "sqlite:///"
+_DAMAGE = ("file is not a database", "database disk image is malformed")
+"""What SQLite says of a database that came to harm."""
+
 
 class MirrorError(UserError):
     """MLflow cannot be reached or refuses; the message says which store, why, and what to do."""
@@ -43,7 +47,7 @@ def tracking_uri(results: Path) -> str:
             f"{path} contains {' '.join(sorted(unusable))}, which the address of a SQLite database cannot hold. "
             "Rename the results directory, or set MLFLOW_TRACKING_URI."
         )
-    return f"sqlite:///{path}"
+    return f"{_SQLITE}{path}"
 
 
 def shown_uri(uri: str) -> str:
@@ -66,6 +70,8 @@ def open_client(uri: str) -> Any:
         # Its failures reach us as exceptions; alembic tells of every table of a new database.
         logging.getLogger("mlflow").setLevel(logging.CRITICAL)
         logging.getLogger("alembic").setLevel(logging.WARNING)
+        if (database := _own_database(uri)) and database.parent.is_dir() and not database.exists():
+            database.touch()  # with the permissions of other files; SQLite's own leave a group out, whatever the umask
         return MlflowClient(tracking_uri=uri)
 
 
@@ -79,4 +85,21 @@ def store_problems(uri: str) -> Iterator[None]:
         yield
     except (MlflowException, SQLAlchemyError, OSError) as problem:
         reason = (str(problem).strip() or type(problem).__name__).splitlines()[0][:300].replace(uri, shown_uri(uri))
-        raise MirrorError(f"MLflow at {shown_uri(uri)}: {reason}") from problem
+        raise MirrorError(f"MLflow at {shown_uri(uri)}: {reason}{_mend(uri, reason)}") from problem
+
+
+def _own_database(uri: str) -> Path | None:
+    """Return the SQLite database of a results directory; None: MLflow is at a place that the user named."""
+    named = os.environ.get("MLFLOW_TRACKING_URI") or not uri.startswith(_SQLITE)
+    return None if named else Path(uri.removeprefix(_SQLITE))
+
+
+def _mend(uri: str, reason: str) -> str:
+    """Return what to do about a damaged database, which holds nothing that the record does not."""
+    database = _own_database(uri)
+    if database is None or not any(damage in reason for damage in _DAMAGE):
+        return ""
+    return (
+        f". The database is damaged; it only mirrors the record: delete {database} (and {database.name}-journal, if "
+        f"there is one), and the next `run` or `mlflow sync` rebuilds it"
+    )

@@ -13,6 +13,7 @@ from sweep.cli import main
 from sweep.mirror_content import METRICS
 from sweep.mlflow_store import MirrorError, open_client, shown_uri, tracking_uri
 from sweep.results import Results
+from tests.file_modes import umask
 from tests.mirrored_record import (
     START_MS,
     empty_store,
@@ -28,7 +29,9 @@ from tests.mirrored_record import (
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return empty_store(tmp_path_factory.mktemp("template"))
+    """Of a user whose files are the group's, too."""
+    with umask(0o002):
+        return empty_store(tmp_path_factory.mktemp("template"))
 
 
 @pytest.fixture
@@ -227,6 +230,22 @@ def test_user_server_is_preferred_and_passwords_are_not_shown(results: Path, mon
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://me:secret@host:1234/path")
     assert tracking_uri(results) == "https://me:secret@host:1234/path"
     assert shown_uri(tracking_uri(results)) == "https://host:1234/path"
+
+
+def test_the_database_follows_the_umask(store: Path) -> None:
+    assert oct(store.stat().st_mode & 0o777) == "0o664"
+
+
+def test_a_damaged_database_may_be_deleted(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = results / "mlflow.db"
+    database.write_bytes(b"no database " * 1000)
+    with pytest.raises(MirrorError, match=f"delete {database} .*the next `run` or `mlflow sync` rebuilds it"):
+        new_mirror(results).sync_all()
+    uri = tracking_uri(results)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)  # the user's own may hold more than the mirror
+    with pytest.raises(MirrorError) as caught:
+        new_mirror(results, uri=uri).sync_all()
+    assert "delete" not in str(caught.value)
 
 
 def test_path_that_sqlite_cannot_hold_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import safe_open
 
-from datasets.files import hash_file
+from datasets.files import follow_umask, hash_file
 
 if TYPE_CHECKING:  # `plan` and `show` look at files alone, and torch takes seconds to import
     from torch import Tensor
@@ -34,6 +34,7 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], progress: dict[str
     try:
         contiguous = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
         save_file(contiguous, partial, metadata={"progress": json.dumps(progress)})
+        follow_umask(partial)
         _flush(partial)
         path = folder / f"step-{progress['step']:09d}-{hash_file(partial)[:16]}.safetensors"
         partial.replace(path)

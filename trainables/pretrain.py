@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
-from datasets.files import hash_file
+from datasets.files import follow_umask, hash_file
 from trainables.corpus import describe_corpus, held_out_from
 from trainables.randomness import keyed_generator
 from trainables.recipe import PretrainRecipe
@@ -152,6 +152,7 @@ def _save(model: Any, facts: dict[str, Any], folder: Path) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     with _without_progress_bars():
         model.save_pretrained(partial)
+    follow_umask(partial / "model.safetensors")
     checked = facts | {"weights_sha256": hash_file(partial / "model.safetensors")}
     (partial / "pretraining.json").write_text(json.dumps(checked, indent=2) + "\n")
     shutil.rmtree(folder, ignore_errors=True)
