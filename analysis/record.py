@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 if TYPE_CHECKING:  # takes longer to import than reading a thousand runs does
     import pandas as pd
 
+from analysis.access import closed_folder, unreadable
 from analysis.checksum import is_intact
 from analysis.columns import CURVES, PLANNED, RUNS, WANTED, Columns, schema, table
 
@@ -31,6 +32,10 @@ READ_THREADS = 8
 
 class RecordError(Exception):
     """The record is missing, damaged or of another format; the message names the file and says what to do."""
+
+
+class UnreadableError(RecordError):
+    """A file could not be read, which says nothing about what is in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +76,13 @@ def check_format(results: Path) -> None:
     """Make sure that this code can read the results directory.
 
     Raises:
-        RecordError: there is no such directory, it is not a results directory, or its format is another one.
+        RecordError: there is no such directory, it is not a results directory, its format is another one, or this user
+            may not read its folders.
     """
     path = results / "format.json"
-    if not results.is_dir():
+    if not _there(results):
         raise RecordError(f"no results directory at {results}: give the one that the study was run with")
-    if not path.is_file():
+    if not _there(path):
         raise RecordError(f"{results} has no format.json, so it is no results directory: give one that a study made")
     found = _read_json(path, f'write {{"format": {FORMAT}}} into it').get("format")
     if found != FORMAT:
@@ -84,11 +90,18 @@ def check_format(results: Path) -> None:
             f"{path}: got format {found!r}, want {FORMAT}: read it with the version of this program that wrote it, "
             "or run the study into a new results directory"
         )
+    # Else they would seem to be empty.
+    if closed := [text for name in ("runs", "curves", "studies") if (text := closed_folder(results / name))]:
+        raise UnreadableError("\n".join(closed))
 
 
 def recorded_studies(results: Path) -> list[str]:
-    """Return the names of the studies that were run into a results directory; none if it does not exist."""
-    return sorted(folder.parent.name for folder in results.glob("studies/*/study.json"))
+    """Return the names of the studies that were run into a results directory; none if it does not exist.
+
+    Raises:
+        UnreadableError: this user may not read a study's folder.
+    """
+    return sorted(folder.name for folder in results.glob("studies/*") if _there(folder / "study.json"))
 
 
 def read_study(results: Path, study: str) -> StudyInfo:
@@ -98,7 +111,7 @@ def read_study(results: Path, study: str) -> StudyInfo:
         RecordError: no such study, or its file is damaged.
     """
     path = study_dir(results, study) / "study.json"
-    if not path.is_file():
+    if not _there(path):
         known = recorded_studies(results)
         raise RecordError(f"no study {study!r} in {results}: it has {', '.join(known) or 'none; run a study first'}")
     content = _read_json(path)
@@ -200,7 +213,7 @@ def read_rows(path: Path, columns: Columns) -> list[dict[str, Any]] | None:
     try:
         return None if found is None else found.to_pylist()
     except (OverflowError, ValueError) as error:  # a time that no calendar has
-        raise _unreadable(path, error) from error
+        raise _damaged(path, error) from error
 
 
 def _named(columns: Columns, names: Collection[str] | None) -> Columns:
@@ -236,10 +249,20 @@ def _read_bytes(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise UnreadableError(unreadable(path, error)) from error
 
 
-def _unreadable(path: Path, error: Exception) -> RecordError:
+def _there(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise UnreadableError(unreadable(path, error)) from error
+    return True
+
+
+def _damaged(path: Path, error: Exception) -> RecordError:
     reason = (str(error).splitlines() or [type(error).__name__])[0]
     # A row without its curve would count as done.
     row = run_path(path.parent.parent, path.stem)
@@ -252,13 +275,13 @@ def _unreadable(path: Path, error: Exception) -> RecordError:
 
 def _decode(path: Path, content: bytes, columns: Columns) -> pa.Table:
     if not is_intact(content):
-        raise _unreadable(path, ValueError("its checksum is not that of its content"))
+        raise _damaged(path, ValueError("its checksum is not that of its content"))
     try:
         with pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as file:
             found = file.read([column.name for column in columns], use_threads=False)
             found.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
+        raise _damaged(path, error) from error
     for column in columns:
         if column.later and column.name not in found.column_names:
             found = found.append_column(pa.field(column.name, column.type), pa.nulls(found.num_rows, column.type))
@@ -280,7 +303,9 @@ def _frame(found: pa.Table, columns: Columns) -> pd.DataFrame:
 def _read_json(path: Path, mend: str = "run the study again, that writes it") -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UnreadableError(unreadable(path, error)) from error
+    except ValueError as error:
         raise RecordError(f"cannot read {path} ({error}): {mend}") from error
     if not isinstance(content, dict):
         raise RecordError(f"{path}: got {type(content).__name__}, want a JSON object: {mend}")

@@ -94,7 +94,7 @@ def _write(folder: Path, examples: Examples) -> None:
 def _read_manifest(folder: Path) -> dict[str, str]:
     try:
         manifest = json.loads((folder / _MANIFEST).read_text())
-    except (OSError, ValueError) as error:
+    except (FileNotFoundError, ValueError) as error:
         raise _corrupted(folder / _MANIFEST) from error
     if not isinstance(manifest, dict):
         raise _corrupted(folder / _MANIFEST)

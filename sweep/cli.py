@@ -51,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(chosen: argparse.Namespace) -> int:
     # Imported late: `--help` need not wait for torch.
+    from analysis.access import denied
     from analysis.record import RecordError
     from datasets.task import DataError
     from trainables.pretrained import WeightsError
@@ -60,6 +61,12 @@ def _run(chosen: argparse.Namespace) -> int:
     except (UserError, DataError, WeightsError, RecordError) as error:
         sys.stdout.flush()
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except PermissionError as error:
+        if error.filename is None:
+            raise
+        sys.stdout.flush()
+        print(f"error: {denied(Path(error.filename))}", file=sys.stderr)
         return 2
     assert isinstance(code, int)
     return code

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from analysis.access import is_folder
 from analysis.columns import RUNS, WANTED
 from analysis.record import RecordError, read_rows
 from analysis.report_folder import abandoned
@@ -129,7 +130,8 @@ def wanted_budgets(results: Results) -> dict[str, int]:
 def recorded_ids(results: Results) -> list[str]:
     """Return the ids that there is a row, a curve or a checkpoint folder of, sorted."""
     names = {path.stem for folder in ("runs", "curves") for path in (results.root / folder).glob("[!.]*.parquet")}
-    return sorted(names | {path.name for path in (results.root / "checkpoints").glob("[!.]*") if path.is_dir()})
+    checkpoints = (results.root / "checkpoints").glob("[!.]*")
+    return sorted(names | {path.name for path in checkpoints if is_folder(path)})
 
 
 def leftovers(results: Results) -> Iterator[Path]:

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from analysis.access import denied
 from analysis.columns import RUNS
 from analysis.record import check_format
 from datasets.files import hash_file
@@ -174,5 +175,7 @@ def _checkpoint(path: Path) -> Fact:
         _, step, checksum = name.removesuffix(".safetensors").split("-")
         damaged = "" if hash_file(path)[:16] == checksum else ", DAMAGED: its checksum differs"
         return "checkpoint", f"{path}  step {int(step)}, {size}{damaged}"
+    except PermissionError:
+        return "checkpoint", denied(path)
     except FileNotFoundError:  # a sweep is going on, and has saved a newer one
         return "checkpoint", f"{path}  just removed"

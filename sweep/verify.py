@@ -10,8 +10,17 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
+from analysis.access import closed_folder, is_folder, unreadable
 from analysis.columns import CURVES, PLANNED, RUNS
-from analysis.record import RecordError, check_format, planned_path, read_rows, read_study, read_wanted_rows
+from analysis.record import (
+    RecordError,
+    UnreadableError,
+    check_format,
+    planned_path,
+    read_rows,
+    read_study,
+    read_wanted_rows,
+)
 from analysis.store import Store
 from datasets.files import hash_file
 from sweep.garbage import leftovers, recorded_ids, wanted_budgets
@@ -44,6 +53,7 @@ class Verification:
 
     def findings(self) -> Iterator[Finding]:
         """Yield what is found, file by file. No more than one file and the runs' ids are held at a time."""
+        yield from self._closed_folders()
         yield from self._studies()
         for run_id in recorded_ids(self.results):
             num_evaluations, found = self._run(run_id)
@@ -59,12 +69,21 @@ class Verification:
         if not self.results.being_written():
             yield from self._garbage()
 
+    def _closed_folders(self) -> Iterator[Finding]:
+        """Find folders that would seem to be empty; those of rows, curves and studies are open."""
+        for name in ("checkpoints", "pretrained"):
+            folders = [self.results.root / name, *sorted((self.results.root / name).glob("*"))]
+            yield from (Finding(text=text) for folder in folders if (text := closed_folder(folder)))
+
     def _studies(self) -> Iterator[Finding]:
         for folder in sorted(path for path in (self.results.root / "studies").glob("*") if path.is_dir()):
             try:
                 study = read_study(self.results.root, folder.name).study
                 ids = [row["run_id"] for row in read_wanted_rows(self.results.root, folder.name)]
                 read_rows(planned_path(self.results.root, folder.name), PLANNED)
+            except UnreadableError as error:
+                yield Finding(text=str(error))
+                continue
             except RecordError as error:
                 # Its last file: until it is there, a sweep that has just begun is writing the folder.
                 if (folder / "study.json").exists() or not self.results.being_written():
@@ -118,6 +137,9 @@ class Verification:
                 problem = checkpoint_problem(path)
             except FileNotFoundError:  # a sweep has saved a newer one
                 continue
+            except OSError as error:
+                yield Finding(text=unreadable(path, error))
+                continue
             self.counts["checkpoints"] += 1
             if problem:
                 yield Finding(text=f"{path}: {problem}: delete it; its run goes on from an earlier one, or from step 0")
@@ -137,9 +159,14 @@ class Verification:
 
     def _weights(self) -> Iterator[Finding]:
         for folder in sorted(self.results.pretrained.glob("*")):
-            if folder.is_dir() and ".partial-" not in folder.name:
+            if is_folder(folder) and not closed_folder(folder) and ".partial-" not in folder.name:
+                try:
+                    problem = weights_problem(folder)
+                except OSError as error:
+                    yield Finding(text=unreadable(Path(error.filename or folder), error))
+                    continue
                 self.counts["weights"] += 1
-                if problem := weights_problem(folder):
+                if problem:
                     yield Finding(
                         text=f"{folder}: {problem}: delete it; `run` and `pretrain` make it again, and runs that "
                         f"began from other bytes are other runs"
@@ -170,26 +197,25 @@ def checkpoint_problem(path: Path) -> str | None:
     """Tell what is wrong with a checkpoint; None: nothing.
 
     Raises:
-        FileNotFoundError: there is none.
+        OSError: there is none, or it cannot be read.
     """
     want = path.stem.split("-")[-1]
-    try:
-        got = hash_file(path)[: len(want)]
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        return f"cannot be read ({error.strerror})"
+    got = hash_file(path)[: len(want)]
     return None if got == want else f"its sha256 begins with {got}, its name says {want}"
 
 
 def weights_problem(folder: Path) -> str | None:
-    """Tell what is wrong with a folder of weights that were made here; None: nothing."""
+    """Tell what is wrong with a folder of weights that were made here; None: nothing.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
     path, facts = folder / "model.safetensors", folder / "pretraining.json"
     try:
+        got, text = hash_file(path), facts.read_text(encoding="utf-8")
         with safe_open(path, framework="numpy"):  # checks the header against the file's size
-            recorded = json.loads(facts.read_text(encoding="utf-8")).get("weights_sha256")
-        got = hash_file(path)
-    except (SafetensorError, OSError, ValueError, AttributeError) as error:
+            recorded = json.loads(text).get("weights_sha256")
+    except (SafetensorError, FileNotFoundError, ValueError, AttributeError) as error:
         return f"cannot be read ({error})"
     return f"its weights have sha256 {got}, {facts.name} says {recorded}" if recorded not in (None, got) else None
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import pytest
 
 from analysis.report import write_report
 from sweep.archive_export import export
 from sweep.archive_import import import_archive
+from sweep.cli import main
 from sweep.results import Results, write_json
-from tests.file_modes import umask
+from tests.carried_record import four_runs, run_id_of
+from tests.file_modes import as_another_user, open_folder, umask
 from tests.small_runs import CPU
 from tests.tiny_study import SIZE, write_study
 from tests.trained_record import train
@@ -43,3 +49,109 @@ def test_every_file_of_a_results_directory_follows_the_umask(tmp_path: Path) -> 
         assert wrong == {}
     assert modes(carried.root).keys() >= {name for name in found if name.startswith(("checkpoints/", "runs/"))}
     assert oct((tmp_path / "all.tar").stat().st_mode & 0o777) == "0o640"
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Results]:
+    """A results directory that another user may read all of."""
+    with open_folder() as folder:
+        results = four_runs(folder / "results")
+        main(["verify", "--results", str(results.root)])  # imports all it needs
+        yield results
+
+
+Close = Callable[[Results], Path]
+"""Closes something to other users, and returns it."""
+
+
+def closed(path: Path, mode: int) -> Path:
+    path.chmod(mode)
+    return path
+
+
+FILES: dict[str, Close] = {
+    "row": lambda results: closed(results.run(run_id_of(0)), 0o600),
+    "curve": lambda results: closed(results.curve(run_id_of(0)), 0o600),
+    "checkpoint": lambda results: closed(next(results.checkpoints(run_id_of(0)).iterdir()), 0o600),
+    "weights": lambda results: closed(next(results.pretrained.glob("*/model.safetensors")), 0o600),
+    "facts about weights": lambda results: closed(next(results.pretrained.glob("*/pretraining.json")), 0o600),
+    "wanted": lambda results: closed(results.study("first") / "wanted.parquet", 0o600),
+    "planned": lambda results: closed(results.study("first") / "planned.parquet", 0o600),
+    "study": lambda results: closed(results.study("first") / "study.json", 0o600),
+}
+FOLDERS: dict[str, Close] = {
+    "folder of checkpoints": lambda results: closed(results.checkpoints(run_id_of(0)), 0o700),
+    "all checkpoints": lambda results: closed(results.root / "checkpoints", 0o700),
+    "checkpoints' names alone": lambda results: closed(results.root / "checkpoints", 0o744),
+    "folder of weights": lambda results: closed(next(results.pretrained.iterdir()), 0o700),
+    "all weights": lambda results: closed(results.pretrained, 0o700),
+    "weights' names alone": lambda results: closed(results.pretrained, 0o744),
+    "folder of a study": lambda results: closed(results.study("first"), 0o700),
+}
+RECORD: dict[str, Close] = {
+    "runs": lambda results: closed(results.root / "runs", 0o700),
+    "curves": lambda results: closed(results.root / "curves", 0o744),
+    "studies": lambda results: closed(results.root / "studies", 0o700),
+    "all": lambda results: closed(results.root, 0o700),
+    "format": lambda results: closed(results.root / "format.json", 0o600),
+}
+
+
+@pytest.fixture
+def copy(shared: Results) -> Iterator[Results]:
+    with open_folder() as folder:
+        yield Results(Path(shutil.copytree(shared.root, folder / "results")))
+
+
+def problems(results: Results, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What `verify` calls a problem."""
+    capsys.readouterr()
+    main(["verify", "--results", str(results.root)])
+    return [line for line in capsys.readouterr().out.splitlines() if line.startswith("problem: ")]
+
+
+@pytest.mark.parametrize("what", [*FILES, *FOLDERS])
+def test_what_another_user_may_not_read_is_not_called_damaged(
+    copy: Results, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = set(problems(copy, capsys))
+    path = (FILES | FOLDERS)[what](copy)
+    with as_another_user():
+        (problem,) = set(problems(copy, capsys)) - before
+    assert problem.startswith(f"problem: cannot read {path}")
+    assert f": permission denied. {path} belongs to root (group root, mode 07" in problem or not path.is_dir()
+    wanted = "o+rx" if path.parent.name == "studies" else "-R o+rX" if path.is_dir() else "o+r"
+    assert f"this is nobody: ask root for `chmod {wanted} {path}`, or do this as root" in problem
+    assert "delete" not in problem
+
+
+@pytest.mark.parametrize("what", RECORD)
+@pytest.mark.parametrize("command", ["verify", "ls", "status", "show", "report", "gc", "export"])
+def test_a_closed_record_does_not_seem_empty(
+    copy: Results, what: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = RECORD[what](copy)
+    rest = {"status": ["first"], "show": [run_id_of(0)], "report": ["first"]}
+    rest |= {"gc": ["--yes"], "export": [str(copy.root.parent / "a.tar")]}
+    with as_another_user():
+        assert main([command, *rest.get(command, []), "--results", str(copy.root)]) == 2
+    message = capsys.readouterr().err
+    assert f"permission denied. {path} belongs to root" in message
+    assert "delete" not in message
+
+
+@pytest.mark.parametrize("what", ["row", "wanted", "all checkpoints"])
+@pytest.mark.parametrize("command", ["ls", "status", "report"])
+def test_what_cannot_be_read_is_named_by_every_command(
+    copy: Results, what: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A report alone does without checkpoints; this user may not write one."""
+    path = (FILES | FOLDERS)[what](copy)
+    with as_another_user():
+        assert main([command, *([] if command == "ls" else ["first"]), "--results", str(copy.root)]) == 2
+    message = capsys.readouterr().err
+    if (what, command) == ("all checkpoints", "report"):
+        assert f"cannot write to {copy.study('first')}" in message
+    else:
+        assert f"permission denied. {path} belongs to root" in message
+        assert "delete" not in message
