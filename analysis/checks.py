@@ -17,7 +17,7 @@ from analysis.aggregate import Summary
 from analysis.findings import Finding, Level
 from analysis.further_rates import around, between, beyond
 from analysis.selection import CELL
-from analysis.tables import rate_text
+from analysis.text import rate_text
 
 Row = dict[Any, Any]
 """A row of `Summary.cells` or `Summary.learning_rates`."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -66,6 +67,18 @@ RUNS: Columns = (
         later=True,
     ),
     Column("engine", _STR, "", "`stacked` or `plain`; null: not known", nullable=True, later=True),
+    Column(
+        "best_step",
+        _I64,
+        "gradient steps",
+        "step of the highest validation accuracy in the whole curve, the earliest of equals; null: none, or not known",
+        nullable=True,
+        later=True,
+    ),
+    Column("validation_at_best", _F64, "fraction", "validation accuracy at `best_step`", nullable=True, later=True),
+    Column(
+        "test_at_best", _F64, "fraction", "test accuracy at `best_step`; selects nothing", nullable=True, later=True
+    ),
 )
 """`runs/<run_id>.parquet`: one row, written when the run ends."""
 
@@ -104,6 +117,17 @@ PLANNED: Columns = (
     Column("timed_by", _STR, "", "what was timed for this, and on what"),
 )
 """`studies/<study>/planned.parquet`: one row a run of which it was known, when a sweep began, how long it takes."""
+
+
+def best_of(curve: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what a run's row says of the best evaluation of its curve, for those columns of `RUNS`."""
+    known = [point for point in curve if math.isfinite(point["validation_accuracy"])]
+    best = max(known, key=lambda point: (point["validation_accuracy"], -point["step"]), default=None)
+    return {
+        "best_step": best and best["step"],
+        "validation_at_best": best and best["validation_accuracy"],
+        "test_at_best": best and best["test_accuracy"],
+    }
 
 
 def schema(columns: Columns) -> pa.Schema:

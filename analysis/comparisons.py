@@ -14,7 +14,8 @@ from analysis.aggregate import Summary
 from analysis.sections import Block, Paragraph
 from analysis.selection import CELL
 from analysis.table_formats import Table, write_tables
-from analysis.tables import NO_VALUE, signed_points
+from analysis.tables import signed_points
+from analysis.text import NO_VALUE
 from analysis.uncertainty import REPORT_SEED, Floats, interval_table, interval_text, intervals, t_interval
 
 MAX_EXACT_SEEDS = 20

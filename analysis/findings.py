@@ -10,7 +10,7 @@ from typing import Literal
 
 from analysis.record import StudyInfo
 from analysis.table_formats import Table, write_tables
-from analysis.tables import rate_text
+from analysis.text import rate_text
 
 Level = Literal["problem", "note"]
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.selection import CELL
 from analysis.table_formats import Table, write_tables
-from analysis.tables import NO_VALUE
+from analysis.text import NO_VALUE
 
 UNKNOWN = "unknown"
 CAPTION = (

@@ -17,7 +17,8 @@ import pandas as pd
 from analysis.aggregate import Summary
 from analysis.selection import MEAN_DIGITS
 from analysis.table_formats import Table, write_tables
-from analysis.tables import NO_VALUE, incomplete_text, rate_text, signed_points
+from analysis.tables import incomplete_text, signed_points
+from analysis.text import NO_VALUE, rate_text
 
 TUNED = math.nan
 """Stands for the learning rate in the row of a group's tuned order: every variant has its own."""

@@ -11,7 +11,8 @@ from analysis.aggregate import Summary
 from analysis.figures import LU2021_LEARNING_RATE, near_lu2021, variant_styles
 from analysis.paper import published_best
 from analysis.selection import CELL
-from analysis.tables import lost_text, mean_sem_text, percent_text, rate_text
+from analysis.tables import lost_text, mean_sem_text, percent_text
+from analysis.text import rate_text
 
 LOST = ("diverged", "failed", "missing")
 DIGITS = 4

@@ -25,7 +25,8 @@ from analysis.paper_beside import (
 from analysis.paper_numbers import REFERENCE, accuracies_at_budget, steps_to_match
 from analysis.record import StudyInfo
 from analysis.table_formats import Table, file_stem
-from analysis.tables import NO_VALUE, caption, lost_text, main_table, marks_of, marks_text, percent_text, seeds_text
+from analysis.tables import caption, lost_text, main_table, marks_of, marks_text, percent_text, seeds_text
+from analysis.text import NO_VALUE
 
 
 def paper_tables(

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from analysis.aggregate import Summary
 from analysis.selection import CELL
 from analysis.table_formats import Table, write_tables
-from analysis.tables import NO_VALUE, percent_text, rate_text
+from analysis.tables import percent_text
+from analysis.text import NO_VALUE, rate_text
 
 Floats = NDArray[np.float64]
 

@@ -12,8 +12,8 @@ from analysis.aggregate import STATUSES
 from analysis.record import StudyInfo
 from analysis.selection import MEAN_DIGITS, RULE
 from analysis.table_formats import Table
+from analysis.text import NO_VALUE, rate_text
 
-NO_VALUE = "–"
 PROVISIONAL = "†"
 AT_EDGE = "‡"
 UNSTABLE = "§"
@@ -134,14 +134,6 @@ def importance_table(wanted: pd.DataFrame, shares: pd.DataFrame) -> Table:
     )
     header = ("task", "model", "runs", *(axis.replace("_", " ") for axis in axes), "remarks")
     return Table(title="Variation explained", caption=what, header=header, rows=rows)
-
-
-def rate_text(rate: float) -> str:
-    """Write a learning rate as papers do: `1e-3`, `3.16e-4`."""
-    if math.isnan(rate):
-        return NO_VALUE
-    mantissa, exponent = f"{rate:.2e}".split("e")
-    return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
 
 
 def remarks(cell: Mapping[Any, Any]) -> list[str]:

@@ -17,7 +17,8 @@ from scipy.special import stdtrit
 
 from analysis.aggregate import Summary
 from analysis.selection import CELL, MEAN_DIGITS
-from analysis.tables import NO_VALUE, Table, rate_text
+from analysis.tables import Table
+from analysis.text import NO_VALUE, rate_text
 
 Floats = NDArray[np.float64]
 

@@ -67,6 +67,7 @@ def _run(wanted: dict[str, Any]) -> dict[str, Any]:
         **{"data_checksum": "d" * 64, "device": "CPU", "wall_s": 60.0, "device_s": 30.0, "started_at": NOON},
         **{"finished_at": NOON, "attempts": 1, "git_commit": "abc", "git_dirty": False, "versions": '{"torch": "2"}'},
         **{"lost_steps": 0, "engine": "stacked"},
+        **{"best_step": None, "validation_at_best": None, "test_at_best": None},
     }
 
 

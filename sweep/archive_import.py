@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.record import read_wanted, recorded_studies
+from analysis.text import rate_text
 from sweep.archive import WEIGHTS_FILES, ArchiveReader, open_archive, study_files
 from sweep.archive_content import Staged, checkpoint_step, newest_checkpoint, sha256_of
 from sweep.errors import UserError
@@ -206,7 +207,8 @@ def _label(*records: RecordedRun | None) -> str:
     row = next((run.row for run in records if run and run.row), None)
     if row is None:
         return ""
-    return f"({row['task']}, {row['model']}, {row['variant']}, lr {row['learning_rate']:g}, seed {row['seed']})"
+    rate = rate_text(row["learning_rate"])
+    return f"({row['task']}, {row['model']}, {row['variant']}, lr {rate}, seed {row['seed']})"
 
 
 def _conflict_text(archive: Path, root: Path, conflicts: list[str]) -> str:

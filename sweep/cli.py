@@ -200,7 +200,10 @@ def _add_ui(commands: Subparsers) -> None:
 
 
 def _add_ls(commands: Subparsers) -> None:
-    does = "list the studies of a results directory, and every run in it that has ended or started"
+    does = (
+        "list the studies of a results directory, and every run in it that has ended or started, with its accuracy on "
+        "validation and test data at the step where validation is highest"
+    )
     ls = add_command(commands, "ls", does, "python -m sweep ls mnist-small", module=RESULTS_COMMANDS)
     ls.add_argument("studies", nargs="*", metavar="STUDY", help="only these studies and their runs, in their order")
     add_results(ls)

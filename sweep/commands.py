@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from analysis.store import StoreError
+from analysis.text import rate_text
 from datasets import TASKS
 from datasets.files import default_data_dir
 from sweep.errors import UserError, unknown
@@ -56,7 +57,7 @@ def plan(chosen: Namespace) -> int:
         if chosen.ids:
             for run in wanted:
                 state = reconciled.states[run.run_id].value
-                print(run.run_id, *run.cell, f"{run.run.learning_rate:g}", run.run.seed, state)
+                print(run.run_id, *run.cell, rate_text(run.run.learning_rate), run.run.seed, state)
     return 0
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from analysis.record import read_wanted_rows, recorded_studies
+from analysis.text import rate_text
 from sweep.results import Results
 from sweep.standing import NEEDED, Row, is_started, read_ends
 from trainables.checkpoint import checkpoints
@@ -89,8 +90,14 @@ def checkpoint_step(results: Results, run_id: str) -> int | None:
     return int(found[0].stem.split("-")[1]) if found else None
 
 
+def run_title(labels: Row) -> str:
+    """Return what people call a run: its `LABELS` in a line."""
+    rate = rate_text(labels["learning_rate"])
+    return "{task} {model} {variant} {rate} seed {seed}".format_map({**labels, "rate": rate})
+
+
 def label(labels: Row | None, name: str) -> str:
     """Return one of a run's `LABELS` for reading."""
     if labels is None:
         return "-"
-    return f"{labels[name]:g}" if name == "learning_rate" else str(labels[name])
+    return rate_text(labels[name]) if name == "learning_rate" else str(labels[name])

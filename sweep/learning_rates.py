@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from analysis.further_rates import three_digits
+from analysis.text import rate_text
 from sweep.validation import LearningRate, Mistakes, Strict
 
 SMALLEST_LOW = 1e-20
@@ -26,19 +27,17 @@ class LearningRateGrid(Strict):
 
     @model_validator(mode="after")
     def _check_ends(self) -> LearningRateGrid:
-        mistakes = Mistakes()
+        mistakes, low, high = Mistakes(), rate_text(self.low), rate_text(self.high)
         if self.low < SMALLEST_LOW:
-            mistakes.add(f"got {self.low:g}, want at least {SMALLEST_LOW:g}: smaller ones change no weight", "low")
+            mistakes.add(f"got {low}, want at least {rate_text(SMALLEST_LOW)}: smaller ones change no weight", "low")
         elif self.low > self.high:
-            mistakes.add(f"{self.low:g} is above high = {self.high:g}", "low")
-        elif self.low != three_digits(self.low):
-            mistakes.add(f"{self.low!r} has more than 3 significant digits; {three_digits(self.low):g} has not", "low")
+            mistakes.add(f"{low} is above high = {high}", "low")
+        elif self.low != (rounded := three_digits(self.low)):
+            mistakes.add(f"{self.low!r} has more than 3 significant digits; {rate_text(rounded)} has not", "low")
         elif self.values()[-1] != self.high:
             nearest = {self._value(math.floor(self._steps())), self._value(math.ceil(self._steps()))}
-            fitting = " or ".join(f"{value:g}" for value in sorted(nearest))
-            mistakes.add(
-                f"{self.high:g} is no whole number of grid steps above low = {self.low:g}; {fitting} is", "high"
-            )
+            fitting = " or ".join(map(rate_text, sorted(nearest)))
+            mistakes.add(f"{high} is no whole number of grid steps above low = {low}; {fitting} is", "high")
         mistakes.raise_all()
         return self
 

@@ -10,10 +10,12 @@ from analysis.record import check_format, read_study
 from sweep.known_runs import LABELS, KnownRun, checkpoint_step, known_runs, label, read_all_wanted
 from sweep.results import Results
 from sweep.standing import SHOWN, Row, states_of
-from sweep.text import aligned, duration
+from sweep.text import aligned, duration, percent
 
 TITLE_WIDTH = 48
 """Letters of a study's title that are shown."""
+ACCURACIES = ("validation_at_best", "test_at_best")
+"""Columns of `RUNS` that are shown as `validation` and `test`."""
 
 
 def listing(results: Results, names: Sequence[str]) -> str:
@@ -31,7 +33,7 @@ def listing(results: Results, names: Sequence[str]) -> str:
     wanted = read_all_wanted(results)
     titles = titles or {name: read_study(results.root, name).title for name in wanted}
     # Chosen studies first: they give the order and the labels.
-    runs = known_runs(results, {name: wanted[name] for name in titles} | wanted, ["wall_s"])
+    runs = known_runs(results, {name: wanted[name] for name in titles} | wanted, ["wall_s", *ACCURACIES])
     here = [run for run in runs if run.status != "waiting" and (not names or run.budgets.keys() & titles.keys())]
     return "\n".join([*_study_lines(titles, wanted, runs, results), "", *_run_lines(here, results)])
 
@@ -53,8 +55,9 @@ def _study_lines(
 def _run_lines(runs: Sequence[KnownRun], results: Results) -> list[str]:
     if not runs:
         return ["no runs yet"]
-    head = ("run", "task", "model", "variant", "rate", "seed", "status", "steps", "trained for", "studies")
-    return aligned([head, *(_run_row(run, results) for run in runs)], right=(4, 5, 7, 8))
+    best = ("validation", "test")
+    head = ("run", "task", "model", "variant", "rate", "seed", "status", "steps", *best, "trained for", "studies")
+    return aligned([head, *(_run_row(run, results) for run in runs)], right=(4, 5, 7, 8, 9, 10))
 
 
 def _run_row(run: KnownRun, results: Results) -> tuple[str, ...]:
@@ -64,4 +67,5 @@ def _run_row(run: KnownRun, results: Results) -> tuple[str, ...]:
         step, trained = checkpoint_step(results, run.run_id), "-"
         steps = "-" if step is None else str(step)
     labels = [label(run.labels, name) for name in LABELS]
-    return (run.run_id, *labels, run.status, steps, trained, ", ".join(run.budgets) or "-")
+    accuracies = [percent(run.end[name] if run.end else None) for name in ACCURACIES]
+    return (run.run_id, *labels, run.status, steps, *accuracies, trained, ", ".join(run.budgets) or "-")

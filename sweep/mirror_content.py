@@ -12,6 +12,7 @@ from typing import Any
 
 from analysis.columns import CURVES, RUNS
 from analysis.record import curve_path, read_rows, read_wanted_rows, run_path
+from analysis.text import rate_text
 
 METRICS = (
     "train_loss",
@@ -77,10 +78,11 @@ class RecordedRun:
 
     @property
     def name(self) -> str:
-        """Readable and sortable: `cifar10/gpt2/frozen-random lr=0.001 seed=0`."""
+        """For people: `cifar10/gpt2/frozen-random lr=1e-3 seed=0`."""
         if not self.labels:
             return self.run_id
-        return "{task}/{model}/{variant} lr={learning_rate:g} seed={seed}".format(**self.labels)
+        rate = rate_text(self.labels["learning_rate"])
+        return "{task}/{model}/{variant} lr={rate} seed={seed}".format(**self.labels, rate=rate)
 
     @property
     def status(self) -> str:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from analysis.text import rate_text
 from sweep.progress_state import RunLabel
 from sweep.results import Results, write_json
 from sweep.runs import WantedRun
@@ -115,7 +116,7 @@ def trial_name(group: Sequence[WantedRun]) -> str:
     """Name a trial for Ray's logs after its first run, which is in no other trial."""
     first = group[0]
     more = f"_and_{len(group) - 1}_more" if len(group) > 1 else ""
-    return f"{'_'.join(first.cell)}_lr_{first.run.learning_rate:g}_seed_{first.run.seed}{more}"
+    return f"{'_'.join(first.cell)}_lr_{rate_text(first.run.learning_rate)}_seed_{first.run.seed}{more}"
 
 
 def run_label(run: WantedRun) -> RunLabel:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from analysis.text import rate_text
 from sweep.cost import Cost, cost_lines
 from sweep.disk import disk_bytes, trained_parameters
 from sweep.pretraining import UNKNOWN_WEIGHTS, Backbone
@@ -58,7 +59,7 @@ def _grid_lines(study: Study, wanted: Sequence[WantedRun]) -> list[str]:
     factors = " x ".join(counted(number, axis) for axis, number in axes.items())
     return [
         f"grid       {factors} = {counted(len(wanted), 'run')}",
-        f"rates      {'  '.join(f'{rate:g}' for rate in rates)}",
+        f"rates      {'  '.join(map(rate_text, rates))}",
         f"seeds      {'  '.join(map(str, study.seed_list()))}",
     ]
 

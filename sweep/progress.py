@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from analysis.text import rate_text
 from sweep.progress_state import ProgressState, RunLabel, Summary
 from sweep.text import duration
 from sweep.time_left import RunPace
@@ -169,7 +170,7 @@ def _cells_table(state: ProgressState, max_rows: int) -> list[Table | Text]:
         ended, _, total = counts[cell]
         best = state.best.get(cell)
         result = (
-            (f"{best.validation_accuracy:.2%}", f"{best.learning_rate:g}", str(best.step)) if best else ("", "", "")
+            (f"{best.validation_accuracy:.2%}", rate_text(best.learning_rate), str(best.step)) if best else ("", "", "")
         )
         table.add_row(*cell, f"{ended}/{total}", *result)
     for column in table.columns:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from analysis.columns import CURVES, RUNS
-from analysis.record import RecordError, read_curves, read_run_rows
+from analysis.columns import CURVES, RUNS, best_of
+from analysis.record import RecordError, read_curves, read_rows, read_run_rows
 from sweep.provenance import git_state, package_versions
 from sweep.results import Results, write_parquet
 from sweep.runs import WantedRun
@@ -166,4 +166,14 @@ class Recorder:
             "versions": self.versions,
             "lost_steps": run.lost_steps,
             "engine": facts.get("engine"),
+            **best_of(self._whole_curve(wanted.run_id, run)),
         }
+
+    def _whole_curve(self, run_id: str, run: _Open) -> Iterable[Mapping[str, Any]]:
+        """Return the evaluations that the record holds of a run."""
+        if run.recorded_step <= max(run.curve, default=0):
+            return run.curve.values()
+        try:  # it failed before it was as far again as an earlier process got it
+            return read_rows(self.results.curve(run_id), CURVES) or []
+        except RecordError:
+            return []

@@ -12,13 +12,14 @@ from typing import Any
 from analysis.access import denied
 from analysis.columns import RUNS
 from analysis.record import check_format
+from analysis.text import rate_text
 from datasets.files import hash_file
 from sweep.curve_text import curve_lines
 from sweep.errors import UserError
-from sweep.known_runs import LABELS, KnownRun, known_runs, label, read_all_wanted
+from sweep.known_runs import LABELS, KnownRun, known_runs, label, read_all_wanted, run_title
 from sweep.results import Results
 from sweep.standing import SHOWN, Row, read_ends, state_of
-from sweep.text import aligned, counted, duration, gigabytes
+from sweep.text import aligned, counted, duration, gigabytes, percent
 
 SHORTEST_PREFIX = 4
 """Letters of an id that name a run, if no other id begins with them."""
@@ -77,7 +78,7 @@ def _find(given: str, runs: Sequence[KnownRun]) -> KnownRun:
 def _title(run: KnownRun) -> str:
     if run.labels is None:
         return "wanted by no study here"
-    return "{task} {model} {variant} {learning_rate:g} seed {seed}".format_map(run.labels)
+    return run_title(run.labels)
 
 
 def _section(title: str, facts: Sequence[Fact]) -> list[str]:
@@ -95,6 +96,9 @@ def _outcome(run: KnownRun, end: Row | None) -> list[Fact]:
         facts.append(("failure", end["failure"]))
     if end is not None:
         facts.append(("steps", f"{end['num_steps']} trained"))
+    if end is not None and end["best_step"] is not None:
+        accuracies = f"validation {percent(end['validation_at_best'])}, test {percent(end['test_at_best'])}"
+        facts.append(("accuracy", f"{accuracies}, at step {end['best_step']}, where validation is highest"))
     if run.labels is None:
         return [*facts, ("labels", "not known: no study here wants it, and its row is written when it ends")]
     return facts + [(name.replace("_", " "), label(run.labels, name)) for name in LABELS]
@@ -117,10 +121,15 @@ def _flat(content: Mapping[str, Any]) -> Iterator[Fact]:
     """Yield the plain values first, then those of each mapping under its name."""
     for name, value in content.items():
         if not isinstance(value, Mapping):
-            yield name, _plain(value)
+            yield name, _rate(value) if name == "learning_rate" else _plain(value)
     for name, value in content.items():
         if isinstance(value, Mapping):
             yield from ((f"{name}.{key}", _plain(each)) for key, each in value.items())
+
+
+def _rate(rate: float) -> str:
+    """Return a learning rate as everywhere, unless that would round it."""
+    return text if float(text := rate_text(rate)) == rate else _plain(rate)
 
 
 def _plain(value: Any) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from analysis.record import read_study, read_wanted_rows
+from sweep.known_runs import run_title
 from sweep.results import Results
 from sweep.standing import NEEDED, SHOWN, Row, State, read_ends, states_of
 from sweep.text import aligned, counted, duration
@@ -28,8 +29,7 @@ def status_text(results: Results, study: str, now: float | None = None) -> str:
     lines += _cell_lines(wanted, states)
     for row, state in zip(wanted, states, strict=True):
         if state is State.FAILED:
-            labels = "{task} {model} {variant} {learning_rate:g} seed {seed}".format_map(row)
-            lines.append(f"failed: {labels}: {ends[row['run_id']]['failure']}")
+            lines.append(f"failed: {run_title(row)}: {ends[row['run_id']]['failure']}")
     return "\n".join([*lines, f"results: {results.location}"])
 
 

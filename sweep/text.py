@@ -28,6 +28,11 @@ def gigabytes(number: int) -> str:
     return f"{number / 1e9:.1f} GB" if number >= 1e8 else f"{number / 1e6:.1f} MB"
 
 
+def percent(fraction: float | None) -> str:
+    """Return a fraction as tables show it, `-` for None."""
+    return "-" if fraction is None else f"{fraction:.1%}"
+
+
 def duration(seconds: float) -> str:
     """Return a duration for reading: `0:01:00` is a minute."""
     return str(timedelta(seconds=round(seconds)))

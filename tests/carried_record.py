@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save
 
-from analysis.columns import CURVES, PLANNED, RUNS, WANTED, Columns, table
+from analysis.columns import CURVES, PLANNED, RUNS, WANTED, Columns, best_of, table
 from analysis.record import curve_path, run_path
 from sweep.archive_export import export
 from sweep.archive_import import import_archive
@@ -79,6 +79,7 @@ def row(seed: int, trained: Trained, variant: str = "unfrozen-random", **changed
         **{"data_checksum": run.data_checksum, "data_origin": "test", "device": "cpu", "wall_s": 1.0, "device_s": 1.0},
         **{"started_at": NOON, "finished_at": NOON, "attempts": 1, "git_commit": None, "git_dirty": None},
         **{"versions": "{}", "lost_steps": 0, "engine": "stacked"},
+        **best_of(points(run.run_id, trained)),
         **changed,
     }
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from analysis.columns import CURVES, RUNS, WANTED, Columns, table
+from analysis.columns import CURVES, RUNS, WANTED, Columns, best_of, table
 from analysis.record import FORMAT, curve_path, run_path
 from sweep.mirror import Mirror
 from sweep.mlflow_store import open_client, tracking_uri
@@ -64,6 +64,7 @@ def write_end(results: Path, run_id: str, status: str = "complete", ended_s: int
         **{"data_checksum": "d", "data_origin": "torchvision", "device": "CPU", "wall_s": 60.0, "device_s": 60.0},
         **{"started_at": START, "finished_at": START + timedelta(seconds=ended_s), "attempts": 1},
         **{"git_commit": "abc123", "git_dirty": False, "versions": "{}", "lost_steps": 0, "engine": "stacked"},
+        **best_of([]),
     }
     write(run_path(results, run_id), [row | changed], RUNS)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from analysis.columns import CURVES, RUNS, WANTED, Columns, table
+from analysis.columns import CURVES, RUNS, WANTED, Columns, best_of, table
 from analysis.record import FORMAT, curve_path, run_path, study_dir
 
 Point = tuple[int, float, float]
@@ -77,6 +77,7 @@ class SyntheticRecord:
             **{"weights_checksum": None, "data_checksum": "d", "device": "CPU", "wall_s": 60.0, "device_s": 30.0},
             **{"started_at": NOON, "finished_at": NOON, "attempts": 1, "git_commit": "abc", "git_dirty": False},
             **{"versions": '{"torch": "2.15.0"}', "lost_steps": 0, "engine": "stacked"},
+            **best_of({"step": s, "validation_accuracy": v, "test_accuracy": t} for s, v, t in curve),
         }
         _write(run_path(self.results, run_id), [row | changed], RUNS)
 

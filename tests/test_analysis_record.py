@@ -1,4 +1,5 @@
 import json
+import math
 import subprocess
 import sys
 from datetime import datetime
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis import record
-from analysis.columns import CURVES, RUNS, WANTED
+from analysis.columns import CURVES, RUNS, WANTED, best_of
 from analysis.record import RecordError
 from tests.synthetic_record import SyntheticRecord
 
@@ -149,3 +150,10 @@ def test_analysis_imports_neither_torch_nor_ray_nor_what_trains() -> None:
     code = f"import sys, analysis.__main__; print([name for name in {unwanted} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_best_evaluation_is_the_first_of_the_highest_on_validation() -> None:
+    points = [(10, 0.5, 0.9), (20, 0.7, 0.6), (30, 0.7, 0.8), (40, math.nan, 1.0)]
+    curve = [{"step": s, "validation_accuracy": v, "test_accuracy": t} for s, v, t in points]
+    assert best_of(curve) == {"best_step": 20, "validation_at_best": 0.7, "test_at_best": 0.6}
+    assert best_of(curve[-1:]) == {"best_step": None, "validation_at_best": None, "test_at_best": None}

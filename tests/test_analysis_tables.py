@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from analysis.tables import NO_VALUE, signed_points
+from analysis.tables import signed_points
+from analysis.text import NO_VALUE
 
 
 def test_a_difference_that_is_equal_but_for_rounding_errors_is_written_alike() -> None:

@@ -149,7 +149,7 @@ def test_every_contradiction_is_told(tmp_path: Path, other: Results) -> None:
     lines = [line for line in message.splitlines() if " in the archive" in line]
     assert len(lines) == 20
     expected = next(point["test_loss"] for point in points(run_id_of(0), TWO) if point["step"] == 20)
-    label = f"  {run_id_of(0)} (digits, tiny, unfrozen-random, lr 0.01, seed 0): test_loss at step 20: "
+    label = f"  {run_id_of(0)} (digits, tiny, unfrozen-random, lr 1e-2, seed 0): test_loss at step 20: "
     assert f"{label}{expected!r} here, 0.5 in the archive" in lines
     assert "  and 2 more" in message.splitlines()
     assert "--results" in message

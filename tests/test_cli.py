@@ -122,7 +122,7 @@ def test_an_unknown_study_lists_the_shipped_ones(say: Any, command: str, tmp_pat
         ({"variants": "[frozen]"}, "tiny.yaml:5: variants[0]: unknown variant 'frozen'; did you mean 'frozen-random'?"),
         ({"learning_rates": "[0]"}, "tiny.yaml:6: learning_rates[0]: got 0, want greater than 0"),
         ({"learning_rates": "[-1e-3]"}, "tiny.yaml:6: learning_rates[0]: got -0.001, want greater than 0"),
-        ({"learning_rates": "{low: 1e-2, high: 1e-3}"}, "tiny.yaml:6: learning_rates.low: 0.01 is above high = 0.001"),
+        ({"learning_rates": "{low: 1e-2, high: 1e-3}"}, "tiny.yaml:6: learning_rates.low: 1e-2 is above high = 1e-3"),
     ],
 )
 def test_a_mistake_in_a_study_names_its_line(say: Any, tmp_path: Path, changes: dict[str, str], wanted: str) -> None:

@@ -7,6 +7,7 @@ import os
 import socket
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from analysis.record import RecordError
@@ -65,14 +66,33 @@ def test_everything_is_listed(tmp_path: Path, ids: dict[str, str]) -> None:
     ]
     model = ["mnist", "gpt2", "frozen-random"]
     assert [line.split() for line in runs.splitlines()[1:]] == [
-        [ids["complete"], *model, "0.001", "0", "complete", "300", "0:01:00", "small,", "zoom"],
-        [ids["diverged"], *model, "0.1", "0", "diverged", "7", "0:01:00", "small"],
-        [ids["failed"], *model, "0.01", "0", "failed", "100", "0:01:00", "small"],
-        [ids["curve"], *model, "0.001", "1", "started", "-", "-", "small"],
-        [ids["checkpoint"], *model, "0.01", "1", "started", "200", "-", "small"],
-        [ids["unwanted"], "mnist", "zz", "frozen-random", "1e-05", "0", "complete", "300", "0:01:00", "-"],
-        [orphan.parent.name, *"-----", "started", "50", "-", "-"],
+        [ids["complete"], *model, "1e-3", "0", "complete", "300", "60.0%", "50.0%", "0:01:00", "small,", "zoom"],
+        [ids["diverged"], *model, "1e-1", "0", "diverged", "7", "-", "-", "0:01:00", "small"],
+        [ids["failed"], *model, "1e-2", "0", "failed", "100", "-", "-", "0:01:00", "small"],
+        [ids["curve"], *model, "1e-3", "1", "started", "-", "-", "-", "-", "small"],
+        [ids["checkpoint"], *model, "1e-2", "1", "started", "200", "-", "-", "-", "small"],
+        [
+            ids["unwanted"],
+            "mnist",
+            "zz",
+            "frozen-random",
+            "1e-5",
+            "0",
+            "complete",
+            "300",
+            "60.0%",
+            "50.0%",
+            "0:01:00",
+            "-",
+        ],
+        [orphan.parent.name, *"-----", "started", "50", "-", "-", "-", "-"],
     ]
+
+
+def test_rows_of_earlier_versions_have_no_accuracy(tmp_path: Path, ids: dict[str, str]) -> None:
+    path = Results(tmp_path).run(ids["complete"])
+    pq.write_table(pq.read_table(path).drop_columns(["best_step", "validation_at_best", "test_at_best"]), path)
+    assert words(listing(Results(tmp_path), []), ids["complete"])[0][6:11] == ["complete", "300", "-", "-", "0:01:00"]
 
 
 def test_a_chosen_study_gives_the_runs_and_their_order(tmp_path: Path, ids: dict[str, str]) -> None:
@@ -127,7 +147,7 @@ def test_an_empty_directory_and_none(tmp_path: Path) -> None:
 def test_a_checkpoint_alone_counts_as_started(tmp_path: Path, ids: dict[str, str]) -> None:
     text = status_text(Results(tmp_path), "small")
     assert words(text, "mnist") == [["mnist", "gpt2", "frozen-random", "1", "1", "1", "2", "1"]]
-    assert f"failed: mnist gpt2 frozen-random {0.01:g} seed 0: no memory left" in text
+    assert "failed: mnist gpt2 frozen-random 1e-2 seed 0: no memory left" in text
     for path in (tmp_path / "checkpoints" / ids["checkpoint"]).iterdir():
         path.unlink()
     path.parent.rmdir()

@@ -44,7 +44,7 @@ def test_complete_run_is_mirrored_with_params_tags_times_and_points(results: Pat
     new_mirror(results).sync_all()
     uri = tracking_uri(results)
     (run,) = find(uri, "sweep.run_id", "aa")
-    assert run.info.run_name == "mnist/tiny/frozen-random lr=0.001 seed=0"
+    assert run.info.run_name == "mnist/tiny/frozen-random lr=1e-3 seed=0"
     assert (run.info.status, run.info.start_time, run.info.end_time) == ("FINISHED", START_MS, START_MS + 60_000)
     assert run.data.params == {
         **{"task": "mnist", "model": "tiny", "variant": "frozen-random", "learning_rate": "0.001", "seed": "0"},

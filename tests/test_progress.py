@@ -276,7 +276,7 @@ def test_terminal_shows_one_live_display_with_the_best_of_each_cell() -> None:
         shown.finished("run0", "complete")
     last = stream.getvalue()
     assert "87.50%" in last
-    assert "0.001" in last
+    assert "1e-3" in last
     assert "1/2 runs done" in last
 
 

@@ -100,6 +100,7 @@ def test_a_run_from_start_to_end(results: Results, wanted: WantedRun) -> None:
     ended = row(results, wanted)
     assert (ended["status"], ended["num_steps"], ended["attempts"], ended["device"]) == ("complete", 20, 1, "a device")
     assert (ended["lost_steps"], ended["engine"]) == (0, "stacked")
+    assert (ended["best_step"], ended["validation_at_best"], ended["test_at_best"]) == (20, 3.2, 5.2)
     assert (ended["wall_s"], ended["device_s"]) == (4.5, 2.25)
     assert (ended["started_at"], ended["finished_at"]) == (at(5), at(13))
     assert (ended["task"], ended["model"], ended["variant"]) == ("digits", "tiny", "frozen-pretrained")
@@ -194,7 +195,9 @@ def test_a_divergence_before_the_first_evaluation_has_no_curve(results: Results,
     sender = Sender(results, wanted)
     sender.send("started", 0, 0, evaluations=[])
     sender.finish(0, 3, elapsed_s=0.5, diverged_at=2)
-    assert row(results, wanted)["diverged_at_step"] == 2
+    ended = row(results, wanted)
+    assert ended["diverged_at_step"] == 2
+    assert all(pd.isna(ended[name]) for name in ("best_step", "validation_at_best", "test_at_best"))
     assert not results.curve(wanted.run_id).exists()
 
 
@@ -267,7 +270,9 @@ def test_a_failure_takes_nothing_from_what_was_trained_before(results: Results, 
     sender = started_over(results, wanted)
     sender.recorder.failed(wanted.run_id, "out of memory")
     assert steps_and_times(results) == [(10, 2), (20, 4)]
-    assert (row(results, wanted)["status"], row(results, wanted)["num_steps"]) == ("failed", 20)
+    ended = row(results, wanted)
+    assert (ended["status"], ended["num_steps"]) == ("failed", 20)
+    assert (ended["best_step"], ended["validation_at_best"]) == (20, 3.2), "of the curve that stays"
 
 
 def test_a_run_that_started_over_and_diverged_sooner_has_its_own_curve(results: Results, wanted: WantedRun) -> None:
@@ -283,7 +288,9 @@ def test_one_that_diverged_before_its_first_evaluation_has_none(results: Results
     sender.send("started", 0, 100, evaluations=[])
     sender.finish(0, 101, elapsed_s=0.5, diverged_at=2)
     assert steps_and_times(results) == []
-    assert row(results, wanted)["diverged_at_step"] == 2
+    ended = row(results, wanted)
+    assert ended["diverged_at_step"] == 2
+    assert all(pd.isna(ended[name]) for name in ("best_step", "validation_at_best", "test_at_best"))
 
 
 def test_a_damaged_curve_is_replaced_by_what_is_trained(results: Results, wanted: WantedRun) -> None:

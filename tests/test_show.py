@@ -57,7 +57,7 @@ def test_a_complete_run(results: Results) -> None:
     text = run_text(results, RUN)
     assert facts(text) == {
         **{"run": RUN, "status": "complete", "steps": "400 trained", "task": "mnist", "model": "tiny"},
-        **{"variant": "frozen-random", "learning rate": "0.001", "seed": "0"},
+        **{"variant": "frozen-random", "learning rate": "1e-3", "seed": "0"},
     }
     assert facts(text, "wanted by") == {"small": "up to step 400: complete"}
     assert facts(text, "content") == {
@@ -191,8 +191,8 @@ def test_a_prefix_of_several_names_them(results: Results) -> None:
     lines = str(caught.value).splitlines()
     assert lines[0] == "11 runs begin with 'abcd'; give more letters of one of:"
     assert lines[1:3] == [
-        "  abcd000000000000  mnist tiny frozen-random 0.001 seed 0",
-        "  abcd000000000001  mnist tiny frozen-random 0.001 seed 1",
+        "  abcd000000000000  mnist tiny frozen-random 1e-3 seed 0",
+        "  abcd000000000001  mnist tiny frozen-random 1e-3 seed 1",
     ]
     assert (len(lines), lines[-1]) == (12, "  and 1 more")
     assert facts(run_text(results, RUN))["run"] == RUN

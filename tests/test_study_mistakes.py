@@ -131,9 +131,9 @@ def mistakes(folder: Path, text: str) -> list[str]:
         (GRID, "learning_rates: [1e-3, 0]", "10: learning_rates[1]: got 0, want greater than 0"),
         (GRID, "learning_rates: [1e-3, '1e-4']", '10: learning_rates[1]: got "1e-4", want a number'),
         ("low: 1e-4", "low: -1e-4", "10: learning_rates.low: got -0.0001, want greater than 0"),
-        ("low: 1e-4", "low: 1e-1", "10: learning_rates.low: 0.1 is above high = 0.01"),
+        ("low: 1e-4", "low: 1e-1", "10: learning_rates.low: 1e-1 is above high = 1e-2"),
         ("low: 1e-4", "low: 1.2345e-4", "10: learning_rates.low: 0.00012345 has more than 3 significant digits"),
-        ("high: 1e-2", "high: 3e-2", "10: learning_rates.high: 0.03 is no whole number of grid steps"),
+        ("high: 1e-2", "high: 3e-2", "10: learning_rates.high: 3e-2 is no whole number of grid steps"),
         ("per_decade: 1", "per_decade: 0", "10: learning_rates.per_decade: got 0, want greater than or equal to 1"),
         # models
         (SIZE + "\n", "", "6: models.tiny: unknown model 'tiny'; valid: distilgpt2, gpt2"),
@@ -184,16 +184,16 @@ def test_a_mistake_is_told_at_its_line(tmp_path: Path, old: str, new: str, wante
     [
         ("2000", "2500", "4: tasks.digits.num_steps: 2500 is not a multiple of {every}; 2000 or 3000 is"),
         ("2000", "300", "4: tasks.digits.num_steps: 300 is not a multiple of {every}; 1000 is"),
-        ("1e-2", "3e-2", "10: learning_rates.high: 0.03 is no whole number of {steps}; 0.01 or 0.1 is"),
+        ("1e-2", "3e-2", "10: learning_rates.high: 3e-2 is no whole number of {steps}; 1e-2 or 1e-1 is"),
         (
             "high: 1e-2",
             "high: 9.99e-3",
-            "10: learning_rates.high: 0.00999 is no whole number of {steps}; 0.001 or 0.01 is",
+            "10: learning_rates.high: 9.99e-3 is no whole number of {steps}; 1e-3 or 1e-2 is",
         ),
     ],
 )
 def test_the_nearest_right_values_are_told(tmp_path: Path, old: str, new: str, fix: str) -> None:
-    wanted = fix.format(every="protocol.evaluate_every = 1000", steps="grid steps above low = 0.0001")
+    wanted = fix.format(every="protocol.evaluate_every = 1000", steps="grid steps above low = 1e-4")
     assert mistakes(tmp_path, STUDY.replace(old, new, 1)) == [wanted]
 
 

@@ -83,15 +83,15 @@ def test_the_printed_address_shows_the_study_and_below_it_its_runs(window: Brows
     window.click(STUDY_ROW)
     window.wait_until("document.querySelectorAll('.ag-row a').length >= 5")
     assert sorted(run_names(window)[1:]) == [
-        *("mnist/gpt2/frozen-random lr=0.0001 seed=0", "mnist/gpt2/frozen-random lr=0.001 seed=0"),
-        *("mnist/gpt2/unfrozen-pretrained lr=0.0001 seed=0", "mnist/gpt2/unfrozen-pretrained lr=0.001 seed=0"),
+        *("mnist/gpt2/frozen-random lr=1e-4 seed=0", "mnist/gpt2/frozen-random lr=1e-3 seed=0"),
+        *("mnist/gpt2/unfrozen-pretrained lr=1e-4 seed=0", "mnist/gpt2/unfrozen-pretrained lr=1e-3 seed=0"),
     ]
     assert problems(window) == []
     assert hosts(window) == {urlsplit(address).netloc}
 
 
 def test_a_run_s_page_shows_its_last_metrics_and_what_it_is(window: Browser, address: str) -> None:
-    open_run(window, address, "mnist/gpt2/unfrozen-pretrained lr=0.001 seed=0")
+    open_run(window, address, "mnist/gpt2/unfrozen-pretrained lr=1e-3 seed=0")
     window.wait_until(shows("Metrics (7)"))
     window.wait_until(shows("Parent run small "))  # asked for after the run itself
     text = re.sub(r"\s+", " ", window.text())
@@ -104,7 +104,7 @@ def test_a_run_s_page_shows_its_last_metrics_and_what_it_is(window: Browser, add
 
 
 def test_a_run_s_metrics_are_drawn_by_step(window: Browser, address: str) -> None:
-    run = open_run(window, address, "mnist/gpt2/frozen-random lr=0.0001 seed=0")
+    run = open_run(window, address, "mnist/gpt2/frozen-random lr=1e-4 seed=0")
     visit(window, f"{run}/model-metrics", height=2000)
     window.wait_until(shows("validation_accuracy"))
     window.wait_until("document.querySelectorAll('.js-plotly-plot .scatterlayer .trace').length >= 6")
