@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from analysis.table_formats import Table, write_tables
 from analysis.text import NO_VALUE
 
 UNKNOWN = "unknown"
+MOST_SOURCES = 6
+"""Of planned time that the caption names."""
 CAPTION = (
     "Device-seconds: seconds of a CPU core or a GPU that a trial held; runs that train together share them out. "
     "Planned: for the whole step budget, at the pace that was known when a sweep first took the run up; `plan "
@@ -69,13 +72,31 @@ def _per_run(wanted: pd.DataFrame, runs: pd.DataFrame, planned: pd.DataFrame) ->
     return found[CELL].assign(**sums)
 
 
-def ledger_table(cells: pd.DataFrame) -> Table:
-    """Lay the ledger out, with a total."""
+def ledger_table(cells: pd.DataFrame, timed_by: Sequence[str]) -> Table:
+    """Lay the ledger out, with a total.
+
+    Args:
+        cells: as `ledger` returns it.
+        timed_by: what the plans went by.
+    """
     numbers = [name for name in cells.columns if name not in CELL]
     total = {"task": "total", "model": "", "variant": "", **cells[numbers].sum()}
     rows = [_row(cell) for cell in [*cells.to_dict("records"), total]]
     header = ("task", "model", "variant", "ended", "planned", "used", "used / planned", "lost", "diverged")
-    return Table(title="Device-seconds planned, used and wasted", caption=CAPTION, header=header, rows=tuple(rows))
+    return Table(
+        title="Device-seconds planned, used and wasted",
+        caption=CAPTION + _planned_by(timed_by),
+        header=header,
+        rows=tuple(rows),
+    )
+
+
+def _planned_by(timed_by: Sequence[str]) -> str:
+    """Say what the plans went by: pace measured on a busy machine is no promise."""
+    if not timed_by:
+        return ""
+    more = f"; and {len(timed_by) - MOST_SOURCES} more" if len(timed_by) > MOST_SOURCES else ""
+    return f" Planned by pace that was: {'; '.join(timed_by[:MOST_SOURCES])}{more}."
 
 
 def _row(cell: dict[Any, Any]) -> tuple[str, ...]:
@@ -111,6 +132,6 @@ def _seconds(seconds: float) -> str:
 def write_ledger(folder: Path, wanted: pd.DataFrame, runs: pd.DataFrame, planned: pd.DataFrame) -> Table:
     """Write `ledger.{md,tex,csv}` and return the table; arguments as of `ledger`."""
     cells = ledger(wanted, runs, planned)
-    table = ledger_table(cells)
+    table = ledger_table(cells, sorted(planned["timed_by"].unique()))
     write_tables(folder, {"ledger": table}, cells)
     return table

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+from analysis.text import rate_text
 from sweep.known_runs import checkpoint_step
 from sweep.packing import cohorts
 from sweep.placement import Placement
@@ -15,7 +16,7 @@ from sweep.runs import WantedRun, distinct_cells
 from sweep.standing import State
 from sweep.text import aligned, counted, duration
 from sweep.time_left import wall_time
-from sweep.timings import Cell, Span, Timing
+from sweep.timings import BUSY, Cell, Span, Timing
 
 NOTHING = Span(low=0.0, middle=0.0, high=0.0)
 
@@ -126,30 +127,35 @@ def _devices(cost: Cost) -> str:
 
 
 def _warning(cost: Cost) -> list[str]:
-    alone = any(timing.alone for timing in cost.timings.values())
-    return (
-        ["           what was measured had this machine to itself; beside other trials and Ray it is slower"]
-        if alone
-        else []
-    )
+    shares = [timing.others_share for timing in cost.timings.values() if timing.others_share is not None]
+    if not shares:
+        return []
+    if max(shares) < BUSY:
+        return ["           what was measured had this machine to itself; beside other trials and Ray it is slower"]
+    return [
+        f"           while it was measured, other processes used up to {max(shares):.0%} of the CPUs: the range goes",
+        "           from a machine without them to one where they slow training down as much again; `plan --measure`",
+        "           on a quiet machine narrows it",
+    ]
 
 
 def _savings(cost: Cost, unit: str) -> list[str]:
     """Say what the dearest seed and the dearest learning rate cost, where there are several."""
-    axes: dict[str, Callable[[WantedRun], float]] = {
-        "seed": lambda run: run.run.seed,
-        "learning rate": lambda run: run.run.learning_rate,
+    axes: dict[str, tuple[Callable[[WantedRun], float], Callable[[float], str]]] = {
+        "seed": (lambda run: run.run.seed, "{:.0f}".format),
+        "learning rate": (lambda run: run.run.learning_rate, rate_text),
     }
-    told = []
-    for axis, value_of in axes.items():
+    lines: list[str] = []
+    for axis, (value_of, text_of) in axes.items():
         saved = {
             value: cost.of([run for run in cost.to_train if value_of(run) == value]).middle
             for value in sorted({value_of(run) for run in cost.to_train}, reverse=True)
         }
         if len(saved) > 1:
             dearest = max(saved, key=lambda value: saved[value])
-            told.append(f"one {axis} less ({dearest:g}) {_hours(saved[dearest])} {unit}")
-    return [f"saves      {', '.join(told)}"] if told else []
+            head = "           " if lines else "savings    "
+            lines.append(f"{head}{_hours(saved[dearest])} {unit} without {axis} {text_of(dearest)}")
+    return lines
 
 
 def _sum(spans: Iterable[Span]) -> Span:

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from datasets.task import DataError, TaskData
+from sweep.machine_load import Moment, others_share
 from sweep.packing import Places
 from sweep.placement import Placement
 from sweep.results import Results
 from sweep.runs import WantedRun
 from sweep.text import counted
-from sweep.timings import Cell, write_measured
+from sweep.timings import Cell, busy_text, write_measured
 from trainables.cohort import device_name, task_data
 from trainables.device_memory import share_memory
 from trainables.gpt2 import GPT2
@@ -39,8 +40,8 @@ def measure_cells(
         groups: what each trial would train.
         placement: what each trial would hold; its device must be here.
         results: where to store; the caller holds the right to write.
-        data_dir: where data sets are; cells whose data is not there are told and left out.
-        say: told of each cell.
+        data_dir: where data sets are; cells whose data is not there are reported and left out.
+        say: reports each cell.
     """
     largest: dict[Cell, Sequence[WantedRun]] = {}
     for group in sorted(groups, key=len):
@@ -53,13 +54,16 @@ def measure_cells(
             say(f"{name}: not measured: {error}")
             continue
         together = _together(group, data, placement, results)
+        weights = _weights(group[0])
+        before = Moment.now()
         try:
-            timing = _timed(group[:together], data, placement)
+            timing = _timed(group[:together], data, weights, placement)
         except (MemoryError, torch.OutOfMemoryError) as error:
             say(f"{name}: not measured: {counted(together, 'run')} together: {error}; fewer with --runs-per-trial")
             continue
-        write_measured(results, _entry(group[0], together, timing, placement))
-        say(f"{name}: measured, {counted(together, 'run')} together")
+        share = others_share(before, Moment.now(), wants_a_cpu=placement.device == "cpu")
+        write_measured(results, _entry(group[0], together, timing, placement) | {"others_share": share})
+        say(f"{name}: measured, {counted(together, 'run')} together{busy_text(share)}")
 
 
 def _data(run: WantedRun, data_dir: Path, device: str) -> TaskData:
@@ -79,8 +83,10 @@ def _together(group: Sequence[WantedRun], data: TaskData, placement: Placement, 
     return min(places, largest_stack(runs, data.shape, memory, on_cpu=placement.device == "cpu"))
 
 
-def _timed(runs: Sequence[WantedRun], data: TaskData, placement: Placement) -> StackTiming:
-    weights, device = _weights(runs[0]), torch.device(placement.device)
+def _timed(
+    runs: Sequence[WantedRun], data: TaskData, weights: dict[str, Tensor] | None, placement: Placement
+) -> StackTiming:
+    device = torch.device(placement.device)
     if placement.resources.engine == "plain":
         return time_plain(runs[0].run, data, weights, device)
     return time_stack([each.run for each in runs], data, weights, device)

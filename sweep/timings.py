@@ -26,6 +26,8 @@ MOST_OTHERS = 300
 """Runs of other studies that are looked at for cells that have none of their own, the latest."""
 NO_MATTER = ("learning_rate", "seed", "weights_checksum", "data_checksum", "protocol_version")
 """Fields of a run's content in which runs that take the same time may differ."""
+BUSY = 0.1
+"""Share of the machine's CPUs; where other processes use more, what was measured is no measure of the machine."""
 COLUMNS = ("run_id", "status", "num_steps", "content", "device", "engine", "wall_s")
 """Without times of day: to make them plain values, pyarrow imports pandas."""
 
@@ -64,8 +66,8 @@ class Timing:
     """What was timed, for people."""
     written_at: float
     """Unix time of the file that says so."""
-    alone: bool
-    """Whether `--measure` took it, with nothing beside it; recorded runs had company."""
+    others_share: float | None
+    """Share of the machine that other processes used while `--measure` took it; None: recorded, or not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +170,7 @@ def _recorded(results: Results, run_ids: Iterable[str], engine: str) -> list[_Kn
                 step_s=Span.of([row["wall_s"] / row["num_steps"] for row in rows]),
                 device=device,
                 source=f"{len(rows)} recorded",
-                alone=False,
+                others_share=None,
                 written_at=max(_written_at(results.run(row["run_id"])) for row in rows),
             ),
         )
@@ -189,13 +191,30 @@ def _measured(results: Results, engine: str) -> list[_Known]:
 def _measured_timing(entry: Mapping[str, Any]) -> Timing:
     step, evaluation = Span.of(entry["step_s"]), Span.of(entry["evaluation_s"])
     every, together = entry["content"]["protocol"]["evaluate_every"], entry["runs_together"]
+    share = entry.get("others_share")  # entries of earlier versions lack it
+    step_s = step.plus(evaluation.times(1 / every)).times(1 / together)
     return Timing(
-        step_s=step.plus(evaluation.times(1 / every)).times(1 / together),
+        step_s=step_s if share is None else _widened(step_s, share),
         device=entry["device"],
-        source=f"measured, {together} together",
-        alone=True,
+        source=f"measured, {together} together{busy_text(share)}",
+        others_share=share,
         written_at=entry["measured_at"],
     )
+
+
+def _widened(step_s: Span, others_share: float) -> Span:
+    """Return the range from a machine without the others to one where they slow training down as much again."""
+    if others_share < BUSY:
+        return step_s
+    left = 1 - others_share
+    return Span(low=step_s.low * left, middle=step_s.middle, high=step_s.high / left)
+
+
+def busy_text(others_share: float | None) -> str:
+    """Say that the machine was busy, if it was."""
+    if others_share is None or others_share < BUSY:
+        return ""
+    return f", other processes used {others_share:.0%} of the CPUs"
 
 
 def read_measured(results: Results) -> list[dict[str, Any]]:
@@ -216,7 +235,7 @@ def write_measured(results: Results, entry: Mapping[str, Any]) -> None:
     Args:
         results: where to.
         entry: `content` (of a run of the cell), `device`, `engine`, `runs_together`, `step_s` and `evaluation_s`
-            (lists of seconds for all runs together), `measured_at` (Unix time).
+            (lists of seconds for all runs together), `measured_at` (Unix time), `others_share` (as of `Timing`).
     """
     timed = {name: value for name, value in entry["content"].items() if name not in NO_MATTER}
     entry = {**entry, "content": timed}

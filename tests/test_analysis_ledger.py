@@ -51,6 +51,7 @@ def test_the_ledger_by_hand(results: Path) -> None:
     for page in ("report.md", "index.html"):
         assert "What it cost" in (report.folder / page).read_text()
         assert "100 for 4 of the runs" in (report.folder / page).read_text()
+    assert "Planned by pace that was: made up." in text[0]
     assert (report.folder / "ledger.tex").exists()
     csv = (report.folder / "ledger.csv").read_text().splitlines()
     assert csv[0] == (

@@ -11,6 +11,7 @@ import pytest
 
 from analysis.columns import PLANNED
 from analysis.record import planned_path, read_rows
+from sweep import measure
 from sweep.cost import Cost, cost_lines, estimate_cost
 from sweep.errors import UserError
 from sweep.placement import Placement, devices_here
@@ -51,7 +52,11 @@ def timings(runs: list[WantedRun], record: SyntheticRecord, device: str = "cpu",
 
 def timing(low: float, middle: float, high: float) -> Timing:
     return Timing(
-        step_s=Span(low=low, middle=middle, high=high), device="CPU", source="made up", alone=False, written_at=0.0
+        step_s=Span(low=low, middle=middle, high=high),
+        device="CPU",
+        source="made up",
+        others_share=None,
+        written_at=0.0,
     )
 
 
@@ -116,6 +121,23 @@ def test_a_measured_stack_is_shared_out_with_its_evaluations(runs: list[WantedRu
     assert found[FROZEN].source == "measured, 4 together"
 
 
+def test_what_was_measured_on_a_busy_machine_has_a_wide_range(runs: list[WantedRun], record: SyntheticRecord) -> None:
+    """Others used three of four CPUs: a quarter of the quickest to four times the slowest."""
+    results = Results(record.results)
+    write_measured(results, measured(runs[0], others_share=0.75))
+    write_measured(results, measured(runs[-1], others_share=0.05))
+    found = timings(runs, record)
+    assert found[FROZEN].step_s == Span(low=0.125 / 4, middle=0.25, high=0.5 * 4)
+    assert found[FROZEN].source == "measured, 4 together, other processes used 75% of the CPUs"
+    assert found[UNFROZEN].step_s == Span(low=0.125, middle=0.25, high=0.5)
+    assert found[UNFROZEN].source == "measured, 4 together"
+    text = "\n".join(cost_lines(cost_of(runs, record.results, found)))
+    assert "while it was measured, other processes used up to 75% of the CPUs" in text
+    assert "to itself" not in text
+    quiet = {FROZEN: found[UNFROZEN], UNFROZEN: found[UNFROZEN]}
+    assert "had this machine to itself" in "\n".join(cost_lines(cost_of(runs, record.results, quiet)))
+
+
 def test_of_several_timings_the_latest_counts(runs: list[WantedRun], record: SyntheticRecord) -> None:
     results = Results(record.results)
     end(record, runs[0], 2.0)
@@ -152,9 +174,10 @@ def test_cost_of_everything(runs: list[WantedRun], tmp_path: Path) -> None:
     assert lines[2].split() == [*FROZEN, "4", "4", "2", "to", "8", "made", "up"]
     assert lines[3].split() == [*UNFROZEN, "4", "8", "4", "to", "16", "made", "up"]
     assert lines[4] == "wall time  4:00:00 (2:00:00 to 8:00:00) with 2 trials at once; starting Ray is not in it"
-    assert lines[5] == "saves      one seed less (1) 6 core-hours, one learning rate less (0.01) 6 core-hours"
-    assert lines[-1] == lines[6]
-    assert lines[6].endswith("timed on CPU")
+    assert lines[5] == "savings    6 core-hours without seed 1"
+    assert lines[6] == "           6 core-hours without learning rate 1e-2"
+    assert lines[-1] == lines[7]
+    assert lines[7].endswith("timed on CPU")
 
 
 def test_cost_of_what_is_left(runs: list[WantedRun], record: SyntheticRecord) -> None:
@@ -171,9 +194,8 @@ def test_cost_of_what_is_left(runs: list[WantedRun], record: SyntheticRecord) ->
     assert lines[3].split() == [*UNFROZEN, "4", "unknown"]
     assert lines[4].startswith("           1 cell not timed yet; `plan --measure`")
     assert lines[5].startswith("wall time  at least 2:15:00 (1:07:30 to 4:30:00) with 1 trial at once")
-    assert lines[6].startswith(
-        "saves      one seed less (1) 1 GPU-hours, one learning rate less (0.01) 0.625 GPU-hours"
-    )
+    assert lines[6] == "savings    1 GPU-hours without seed 1"
+    assert lines[7] == "           0.625 GPU-hours without learning rate 1e-2"
 
 
 def test_nothing_left_costs_nothing(runs: list[WantedRun], record: SyntheticRecord) -> None:
@@ -207,7 +229,8 @@ def test_the_first_plan_of_a_budget_stands(runs: list[WantedRun], record: Synthe
     assert [steps for steps, *_ in planned(longer).values()] == [30] * 4
 
 
-def test_plan_measures_here_and_keeps_the_timings(tmp_path: Path) -> None:
+def test_plan_measures_here_and_keeps_the_timings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "others_share", lambda before, after, wants_a_cpu: 0.5)
     study = write_study(tmp_path)
     given = ["plan", study, "--results", tmp_path / "results", "--cpus", "1"]
     code, text = in_process(*given)
@@ -215,9 +238,9 @@ def test_plan_measures_here_and_keeps_the_timings(tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
     code, text = in_process(*given, "--measure")
     assert code == 0
-    assert "digits tiny frozen-pretrained: measured, 1 run together" in text
+    assert "digits tiny frozen-pretrained: measured, 1 run together, other processes used 50% of the CPUs" in text
     assert "with 1 trial at once" in text
-    assert text.splitlines()[-1].strip().startswith("what was measured had this machine to itself")
+    assert "while it was measured, other processes used up to 50% of the CPUs" in text
     assert {entry["content"]["task"] for entry in read_measured(Results(tmp_path / "results"))} == {"digits"}
     assert in_process(*given)[1] == text[text.index("tiny: A tiny study") :]
 
