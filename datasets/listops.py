@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from datasets import listops_cache, listops_generator, listops_release
+from datasets import files, listops_cache, listops_generator, listops_release
 from datasets.listops_tokens import Examples, Tokenisation, num_token_ids, num_tokens, to_lu2021
 from datasets.task import DataError, Split, TaskData, TaskShape
 
@@ -100,13 +100,19 @@ def origin(options: Options, data_dir: Path) -> str:
 
 
 def fetch(options: Options, data_dir: Path) -> None:
-    """Find the release, or generate examples (about 20 s for 100k) unless they are there.
+    """Check the release line by line, or generate examples: about 20 s for 100k, unless it was done before.
 
     Raises:
-        DataError: see `checksum`; the data directory does not exist, or there are not so many distinct examples.
+        DataError: see `checksum`; the data directory does not exist, a line of the release is not as it should be, or
+            there are not so many distinct examples.
     """
-    if _find_release(options, data_dir) is None:
+    release = _find_release(options, data_dir)
+    if release is None:
         _ensure_generated(options, data_dir)
+        return
+    for path in (release / name for name in listops_release.NAMES):
+        if _ensure_parsed(path, options.max_tree_length, data_dir) is None:
+            listops_release.read(path, options.max_tree_length)
 
 
 def load(options: Options, data_dir: Path) -> TaskData:
@@ -117,7 +123,7 @@ def load(options: Options, data_dir: Path) -> TaskData:
     """
     release = _find_release(options, data_dir)
     if release:
-        splits = [listops_release.read(release / name, options.max_tree_length) for name in listops_release.NAMES]
+        splits = [_read_release(release / name, options.max_tree_length, data_dir) for name in listops_release.NAMES]
     else:
         splits = _read_generated(options, data_dir)
     if options.tokenisation == "lu2021":
@@ -164,6 +170,20 @@ def _generator_checksum(options: Options) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
+def _ensure_parsed(path: Path, max_tree_length: int, data_dir: Path) -> Path | None:
+    """Return the folder of a release file's examples; None: no folder can be written."""
+    kept = f"release-{files.hash_file(path)[:16]}-{listops_release.READER_VERSION}"
+    try:
+        return listops_cache.ensure(data_dir, kept, lambda: listops_release.read(path, max_tree_length))
+    except listops_cache.NoPlaceError:
+        return None
+
+
+def _read_release(path: Path, max_tree_length: int, data_dir: Path) -> Examples:
+    folder = _ensure_parsed(path, max_tree_length, data_dir)
+    return listops_cache.read(folder) if folder else listops_release.read(path, max_tree_length)
+
+
 def _ensure_generated(options: Options, data_dir: Path) -> Path:
     def generate() -> Examples:
         num_examples = options.num_test + options.num_validation + options.num_train
@@ -171,7 +191,7 @@ def _ensure_generated(options: Options, data_dir: Path) -> Path:
             num_examples, options.generator_seed, options.min_tree_length, options.max_tree_length
         )
 
-    return listops_cache.ensure(data_dir, _generator_checksum(options)[:16], generate)
+    return listops_cache.ensure(data_dir, f"generated-{_generator_checksum(options)[:16]}", generate)
 
 
 def _read_generated(options: Options, data_dir: Path) -> list[Examples]:

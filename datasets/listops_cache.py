@@ -1,4 +1,4 @@
-"""Generated ListOps examples on disk: one folder per generator version, seed and sizes."""
+"""ListOps examples on disk, generated or read from the release: one folder for whatever determines them."""
 
 from __future__ import annotations
 
@@ -19,32 +19,37 @@ _MANIFEST = "sha256.json"
 _log = logging.getLogger(__name__)
 
 
-def ensure(data_dir: Path, key: str, generate: Callable[[], Examples]) -> Path:
-    """Find the folder of examples below the data directory or the user's cache, or generate it; once, under a lock.
+class NoPlaceError(DataError):
+    """No folder can be written."""
+
+
+def ensure(data_dir: Path, name: str, make: Callable[[], Examples]) -> Path:
+    """Find the folder of examples below the data directory or the user's cache, or make it; once, under a lock.
 
     A data directory that can't be written gets its examples in the user's cache folder (`files.cache_dir`).
 
     Args:
         data_dir: the data directory.
-        key: identifies the examples; part of the folder's name.
-        generate: makes the examples.
+        name: of the folder; identifies the examples.
+        make: makes the examples.
 
     Returns:
         The folder, for `read`.
 
     Raises:
-        DataError: the data directory does not exist, no folder can be written, or `generate` fails.
+        NoPlaceError: no folder can be written.
+        DataError: the data directory does not exist, or `make` fails.
     """
     files.require_folder(data_dir)
     for place in (data_dir, files.cache_dir()):
-        if _folder(place, key).exists():
-            return _folder(place, key)
+        if _folder(place, name).exists():
+            return _folder(place, name)
     place = _choose_writable(data_dir)
-    folder = _folder(place, key)
+    folder = _folder(place, name)
     with files.locked(place, "listops"):
         if not folder.exists():
-            _log.info("generating ListOps examples in %s", folder)
-            _write(folder, generate())
+            _log.info("making ListOps examples in %s", folder)
+            _write(folder, make())
     return folder
 
 
@@ -68,14 +73,14 @@ def _choose_writable(data_dir: Path) -> Path:
     fallback = files.cache_dir()
     files.require_folder(fallback)
     if not files.is_writable(fallback):
-        raise DataError(
+        raise NoPlaceError(
             f"listops: examples can be written neither to {data_dir} nor to {fallback}. Name a folder that can."
         )
     return fallback
 
 
-def _folder(place: Path, key: str) -> Path:
-    return place / "listops" / f"generated-{key}"
+def _folder(place: Path, name: str) -> Path:
+    return place / "listops" / name
 
 
 def _write(folder: Path, examples: Examples) -> None:
@@ -104,5 +109,5 @@ def _read_manifest(folder: Path) -> dict[str, str]:
 def _corrupted(path: Path) -> DataError:
     return DataError(
         f"listops: {path} is missing or corrupted: it is not as it was written. Delete the folder {path.parent} "
-        "and run again: the same examples will be generated."
+        "and run again: the same examples will be made."
     )

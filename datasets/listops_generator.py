@@ -15,15 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from datasets.listops_tokens import CLOSER, FIRST_DIGIT, FIRST_OPERATOR, VOCABULARY, Examples
+from datasets.listops_tokens import CLOSER, FIRST_DIGIT, FIRST_OPERATOR, Examples
+from datasets.listops_values import apply_operators
 from datasets.task import DataError
 
 GENERATOR_VERSION = 1
 """Part of the data's checksum; raise it when the same seed gives other examples."""
 MAX_DEPTH = 10
 MAX_ARGS = 10
-_MIN, _MAX, _MEDIAN, _SUM = range(4)
-"""Operators in the order of the vocabulary."""
 _TREES_AT_ONCE = 2048
 """Changes what a seed gives, as everything below that draws numbers does."""
 _MAX_BARREN_FORESTS = 20
@@ -143,35 +142,13 @@ def _draw_tokens(random: np.random.RandomState, levels: list[_Level]) -> tuple[l
     values = np.zeros(0, dtype=np.uint8)
     for level in reversed(levels):
         operators = random.randint(0, 4, size=len(level.num_args), dtype=np.uint8)
-        results = _evaluate(operators, level, values)
+        results = apply_operators(operators, level.num_args, values)
         values = random.randint(0, 10, size=len(level.is_operator), dtype=np.uint8)
         token = FIRST_DIGIT + values
         token[level.is_operator] = FIRST_OPERATOR + operators
         values[level.is_operator] = results
         tokens.insert(0, token)
     return tokens, values
-
-
-def _evaluate(operators: np.ndarray, level: _Level, args: np.ndarray) -> np.ndarray:
-    """Apply each operator (operators,) of a level to its arguments among (next level's nodes,); (operators,) uint8."""
-    if len(operators) == 0:
-        return np.zeros(0, dtype=np.uint8)
-    first = level.first_args
-    results = np.empty(len(operators), dtype=np.uint8)
-    for operator, reduce in ((_MIN, np.minimum), (_MAX, np.maximum), (_SUM, np.add)):
-        is_chosen = operators == operator
-        results[is_chosen] = reduce.reduceat(args, first)[is_chosen] % 10  # at most 90, fits uint8
-    is_median = operators == _MEDIAN
-    results[is_median] = _medians(args[np.repeat(is_median, level.num_args)], level.num_args[is_median])
-    return results
-
-
-def _medians(args: np.ndarray, num_args: np.ndarray) -> np.ndarray:
-    """Median of each group of neighbours, the mean of the middle two truncated: `int(median)`."""
-    groups = np.repeat(np.arange(len(num_args), dtype=np.int32), num_args)
-    ordered = np.sort(groups * 16 + args) % 16  # sorts within groups, as values are below 16
-    first = num_args.cumsum() - num_args
-    return (ordered[first + (num_args - 1) // 2] + ordered[first + num_args // 2]) // 2
 
 
 def _lay_out(levels: list[_Level], sizes: list[np.ndarray], tokens: list[np.ndarray], width: int) -> np.ndarray:
@@ -188,6 +165,3 @@ def _lay_out(levels: list[_Level], sizes: list[np.ndarray], tokens: list[np.ndar
         before = sizes[depth + 1].cumsum() - sizes[depth + 1]  # tokens of all earlier nodes of the next level
         positions = np.repeat(openers + 1 - before[level.first_args], level.num_args) + before
     return inputs
-
-
-assert VOCABULARY[FIRST_OPERATOR : FIRST_OPERATOR + 4] == ("[MIN", "[MAX", "[MED", "[SM")

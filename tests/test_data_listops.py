@@ -98,22 +98,46 @@ def test_release_in_part(tmp_path: Path) -> None:
         listops.fetch(listops.Options(), tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("line", "problem"),
-    [
-        ("( ( ( [FIRST 2 ) 9 ) ] )\t9", "Source is not a ListOps expression"),
-        ("( ( ( [MAX 2 ) 9 ) )\t9", "Source is not a ListOps expression"),
-        ("\t9", "Source is not a ListOps expression"),
-        ("( ( ( [MAX 2 ) 9 ) ] )\t10", "Target is b'10', wanted a digit"),
-        ("( ( ( [MAX 2 ) 9 ) ] )", "1 columns, fewer than line 1"),
-        ("( ( ( [MAX 2 ) " + "9 ) " * 30 + "] )\t9", "33 tokens, wanted fewer than 20"),
-    ],
-)
-def test_release_with_a_bad_line(tmp_path: Path, line: str, problem: str) -> None:
-    path = tmp_path / "basic_test.tsv"
-    path.write_text(f"Source\tTarget\n{LINES['basic_val.tsv'][0]}\n{line}\n")
-    with pytest.raises(DataError, match=f"basic_test.tsv, line 3: {problem}"):
-        listops_release.read(path, max_tree_length=20)
+def test_a_bad_release_is_refused_before_anything_trains(tmp_path: Path) -> None:
+    write_release(tmp_path / "listops")
+    with (tmp_path / "listops/basic_val.tsv").open("a") as file:
+        file.write("( ( ( [MIN 1 ) 1 ) ] )\t2\r\n")
+    for function in (listops.fetch, listops.load):
+        with pytest.raises(
+            DataError, match=r"1 of 2 examples in .*basic_val.tsv .*\n  line 3: Target: got '2', want '1'"
+        ):
+            function(listops.Options(), tmp_path)
+
+
+def test_a_release_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_release(tmp_path / "listops")
+    listops.fetch(listops.Options(), tmp_path)
+    first = listops.load(listops.Options(), tmp_path)
+    with monkeypatch.context() as without_reader:
+        without_reader.delattr(listops_release, "read")
+        assert torch.equal(listops.load(listops.Options(), tmp_path).train.inputs, first.train.inputs)
+    with (tmp_path / "listops/basic_val.tsv").open("a") as file:
+        file.write("( ( ( [MIN 1 ) 1 ) ] )\t1\r\n")
+    assert len(listops.load(listops.Options(), tmp_path).validation) == 2
+
+
+def test_a_release_is_checked_where_nothing_can_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "is_writable", lambda folder: False)
+    write_release(tmp_path / "listops")
+    listops.fetch(listops.Options(), tmp_path)
+    assert listops.load(listops.Options(), tmp_path).train.labels.tolist() == [9, 5]
+    assert sorted(path.name for path in (tmp_path / "listops").iterdir()) == sorted(LINES)
+    (tmp_path / "listops/basic_val.tsv").write_text("Source\tTarget\n( [MIN 1 )\t1\n")
+    with pytest.raises(DataError, match="1 of 1 examples"):
+        listops.fetch(listops.Options(), tmp_path)
+
+
+def test_lu2021_of_a_release(tmp_path: Path) -> None:
+    write_release(tmp_path / "listops")
+    data = listops.load(listops.Options(tokenisation="lu2021"), tmp_path)
+    assert data.train.inputs.shape == (2, 512)
+    assert data.train.inputs[1, :6].tolist() == [14, 2, 11, 6, 5, 0]
+    assert data.train.labels.tolist() == [9, 5]
 
 
 @pytest.mark.parametrize(

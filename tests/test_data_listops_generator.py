@@ -9,8 +9,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from datasets.listops_generator import _medians, generate
+from datasets.listops_generator import generate
 from datasets.listops_tokens import PAD, VOCABULARY, Examples
+from datasets.listops_values import medians
 from datasets.task import DataError
 
 NUM_EXAMPLES = 4000
@@ -93,7 +94,7 @@ def test_labels_are_the_values_of_short_expressions() -> None:
 
 def test_median_by_hand() -> None:
     # (3 1 2) -> 2; (9 0) -> 4.5 -> 4; (5 5 1 9) -> 5
-    assert _medians(np.array([3, 1, 2, 9, 0, 5, 5, 1, 9], np.uint8), np.array([3, 2, 4])).tolist() == [2, 4, 5]
+    assert medians(np.array([3, 1, 2, 9, 0, 5, 5, 1, 9], np.uint8), np.array([3, 2, 4])).tolist() == [2, 4, 5]
 
 
 def test_lengths_are_those_of_the_tokens(examples: Examples) -> None:
