@@ -6,6 +6,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import shlex
 import socket
 import stat
 import tempfile
@@ -194,4 +195,4 @@ def _missing_message(remote: RemoteFiles, data_dir: Path, reason: str) -> str:
 
 
 def _command(remote: RemoteFiles, data_dir: Path) -> str:
-    return f"python -m sweep data {remote.task} --data-dir {data_dir}"
+    return f"python -m sweep data {remote.task} --data-dir {shlex.quote(str(data_dir))}"

@@ -18,7 +18,7 @@ from sweep.archive_content import Staged, checkpoint_step, newest_checkpoint, sh
 from sweep.errors import UserError
 from sweep.merge import Keep, RecordedRun, difference, merge, read_run
 from sweep.results import Results, storage_problems
-from sweep.text import counted, gigabytes
+from sweep.text import command, counted, gigabytes
 
 LEFTOVERS = ".import-*"
 """Folders in a results directory that imports unpack into; one that is not in use was left by a killed import."""
@@ -193,7 +193,7 @@ class _Merger:
             _listed("studies already here", counts.kept_studies),
             *(f"study {name} is here with another grid; kept; the runs came along" for name in counts.other_studies),
             _listed("pretrained weights added", counts.weights),
-            f"to show them in MLflow: python -m sweep mlflow sync --results {self.ours.root}",
+            f"to show them in MLflow: {command('mlflow', 'sync', '--results', str(self.ours.root))}",
         ]
         return "\n".join(line for line in lines if line)
 

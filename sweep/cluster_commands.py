@@ -12,7 +12,7 @@ from sweep.commands import plan_elsewhere, with_resources
 from sweep.errors import UserError
 from sweep.study_file import load_study
 from sweep.submission import check_paths, submit
-from sweep.text import aligned, duration
+from sweep.text import aligned, command, duration
 
 
 def submit_study(chosen: Namespace) -> int:
@@ -68,7 +68,7 @@ def _last_line(log: str) -> str:
 
 def _follow(address: str, job: Job) -> int:
     """Print what a job prints until it ends; Ctrl-C leaves it alone."""
-    again = f"python -m sweep job logs {job.study} --address {address}"
+    again = command("job", "logs", job.study, "--address", address)
     try:
         _say(f"following {job.name}; Ctrl-C leaves it to itself, `{again}` comes back to it")
         ended = ClusterJobs(address).follow(job.name, _write)

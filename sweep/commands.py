@@ -22,6 +22,7 @@ from sweep.stored_results import results_here
 from sweep.study import Resources, Study
 from sweep.study_file import load_study, shipped_studies
 from sweep.study_model import PretrainedHere
+from sweep.text import command
 from trainables.models import MODELS
 from trainables.pretrained import WeightsSource, find_weights
 
@@ -124,7 +125,7 @@ def run(chosen: Namespace) -> int:
         print(f"report     {outcome.report.page}")
         if results.uri is not None:
             print(f"store      {results.uri}")
-        print(f"MLflow     python -m sweep ui --results {chosen.results}")
+        print(f"MLflow     {command('ui', '--results', str(chosen.results))}")
         if outcome.stopped:
             return 130
         if outcome.failed or (chosen.strict and problems(outcome.report.findings)):

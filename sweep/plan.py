@@ -84,7 +84,7 @@ def _weights_lines(backbones: dict[str, Backbone]) -> list[str]:
         standing = "here" if backbone.here else "not here yet; `run` gets or trains them first"
         lines.append(f"weights    {name}: {backbone.description} ({standing})")
         if backbone.checksum == UNKNOWN_WEIGHTS:
-            lines.append("           until then the ids of its pretrained runs are provisional")
+            lines.append("           run ids follow from the weights: those of its pretrained runs are known then")
     return lines
 
 

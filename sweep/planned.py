@@ -11,13 +11,13 @@ from sweep.placement import Placement
 from sweep.reconcile import Reconciled
 from sweep.results import Results, write_parquet
 from sweep.runs import WantedRun
-from sweep.timings import find_timings
+from sweep.timings import Cell, Timing, find_timings
 
 
 def write_planned(
     study: str, wanted: Sequence[WantedRun], reconciled: Reconciled, placement: Placement, results: Results
-) -> None:
-    """Add what the runs that are about to be trained will take in all, as far as it is known.
+) -> dict[Cell, Timing]:
+    """Add what the runs that are about to be trained will take in all, as far as it is known; return how it is known.
 
     The first plan of a run for a step budget stands: a later one would know how it went.
 
@@ -38,3 +38,4 @@ def write_planned(
     if new:
         kept = [row for row in before if row["run_id"] not in new]
         write_parquet(path, [*kept, *new.values()], PLANNED)
+    return timings

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.text import rate_text
-from sweep.progress_state import ProgressState, RunLabel, Summary
+from sweep.progress_state import Cell, ProgressState, RunLabel, Summary
 from sweep.text import duration
 from sweep.time_left import RunPace
 
@@ -38,6 +38,7 @@ class Progress:
         console: where to write.
         clock: seconds since some moment.
         interval_s: seconds between plain lines, where the console is no terminal.
+        expected: the pace of cells until one of their runs reports it.
     """
 
     def __init__(
@@ -49,8 +50,15 @@ class Progress:
         console: Console,
         clock: Clock = time.monotonic,
         interval_s: float = 30.0,
+        expected: Mapping[Cell, RunPace] | None = None,
     ) -> None:
-        self.state = ProgressState(total_runs=total_runs, done_before=done_before, cells=cells, started_at=clock())
+        self.state = ProgressState(
+            total_runs=total_runs,
+            done_before=done_before,
+            cells=cells,
+            started_at=clock(),
+            expected=expected or {},
+        )
         self._console = console
         self._clock = clock
         self._drawn_at = clock()

@@ -82,12 +82,14 @@ class ProgressState:
         done_before: of those, how many were done when we started. They count as done and have no part in the time left.
         cells: labels of the other runs, by run id.
         started_at: in seconds of some clock; all times are.
+        expected: the pace of cells until one of their runs reports it.
     """
 
     total_runs: int
     done_before: int
     cells: Mapping[str, RunLabel]
     started_at: float
+    expected: Mapping[Cell, RunPace] = field(default_factory=dict)
     best: dict[Cell, Best] = field(default_factory=dict)
     _runs: dict[str, _RunState] = field(init=False)
     _trials: list[list[str]] = field(init=False)
@@ -172,8 +174,13 @@ class ProgressState:
             if run.pace is not None:
                 for cell in (self.cells[run_id].cell, None):
                     reported.setdefault((cell, run.status == "running"), []).append(run.pace)
-        means = {key: mean_pace(paces) for key, paces in reported.items()}
-        return {cell: mean for (cell, _), mean in sorted(means.items(), key=lambda item: item[0][1]) if mean}
+        found: dict[Cell | None, RunPace] = {}
+        found.update(self.expected.items())
+        if self.expected:
+            found[None] = mean_pace(list(self.expected.values()))
+        for (cell, _), paces in sorted(reported.items(), key=lambda item: item[0][1]):  # running ones last: they count
+            found[cell] = mean_pace(paces)
+        return found
 
     def _time_left_s(self, trials: Sequence[_Trial], *, known: bool) -> float | None:
         left = [trial for trial in trials if trial.left]

@@ -119,6 +119,8 @@ def gc(chosen: Namespace) -> int:
 
 
 def _study_names(chosen: Namespace, results: Results) -> list[str]:
+    if chosen.studies and results.uri is None:
+        check_format(results.root)  # first: in a directory that is none, every study would be unknown
     recorded = recorded_studies(results.root)
     return [_study_name(given, recorded) for given in chosen.studies]
 

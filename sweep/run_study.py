@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -28,6 +28,7 @@ from sweep.plan import state_counts
 from sweep.planned import write_planned
 from sweep.pretraining import ensure_backbones
 from sweep.progress import Progress
+from sweep.progress_state import Cell
 from sweep.ray_session import RayLostError, ray_session
 from sweep.reconcile import Reconciled, reconcile
 from sweep.recorder import Recorder
@@ -39,6 +40,7 @@ from sweep.study import Study
 from sweep.study_file import study_to_yaml
 from sweep.terminal import output_to
 from sweep.text import counted
+from sweep.time_left import RunPace
 from sweep.trials import TrialEvents, assignment, train_cohorts
 from sweep.tune_thread import run_in_thread
 from trainables.cohort import Event
@@ -73,9 +75,10 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
         results.settle()
         reconciled = reconcile(wanted, results, max_attempts=options.max_attempts)
         say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
-        write_planned(study.study, wanted, reconciled, options.placement, results)
+        timings = write_planned(study.study, wanted, reconciled, options.placement, results)
         sweep = _Sweep(study, options, wanted, reconciled, say)
-        sweep.train()
+        # A step's share of the evaluations is in it.
+        sweep.train({cell: RunPace(step_s=timing.step_s.middle, evaluation_s=0.0) for cell, timing in timings.items()})
         report = write_report(results.root, study.study)
         sweep.finish_mirror(report.folder)
     return Outcome(report=report, trained=len(sweep.ended), failed=len(sweep.failed), stopped=sweep.stopped)
@@ -117,11 +120,11 @@ class _Sweep:
         self.mirror = MirrorThread(mirror, lambda message: self._note(message))
         self.mirror.changed(*(run.run_id for run in wanted if self.results.holds(run.run_id)))
 
-    def train(self) -> None:
-        """Train what is to be trained, if anything is."""
+    def train(self, expected: Mapping[Cell, RunPace]) -> None:
+        """Train what is to be trained, if anything is; `expected` is the pace of cells that were timed before."""
         if self.reconciled.to_train:
             check_disk(self.reconciled.to_train, self.results)
-            self._train()
+            self._train(expected)
         elif not self.failed:
             self.say("nothing to train: the record holds everything the study wants")
         if self.stopped:
@@ -138,14 +141,15 @@ class _Sweep:
                 f"tried again; once their reason is mended: --max-attempts {2 * self.options.max_attempts}"
             )
 
-    def _train(self) -> None:
+    def _train(self, expected: Mapping[Cell, RunPace]) -> None:
         runs = self.reconciled.to_train
         self.results.progress(self.study.study).unlink(missing_ok=True)  # an earlier sweep's
         log_file = self.results.logs / f"run-{time.strftime('%Y%m%d-%H%M%S')}.log"
         self.say(f"training {len(runs)} runs; Ray's log: {log_file}")
         with output_to(log_file) as console:
             labels = {run.run_id: run_label(run) for run in runs}
-            progress = Progress(len(self.wanted), len(self.wanted) - len(runs), labels, console=console)
+            done_before = len(self.wanted) - len(runs)
+            progress = Progress(len(self.wanted), done_before, labels, console=console, expected=expected)
             self._note = progress.note
             try:
                 with progress as self.progress:

@@ -167,8 +167,8 @@ class Study(Strict):
 
     study: Annotated[str, NameRule]
     """Name: of the file, of the study's folder in the results directory, and on the command line."""
-    title: Annotated[str, AfterValidator(_one_line)]
-    """One line, shown in tables."""
+    title: Annotated[str, AfterValidator(_one_line)] = Field(default_factory=lambda given: given.get("study", ""))
+    """One line, shown in tables; default: the study's name."""
     protocol: Annotated[Protocol, PlainValidator(_protocol_from)] = Protocol()
     """How each run is trained and evaluated; see `trainables.run.Protocol`."""
     variants: Annotated[tuple[str, ...], AfterValidator(some_distinct)]

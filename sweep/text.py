@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Container, Sequence
 from datetime import timedelta
 
@@ -16,6 +17,11 @@ def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[s
         ).rstrip()
         for row in rows
     ]
+
+
+def command(*words: str) -> str:
+    """Return a command of ours as a shell takes it, paths with blanks and all."""
+    return f"python -m sweep {shlex.join(words)}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -24,10 +24,8 @@ class RunPace:
         return steps * self.step_s + evaluations * self.evaluation_s
 
 
-def mean_pace(paces: Collection[RunPace]) -> RunPace | None:
-    """Return the mean; None of none."""
-    if not paces:
-        return None
+def mean_pace(paces: Collection[RunPace]) -> RunPace:
+    """Return the mean of one or more."""
     return RunPace(step_s=fmean(pace.step_s for pace in paces), evaluation_s=fmean(pace.evaluation_s for pace in paces))
 
 

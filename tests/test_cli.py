@@ -100,7 +100,7 @@ def test_an_unknown_command_lists_the_known_ones(say: Any) -> None:
     assert say()[0] == 2
 
 
-@pytest.mark.parametrize("command", ["plan", "run", "status", "report", "pretrain"])
+@pytest.mark.parametrize("command", ["plan", "run", "pretrain"])
 def test_an_unknown_study_lists_the_shipped_ones(say: Any, command: str, tmp_path: Path) -> None:
     code, printed = say(command, "no-such", "--results", tmp_path / "results")
     assert code == 2

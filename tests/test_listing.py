@@ -200,6 +200,20 @@ def test_a_study_is_named_as_it_is_recorded(
 
 
 @pytest.mark.parametrize("command", ["ls", "status", "report"])
+@pytest.mark.parametrize("given", ["small", "quickstart"])
+def test_a_wrong_results_directory_is_named_before_a_study(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, given: str
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").touch()
+    for name, message in (("none", "no results directory at "), ("other", "no format.json")):
+        assert main([command, given, "--results", str(tmp_path / name)]) == 2
+        printed = capsys.readouterr().err
+        assert message in printed
+        assert "unknown study" not in printed
+
+
+@pytest.mark.parametrize("command", ["ls", "status", "report"])
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -84,7 +84,7 @@ def test_plan_of_a_new_study(tmp_path: Path) -> None:
     assert lines[-1].startswith(
         "cost       not known: 2 cells not timed yet; `plan --measure` times a few steps of each"
     )
-    assert not any("provisional" in line for line in lines)
+    assert not any("run ids follow from the weights" in line for line in lines)
     assert not (tmp_path / "results").exists()  # a plan makes nothing
 
 
@@ -101,13 +101,13 @@ def test_plan_leaves_out_what_is_done(tmp_path: Path) -> None:
     assert "to train   2 runs in 2 trials, at most 40 gradient steps" in lines
 
 
-def test_plan_says_when_ids_are_provisional(tmp_path: Path) -> None:
+def test_plan_says_when_ids_are_not_known_yet(tmp_path: Path) -> None:
     model = "{size: {layers: 1, heads: 2, width: 16, positions: 128}, pretrained: {pretrain: {num_steps: 2}}}"
     lines = plan(write_study(tmp_path, models=f"{{tiny: {model}}}"), tmp_path / "results")
     (place,) = [index for index, line in enumerate(lines) if line.startswith("weights ")]
     assert lines[place].startswith("weights    tiny: byte-level GPT-2 of 1 layers x width 16, trained for 2 steps")
     assert lines[place].endswith("(not here yet; `run` gets or trains them first)")
-    assert lines[place + 1] == "           until then the ids of its pretrained runs are provisional"
+    assert lines[place + 1] == "           run ids follow from the weights: those of its pretrained runs are known then"
 
 
 def test_plan_says_when_the_disk_is_too_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

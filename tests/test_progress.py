@@ -160,6 +160,16 @@ def test_run_that_has_not_reported_counts_at_the_mean_pace_of_its_cell() -> None
     assert state.summary(1000.0).time_left_s == 300.0
 
 
+def test_before_the_first_report_the_pace_is_that_of_earlier_runs() -> None:
+    """0.5 s a step was timed, 4 runs of 100 steps; c, of another cell, counts as the mean of what is known."""
+    cells = {name: label(variant) for name, variant in zip("abc", ("one", "one", "two"), strict=True)}
+    expected = {cells["a"].cell: seconds(0.5)}
+    state = ProgressState(total_runs=3, done_before=0, cells=cells, started_at=1000.0, expected=expected)
+    assert state.summary(1000.0).time_left_s == 150.0
+    state.advanced("a", 1000.0, 0, seconds(1.0))
+    assert state.summary(1000.0).time_left_s == 300.0
+
+
 def test_ended_runs_have_no_steps_left_and_the_pace_is_known_from_them() -> None:
     """a complete, b diverged, c failed; only d (100 steps) is left, at the mean of what a and b took: 0.25 s."""
     state = four_runs()

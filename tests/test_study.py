@@ -34,6 +34,13 @@ def test_a_right_file_says_what_it_says(tmp_path: Path) -> None:
     assert (study.resources.retries, study.resources.gpus_per_trial) == (1, 0)
 
 
+def test_a_study_without_a_title_is_called_by_its_name(tmp_path: Path) -> None:
+    study = load_study(write(tmp_path, STUDY.replace("title: An example\n", "")))
+    assert study.title == "example"
+    (tmp_path / "again").mkdir()
+    assert load_study(write(tmp_path / "again", study_to_yaml(study))) == study
+
+
 def test_paths_start_from_the_study_file(tmp_path: Path) -> None:
     write(tmp_path, "words", "words.txt")
     (tmp_path / "weights").mkdir()
