@@ -5,6 +5,7 @@ What only some commands need and takes seconds to import (torch, Ray, figures, s
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
     from sweep.placement import Placement
     from sweep.reconcile import Reconciled
     from sweep.results import Results
+
+CUT_SHORT = (
+    "error: `run` ended before it could say why. It was killed (the system does that when memory runs out: see "
+    "`dmesg`), or Ray's library ended it, as it does where a part of Ray dies while it connects: see the newest file "
+    "in `logs` of the results directory. Nothing that was recorded is lost; the same command resumes."
+)
+"""What the user reads when `run` could not say anything itself."""
 
 
 def plan(chosen: Namespace) -> int:
@@ -102,11 +110,23 @@ def plan_elsewhere(study: Study, location: str, data_dir: Path) -> str:
 
 
 def run(chosen: Namespace) -> int:
-    """Train what the record lacks, study by study."""
+    """Train what the record lacks, study by study; say so however it ends."""
+    from sweep.terminal import STOPPED, last_word, sigterm_as_ctrl_c
+
+    with last_word(CUT_SHORT), sigterm_as_ctrl_c():
+        try:
+            return _train_studies(chosen)
+        except KeyboardInterrupt:
+            print("stopped; the same command resumes", file=sys.stderr)
+            return STOPPED
+
+
+def _train_studies(chosen: Namespace) -> int:
     from analysis.findings import problems
     from sweep.options import Options
     from sweep.placement import Placement
     from sweep.run_study import run_study
+    from sweep.terminal import STOPPED
 
     results = results_here(chosen.results)
     code = 0
@@ -127,7 +147,7 @@ def run(chosen: Namespace) -> int:
             print(f"store      {results.uri}")
         print(f"MLflow     {command('ui', '--results', str(chosen.results))}")
         if outcome.stopped:
-            return 130
+            return STOPPED
         if outcome.failed or (chosen.strict and problems(outcome.report.findings)):
             code = 1
     return code

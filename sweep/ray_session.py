@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from ruamel.yaml import YAML
 from sweep.machines import RayBoard
 from sweep.package import NOT_SHIPPED
 from sweep.placement import Nodes, Placement, check_fit, no_cluster
+from sweep.private_ray import private_ray
 from sweep.provenance import CHECKOUT
 from sweep.sharing import Share
 
@@ -47,23 +49,43 @@ def ray_session(placement: Placement, log_file: Path) -> Iterator[Share]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"  # the record is ours to write
     os.environ.setdefault("TUNE_RESULT_BUFFER_LENGTH", "0")
-    import ray
-
     _log_to_file(log_file)
+    with private_ray() if placement.address is None else nullcontext() as folder, _sigterm_kept() as keep_sigterm:
+        import ray
+
+        try:
+            ray.init(**_init_arguments(placement, folder))
+        except Exception as error:  # Ray (2.60) raises that very class where its processes die during the start
+            if placement.address is None:
+                raise RayLostError(f"Ray did not start ({str(error) or type(error).__name__})") from error
+            raise no_cluster(placement.address, f"{error}{_token_hint()}") from error
+        try:
+            keep_sigterm()
+            nodes = partial(_nodes, placement)
+            check_fit(placement, nodes())
+            yield Share(placement, nodes, RayBoard() if placement.address is not None else None)
+        finally:
+            if died := lost_processes():
+                _kill_the_rest(died)
+            ray.shutdown()
+
+
+@contextmanager
+def _sigterm_kept() -> Iterator[Callable[[], object]]:
+    """Keep the handler of SIGTERM: Ray (2.60) sets one in Python as it starts, and others in C++ up to its shutdown.
+
+    Yields:
+        Puts the handler back; to be called when Ray has started.
+    """
+    from ray._private import utils
+
+    handler, set_by_ray = signal.getsignal(signal.SIGTERM), utils.set_sigterm_handler
+    utils.set_sigterm_handler = lambda handler: None
     try:
-        ray.init(**_init_arguments(placement))
-    except Exception as error:  # Ray (2.60) raises that very class where its processes die during the start
-        if placement.address is None:
-            raise RayLostError(f"Ray did not start ({str(error) or type(error).__name__})") from error
-        raise no_cluster(placement.address, f"{error}{_token_hint()}") from error
-    try:
-        nodes = partial(_nodes, placement)
-        check_fit(placement, nodes())
-        yield Share(placement, nodes, RayBoard() if placement.address is not None else None)
+        yield partial(signal.signal, signal.SIGTERM, handler)
     finally:
-        if died := lost_processes():
-            _kill_the_rest(died)
-        ray.shutdown()
+        utils.set_sigterm_handler = set_by_ray
+        signal.signal(signal.SIGTERM, handler)
 
 
 def _nodes(placement: Placement) -> Nodes:
@@ -120,7 +142,7 @@ def _kill_the_rest(died: list[str]) -> None:
     worker._global_node.kill_all_processes(check_alive=False)
 
 
-def _init_arguments(placement: Placement) -> dict[str, Any]:
+def _init_arguments(placement: Placement, folder: Path | None) -> dict[str, Any]:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if placement.address is not None and RAY_S_JOB in os.environ:
         return quiet | {"address": placement.address}
@@ -130,8 +152,13 @@ def _init_arguments(placement: Placement) -> dict[str, Any]:
     # Workers start in another folder; an absolute path, before all others, names our `datasets`.
     search = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
     here = {"env_vars": {"PYTHONPATH": search}}
-    # `local`: Ray would otherwise join a cluster that RAY_ADDRESS or an earlier `ray start` names.
-    return quiet | {"address": "local", "num_cpus": placement.cpus, "include_dashboard": False, "runtime_env": here}
+    return quiet | {
+        "address": "local",  # Ray would otherwise join a cluster that RAY_ADDRESS or an earlier `ray start` names
+        "num_cpus": placement.cpus,
+        "include_dashboard": False,
+        "runtime_env": here,
+        "_temp_dir": str(folder),
+    }
 
 
 def _log_to_file(path: Path) -> None:

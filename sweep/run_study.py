@@ -38,7 +38,7 @@ from sweep.sharing import ShareChangedError
 from sweep.standing import State
 from sweep.study import Study
 from sweep.study_file import study_to_yaml
-from sweep.terminal import output_to
+from sweep.terminal import output_to, stop_signals
 from sweep.text import counted
 from sweep.time_left import RunPace
 from sweep.trials import TrialEvents, assignment, train_cohorts
@@ -152,7 +152,10 @@ class _Sweep:
             progress = Progress(len(self.wanted), done_before, labels, console=console, expected=expected)
             self._note = progress.note
             try:
-                with progress as self.progress:
+                with (
+                    progress as self.progress,
+                    stop_signals(self._say_stopping, console.file.fileno()) as self._stop,
+                ):
                     self._survive_ray(runs, log_file)
             finally:
                 self._note = self.say
@@ -164,8 +167,12 @@ class _Sweep:
             ended_before = len(self.ended)
             try:
                 with ray_session(self.options.placement, log_file) as self._share:
+                    self.stopped = self._stop.is_set()  # while Ray started
                     return self._train_all(runs)
             except RayLostError as loss:
+                if self._stop.is_set():  # a signal to the whole process group ends Ray, too
+                    self.stopped = True
+                    return
                 deaths_in_a_row = 1 if len(self.ended) > ended_before else deaths_in_a_row + 1
                 if deaths_in_a_row > MAX_DEATHS:
                     raise UserError(
@@ -217,7 +224,7 @@ class _Sweep:
             lambda stop: train_cohorts(
                 assignments, names, places, placement, self.results, events, stop, self._share.at_most
             ),
-            self._say_stopping,
+            self._stop,
         )
 
     def _say_stopping(self) -> None:

@@ -1,17 +1,27 @@
-"""Keeps what libraries print away from the terminal, and gives it to a file instead."""
+"""The terminal: what libraries print goes to a file instead, signals stop a sweep, and no end goes unexplained."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from typing import NoReturn
 
 from rich.console import Console
+
+STOPPED = 130
+"""The exit code of a command that was asked to stop."""
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
+_SHOW_CURSOR = b"\x1b[?25h"
+_WATCH = 'trap "" HUP INT TERM; read -r line || printf "%s\\n" "$1" >&2'
+_watcher: subprocess.Popen[bytes] | None = None
+"""The child that prints this process's last word, if it has one."""
 
 
 @contextmanager
@@ -38,23 +48,79 @@ def output_to(log_file: Path) -> Iterator[Console]:
 
 
 @contextmanager
-def stop_signals(say_stopping: threading.Event, on_stop: Callable[[], None]) -> Iterator[threading.Event]:
-    """Yield an event that the first Ctrl-C or SIGTERM sets; a second one ends the process at once.
+def stop_signals(on_stop: Callable[[], None], terminal: int) -> Iterator[threading.Event]:
+    """Yield an event that the first Ctrl-C or SIGTERM sets; a second one ends the process at once, with exit code 130.
+
+    A thread reads the signals from a pipe that Python fills as they arrive: the main thread may be in Ray's C++ code
+    for seconds, where it runs no handler.
 
     Args:
-        say_stopping: the event.
-        on_stop: called at the first signal, after the event is set; a signal that comes while it runs is the second.
+        on_stop: called in a thread at the first signal, after the event is set.
+        terminal: the file descriptor that the last line of a process that leaves at once goes to.
     """
+    stop, (reader, writer) = threading.Event(), os.pipe()
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        if say_stopping.is_set():
-            os._exit(128 + number)
-        say_stopping.set()
-        on_stop()
+    def listen() -> None:
+        while number := os.read(reader, 1):
+            if number[0] not in _STOPPING:
+                continue
+            if stop.is_set():
+                _leave_at_once(terminal)
+            stop.set()
+            threading.Thread(target=on_stop, daemon=True).start()  # it may block: the terminal may be paused
+        os.close(reader)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    os.set_blocking(writer, False)
+    threading.Thread(target=listen, name="signals", daemon=True).start()
+    before = {number: signal.signal(number, lambda number, frame: None) for number in _STOPPING}
+    woken = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     try:
-        yield say_stopping
+        yield stop
     finally:
+        signal.set_wakeup_fd(woken)
         for number, handler in before.items():
             signal.signal(number, handler)
+        os.close(writer)
+
+
+def _leave_at_once(terminal: int) -> NoReturn:
+    with contextlib.suppress(OSError):
+        shown = _SHOW_CURSOR if os.isatty(terminal) else b""
+        os.write(terminal, shown + b"\nleft at once; the same command resumes from the last checkpoints\n")
+    if _watcher is not None:
+        _dismiss(_watcher)
+    os._exit(STOPPED)
+
+
+@contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
+    """Make SIGTERM raise KeyboardInterrupt."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def last_word(message: str) -> Iterator[None]:
+    """Have a message printed to stderr if this process ends before the block does: killed, or by Ray's C++ code.
+
+    A child prints it. It waits for a line on its standard input, and finds the end of it where this process is gone.
+    """
+    global _watcher
+    _watcher = subprocess.Popen(
+        ["/bin/sh", "-c", _WATCH, "sh", message],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,  # a Ctrl-C of the terminal, or a kill of the process group, is not for it
+    )
+    try:
+        yield
+    finally:
+        _dismiss(_watcher)
+        _watcher = None
+
+
+def _dismiss(watcher: subprocess.Popen[bytes]) -> None:
+    watcher.communicate(b"\n")

@@ -73,12 +73,15 @@ def train_cohorts(
         RayLostError: Ray died; the runs that it trained go on from their checkpoints in another session.
     """
     from ray import tune
+    from ray.tune.execution import class_cache
 
     from sweep.machines import Machines
     from sweep.ray_session import lost_processes
     from sweep.tune_callback import EventCallback, SweepStoppedError
     from trainables.ray_trainable import CohortTrainable
 
+    # Tune (2.60) would copy the driver's AWS keys, among others, into what Ray keeps and logs of each worker.
+    class_cache.ENV_VARS_TO_PROPAGATE = frozenset()
     callback = EventCallback(events, stop, lost_processes, Machines())
     resources = {"cpu": placement.resources.cpus_per_trial, "gpu": placement.resources.gpus_per_trial}
     configs = [

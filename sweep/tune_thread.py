@@ -1,4 +1,4 @@
-"""Tune in a thread: Ctrl-C and SIGTERM stay ours, and it is not waited for when Ray has died under it."""
+"""Tune in a thread, where it cannot take the signals over; it is not waited for when Ray has died under it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from collections.abc import Callable
 
 from sweep.ray_session import RayLostError, lost_processes
 from sweep.sharing import ShareChangedError
-from sweep.terminal import stop_signals
 
 LEAVING_S = 20.0
 """How long Tune may take to leave after Ray has died. Without its GCS, Ray ends this process after 60 s (Ray 2.60)."""
 
 
-def run_in_thread(work: Callable[[threading.Event], bool], on_stop: Callable[[], None] = lambda: None) -> bool:
-    """Run `work` in a thread, with an event that the first Ctrl-C or SIGTERM sets; a second one ends the process.
+def run_in_thread(work: Callable[[threading.Event], bool], stop: threading.Event) -> bool:
+    """Run `work` in a thread.
 
     Args:
-        work: returns whether it came to its end.
-        on_stop: called at the first signal, at once.
+        work: returns whether it came to its end. It is passed an event, and leaves early once that is set.
+        stop: when set, `work` is asked to leave.
 
     Returns:
         What `work` returned; False if it was cut short by Ray's death, or to pack runs anew, when asked to stop anyway.
@@ -30,32 +29,32 @@ def run_in_thread(work: Callable[[threading.Event], bool], on_stop: Callable[[],
     """
     result: list[bool] = []
     problems: list[BaseException] = []
+    leave = threading.Event()
 
     def run() -> None:
         try:
-            result.append(work(stop))
+            result.append(work(leave))
         except BaseException as problem:  # carried over to the main thread
             problems.append(problem)
 
-    # Tune takes the signals over when it runs in the main thread; ours save every run before leaving.
-    with stop_signals(threading.Event(), on_stop) as stop:
-        thread = threading.Thread(target=run, name="tune", daemon=True)
-        thread.start()
-        problems += _wait(thread)
-        asked_to_stop = stop.is_set()
-        stop.set()  # a thread that was left behind leaves too, should it come back, and blames no trial
+    thread = threading.Thread(target=run, name="tune", daemon=True)
+    thread.start()
+    problems += _wait(thread, stop, leave)
+    leave.set()  # a thread that was left behind leaves too, should it come back, and blames no trial
     for problem in problems:
-        if isinstance(problem, (RayLostError, ShareChangedError)) and asked_to_stop:
+        if isinstance(problem, (RayLostError, ShareChangedError)) and stop.is_set():
             return False
         raise problem
     return result[0]
 
 
-def _wait(thread: threading.Thread) -> list[RayLostError]:
-    """Wait for the thread to end; return why it was left behind, if it was."""
+def _wait(thread: threading.Thread, stop: threading.Event, leave: threading.Event) -> list[RayLostError]:
+    """Wait for the thread to end, and hand a stop on; return why it was left behind, if it was."""
     lost_at: float | None = None
     while thread.is_alive():
         thread.join(0.2)
+        if stop.is_set():
+            leave.set()
         died = lost_processes()
         if not died:
             continue

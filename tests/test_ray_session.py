@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 import ray
+from ray._private import utils
 
+from sweep import ray_session as module
 from sweep.errors import UserError
 from sweep.placement import Placement
 from sweep.ray_session import RayLostError, ray_session
@@ -20,6 +23,31 @@ def enter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, add
     monkeypatch.setattr(ray, "init", fails)
     with ray_session(Placement(resources=Resources(), address=address, cpus=1), tmp_path / "log"):
         pytest.fail("there is no Ray")
+
+
+def test_sigterm_stays_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ray sets handlers of its own as it starts, in Python and in C++, and takes the latter away at its shutdown."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    def init(**_: object) -> None:
+        utils.set_sigterm_handler(lambda number, frame: None)
+        assert signal.getsignal(signal.SIGTERM) is ours
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def ours(number: int, frame: object) -> None:
+        pass
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+    monkeypatch.setattr(module, "_nodes", lambda placement: [{"CPU": 1.0}])
+    monkeypatch.setattr(module, "lost_processes", list)
+    signal.signal(signal.SIGTERM, ours)
+    try:
+        with ray_session(Placement(resources=Resources(), cpus=1), tmp_path / "log"):
+            assert signal.getsignal(signal.SIGTERM) is ours
+        assert signal.getsignal(signal.SIGTERM) is ours
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -258,8 +259,29 @@ def test_a_signal_is_answered_before_runs_are_saved(
 
     with bench.monkeypatch.context() as patch:
         patch.setattr(Script, "train_cohorts", interrupted)
+        before = signal.getsignal(number)
         assert bench.run(Script()).stopped
+        assert signal.getsignal(number) is before
     assert capfd.readouterr().out.splitlines()[0] == "saving 1 run; press Ctrl-C again to leave at once"
+
+
+@pytest.mark.parametrize("ends_ray", [False, True])
+def test_a_signal_while_ray_starts_trains_nothing(bench: Bench, ends_ray: bool) -> None:
+    """With `ends_ray`: it went to the whole process group."""
+
+    @contextlib.contextmanager
+    def starts(placement: Placement, log_file: Path) -> Iterator[Share]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.3)
+        if ends_ray:
+            raise RayLostError("Ray did not start")
+        yield Share(placement, list, None)
+
+    bench.monkeypatch.setattr(module, "ray_session", starts)
+    script = Script()
+    assert bench.run(script).stopped
+    assert (script.passes, bench.states()) == ([], ["new"] * 4)
+    assert bench.said[-1] == "stopped; the same command goes on from here"
 
 
 def test_the_study_is_kept_as_it_was_run_and_can_be_run_again(tmp_path: Path) -> None:

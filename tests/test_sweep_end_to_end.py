@@ -12,8 +12,18 @@ import pytest
 from sweep.mlflow_store import open_client, tracking_uri
 from sweep.results import Results
 from tests.tiny_study import curves, in_process, rows, runs_of, sweep, trained_here, write_study
+from tests.watched_run import Watched, is_loopback, watched_run
 
 pytestmark = pytest.mark.cluster
+
+SECRETS = {
+    "AWS_ACCESS_KEY_ID": "planted-key-id",
+    "AWS_SECRET_ACCESS_KEY": "planted-secret-key",
+    "AWS_SESSION_TOKEN": "planted-session-token",
+    "HF_TOKEN": "planted-hub-token",
+    "MLFLOW_TRACKING_PASSWORD": "planted-password",
+    "RAY_AUTH_TOKEN": "planted-cluster-token",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,14 +74,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def first(folder: Path) -> Ended:
-    """Two learning rates x two variants, with another package `datasets` in the way."""
+def watched(folder: Path) -> Iterator[Watched]:
+    """Two learning rates x two variants, with another package `datasets` in the way, and secrets in the environment."""
     other = folder / "other"
     (other / "datasets").mkdir(parents=True)
     (other / "datasets" / "__init__.py").write_text("raise ImportError('the other datasets')")
     (other / "datasets-9.9.dist-info").mkdir()
     (other / "datasets-9.9.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: datasets\nVersion: 9.9\n")
-    return run(write_study(folder), folder / "results", PYTHONPATH=str(other))
+    study, env = write_study(folder), SECRETS | {"PYTHONPATH": str(other)}
+    with watched_run("run", study, "--results", folder / "results", "--cpus", "2", env=env) as seen:
+        yield seen
+
+
+@pytest.fixture(scope="module")
+def first(watched: Watched, folder: Path) -> Ended:
+    """What that run left."""
+    assert "Traceback" not in watched.output
+    return ended(watched.code, watched.output, folder / "results")
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +132,29 @@ def test_a_study_runs_to_its_end(first: Ended) -> None:
     assert all([point["step"] for point in curve] == [10, 20] for curve in first.curves.values())
     assert "studies/tiny/report/report.md" in first.other_files
     assert "tune" not in first.other_files
+
+
+def test_nothing_listens_on_the_network(watched: Watched) -> None:
+    kinds = {kind for kind, _ in watched.listening}
+    assert {"driver", "gcs_server", "raylet"} < kinds, "the test looks at the right processes"
+    assert any("Trainable" in kind for kind in kinds), kinds
+    assert {(kind, address) for kind, address in watched.listening if not is_loopback(address)} == set()
+
+
+def test_other_users_of_the_machine_are_kept_out_of_ray(watched: Watched) -> None:
+    assert watched.modes == {"folder": 0o700, "token": 0o600}
+    assert watched.answers == {"no token": "UNAUTHENTICATED", "a wrong token": "UNAUTHENTICATED", "the token": "OK"}
+    assert not list(watched.folder.glob("lr-sweep-*/token-*")), "it goes with the session"
+
+
+def test_secrets_are_in_no_file_and_reach_workers(watched: Watched, first: Ended) -> None:
+    """But for the token of a cluster, which a Ray of one's own has no use for."""
+    left = [*watched.files, *(path for path in first.results.rglob("*") if path.is_file())]
+    assert {"runtime_env_agent.log", "gcs_server.out", "mlflow.db"} < {path.name for path in left}
+    leaks = [(path, name) for path in left for name, value in SECRETS.items() if value.encode() in path.read_bytes()]
+    assert leaks == []
+    needed = {name: value for name, value in SECRETS.items() if name != "RAY_AUTH_TOKEN"}
+    assert watched.environments["worker"].items() >= needed.items()
 
 
 def test_another_datasets_is_told_of_and_not_used(first: Ended) -> None:

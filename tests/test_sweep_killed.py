@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from sweep.commands import CUT_SHORT
 from sweep.errors import UserError
 from sweep.results import Results
 from tests.tiny_study import (
@@ -38,6 +39,8 @@ def test_killed_then_interrupted_then_finished_equals_undisturbed(tmp_path: Path
     with _started(study, results) as (process, wait_for):
         wait_for(lambda: _newest_steps(results) and curves(results))
         os.killpg(process.pid, signal.SIGKILL)
+        assert process.stdout
+        assert CUT_SHORT in process.stdout.read()
     assert not rows(results)
 
     progress = Results(results).progress("tiny")

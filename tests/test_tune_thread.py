@@ -1,9 +1,7 @@
-"""Tune's thread: signals, and Ray that dies under it. Ray and Tune are replaced by what they would do."""
+"""Tune's thread: it is asked to leave, and Ray dies under it. Ray and Tune are replaced by what they would do."""
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
 
@@ -29,24 +27,16 @@ def wait_for(stop: threading.Event) -> bool:
     return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_asks_the_work_to_stop(number: int) -> None:
-    before = signal.getsignal(number)
-    threading.Timer(0.3, os.kill, (os.getpid(), number)).start()
-    answered = threading.Event()
-
-    def work(stop: threading.Event) -> bool:
-        assert answered.wait(10), "the user is answered while the work still runs"
-        return wait_for(stop)
-
-    assert run_in_thread(work, answered.set) is False
-    assert signal.getsignal(number) is before
+def test_a_stop_is_handed_on() -> None:
+    stop = threading.Event()
+    threading.Timer(0.1, stop.set).start()
+    assert run_in_thread(wait_for, stop) is False
 
 
 def test_what_the_work_returns_and_raises_comes_out() -> None:
-    assert run_in_thread(lambda stop: True) is True
+    assert run_in_thread(lambda leave: True, threading.Event()) is True
     with pytest.raises(ZeroDivisionError):
-        run_in_thread(lambda stop: 1 / 0)  # type: ignore[arg-type,return-value]
+        run_in_thread(lambda leave: 1 / 0, threading.Event())  # type: ignore[arg-type,return-value]
 
 
 @pytest.mark.parametrize("problem", [RayLostError, ShareChangedError])
@@ -55,14 +45,16 @@ def test_what_cuts_work_short_is_an_error_unless_we_were_leaving_anyway(problem:
         raise problem
 
     with pytest.raises(problem):
-        run_in_thread(lost)
+        run_in_thread(lost, threading.Event())
 
-    def asked_then_lost(stop: threading.Event) -> bool:
-        os.kill(os.getpid(), signal.SIGINT)
-        assert stop.wait(10)
-        return lost(stop)
+    asked = threading.Event()
 
-    assert run_in_thread(asked_then_lost) is False
+    def asked_then_lost(leave: threading.Event) -> bool:
+        asked.set()
+        assert leave.wait(10)
+        return lost(leave)
+
+    assert run_in_thread(asked_then_lost, asked) is False
 
 
 def test_work_that_hangs_in_a_dead_ray_is_left_behind_and_told_to_leave(died: list[str]) -> None:
@@ -77,7 +69,7 @@ def test_work_that_hangs_in_a_dead_ray_is_left_behind_and_told_to_leave(died: li
 
     began = time.monotonic()
     with pytest.raises(RayLostError, match="gcs_server ended unexpectedly.* does not let go"):
-        run_in_thread(hangs)
+        run_in_thread(hangs, threading.Event())
     assert 0.5 <= time.monotonic() - began < 5
     go_on.set()
     assert told.wait(10)
