@@ -112,6 +112,8 @@ def read_study(results: Path, study: str) -> StudyInfo:
     """
     path = study_dir(results, study) / "study.json"
     if not _there(path):
+        if path.parent.is_dir():
+            raise RecordError(f"no {path}: run the study again, that writes it")
         known = recorded_studies(results)
         raise RecordError(f"no study {study!r} in {results}: it has {', '.join(known) or 'none; run a study first'}")
     content = _read_json(path)

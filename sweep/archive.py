@@ -6,17 +6,21 @@ This file owns the format. `archive_export` writes one, `archive_import` merges 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from analysis.record import FORMAT
 from sweep.errors import UserError
+from sweep.provenance import git_state
+from sweep.text import counted
 
 ARCHIVE = 1
 """Raised when an older `import` would misread a newer archive, or the other way round."""
@@ -154,7 +158,7 @@ class ArchiveReader:
                 f"{FORMAT}: import it with the version of this program that exported it"
             )
         for path, entry in entries.items():
-            if not 0 <= entry.num_bytes <= _most_bytes(path):
+            if not 0 <= entry.num_bytes <= most_bytes(path):
                 raise refused(self.path, f"{path!r} of {entry.num_bytes} bytes may not be in an archive")
         if sum(entry.num_bytes for entry in entries.values()) > self.path.stat().st_size:
             raise refused(self.path, "it is smaller than the files that its manifest lists")
@@ -178,6 +182,63 @@ def open_archive(path: Path) -> Iterator[ArchiveReader]:
         yield ArchiveReader(path, tar)
 
 
-def _most_bytes(path: str) -> int:
+def most_bytes(path: str) -> int:
     """Return how large a file of an archive may be; -1: it may not be in one."""
     return next((limit for pattern, limit in _PATHS.items() if re.fullmatch(pattern, path)), -1)
+
+
+class ArchiveWriter:
+    """A tar whose first member, the manifest, is filled in at the end."""
+
+    def __init__(self, file: BinaryIO, manifest_room: int) -> None:
+        self._file, self._room = file, manifest_room
+        self._tar = tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115 - closed by finish
+        self._tar.addfile(_member(MANIFEST, manifest_room), io.BytesIO(b" " * manifest_room))
+        self.files: dict[str, Entry] = {}
+
+    def add(self, path: str, content: IO[bytes], num_bytes: int) -> None:
+        """Add a file. Modes, times and owners are left out: equal results make equal members."""
+        hashing = _Hashing(content)
+        self._tar.addfile(_member(path, num_bytes), hashing)
+        self.files[path] = Entry(sha256=hashing.digest.hexdigest(), num_bytes=num_bytes)
+
+    def finish(self) -> None:
+        """Write the manifest and the end of the tar."""
+        self._tar.close()
+        commit, changed = git_state()
+        made = {"made_at": datetime.now(UTC).isoformat(timespec="seconds"), "git_commit": commit, "git_dirty": changed}
+        text = manifest_text(self.files, **made).encode()
+        assert len(text) <= self._room
+        self._file.seek(tarfile.BLOCKSIZE)  # behind the header of the first member
+        self._file.write(text.ljust(self._room))
+
+    def summary(self) -> str:
+        """Return what was added, in words."""
+        parts = [Path(path).parts for path in self.files]
+        ended, begun = ({name for folder, *_, name in parts if folder == kind} for kind in ("runs", "curves"))
+        checkpoints = sum(folder == "checkpoints" for folder, *_ in parts)
+        told = [
+            f"{counted(len(ended | begun), 'run')} ({len(begun - ended)} not ended)",
+            *(f"study {name}" for name in sorted({rest[0] for folder, *rest in parts if folder == "studies"})),
+            *(f"weights {name}" for name in sorted({rest[0] for folder, *rest in parts if folder == "pretrained"})),
+            *([counted(checkpoints, "checkpoint")] if checkpoints else []),
+        ]
+        return ", ".join(told)
+
+
+def _member(path: str, num_bytes: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(path)
+    member.size, member.mode = num_bytes, 0o644
+    return member
+
+
+class _Hashing:
+    """A file that is hashed as it is read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.digest = file, hashlib.sha256()
+
+    def read(self, size: int = PIECE_BYTES) -> bytes:
+        piece = self._file.read(size)
+        self.digest.update(piece)
+        return piece

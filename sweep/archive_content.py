@@ -17,8 +17,9 @@ from sweep.archive import CHECKPOINT, refused
 from sweep.merge import RecordedRun, mistakes, read_run
 from sweep.results import Results
 
-_OF_PYTHON = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError)
-_FOUND_WRONG = (RecordError, pa.ArrowException, SafetensorError, *_OF_PYTHON)
+NOT_A_CHECKPOINT = (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What `check_checkpoint` raises."""
+_FOUND_WRONG = (RecordError, pa.ArrowException, OSError, *NOT_A_CHECKPOINT)
 """What readers raise for files that are not what they should be."""
 
 
@@ -58,10 +59,7 @@ class Staged:
         path = newest_checkpoint(self.results, run_id)
         if path is not None:
             with self.checked(f"checkpoint {path.name} of run {run_id}"):
-                if not sha256_of(path).startswith(path.stem.split("-")[2]):
-                    raise ValueError("its sha256 is not the one in its name")
-                if json.loads(_metadata(path)["progress"])["step"] != checkpoint_step(path):
-                    raise ValueError("its step is not the one in its name")
+                check_checkpoint(path, sha256_of(path))
         return path
 
     def weights(self, folder: Path) -> Path:
@@ -87,6 +85,22 @@ def newest_checkpoint(results: Results, run_id: str) -> Path | None:
     """Return a run's checkpoint of the highest step, intact or not; None: it has none."""
     found = [path for path in results.checkpoints(run_id).glob("step-*") if CHECKPOINT.fullmatch(path.name)]
     return max(found, key=checkpoint_step, default=None)
+
+
+def check_checkpoint(path: Path, sha256: str) -> None:
+    """Make sure that a file is a checkpoint as a trainer saves it.
+
+    Raises:
+        NOT_A_CHECKPOINT: one of these; it is not.
+        OSError: it cannot be read.
+    """
+    named = CHECKPOINT.fullmatch(path.name)
+    if named is None:
+        raise ValueError("its name is not of a checkpoint")
+    if not sha256.startswith(named[2]):
+        raise ValueError("its sha256 is not the one in its name")
+    if json.loads(_metadata(path)["progress"])["step"] != checkpoint_step(path):
+        raise ValueError("its step is not the one in its name")
 
 
 def checkpoint_step(checkpoint: Path) -> int:

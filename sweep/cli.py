@@ -226,7 +226,7 @@ def _add_mlflow(commands: Subparsers) -> None:
 
 
 def _add_archives(commands: Subparsers) -> None:
-    does = "write results into one archive, to carry to another machine; also while a sweep goes on"
+    does = "write what verifies into one archive, to carry to another machine; exit code 1 if something is left out"
     example = "python -m sweep export mnist.tar mnist-small"
     export = add_command(commands, "export", does, example, "export_results", RESULTS_COMMANDS)
     export.add_argument("archive", type=Path, metavar="ARCHIVE.tar", help="file to make; one that exists is refused")

@@ -77,8 +77,9 @@ def export_results(chosen: Namespace) -> int:
     if chosen.checkpoints:
         directory_at(chosen.results, "export --checkpoints")
     results = results_here(chosen.results, weights=True)
-    print(export(results, chosen.archive, chosen.studies, checkpoints=chosen.checkpoints))
-    return 0
+    exported = export(results, chosen.archive, chosen.studies, checkpoints=chosen.checkpoints)
+    print(exported.text)
+    return 1 if exported.left_out else 0
 
 
 def import_results(chosen: Namespace) -> int:

@@ -78,23 +78,16 @@ class Verification:
     def _studies(self) -> Iterator[Finding]:
         for folder in sorted(path for path in (self.results.root / "studies").glob("*") if path.is_dir()):
             try:
-                study = read_study(self.results.root, folder.name).study
-                ids = [row["run_id"] for row in read_wanted_rows(self.results.root, folder.name)]
+                problems = list(study_problems(self.results, folder.name))
                 read_rows(planned_path(self.results.root, folder.name), PLANNED)
             except UnreadableError as error:
                 yield Finding(text=str(error))
-                continue
             except RecordError as error:
                 # Its last file: until it is there, a sweep that has just begun is writing the folder.
                 if (folder / "study.json").exists() or not self.results.being_written():
                     yield Finding(text=str(error))
-                continue
-            again = "run the study again, that writes it"
-            if study != folder.name:
-                yield Finding(text=f"{folder / 'study.json'}: got study {study!r}, want {folder.name!r}: {again}")
-            if len(set(ids)) < len(ids):
-                twice = sorted(run_id for run_id, number in Counter(ids).items() if number > 1)
-                yield Finding(text=f"{folder / 'wanted.parquet'}: wants {', '.join(twice)} more than once: {again}")
+            else:
+                yield from (Finding(text=problem) for problem in problems)
 
     def _run(self, run_id: str) -> tuple[int, list[Finding]]:
         """Look at a run's row, then at its curve, which is written before it; return how many evaluations it has."""
@@ -191,6 +184,21 @@ class Verification:
             folder = self.results.checkpoints(run_id)
             if any(folder.glob("step-*.safetensors")):
                 yield Finding(text=f"{folder}: of a run that nothing else speaks of; `gc` removes it", is_note=True)
+
+
+def study_problems(results: Results, name: str) -> Iterator[str]:
+    """Yield what is wrong with a study's `study.json` and `wanted.parquet`, and what to do.
+
+    Raises:
+        RecordError: one of them is missing, damaged or cannot be read.
+    """
+    folder, again = results.study(name), "run the study again, that writes it"
+    study = read_study(results.root, name).study
+    ids = Counter(row["run_id"] for row in read_wanted_rows(results.root, name))
+    if study != name:
+        yield f"{folder / 'study.json'}: got study {study!r}, want {name!r}: {again}"
+    if twice := sorted(run_id for run_id, number in ids.items() if number > 1):
+        yield f"{folder / 'wanted.parquet'}: wants {', '.join(twice)} more than once: {again}"
 
 
 def checkpoint_problem(path: Path) -> str | None:

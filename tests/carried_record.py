@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save
 
+from analysis.checksum import parquet_bytes
 from analysis.columns import CURVES, PLANNED, RUNS, WANTED, Columns, best_of, table
 from analysis.record import curve_path, run_path
 from sweep.archive_export import export
@@ -51,12 +51,12 @@ def new_results(folder: Path) -> Results:
 
 def write(path: Path, rows: list[dict[str, Any]], columns: Columns) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table(rows, columns), path)
+    path.write_bytes(parquet_bytes(table(rows, columns)))
 
 
 def points(run_id: str, trained: Trained) -> list[dict[str, Any]]:
-    """Numbers that follow from the id and the step."""
-    base = int(run_id[:4], 16) / 7
+    """Numbers from 0 to 1 that follow from the id and the step."""
+    base = int(run_id[:4], 16) / 0x10000 * EVERY
     names = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "test_loss", "test_accuracy")
     steps = [EVERY * (n + 1) for n in range(trained.evaluations)]
     rows = []
@@ -127,9 +127,11 @@ def add_weights(results: Results, number: int = 0, note: str = "") -> tuple[Path
     folder.mkdir(parents=True)
     content = save({}, metadata={"note": note})
     (folder / "model.safetensors").write_bytes(content)
-    for name in ("config", "generation_config", "pretraining"):
+    checksum = hashlib.sha256(content).hexdigest()
+    for name in ("config", "generation_config"):
         (folder / f"{name}.json").write_text("{}\n")
-    return folder, hashlib.sha256(content).hexdigest()
+    (folder / "pretraining.json").write_text(json.dumps({"weights_sha256": checksum}))
+    return folder, checksum
 
 
 def files(folder: Path) -> dict[str, bytes]:

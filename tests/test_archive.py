@@ -76,11 +76,16 @@ def test_all_arrives_byte_for_byte(results: Results, tmp_path: Path) -> None:
 
 
 def test_an_export_says_what_is_in_it(results: Results, tmp_path: Path) -> None:
-    text = export(results, tmp_path / "a.tar", [], checkpoints=True)
-    assert text == (
-        f"{tmp_path / 'a.tar'}: 4 runs (1 not ended), study first, study second, "
-        "weights gpt2-2x16-000000000000, 1 checkpoint; 0.1 MB"
-    )
+    exported = export(results, tmp_path / "a.tar", [], checkpoints=True)
+    holds = "4 runs (1 not ended), study first, study second, weights gpt2-2x16-000000000000"
+    assert exported.text == f"{tmp_path / 'a.tar'}: {holds}, 1 checkpoint; 0.1 MB"
+    assert exported.left_out == ()
+    _, *notes = export(results, tmp_path / "b.tar", [], checkpoints=False).text.splitlines()
+    assert notes == [
+        "without the checkpoints of 1 run: to train these further where the archive is imported, export with "
+        "--checkpoints"
+    ]
+    assert len(export(results, tmp_path / "c.tar", ["second"], checkpoints=False).text.splitlines()) == 1
     assert list(tmp_path.glob("*partial*")) == []
 
 
@@ -217,6 +222,10 @@ def test_the_newest_intact_checkpoint_is_carried(tmp_path: Path, other: Results)
     add_checkpoint(source, run_id, 30, content=b"torn")
     (source.checkpoints(run_id) / "partial-77").write_bytes(b"half")
     archive = packed(source)
+    exported = export(source, tmp_path / "named.tar", [], checkpoints=True)
+    (damaged,) = exported.left_out
+    assert f"checkpoint of run {run_id}: {source.checkpoints(run_id)}/step-000000030-" in damaged
+    assert "its sha256 is not the one in its name: delete it; its run resumes from an earlier one" in damaged
     ours = add_checkpoint(other, run_id, 40)
     import_archive(archive, other)
     assert list(other.checkpoints(run_id).iterdir()) == [ours]

@@ -155,3 +155,18 @@ def test_what_cannot_be_read_is_named_by_every_command(
     else:
         assert f"permission denied. {path} belongs to root" in message
         assert "delete" not in message
+
+
+@pytest.mark.parametrize("what", [*FILES, *FOLDERS])
+def test_an_export_by_another_user_names_what_it_may_not_read(
+    copy: Results, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, archive = (FILES | FOLDERS)[what](copy), copy.root.parent / "exports" / "a.tar"
+    archive.parent.mkdir()
+    archive.parent.chmod(0o777)
+    with as_another_user():
+        assert main(["export", str(archive), "--checkpoints", "--results", str(copy.root)]) == 1
+    left_out = [line for line in capsys.readouterr().out.splitlines() if line.startswith("left out: ")]
+    assert any(f"permission denied. {path} belongs to root" in line for line in left_out)
+    assert not any("delete" in line for line in left_out)
+    assert main(["import", str(archive), "--results", str(copy.root.parent / "into")]) == 0
