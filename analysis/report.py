@@ -155,7 +155,7 @@ def _write_files(
     write_page(folder, info.title, sections, chart_data(summary))
     return "\n".join(
         [
-            f"{info.title} ({info.study})",
+            info.study if info.title == info.study else f"{info.title} ({info.study})",
             status,
             "",
             *(table.text() for table in [*by_rate.values(), *main]),

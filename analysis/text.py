@@ -13,3 +13,8 @@ def rate_text(rate: float) -> str:
         return NO_VALUE
     mantissa, exponent = f"{rate:.5e}".split("e")
     return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+
+
+def study_heading(study: str, title: str) -> str:
+    """Return a study's name and title; a study without a title has its name as one."""
+    return study if title == study else f"{study}: {title}"

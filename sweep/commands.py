@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from analysis.store import StoreError
-from analysis.text import rate_text
 from datasets import TASKS
 from datasets.files import default_data_dir
 from sweep.errors import UserError, unknown
@@ -44,7 +43,7 @@ def plan(chosen: Namespace) -> int:
     """Print what `run` would do, and what it costs."""
     from sweep.cost import estimate_cost
     from sweep.placement import Placement, devices_here
-    from sweep.plan import plan_text
+    from sweep.plan import id_lines, plan_text
     from sweep.reconcile import reconcile
     from sweep.runs import wanted_runs
     from sweep.timings import find_timings
@@ -64,9 +63,7 @@ def plan(chosen: Namespace) -> int:
         cost = estimate_cost(reconciled, timings, placement, at_once, results)
         print(plan_text(study, backbones, wanted, reconciled, results, data_dir, cost))
         if chosen.ids:
-            for run in wanted:
-                state = reconciled.states[run.run_id].value
-                print(run.run_id, *run.cell, rate_text(run.run.learning_rate), run.run.seed, state)
+            print("\n".join(id_lines(wanted, reconciled)))
     return 0
 
 

@@ -104,7 +104,7 @@ def cost_lines(cost: Cost) -> list[str]:
         f"wall time  {atleast}{duration(cost.wall_s.middle)} ({duration(cost.wall_s.low)} to "
         f"{duration(cost.wall_s.high)}) with {counted(cost.at_once, 'trial')} at once; starting Ray is not in it",
         *_savings(cost, unit),
-        f"range      if every step took as long as the quickest timed, and as the slowest; {_devices(cost)}",
+        f"range      from all steps as quick as the quickest timed to all as slow as the slowest; {_devices(cost)}",
         *_warning(cost),
     ]
 

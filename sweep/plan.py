@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.text import rate_text
+from analysis.text import rate_text, study_heading
 from sweep.cost import Cost, cost_lines
 from sweep.disk import disk_bytes, trained_parameters
 from sweep.pretraining import UNKNOWN_WEIGHTS, Backbone
@@ -31,7 +31,7 @@ def plan_text(
     """Return the plan as lines for the terminal; `elsewhere`: without what depends on this machine, disk and costs."""
     return "\n".join(
         [
-            f"{study.study}: {study.title}",
+            study_heading(study.study, study.title),
             "",
             *_grid_lines(study, wanted),
             "",
@@ -65,7 +65,7 @@ def _grid_lines(study: Study, wanted: Sequence[WantedRun]) -> list[str]:
 
 
 def _cell_lines(wanted: Sequence[WantedRun], reconciled: Reconciled) -> list[str]:
-    rows = [("task", "model", "variant", "runs", "steps", "trained numbers", "done", "to train")]
+    rows = [("task", "model", "variant", "runs", "steps", "trained parameters", "done", "to train")]
     left = {run.run_id for run in reconciled.to_train}
     for cell in distinct_cells(wanted):
         runs = [run for run in wanted if run.cell == cell]
@@ -84,7 +84,7 @@ def _weights_lines(backbones: dict[str, Backbone]) -> list[str]:
         standing = "here" if backbone.here else "not here yet; `run` gets or trains them first"
         lines.append(f"weights    {name}: {backbone.description} ({standing})")
         if backbone.checksum == UNKNOWN_WEIGHTS:
-            lines.append("           run ids follow from the weights: those of its pretrained runs are known then")
+            lines.append("           run ids depend on the weights: those of its pretrained runs are known then")
     return lines
 
 
@@ -110,3 +110,17 @@ def _disk_line(reconciled: Reconciled, results: Results, cost: Cost) -> str:
 def state_counts(counts: Counter[State]) -> str:
     """Return `3 complete, 9 new`."""
     return ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state]) or "none"
+
+
+def id_lines(wanted: Sequence[WantedRun], reconciled: Reconciled) -> list[str]:
+    """Return a line a run with its id and state, for `--ids`."""
+    return [
+        " ".join((_known_id(run), *run.cell, rate_text(run.run.learning_rate), str(run.run.seed), state.value))
+        for run in wanted
+        for state in [reconciled.states[run.run_id]]
+    ]
+
+
+def _known_id(run: WantedRun) -> str:
+    """Return a run's id; while its weights are not here, it has none yet."""
+    return "(no-weights-yet)" if run.run.weights_checksum == UNKNOWN_WEIGHTS else run.run_id

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from analysis.record import read_study, read_wanted_rows
+from analysis.text import study_heading
 from sweep.known_runs import run_title
 from sweep.results import Results
 from sweep.standing import NEEDED, SHOWN, Row, State, read_ends, states_of
@@ -25,7 +26,7 @@ def status_text(results: Results, study: str, now: float | None = None) -> str:
     wanted = read_wanted_rows(results.root, study)
     ends = read_ends(results, [row["run_id"] for row in wanted], (*NEEDED, "failure"))
     states = states_of(wanted, ends, results)
-    lines = [f"{info.study}: {info.title}", _activity(results, time.time() if now is None else now), ""]
+    lines = [study_heading(info.study, info.title), _activity(results, time.time() if now is None else now), ""]
     lines += _cell_lines(wanted, states)
     for row, state in zip(wanted, states, strict=True):
         if state is State.FAILED:

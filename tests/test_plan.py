@@ -9,7 +9,7 @@ import pytest
 from sweep.cost import estimate_cost
 from sweep.disk import disk_bytes, trained_parameters
 from sweep.placement import Placement
-from sweep.plan import plan_text
+from sweep.plan import id_lines, plan_text
 from sweep.pretraining import find_backbones
 from sweep.reconcile import reconcile
 from sweep.results import Results
@@ -84,7 +84,7 @@ def test_plan_of_a_new_study(tmp_path: Path) -> None:
     assert lines[-1].startswith(
         "cost       not known: 2 cells not timed yet; `plan --measure` times a few steps of each"
     )
-    assert not any("run ids follow from the weights" in line for line in lines)
+    assert not any("run ids depend on the weights" in line for line in lines)
     assert not (tmp_path / "results").exists()  # a plan makes nothing
 
 
@@ -107,7 +107,11 @@ def test_plan_says_when_ids_are_not_known_yet(tmp_path: Path) -> None:
     (place,) = [index for index, line in enumerate(lines) if line.startswith("weights ")]
     assert lines[place].startswith("weights    tiny: byte-level GPT-2 of 1 layers x width 16, trained for 2 steps")
     assert lines[place].endswith("(not here yet; `run` gets or trains them first)")
-    assert lines[place + 1] == "           run ids follow from the weights: those of its pretrained runs are known then"
+    assert lines[place + 1] == "           run ids depend on the weights: those of its pretrained runs are known then"
+    wanted = runs_of(tmp_path / "tiny.yaml", tmp_path / "results")
+    listed = [line.split() for line in id_lines(wanted, reconcile(wanted, Results(tmp_path / "results")))]
+    assert listed[0] == ["(no-weights-yet)", "digits", "tiny", "frozen-pretrained", "1e-3", "0", "new"]
+    assert listed[2][0] == wanted[2].run_id
 
 
 def test_plan_says_when_the_disk_is_too_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
