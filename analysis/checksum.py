@@ -16,10 +16,10 @@ _BLANK = b"0" * 64
 """Stands where the digest goes, while the file is hashed."""
 
 
-def parquet_bytes(content: pa.Table) -> bytes:
+def parquet_bytes(content: pa.Table, compression: str = "snappy") -> bytes:
     """Return a Parquet file with a checksum of itself in its key-value metadata, which other readers pass over."""
     sink = io.BytesIO()
-    with pq.ParquetWriter(sink, content.schema, write_page_checksum=True) as writer:
+    with pq.ParquetWriter(sink, content.schema, compression=compression, write_page_checksum=True) as writer:
         writer.write_table(content)
         writer.add_key_value_metadata({"checksum": _MARK + _BLANK})
     blank = sink.getvalue()

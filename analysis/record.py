@@ -1,15 +1,17 @@
 """Reading the record, of which `analysis.columns` says what its columns mean.
 
 Below a results directory: `format.json`, `runs/<run_id>.parquet`, `curves/<run_id>.parquet` and
-`studies/<study>/{study.json, wanted.parquet}`. Every file is whole or absent (written beside, then renamed).
+`studies/<study>/{study.json, wanted.parquet}`. Every file is whole or absent (written beside, then renamed). A large
+record has `index.parquet` as well (`analysis.run_index`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +24,15 @@ if TYPE_CHECKING:  # takes longer to import than reading a thousand runs does
 from analysis.access import closed_folder, unreadable
 from analysis.checksum import is_intact
 from analysis.columns import CURVES, PLANNED, RUNS, WANTED, Columns, schema, table
+from analysis.run_index import index_content, rows_of
 
 FORMAT = 1
 """Raised when an older reader would misread a newer record, or the other way round."""
 
 READ_THREADS = 8
 """Files read at once; small files on a network drive are bound by latency, not by the CPU."""
+READ_AHEAD = 1000
+"""Files whose content is held at a time."""
 
 
 class RecordError(Exception):
@@ -169,7 +174,7 @@ def read_runs(
         RecordError: a file is damaged.
     """
     columns = _named(RUNS, names)
-    return _frame(_read_files(results / "runs", run_ids, columns), columns)
+    return _frame(_read_run_files(results, run_ids, columns), columns)
 
 
 def read_run_rows(results: Path, run_ids: Iterable[str] | None, names: Collection[str]) -> list[dict[str, Any]]:
@@ -183,7 +188,7 @@ def read_run_rows(results: Path, run_ids: Iterable[str] | None, names: Collectio
     Raises:
         RecordError: a file is damaged.
     """
-    return _read_files(results / "runs", run_ids, _named(RUNS, names)).to_pylist()
+    return _read_run_files(results, run_ids, _named(RUNS, names)).to_pylist()
 
 
 def read_curves(
@@ -222,21 +227,58 @@ def _named(columns: Columns, names: Collection[str] | None) -> Columns:
     return columns if names is None else tuple(column for column in columns if column.name in names)
 
 
+def new_index(results: Path, now_ns: int) -> bytes | None:
+    """Return what `index_path` should hold: the rows that are now; None: what it holds will do, or nothing.
+
+    Damaged rows are left out: they are found when they are read.
+
+    Args:
+        results: a results directory, of which the caller is the one writer.
+        now_ns: Unix time.
+    """
+    return index_content(results, now_ns, partial(_read_each, results / "runs", columns=RUNS, pass_over=True))
+
+
+def _read_run_files(results: Path, run_ids: Iterable[str] | None, columns: Columns) -> pa.Table:
+    folder = results / "runs"
+    try:
+        return rows_of(results, run_ids, columns, partial(_read_each, folder, columns=columns))
+    except OSError as error:
+        raise UnreadableError(unreadable(folder, error)) from error
+
+
 def _read_files(folder: Path, run_ids: Iterable[str] | None, columns: Columns) -> pa.Table:
     if run_ids is None:
-        paths = sorted(path for path in folder.glob("*.parquet") if not path.name.startswith("."))
-    else:
-        paths = [folder / f"{run_id}.parquet" for run_id in dict.fromkeys(run_ids)]
-    with ThreadPoolExecutor(READ_THREADS) as pool:
-        # Threads fetch bytes and no more: decoding holds Python's lock, and goes slower in many threads than in one.
-        contents = pool.map(_read_bytes, paths)
-        found = [
-            _decode(path, content, columns)
-            for path, content in zip(paths, contents, strict=True)
-            if content is not None
-        ]
+        run_ids = sorted(path.stem for path in folder.glob("*.parquet") if not path.name.startswith("."))
     empty = pa.Table.from_batches([], schema(columns))  # `empty_table()` would import pandas
-    return pa.concat_tables([empty, *found])
+    found = _read_each(folder, list(dict.fromkeys(run_ids)), columns)
+    return pa.concat_tables([empty, *(rows for _, rows in found)])
+
+
+def _read_each(
+    folder: Path, run_ids: Sequence[str], columns: Columns, pass_over: bool = False
+) -> Iterator[tuple[str, pa.Table]]:
+    """Yield runs with the content of their files, those that have one; `pass_over`: and an undamaged one."""
+
+    def fetch(path: Path) -> bytes | RecordError | None:
+        try:
+            return _read_bytes(path)
+        except RecordError as error:
+            return error
+
+    with ThreadPoolExecutor(READ_THREADS) as pool:
+        for start in range(0, len(run_ids), READ_AHEAD):
+            paths = [folder / f"{run_id}.parquet" for run_id in run_ids[start : start + READ_AHEAD]]
+            # Threads fetch bytes and no more: decoding holds Python's lock, and is slower in many threads than in one.
+            for path, content in zip(paths, pool.map(fetch, paths), strict=True):
+                try:
+                    if isinstance(content, RecordError):
+                        raise content
+                    if content is not None:
+                        yield path.stem, _decode(path, content, columns)
+                except RecordError:
+                    if not pass_over:
+                        raise
 
 
 def _read_file(path: Path, columns: Columns) -> pa.Table | None:

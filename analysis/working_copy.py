@@ -13,11 +13,14 @@ import re
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from analysis.record import new_index
+from analysis.run_index import index_path
 from analysis.store import Stamp, Store, StoreError, checked, told
 
 KEPT = {
@@ -60,6 +63,9 @@ def refresh(uri: str, *, weights: bool = False) -> Path:
     with FileLock(copy / ".pull.lock"):
         if not _is_written(copy):
             pull(Store(uri), copy, weights=weights)
+            with suppress(OSError):  # an index only saves time
+                if (index := new_index(copy, time.time_ns())) is not None:
+                    write_whole(index_path(copy), index)
     return copy
 
 

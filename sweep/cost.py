@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 from analysis.text import rate_text
 from sweep.known_runs import checkpoint_step
@@ -12,13 +11,11 @@ from sweep.packing import cohorts
 from sweep.placement import Placement
 from sweep.reconcile import Reconciled
 from sweep.results import Results
-from sweep.runs import WantedRun, distinct_cells
+from sweep.runs import WantedRun, by_cell
 from sweep.standing import State
 from sweep.text import aligned, counted, duration
 from sweep.time_left import wall_time
 from sweep.timings import BUSY, Cell, Span, Timing
-
-NOTHING = Span(low=0.0, middle=0.0, high=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,10 +89,9 @@ def cost_lines(cost: Cost) -> list[str]:
     unit = "GPU-hours" if cost.device == "cuda" else "core-hours"
     total = cost.of(cost.to_train)
     rows = [("", "task", "model", "variant", "to train", unit, "range", "timed by")]
-    for cell in distinct_cells(cost.to_train):
-        runs = [run for run in cost.to_train if run.cell == cell]
+    for cell, runs in by_cell(cost.to_train).items():
         rows.append(("", *cell, str(len(runs)), *_cell_entries(cost, cell, runs)))
-    missing = [cell for cell in distinct_cells(cost.to_train) if cell not in cost.timings]
+    missing = by_cell(cost.to_train).keys() - cost.timings.keys()
     atleast = "at least " if missing else ""
     return [
         f"cost       {atleast}{_hours(total.middle)} {unit} ({_range(total)}) for what is left, if no run diverges",
@@ -117,7 +113,7 @@ def _cell_entries(cost: Cost, cell: Cell, runs: Sequence[WantedRun]) -> tuple[st
 
 
 def _untimed(cost: Cost) -> str:
-    cells = [cell for cell in distinct_cells(cost.to_train) if cell not in cost.timings]
+    cells = by_cell(cost.to_train).keys() - cost.timings.keys()
     return f"{counted(len(cells), 'cell')} not timed yet; `plan --measure` times a few steps of each on this machine"
 
 
@@ -147,10 +143,10 @@ def _savings(cost: Cost, unit: str) -> list[str]:
     }
     lines: list[str] = []
     for axis, (value_of, text_of) in axes.items():
-        saved = {
-            value: cost.of([run for run in cost.to_train if value_of(run) == value]).middle
-            for value in sorted({value_of(run) for run in cost.to_train}, reverse=True)
-        }
+        runs: dict[float, list[WantedRun]] = {}
+        for run in cost.to_train:
+            runs.setdefault(value_of(run), []).append(run)
+        saved = {value: cost.of(runs[value]).middle for value in sorted(runs, reverse=True)}
         if len(saved) > 1:
             dearest = max(saved, key=lambda value: saved[value])
             head = "           " if lines else "savings    "
@@ -159,7 +155,12 @@ def _savings(cost: Cost, unit: str) -> list[str]:
 
 
 def _sum(spans: Iterable[Span]) -> Span:
-    return reduce(Span.plus, spans, NOTHING)
+    found = list(spans)
+    return Span(
+        low=sum(span.low for span in found),
+        middle=sum(span.middle for span in found),
+        high=sum(span.high for span in found),
+    )
 
 
 def _range(device_s: Span) -> str:

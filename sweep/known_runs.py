@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from analysis.record import read_wanted_rows, recorded_studies
 from analysis.text import rate_text
 from sweep.results import Results
-from sweep.standing import NEEDED, Row, is_started, read_ends
+from sweep.standing import NEEDED, Row, read_ends, started_ids
 from trainables.checkpoint import checkpoints
 
 LABELS = ("task", "model", "variant", "learning_rate", "seed")
@@ -65,23 +65,18 @@ def known_runs(results: Results, wanted: Mapping[str, list[Row]], columns: Colle
             labels.setdefault(row["run_id"], row)
             budgets.setdefault(row["run_id"], {})[study] = row["num_steps"]
     others = sorted(ends.keys() - labels.keys(), key=lambda run_id: [ends[run_id][name] for name in LABELS])
-    unnamed = sorted(_unfinished(results) - labels.keys() - ends.keys())
+    started = started_ids(results) - ends.keys()
+    unnamed = sorted(started - labels.keys())
     return [
         KnownRun(
             run_id=run_id,
             labels=labels.get(run_id, ends.get(run_id)),
             end=ends.get(run_id),
             budgets=budgets.get(run_id, {}),
-            started=run_id not in ends and is_started(run_id, results),
+            started=run_id in started,
         )
         for run_id in [*labels, *others, *unnamed]
     ]
-
-
-def _unfinished(results: Results) -> set[str]:
-    """Return the ids of runs that have a curve or a folder of checkpoints, by names of files alone."""
-    curves = {path.stem for path in (results.root / "curves").glob("[!.]*.parquet")}
-    return curves | {path.name for path in (results.root / "checkpoints").glob("[!.]*/")}
 
 
 def checkpoint_step(results: Results, run_id: str) -> int | None:

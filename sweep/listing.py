@@ -46,7 +46,7 @@ def _study_lines(
     ends = {run.run_id: run.end for run in runs if run.end is not None}
     rows: list[tuple[str, ...]] = [("study", "title", *SHOWN.values())]
     for name, title in titles.items():
-        counts = Counter(states_of(wanted[name], ends, results))
+        counts = Counter(states_of([(row["run_id"], row["num_steps"]) for row in wanted[name]], ends, results))
         short = textwrap.shorten(title, TITLE_WIDTH, placeholder=" ...")
         rows.append((name, short, *(str(counts[state]) for state in SHOWN)))
     return aligned(rows, right=range(2, 2 + len(SHOWN)))

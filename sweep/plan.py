@@ -12,7 +12,7 @@ from sweep.disk import disk_bytes, trained_parameters
 from sweep.pretraining import UNKNOWN_WEIGHTS, Backbone
 from sweep.reconcile import Reconciled
 from sweep.results import Results
-from sweep.runs import WantedRun, distinct_cells
+from sweep.runs import WantedRun, by_cell
 from sweep.standing import State
 from sweep.study import Study
 from sweep.text import aligned, counted, gigabytes
@@ -67,8 +67,7 @@ def _grid_lines(study: Study, wanted: Sequence[WantedRun]) -> list[str]:
 def _cell_lines(wanted: Sequence[WantedRun], reconciled: Reconciled) -> list[str]:
     rows = [("task", "model", "variant", "runs", "steps", "trained parameters", "done", "to train")]
     left = {run.run_id for run in reconciled.to_train}
-    for cell in distinct_cells(wanted):
-        runs = [run for run in wanted if run.cell == cell]
+    for cell, runs in by_cell(wanted).items():
         done = sum(reconciled.states[run.run_id].over for run in runs)
         trained = trained_parameters(runs[0].run, runs[0].shape)
         todo = sum(run.run_id in left for run in runs)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sweep.results import Results
 from sweep.runs import WantedRun
-from sweep.standing import NEEDED, State, read_ends, state_of
+from sweep.standing import NEEDED, State, read_ends, states_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,8 @@ def reconcile(wanted: Sequence[WantedRun], results: Results, *, max_attempts: in
         RecordError: a file of the record is damaged.
     """
     ends = read_ends(results, [run.run_id for run in wanted], (*NEEDED, "attempts"))
-    states = {run.run_id: state_of(run.run_id, run.num_steps, ends.get(run.run_id), results) for run in wanted}
+    found = states_of([(run.run_id, run.num_steps) for run in wanted], ends, results)
+    states = {run.run_id: state for run, state in zip(wanted, found, strict=True)}
     again = {run_id for run_id, end in ends.items() if end["attempts"] < max_attempts}
     to_train = [run for run in wanted if _is_open(states[run.run_id], run.run_id in again)]
     return Reconciled(states=states, to_train=tuple(to_train))

@@ -10,7 +10,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from filelock import FileLock, Timeout
 
 from analysis.checksum import parquet_bytes
 from analysis.columns import Columns, table
-from analysis.record import FORMAT, RecordError, check_format, curve_path, run_path, study_dir
+from analysis.record import FORMAT, RecordError, check_format, curve_path, new_index, run_path, study_dir
+from analysis.run_index import index_path
 from sweep.errors import UserError
 
 STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
@@ -122,9 +123,18 @@ class Results:
             holder = {"pid": os.getpid(), "host": socket.gethostname(), "study": study, "since": time.time()}
             write_json(self.holder, holder)
             yield
+            self.write_index()
         finally:
             self.holder.unlink(missing_ok=True)
             lock.release()
+
+    def write_index(self) -> None:
+        """Bring the index of rows up to date, where there are so many that it has a use; for who writes here."""
+        with suppress(OSError):  # what is recorded can be read without
+            content = new_index(self.root, time.time_ns())
+            if content is not None:
+                with whole_file(index_path(self.root)) as partial:
+                    partial.write_bytes(content)
 
     def being_written(self) -> bool:
         """Tell whether a process holds the right to write now."""

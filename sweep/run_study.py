@@ -15,6 +15,7 @@ import torch
 from analysis.columns import WANTED
 from analysis.record import FORMAT
 from analysis.report import write_report
+from analysis.run_index import INDEX_FROM
 from datasets import TASKS
 from sweep.disk import check_disk
 from sweep.errors import UserError
@@ -73,6 +74,7 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
         wanted = wanted_runs(study, ensure_backbones(study, results.pretrained, device, say), options.data_dir)
         write_wanted(results, study, wanted)
         results.settle()
+        results.write_index()  # the last writer may have died before it did
         reconciled = reconcile(wanted, results, max_attempts=options.max_attempts)
         say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
         timings = write_planned(study.study, wanted, reconciled, options.placement, results)
@@ -288,6 +290,8 @@ class _Sweep:
 
     def _end(self, run_id: str, status: str) -> None:
         self.ended.add(run_id)
+        if len(self.ended) % INDEX_FROM == 0:
+            self.results.write_index()
         self._training.discard(run_id)
         (self.failed.add if status == "failed" else self.failed.discard)(run_id)
         self.progress.finished(run_id, status)

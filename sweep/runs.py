@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -137,6 +137,9 @@ def _cell(
     return wanted_run
 
 
-def distinct_cells(wanted: Sequence[WantedRun]) -> list[tuple[str, str, str]]:
-    """Return the cells of runs in order of appearance."""
-    return list(dict.fromkeys(run.cell for run in wanted))
+def by_cell(wanted: Iterable[WantedRun]) -> dict[tuple[str, str, str], list[WantedRun]]:
+    """Return the runs of each cell, cells in order of appearance."""
+    cells: dict[tuple[str, str, str], list[WantedRun]] = {}
+    for run in wanted:
+        cells.setdefault(run.cell, []).append(run)
+    return cells

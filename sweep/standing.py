@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
@@ -56,12 +57,15 @@ def read_ends(results: Results, run_ids: Iterable[str] | None, names: Collection
     return {row["run_id"]: row for row in read_run_rows(results.root, run_ids, names)}
 
 
-def states_of(wanted: Sequence[Row], ends: Mapping[str, Row], results: Results) -> list[State]:
-    """Tell where the runs of a study's `wanted.parquet` stand, in its order; `ends` as `read_ends` gives them."""
-    return [state_of(row["run_id"], row["num_steps"], ends.get(row["run_id"]), results) for row in wanted]
+def states_of(wanted: Sequence[tuple[str, int]], ends: Mapping[str, Row], results: Results) -> list[State]:
+    """Return the states of runs, given by id and budget, in their order; `ends` as `read_ends` gives them."""
+    started = started_ids(results) if any(run_id not in ends for run_id, _ in wanted) else set()
+    return [state_of(run_id, num_steps, ends.get(run_id), results, started) for run_id, num_steps in wanted]
 
 
-def state_of(run_id: str, num_steps: int, end: Row | None, results: Results) -> State:
+def state_of(
+    run_id: str, num_steps: int, end: Row | None, results: Results, started: Collection[str] | None = None
+) -> State:
     """Tell where a run stands that a study wants up to a budget of `num_steps`.
 
     Args:
@@ -69,12 +73,14 @@ def state_of(run_id: str, num_steps: int, end: Row | None, results: Results) -> 
         num_steps: gradient steps wanted of it.
         end: its row of the record; None: it has not ended.
         results: where to look for what a run leaves that has not ended.
+        started: as `started_ids` gives them, where many runs are looked at; None: look for this one.
 
     Raises:
         RecordError: the row has no status of ours.
     """
     if end is None:
-        return State.STARTED if is_started(run_id, results) else State.NEW
+        there = is_started(run_id, results) if started is None else run_id in started
+        return State.STARTED if there else State.NEW
     try:
         status = State(end["status"])
     except ValueError as error:
@@ -88,3 +94,16 @@ def state_of(run_id: str, num_steps: int, end: Row | None, results: Results) -> 
 def is_started(run_id: str, results: Results) -> bool:
     """Tell whether a run that has no row has left a curve or a checkpoint."""
     return results.curve(run_id).exists() or results.checkpoints(run_id).is_dir()
+
+
+def started_ids(results: Results) -> set[str]:
+    """Return the ids of runs that have a curve or a folder of checkpoints, ended or not; opens no file."""
+    curves = {e.name.removesuffix(".parquet") for e in _entries(results, "curves") if e.name.endswith(".parquet")}
+    return curves | {entry.name for entry in _entries(results, "checkpoints") if entry.is_dir()}
+
+
+def _entries(results: Results, folder: str) -> list[os.DirEntry[str]]:
+    try:
+        return [entry for entry in os.scandir(results.root / folder) if not entry.name.startswith(".")]
+    except FileNotFoundError:
+        return []

@@ -21,6 +21,7 @@ from analysis.record import (
     read_study,
     read_wanted_rows,
 )
+from analysis.run_index import index_lacks, index_path, is_behind
 from analysis.store import Store
 from datasets.files import hash_file
 from sweep.garbage import leftovers, recorded_ids, wanted_budgets
@@ -66,6 +67,7 @@ class Verification:
         if self.results.uri is not None:
             yield from self._stored_checkpoints(Store(self.results.uri))
         yield from self._weights()
+        yield from self._index()
         if not self.results.being_written():
             yield from self._garbage()
 
@@ -164,6 +166,21 @@ class Verification:
                         text=f"{folder}: {problem}: delete it; `run` and `pretrain` make it again, and runs that "
                         f"began from other bytes are other runs"
                     )
+
+    def _index(self) -> Iterator[Finding]:
+        """Notes on the index of rows: what is wrong with it, readers pass over."""
+        path = index_path(self.results.root)
+        try:
+            lacks = index_lacks(self.results.root)
+        except OSError as error:
+            yield Finding(text=unreadable(path, error), is_note=True)
+            return
+        if lacks is None:
+            mend = "delete it; a large record gets a new one from the next `run`, `gc` or `import`"
+            yield Finding(text=f"{path}: damaged, and not used: {mend}", is_note=True)
+        elif path.exists() and is_behind(lacks):
+            rest = f"{counted(lacks, 'row')} of {self.results.root / 'runs'}, which are read from their files"
+            yield Finding(text=f"{path}: lacks {rest}; the next `run`, `gc` or `import` adds them", is_note=True)
 
     def _garbage(self) -> Iterator[Finding]:
         """Notes on what `gc` removes."""

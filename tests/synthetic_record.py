@@ -70,15 +70,7 @@ class SyntheticRecord:
         """Write a run's row and its evaluations; `changed` are columns with other values."""
         run_id = wanted["run_id"]
         self.write_curve(run_id, curve)
-        shared = {key: wanted[key] for key in wanted if key != "num_steps"}
-        row = shared | {
-            **{"protocol_version": 1, "status": status, "num_steps": trained},
-            **{"diverged_at_step": diverged_at, "failure": failure, "content": "{}"},
-            **{"weights_checksum": None, "data_checksum": "d", "device": "CPU", "wall_s": 60.0, "device_s": 30.0},
-            **{"started_at": NOON, "finished_at": NOON, "attempts": 1, "git_commit": "abc", "git_dirty": False},
-            **{"versions": '{"torch": "2.15.0"}', "lost_steps": 0, "engine": "stacked"},
-            **best_of({"step": s, "validation_accuracy": v, "test_accuracy": t} for s, v, t in curve),
-        }
+        row = ended_row(wanted, curve, status, trained, diverged_at, failure)
         _write(run_path(self.results, run_id), [row | changed], RUNS)
 
     def write_curve(self, run_id: str, curve: Sequence[Point]) -> None:
@@ -99,6 +91,26 @@ class SyntheticRecord:
             json.dumps({"study": self.study, "title": "A small study", "format": FORMAT})
         )
         return self.results
+
+
+def ended_row(
+    wanted: Mapping[str, Any],
+    curve: Sequence[Point],
+    status: str = "complete",
+    trained: int = 300,
+    diverged_at: int | None = None,
+    failure: str | None = None,
+) -> dict[str, Any]:
+    """The row of a run that has ended."""
+    shared = {key: wanted[key] for key in wanted if key != "num_steps"}
+    return shared | {
+        **{"protocol_version": 1, "status": status, "num_steps": trained},
+        **{"diverged_at_step": diverged_at, "failure": failure, "content": "{}"},
+        **{"weights_checksum": None, "data_checksum": "d", "device": "CPU", "wall_s": 60.0, "device_s": 30.0},
+        **{"started_at": NOON, "finished_at": NOON, "attempts": 1, "git_commit": "abc", "git_dirty": False},
+        **{"versions": '{"torch": "2.15.0"}', "lost_steps": 0, "engine": "stacked"},
+        **best_of({"step": s, "validation_accuracy": v, "test_accuracy": t} for s, v, t in curve),
+    }
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, Any]], columns: Columns) -> None:

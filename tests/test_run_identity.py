@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from sweep.pretraining import UNKNOWN_WEIGHTS, find_backbones
-from sweep.runs import WantedRun, distinct_cells, wanted_runs
+from sweep.runs import WantedRun, by_cell, wanted_runs
 from sweep.study_file import load_study
 from tests.small_runs import random_weights, run_of
 from tests.test_data_listops import write_release
@@ -211,7 +211,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[W
 def test_table_1_is_432_runs_before_anything_is_fetched(shipped: dict[str, list[WantedRun]]) -> None:
     runs = shipped["rothermel2021-table1"]
     assert len(runs) == len({run.run_id for run in runs}) == 432
-    assert len(distinct_cells(runs)) == 16
+    assert len(by_cell(runs)) == 16
     checksums = {run.run.weights_checksum for run in runs}
     assert checksums == {None, MODELS["gpt2"].sha256}  # pinned, so these ids are final
     assert UNKNOWN_WEIGHTS not in checksums

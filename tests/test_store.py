@@ -14,6 +14,7 @@ from analysis.__main__ import main as analysis
 from analysis.checksum import parquet_bytes
 from analysis.columns import CURVES, RUNS, table
 from analysis.record import read_rows
+from analysis.run_index import index_lacks, index_path
 from analysis.store import Store, StoreError, local_path
 from analysis.working_copy import refresh
 from sweep.cli import main
@@ -107,6 +108,25 @@ def test_a_second_reading_fetches_what_changed_alone(machines: Machines, monkeyp
     refresh(URI)
     assert sorted(fetched) == [f"curves/{first}.parquet", "format.json"]
     assert set(rows(copy)) == {second}
+
+
+def test_a_large_copy_gets_an_index_from_who_reads(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy is this machine's: the store has no index, and the copy's follows what is fetched."""
+    for name, value in {"INDEX_FROM": 2, "INDEX_BEHIND": 1, "FEW": 0, "SETTLED_NS": -(10**12)}.items():
+        monkeypatch.setattr(f"analysis.run_index.{name}", value)
+    written = filled()
+    assert index_path(written.root).exists()
+    machines.be("second")
+    copy = refresh(URI)
+    assert index_lacks(copy) == 0
+    assert "index.parquet" not in Store(URI).top()
+    machines.be("first")
+    with written.writing("small"):
+        add_runs(written.root, (1e-3, 1e-2, 1e-1))
+    machines.be("second")
+    assert index_lacks(refresh(URI)) == 0
+    assert rows(copy) == rows(written.root)
+    assert len(rows(copy)) == 3
 
 
 def test_a_file_changed_in_a_cache_is_fetched_again(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
@@ -32,6 +33,11 @@ def sorted_parts(trained: Iterable[str]) -> tuple[str, ...]:
     """
     if isinstance(trained, str):
         raise ValueError(f"trained: got the text {trained!r}, want a tuple of parts: ({trained!r},)")
+    return _sorted_parts(tuple(trained))
+
+
+@functools.cache
+def _sorted_parts(trained: tuple[str, ...]) -> tuple[str, ...]:
     names = tuple(sorted(trained))
     unknown = [name for name in names if name not in PARTS]
     twice = sorted({name for name in names if names.count(name) > 1} - set(unknown))
