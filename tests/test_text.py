@@ -1,0 +1,39 @@
+"""Numbers, names and commands as the terminal shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.text import rate_text, study_heading
+from datasets import files
+from sweep.text import command, percent
+from tests.test_data_files import OFFLINE
+
+
+def test_a_printed_command_can_be_pasted() -> None:
+    assert command("ui", "--results", "results") == "python -m sweep ui --results results"
+    assert command("ui", "--results", "my dir/$x") == "python -m sweep ui --results 'my dir/$x'"
+    assert files._command(OFFLINE, Path("/my data")) == "python -m sweep data toy --data-dir '/my data'"
+
+
+@given(st.floats(1e-9, 10).map(lambda rate: float(f"{rate:.5e}")))
+def test_a_learning_rate_of_six_digits_reads_back(rate: float) -> None:
+    text = rate_text(rate)
+    assert float(text) == rate
+    assert "e" in text
+    assert "e-0" not in text
+    assert ".0e" not in text
+
+
+@pytest.mark.parametrize(("fraction", "text"), [(None, "-"), (0.98765, "98.8%"), (1.0, "100.0%")])
+def test_percent(fraction: float | None, text: str) -> None:
+    assert percent(fraction) == text
+
+
+def test_a_study_that_has_no_title_is_named_once() -> None:
+    assert study_heading("small", "A small study") == "small: A small study"
+    assert study_heading("small", "small") == "small"
