@@ -156,7 +156,7 @@ def _improving(cell: Row, gains: list[float]) -> Iterator[Finding]:
             f"validation still rises at the budget: by {100 * gain:.1f} points from the second-last to the last tenth "
             f"of the evaluations"
         )
-        yield _finding(cell, "improving", "problem", message, "raise num_steps: finished runs go on where they are")
+        yield _finding(cell, "improving", "problem", message, "raise num_steps: finished runs resume where they are")
 
 
 def _gap(cell: Row, usual: float, num_cells: int) -> Iterator[Finding]:

@@ -130,7 +130,7 @@ class _Sweep:
         elif not self.failed:
             self.say("nothing to train: the record holds everything the study wants")
         if self.stopped:
-            self.say("stopped; the same command goes on from here")
+            self.say("stopped; the same command resumes from here")
         elif self.failed:
             self.say(f"{len(self.failed)} runs failed; `status` says why, `run --retry-failed` trains them again")
             self._say_given_up()
@@ -179,10 +179,10 @@ class _Sweep:
                 if deaths_in_a_row > MAX_DEATHS:
                     raise UserError(
                         f"{loss}, {deaths_in_a_row} times before any run ended. Is there memory enough? Ray's log: "
-                        f"{log_file}. The same command goes on from the runs' checkpoints."
+                        f"{log_file}. The same command resumes from the runs' checkpoints."
                     ) from loss
                 self._interrupt_all()
-                self._note(f"{loss}; starting it again, runs go on from their checkpoints")
+                self._note(f"{loss}; starting it again, runs resume from their checkpoints")
 
     def _interrupt_all(self) -> None:
         self.progress.interrupted(self._training)
@@ -198,7 +198,7 @@ class _Sweep:
             except ShareChangedError as change:
                 self._interrupt_all()
                 self._setbacks += 1
-                self._note(f"{change}; runs go on from their checkpoints")
+                self._note(f"{change}; runs resume from their checkpoints")
             left = [run for run in left if run.run_id not in self.ended]
             assert self.stopped or len(left) < before or self._setbacks > setbacks_before, "every pass gets somewhere"
 

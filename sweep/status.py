@@ -47,7 +47,7 @@ def _cell_lines(wanted: Sequence[Row], states: list[State]) -> list[str]:
 def _activity(results: Results, now: float) -> str:
     """Tell who writes here, and how far it was when it last said so: it may train another study than the one asked."""
     if not results.being_written():
-        return "no sweep is going on; `run` trains what is left"
+        return "no sweep is running; `run` trains what is left"
     try:
         holder: dict[str, Any] = json.loads(results.holder.read_text())
     except (OSError, ValueError):

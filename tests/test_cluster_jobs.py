@@ -60,7 +60,7 @@ def test_submitted_left_come_back_to_stopped_and_submitted_again(head: LocalHead
     wait_for(lambda: any((results / "checkpoints").rglob("*.safetensors")))
     code, printed = job("stop")
     assert code == 0
-    assert "stopped; the same command goes on from here" in printed
+    assert "stopped; the same command resumes from here" in printed
     assert "tiny-1 was stopped; submit the study again and it goes on from there" in printed
     assert len(rows(results)) < 2
     before = evaluated_at(results)

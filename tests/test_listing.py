@@ -184,7 +184,7 @@ def test_a_sweep_that_is_going_on_is_told(tmp_path: Path, ids: dict[str, str], n
     with results.writing("gc"):
         line = status_text(results, "small", now).splitlines()[1]
     assert line == f"{who} is writing here (gc); it has trained nothing yet"
-    assert status_text(results, "small", now).splitlines()[1].startswith("no sweep is going on")
+    assert status_text(results, "small", now).splitlines()[1].startswith("no sweep is running")
 
 
 @pytest.mark.parametrize("command", ["ls", "status", "report"])

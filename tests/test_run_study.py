@@ -241,7 +241,7 @@ def test_stopping_leaves_the_rest_for_later(bench: Bench) -> None:
         patch.setattr(Script, "train_cohorts", lambda *arguments: False)
         outcome = bench.run(Script())
     assert (outcome.trained, outcome.stopped) == (0, True)
-    assert bench.said[-1] == "stopped; the same command goes on from here"
+    assert bench.said[-1] == "stopped; the same command resumes from here"
     assert bench.states() == ["new"] * 4
 
 
@@ -281,7 +281,7 @@ def test_a_signal_while_ray_starts_trains_nothing(bench: Bench, ends_ray: bool) 
     script = Script()
     assert bench.run(script).stopped
     assert (script.passes, bench.states()) == ([], ["new"] * 4)
-    assert bench.said[-1] == "stopped; the same command goes on from here"
+    assert bench.said[-1] == "stopped; the same command resumes from here"
 
 
 def test_the_study_is_kept_as_it_was_run_and_can_be_run_again(tmp_path: Path) -> None:
@@ -421,7 +421,7 @@ def test_another_share_of_the_cluster_packs_runs_anew(bench: Bench, capfd: pytes
     outcome = bench.run(Disturbed(share_changed, times=20))
     assert (outcome.trained, outcome.failed) == (4, 0)
     assert rows(bench.results.root)[bench.ids[0]]["attempts"] == 21
-    assert "1 trials at once instead of 2; runs go on from their checkpoints" in capfd.readouterr().out
+    assert "1 trials at once instead of 2; runs resume from their checkpoints" in capfd.readouterr().out
 
 
 def lose_the_machine(events: TrialEvents, run_ids: list[str]) -> None:

@@ -229,6 +229,6 @@ def test_mlflow_holds_every_run_and_point_once(third: Ended) -> None:
 def test_status_after_the_end(third: Ended, folder: Path) -> None:
     code, output = in_process("status", folder / "tiny.yaml", "--results", third.results)
     assert code == 0
-    assert "no sweep is going on" in output
+    assert "no sweep is running" in output
     (total,) = [line.split() for line in output.splitlines() if line.startswith("all")]
     assert total == ["all", "8", "0", "0", "0", "0"]  # complete, diverged, failed, started, waiting

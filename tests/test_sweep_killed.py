@@ -58,7 +58,7 @@ def test_killed_then_interrupted_then_finished_equals_undisturbed(tmp_path: Path
         assert process.wait(timeout=60) == 130  # takes 8 s on two busy cores
         assert process.stdout
         output = process.stdout.read()
-        assert "stopped; the same command goes on from here" in output
+        assert "stopped; the same command resumes from here" in output
         assert "Traceback" not in output
     assert not rows(results)
     assert all(step > before.get(run_id, 0) for run_id, step in _newest_steps(results).items())
