@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.aggregate import Summary
-from analysis.findings import Finding, Level
+from analysis.findings import Finding, Level, sorted_findings
 from analysis.further_rates import around, between, beyond
 from analysis.selection import CELL
 from analysis.text import rate_text
@@ -78,7 +78,7 @@ def check_sweep(summary: Summary, curves: pd.DataFrame) -> list[Finding]:
         found += _stuck(cell, stuck, summary.cells)
         found += _identical(cell, same)
         found += _one_seed(cell)
-    return sorted(found, key=lambda finding: finding.level != "problem")
+    return sorted_findings(found)
 
 
 def _finding(cell: Row, check: str, level: Level, message: str, fix: str = "", rates: Rates = ()) -> Finding:

@@ -68,6 +68,14 @@ RUNS: Columns = (
     ),
     Column("engine", _STR, "", "`stacked` or `plain`; null: not known", nullable=True, later=True),
     Column(
+        "code",
+        _STR,
+        "",
+        "JSON list: from which step on (`from_step`) which versions of which `files` trained it; null: not known",
+        nullable=True,
+        later=True,
+    ),
+    Column(
         "best_step",
         _I64,
         "gradient steps",

@@ -23,8 +23,8 @@ class Finding:
     """One thing to know about one cell before believing its number."""
 
     check: str
-    """`untuned`, `edge`, `narrow`, `missing`, `diverged`, `improving`, `gap`, `stuck`, `identical` or `one-seed`; see
-    docs/checks.md."""
+    """`untuned`, `edge`, `narrow`, `missing`, `diverged`, `improving`, `gap`, `stuck`, `identical`, `one-seed`
+    or `code`; see docs/checks.md."""
     level: Level
     """`problem`: the number may change, or cannot carry a conclusion; `note`: anything else worth knowing."""
     task: str
@@ -40,6 +40,11 @@ class Finding:
 def problems(findings: Collection[Finding]) -> list[Finding]:
     """Return those that `--strict` fails on."""
     return [finding for finding in findings if finding.level == "problem"]
+
+
+def sorted_findings(findings: Collection[Finding]) -> list[Finding]:
+    """Return problems first, otherwise in the order given."""
+    return sorted(findings, key=lambda finding: finding.level != "problem")
 
 
 def findings_text(findings: Sequence[Finding], tried: Collection[float]) -> str:

@@ -12,8 +12,10 @@ import pandas as pd
 from analysis import record, tables
 from analysis.aggregate import STATUSES, Summary, summarise
 from analysis.checks import check_sweep
+from analysis.code_findings import code_findings
+from analysis.code_versions import Now
 from analysis.comparisons import comparisons, write_uncertainty
-from analysis.findings import Finding, findings_text, write_findings
+from analysis.findings import Finding, findings_text, sorted_findings, write_findings
 from analysis.importance import importances
 from analysis.ledger import write_ledger
 from analysis.orders import write_conclusions
@@ -42,7 +44,7 @@ LIMITS = (
 
 RUN_COLUMNS = (
     *("run_id", "status", "num_steps", "diverged_at_step", "failure", "git_commit", "git_dirty", "versions"),
-    *("device", "device_s", "started_at", "finished_at", "lost_steps"),
+    *("device", "device_s", "started_at", "finished_at", "lost_steps", "code"),
 )
 CURVE_COLUMNS = ("run_id", "step", "train_accuracy", "validation_accuracy", "test_accuracy")
 """What the report reads of the record: at 10,000 runs, leaving out the rest saves seconds and memory."""
@@ -68,10 +70,15 @@ class Report:
         return self.folder / "index.html"
 
 
-def write_report(results: Path, study: str) -> Report:
+def write_report(results: Path, study: str, code_now: Now | None = None) -> Report:
     """Write `studies/<study>/report/` from the record, whatever is in it so far.
 
-    The folder is replaced whole, and only once everything is written. The same record gives the same files.
+    The folder is replaced whole, and only once everything is written. The same record and code give the same files.
+
+    Args:
+        results: the results directory.
+        study: name of a recorded study.
+        code_now: the version that a file of the code has now, to compare runs with; None: they are not compared.
 
     Raises:
         RecordError: the record is missing, damaged, or of another format.
@@ -84,7 +91,7 @@ def write_report(results: Path, study: str) -> Report:
     summary = summarise(wanted, runs, curves)
     study_dir = record.study_dir(results, study)
     with new_report(study_dir) as new:
-        findings = check_sweep(summary, curves)
+        findings = sorted_findings([*check_sweep(summary, curves), *code_findings(wanted, runs, code_now)])
         planned = record.read_planned(results, study)
         text = _write_files(new, info, wanted, runs, summary, curves, findings, planned)
         names = sorted(path.name for path in new.iterdir())

@@ -128,7 +128,13 @@ class Task(Protocol):
         """Return the size of the training split without touching data; no study may have larger batches."""
 
     def checksum(self, options: Any, data_dir: Path) -> str:
-        """Identify the examples that `load` would give, without loading or downloading them."""
+        """Identify the examples that `load` would give, without loading or downloading them.
+
+        It must change with everything that `load` reads: the bytes of its files, versions of a library that makes or
+        changes examples, anything outside the code. Options are in a run's id anyway, and so is the code of a task of
+        your own (`datasets.sources`). Data that changes under the same checksum is the same run, and is not trained
+        again.
+        """
 
     def origin(self, options: Any, data_dir: Path) -> str:
         """Tell what `load` would give as `TaskData.origin`, without loading."""

@@ -41,6 +41,7 @@ CUT_SHORT = (
 
 def plan(chosen: Namespace) -> int:
     """Print what `run` would do, and what it costs."""
+    from sweep.changes import change_lines
     from sweep.cost import estimate_cost
     from sweep.placement import Placement, devices_here
     from sweep.plan import id_lines, plan_text
@@ -61,7 +62,8 @@ def plan(chosen: Namespace) -> int:
             _measure(study, reconciled, placement, at_once, results, data_dir)
         timings = find_timings(wanted, reconciled, results, placement.device, study.resources.engine)
         cost = estimate_cost(reconciled, timings, placement, at_once, results)
-        print(plan_text(study, backbones, wanted, reconciled, results, data_dir, cost))
+        changes = change_lines(study.study, wanted, reconciled, results)
+        print(plan_text(study, backbones, wanted, reconciled, results, data_dir, cost, changes=changes))
         if chosen.ids:
             print("\n".join(id_lines(wanted, reconciled)))
     return 0

@@ -27,8 +27,12 @@ def plan_text(
     data_dir: Path,
     cost: Cost,
     elsewhere: bool = False,
+    changes: Sequence[str] = (),
 ) -> str:
-    """Return the plan as lines for the terminal; `elsewhere`: without what depends on this machine, disk and costs."""
+    """Return the plan as lines for the terminal; `elsewhere`: without what depends on this machine, disk and costs.
+
+    `changes` are from `sweep.changes`.
+    """
     return "\n".join(
         [
             study_heading(study.study, study.title),
@@ -39,6 +43,7 @@ def plan_text(
             "",
             *_weights_lines(backbones),
             *_total_lines(study, wanted, reconciled, cost),
+            *(f"{'' if place else 'changed':11}{line}" for place, line in enumerate(changes)),
             *([] if elsewhere else [_disk_line(reconciled, results, cost)]),
             f"data       {data_dir}",
             f"results    {results.location}",

@@ -8,8 +8,14 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+from datasets import TASKS
+from datasets.sources import source_versions, task_sources
+
 CHECKOUT = Path(__file__).resolve().parent.parent
 """The folder that `sweep`, `trainables`, `datasets` and `analysis` are in."""
+
+ENGINES = {"stacked": "trainables.stacked_training", "plain": "trainables.training"}
+"""The module that each engine is in."""
 
 PACKED_STATE = "packed.json"
 """In a checkout that was packed and sent to a cluster: what git said of it where it was packed."""
@@ -30,6 +36,13 @@ def git_state() -> tuple[str | None, bool | None]:
     commit = _git("rev-parse", "HEAD")
     changes = _git("status", "--porcelain", "--untracked-files=no")
     return (commit, None if changes is None else bool(changes)) if commit else (None, None)
+
+
+def code_of(task: str, engine: str) -> dict[str, str]:
+    """Return the versions of the files that a task's data and an engine's numbers come from, by path."""
+    engine_code = source_versions([ENGINES[engine]], {"trainables", "datasets"})
+    task_code = {file: version for file, version in task_sources(TASKS[task]).items() if (CHECKOUT / file).is_file()}
+    return engine_code | task_code
 
 
 def _git(*arguments: str) -> str | None:

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 from sweep.results import Results
 from sweep.runs import WantedRun
-from sweep.standing import NEEDED, State, read_ends, states_of
+from sweep.standing import NEEDED, Row, State, read_ends, states_of
+
+CODE = ("code", "git_commit")
+"""Columns that say which code trained a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +21,8 @@ class Reconciled:
     states: dict[str, State]
     """By run id, in the study's order."""
     to_train: tuple[WantedRun, ...]
+    ends: dict[str, Row]
+    """By run id, of runs that have ended: `CODE` of its row."""
 
     def counts(self) -> Counter[State]:
         """Return how many runs are in each state."""
@@ -35,12 +40,12 @@ def reconcile(wanted: Sequence[WantedRun], results: Results, *, max_attempts: in
     Raises:
         RecordError: a file of the record is damaged.
     """
-    ends = read_ends(results, [run.run_id for run in wanted], (*NEEDED, "attempts"))
+    ends = read_ends(results, [run.run_id for run in wanted], (*NEEDED, "attempts", *CODE))
     found = states_of([(run.run_id, run.num_steps) for run in wanted], ends, results)
     states = {run.run_id: state for run, state in zip(wanted, found, strict=True)}
     again = {run_id for run_id, end in ends.items() if end["attempts"] < max_attempts}
     to_train = [run for run in wanted if _is_open(states[run.run_id], run.run_id in again)]
-    return Reconciled(states=states, to_train=tuple(to_train))
+    return Reconciled(states=states, to_train=tuple(to_train), ends=ends)
 
 
 def _is_open(state: State, try_again: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ class _Open:
     """How far it is known to have been trained; what lies beyond the step that it starts from again is lost."""
     lost_steps: int | None
     """Trained again after a death, counted as `attempts`; None: an earlier row does not say."""
+    code: str | None
+    """Which code trained it, as the record has it; None: not known."""
     step: int = 0
     curve: dict[int, dict[str, Any]] = field(default_factory=dict)
     """Evaluations by step: one that comes twice, from a checkpoint, is there once."""
@@ -74,6 +77,7 @@ class Recorder:
         run = self._opened(run_id)
         if event["kind"] == "started":
             run.start_at(event["step"])
+            run.code = json.dumps(event["code"]) if event.get("code") else None
         run.step = run.seen_step = event["step"]
         if event.get("evaluations"):
             self._add(run_id, run, event["evaluations"])
@@ -93,7 +97,7 @@ class Recorder:
     def _opened(self, run_id: str) -> _Open:
         if run_id not in self._open:
             step = self._recorded_step(run_id)
-            before = {"attempts": 0, "num_steps": 0, "lost_steps": 0}
+            before: dict[str, Any] = {"attempts": 0, "num_steps": 0, "lost_steps": 0, "code": None}
             for row in read_run_rows(self.results.root, [run_id], before.keys()):
                 before = row
             self._open[run_id] = _Open(
@@ -102,6 +106,7 @@ class Recorder:
                 recorded_step=step,
                 seen_step=max(step, before["num_steps"]),
                 lost_steps=before["lost_steps"],
+                code=before["code"],
             )
         return self._open[run_id]
 
@@ -166,6 +171,7 @@ class Recorder:
             "versions": self.versions,
             "lost_steps": run.lost_steps,
             "engine": facts.get("engine"),
+            "code": run.code,
             **best_of(self._whole_curve(wanted.run_id, run)),
         }
 

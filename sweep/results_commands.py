@@ -29,13 +29,14 @@ def report(chosen: Namespace) -> int:
     """Write reports of what the record holds."""
     from analysis.findings import problems
     from analysis.report import write_report
+    from datasets.sources import version_here
 
     num_problems = 0
     results = results_here(chosen.results)
     results.check()
     for study in _study_names(chosen, results):
         with storage_problems(results.root):
-            written = write_report(results.root, study)
+            written = write_report(results.root, study, version_here)
         print(f"{written.text}\n\nreport     {written.page}")
         if results.uri is not None:
             print(f"store      {publish(results.uri, results.root, written.folder)}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,6 +18,7 @@ from analysis.record import FORMAT
 from analysis.report import write_report
 from analysis.run_index import INDEX_FROM
 from datasets import TASKS
+from sweep.changes import change_lines, code_of_tasks, own_examples, version_now
 from sweep.disk import check_disk
 from sweep.errors import UserError
 from sweep.mirror import Mirror
@@ -71,17 +73,20 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
             TASKS[name].fetch(task.options, options.data_dir)
         # The machine that starts a cluster's trials may have no GPU itself.
         device = torch.device(options.placement.device if torch.cuda.is_available() else "cpu")
+        examples = own_examples(study, options.data_dir)
         wanted = wanted_runs(study, ensure_backbones(study, results.pretrained, device, say), options.data_dir)
+        reconciled = reconcile(wanted, results, max_attempts=options.max_attempts)
+        for line in change_lines(study.study, wanted, reconciled, results, examples):
+            say(line)
         write_wanted(results, study, wanted)
         results.settle()
         results.write_index()  # the last writer may have died before it did
-        reconciled = reconcile(wanted, results, max_attempts=options.max_attempts)
         say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
         timings = write_planned(study.study, wanted, reconciled, options.placement, results)
-        sweep = _Sweep(study, options, wanted, reconciled, say)
+        sweep = _Sweep(study, options, wanted, reconciled, code_of_tasks(study, examples), say)
         # A step's share of the evaluations is in it.
         sweep.train({cell: RunPace(step_s=timing.step_s.middle, evaluation_s=0.0) for cell, timing in timings.items()})
-        report = write_report(results.root, study.study)
+        report = write_report(results.root, study.study, partial(version_now, examples))
         sweep.finish_mirror(report.folder)
     return Outcome(report=report, trained=len(sweep.ended), failed=len(sweep.failed), stopped=sweep.stopped)
 
@@ -104,10 +109,11 @@ class _Sweep:
         options: Options,
         wanted: Sequence[WantedRun],
         reconciled: Reconciled,
+        code: dict[str, dict[str, str]],
         say: Callable[[str], None],
     ) -> None:
         self.study, self.options, self.wanted, self.reconciled, self.say = study, options, wanted, reconciled, say
-        self.results = options.results
+        self.results, self.code = options.results, code
         self.stopped = False
         # Ids of runs: ended in this sweep; wanted and failed, now or before; training now.
         self.ended: set[str] = set()
@@ -209,7 +215,13 @@ class _Sweep:
         placement, options = self.options.placement, self.options
         groups = cohorts(runs, placement.resources, self._share.take(self._useful_trials()))
         assignments = [
-            [assignment(run, placement, self.results, options.data_dir, options.checkpoint_every_s) for run in group]
+            [
+                assignment(
+                    *(run, placement, self.results, options.data_dir, options.checkpoint_every_s),
+                    code=self.code[run.run.task],
+                )
+                for run in group
+            ]
             for group in groups
         ]
         names, places = [trial_name(group) for group in groups], [self.places.of(group) for group in groups]

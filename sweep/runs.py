@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets import TASKS
+from datasets.sources import data_checksum
 from datasets.task import TaskShape
 from sweep.pretraining import Backbone
 from sweep.study import Study, StudyTask
@@ -96,7 +97,7 @@ def _task_facts(name: str, task: StudyTask, data_dir: Path) -> _TaskFacts:
     return _TaskFacts(
         num_steps=task.num_steps,
         options=options,
-        checksum=definition.checksum(task.options, data_dir),
+        checksum=data_checksum(name, task.options, data_dir),
         shape=definition.shape(task.options),
         origin=origin,
     )

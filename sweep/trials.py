@@ -29,8 +29,15 @@ class TrialEvents:
     """Called often."""
 
 
-def assignment(run: WantedRun, placement: Placement, results: Results, data_dir: Path, every_s: float) -> Assignment:
-    """Return what a worker needs to train a run."""
+def assignment(
+    run: WantedRun,
+    placement: Placement,
+    results: Results,
+    data_dir: Path,
+    every_s: float,
+    code: dict[str, str] | None = None,
+) -> Assignment:
+    """Return what a worker needs to train a run; `code` as of `sweep.provenance.code_of`."""
     return Assignment(
         content=run.run.content(),
         num_steps=run.num_steps,
@@ -40,6 +47,7 @@ def assignment(run: WantedRun, placement: Placement, results: Results, data_dir:
         weights=run.weights.as_dict() if run.weights else None,
         device=placement.device,
         checkpoint_every_s=every_s,
+        code=code,
     )
 
 

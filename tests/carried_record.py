@@ -78,7 +78,7 @@ def row(seed: int, trained: Trained, variant: str = "unfrozen-random", **changed
         **{"content": run.canonical_json(), "pretrained_on": None, "weights_checksum": run.weights_checksum},
         **{"data_checksum": run.data_checksum, "data_origin": "test", "device": "cpu", "wall_s": 1.0, "device_s": 1.0},
         **{"started_at": NOON, "finished_at": NOON, "attempts": 1, "git_commit": None, "git_dirty": None},
-        **{"versions": "{}", "lost_steps": 0, "engine": "stacked"},
+        **{"versions": "{}", "lost_steps": 0, "engine": "stacked", "code": None},
         **best_of(points(run.run_id, trained)),
         **changed,
     }

@@ -63,7 +63,14 @@ def write_end(results: Path, run_id: str, status: str = "complete", ended_s: int
         **{"seed": 0, "content": json.dumps(CONTENT), "pretrained_on": None, "weights_checksum": None},
         **{"data_checksum": "d", "data_origin": "torchvision", "device": "CPU", "wall_s": 60.0, "device_s": 60.0},
         **{"started_at": START, "finished_at": START + timedelta(seconds=ended_s), "attempts": 1},
-        **{"git_commit": "abc123", "git_dirty": False, "versions": "{}", "lost_steps": 0, "engine": "stacked"},
+        **{
+            "git_commit": "abc123",
+            "git_dirty": False,
+            "versions": "{}",
+            "lost_steps": 0,
+            "engine": "stacked",
+            "code": None,
+        },
         **best_of([]),
     }
     write(run_path(results, run_id), [row | changed], RUNS)

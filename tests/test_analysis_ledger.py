@@ -28,7 +28,7 @@ def results(tmp_path: Path) -> Path:
     for seed in (0, 1):
         old = made.add(1e-3, seed, CURVE, variant="frozen-pretrained")
         path = record.run_path(made.results, old)
-        pq.write_table(pq.read_table(path).drop_columns(["lost_steps", "engine"]), path)
+        pq.write_table(pq.read_table(path).drop_columns(["lost_steps", "engine", "code"]), path)
     planned = [
         {"run_id": run_id, "num_steps": 300, "device_s": 25.0, "timed_by": "made up"} for run_id in (*ids[:3], ids[4])
     ]

@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
+from datasets import SHIPPED
 from sweep.pretraining import UNKNOWN_WEIGHTS, find_backbones
 from sweep.runs import WantedRun, by_cell, wanted_runs
+from sweep.study import Study
 from sweep.study_file import load_study
 from tests.small_runs import random_weights, run_of
 from tests.test_data_listops import write_release
@@ -205,7 +207,11 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[W
     monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("asked the network"))
     (tmp_path / "data").mkdir()
     studies = [load_study(name) for name in ("rothermel2021-table1", "rothermel2021-table4")]
-    return {s.study: wanted_runs(s, find_backbones(s, tmp_path), tmp_path / "data") for s in studies}
+    return {s.study: _runs(s, tmp_path) for s in studies}
+
+
+def _runs(study: Study, folder: Path) -> list[WantedRun]:
+    return wanted_runs(study, find_backbones(study, folder), folder / "data")
 
 
 def test_table_1_is_432_runs_before_anything_is_fetched(shipped: dict[str, list[WantedRun]]) -> None:
@@ -215,6 +221,23 @@ def test_table_1_is_432_runs_before_anything_is_fetched(shipped: dict[str, list[
     checksums = {run.run.weights_checksum for run in runs}
     assert checksums == {None, MODELS["gpt2"].sha256}  # pinned, so these ids are final
     assert UNKNOWN_WEIGHTS not in checksums
+
+
+def test_the_shipped_tasks_have_the_ids_they_had(shipped: dict[str, list[WantedRun]], tmp_path: Path) -> None:
+    """Pinned ids: a shipped task is identified by its `checksum` alone, whatever happens to its code."""
+    runs = [*shipped["rothermel2021-table1"], *_runs(load_study("quickstart"), tmp_path)]
+    first: dict[str, str] = {}
+    for run in runs:
+        if run.variant == "frozen-random":
+            first.setdefault(run.run.task, run.run_id)
+    assert first == {
+        "listops": "4e629237158feebc",
+        "mnist": "f828919c1696de93",
+        "cifar10": "b3f998573b533f5c",
+        "cifar10-lra": "469a9b79300982a6",
+        "digits": "84d9c3d398b5de1d",
+    }
+    assert first.keys() == SHIPPED
 
 
 def test_table_4_shares_its_gpt2_runs_with_table_1(shipped: dict[str, list[WantedRun]]) -> None:

@@ -9,19 +9,32 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from datasets.files import follow_umask, hash_file
 
 if TYPE_CHECKING:  # `plan` and `show` look at files alone, and torch takes seconds to import
     from torch import Tensor
 
+Version = dict[str, Any]
+"""`from_step`, and `files`: versions (`datasets.sources`) of the files that trained from there on; None: not known."""
+History = list[Version]
+"""Which code trained a run, in the order of its steps."""
+
 NUM_KEPT = 2
 """While a run trains: the newest, and the one before it in case the newest turns out damaged."""
 
 
-def save_checkpoint(folder: Path, tensors: dict[str, Tensor], progress: dict[str, Any]) -> Path:
+def save_checkpoint(
+    folder: Path, tensors: dict[str, Tensor], progress: dict[str, Any], history: History | None = None
+) -> Path:
     """Write `step-<step>-<sha256 prefix>.safetensors` atomically.
+
+    Args:
+        folder: the run's folder of checkpoints.
+        tensors: on any device.
+        progress: plain JSON values.
+        history: which code trained it, for `newest_history`; None: not known.
 
     Raises:
         OSError: the disk is full or not writable; earlier checkpoints are untouched.
@@ -33,7 +46,8 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], progress: dict[str
     partial = folder / f"partial-{platform.node()}-{os.getpid()}"
     try:
         contiguous = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-        save_file(contiguous, partial, metadata={"progress": json.dumps(progress)})
+        metadata = {"progress": json.dumps(progress), "code": json.dumps(history or [])}
+        save_file(contiguous, partial, metadata=metadata)
         follow_umask(partial)
         _flush(partial)
         path = folder / f"step-{progress['step']:09d}-{hash_file(partial)[:16]}.safetensors"
@@ -69,6 +83,27 @@ def load_newest_checkpoint(
         except FileNotFoundError:  # a worker whose driver was killed lives on for a moment, and has saved a newer one
             return load_newest_checkpoint(folder, on_damaged)
     return None
+
+
+def newest_history(folder: Path) -> History:
+    """Return which code trained the newest checkpoint, by its header alone; empty: none is there, or not known."""
+    for path in checkpoints(folder)[:1]:
+        try:
+            with safe_open(path, framework="numpy") as file:
+                return list(json.loads((file.metadata() or {}).get("code", "[]")))
+        except (OSError, SafetensorError, ValueError):  # removed meanwhile, or damaged, which is reported at the resume
+            return []
+    return []
+
+
+def continued(history: History, step: int, files: dict[str, str] | None) -> History:
+    """Return the history of a run that these files train from a step on; an empty one is not known."""
+    before = [version for version in history if version["from_step"] < step]
+    if not before and step > 0:
+        before = [{"from_step": 0, "files": None}]
+    if before and before[-1]["files"] == files:
+        return before
+    return [*before, {"from_step": step, "files": files}]
 
 
 def remove_partial(folder: Path) -> None:

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from datasets import TASKS
 from datasets.loaded import load_checked
+from datasets.sources import data_checksum
 from datasets.task import DataError, TaskData
-from trainables.checkpoint import NUM_KEPT, keep_newest, save_checkpoint
+from trainables.checkpoint import NUM_KEPT, History, continued, keep_newest, newest_history, save_checkpoint
 from trainables.initialise import load_weights
 from trainables.pretrained import WeightsSource, find_weights
 from trainables.run import Run
@@ -44,6 +45,8 @@ class Assignment:
     """`cpu` or `cuda`."""
     checkpoint_every_s: float
     """Seconds of training between checkpoints; one is written at every evaluation and at the end in any case."""
+    code: dict[str, str] | None = None
+    """Version of each file that the run's numbers come from, kept with its checkpoints; None: not known."""
     store: str | None = None
     """URI of the object store that checkpoints go to, and come from when the disk has none; None: the disk is all."""
 
@@ -81,6 +84,7 @@ class RunSession:
         if saved is not None:
             self.training.load_state(*saved)
         self.saved_step = self.training.progress.step if saved is not None else -1
+        self.history = history_from(assignment, saved is not None, self.training.progress.step)
         self._saved_at = time.monotonic()
 
     def events(self, report_every_s: float) -> Iterator[Event]:
@@ -88,7 +92,8 @@ class RunSession:
         training, budget = self.training, self.assignment.num_steps
         # The whole curve: points that an earlier driver did not live to write down are in the checkpoint.
         curve = [asdict(evaluation) for evaluation in training.progress.curve]
-        yield self._event("started", evaluations=curve, damaged=[str(path) for path in self.damaged])
+        damaged = [str(path) for path in self.damaged]
+        yield self._event("started", evaluations=curve, damaged=damaged, code=self.history)
         while not training.diverged and training.progress.step < budget:
             evaluation = training.advance(budget, for_s=report_every_s)
             # An evaluation is saved before it is reported: what the record has need not be made again.
@@ -106,7 +111,7 @@ class RunSession:
     def save(self, num_kept: int = NUM_KEPT) -> None:
         """Write a checkpoint if there is anything new in it, and remove old ones."""
         if self.training.progress.step != self.saved_step or self.training.diverged:
-            save_checkpoint(self.checkpoints, *self.training.state())
+            save_checkpoint(self.checkpoints, *self.training.state(), self.history)
             self.saved_step, self._saved_at = self.training.progress.step, time.monotonic()
         keep_newest(self.checkpoints, num_kept)
         if self.store is not None:
@@ -130,6 +135,12 @@ class RunSession:
             "engine": "plain",
             "device": device_name(self.assignment.device),
         }
+
+
+def history_from(assignment: Assignment, resumed: bool, step: int) -> History:
+    """Return which code trained a run that starts here at a step, from its newest checkpoint if it is `resumed`."""
+    before = newest_history(Path(assignment.checkpoints)) if resumed else []
+    return continued(before, step, assignment.code)
 
 
 def device_name(device: str) -> str:
@@ -157,11 +168,11 @@ def task_data(task: str, options: tuple[tuple[str, Any], ...], checksum: str, da
     """
     definition = TASKS[task]
     chosen = definition.Options(**dict(options))
-    got = definition.checksum(chosen, Path(data_dir))
+    got = data_checksum(task, chosen, Path(data_dir))
     if got != checksum:
         raise DataError(
             f"{task}: the data in {data_dir} on {platform.node()} has checksum {got}, the run was planned with "
-            f"{checksum}. Give every machine the same data directory."
+            f"{checksum}. Give every machine the same data directory and the same code."
         )
     return load_checked(task, definition, chosen, Path(data_dir)).to(torch.device(device))
 

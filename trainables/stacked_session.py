@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from trainables.checkpoint import NUM_KEPT, keep_newest, save_checkpoint
-from trainables.cohort import Assignment, Event, device_name, pretrained_tensors, task_data
+from trainables.checkpoint import NUM_KEPT, History, keep_newest, save_checkpoint
+from trainables.cohort import Assignment, Event, device_name, history_from, pretrained_tensors, task_data
 from trainables.run import Run
 from trainables.stacked_memory import largest_stack
 from trainables.stacked_training import Member, StackedTraining
@@ -27,6 +27,8 @@ class _Seat:
     member: Member
     saved_step: int
     """-1: nothing is saved."""
+    history: History
+    """Which code trained it, up to now."""
 
     @property
     def over(self) -> bool:
@@ -126,11 +128,12 @@ class StackedSession:
         if saved is not None:
             self.training.load_state(member, *saved)
         saved_step = member.progress.step if saved is not None else -1
-        seat = _Seat(assignment=assignment, member=member, saved_step=saved_step)
+        history = history_from(assignment, saved is not None, member.progress.step)
+        seat = _Seat(assignment=assignment, member=member, saved_step=saved_step, history=history)
         self._seats.append(seat)
         # The whole curve: points that an earlier driver did not live to write down are in the checkpoint.
         curve = [asdict(evaluation) for evaluation in member.progress.curve]
-        return seat.event("started", evaluations=curve, damaged=[str(path) for path in damaged])
+        return seat.event("started", evaluations=curve, damaged=[str(path) for path in damaged], code=history)
 
     def _progress(self, seat: _Seat, evaluation: Evaluation | None) -> Event:
         evaluations = [asdict(evaluation)] if evaluation else []
@@ -148,7 +151,7 @@ class StackedSession:
         for seat in seats:
             step = seat.member.progress.step
             if step != seat.saved_step or seat.member.diverged:
-                save_checkpoint(seat.checkpoints, *self.training.state(seat.member))
+                save_checkpoint(seat.checkpoints, *self.training.state(seat.member), seat.history)
                 seat.saved_step = step
             keep_newest(seat.checkpoints, num_kept)
             if self.store is not None:
