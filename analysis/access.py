@@ -33,7 +33,8 @@ def denied(path: Path) -> str:
     command = f"`{_command(path, closed, found, verb)}`"
     mend = f"run {command}" if owner == me else f"ask {owner} for {command}, or do this as {owner}"
     whose = f"{owner} (group {_name(grp.getgrgid, found.st_gid)}, mode {stat.S_IMODE(found.st_mode):04o})"
-    return f"{cannot}. {closed} belongs to {whose}, this is {me}: {mend}. {keep}"
+    subject = "It" if closed == path else closed
+    return f"{cannot}. {subject} belongs to {whose}, this is {me}: {mend}. {keep}"
 
 
 def closed_folder(folder: Path) -> str | None:
