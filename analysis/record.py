@@ -349,7 +349,7 @@ def _read_json(path: Path, mend: str = "run the study again, that writes it") ->
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UnreadableError(unreadable(path, error)) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RecordError(f"cannot read {path} ({error}): {mend}") from error
     if not isinstance(content, dict):
         raise RecordError(f"{path}: got {type(content).__name__}, want a JSON object: {mend}")

@@ -36,6 +36,8 @@ WEIGHTS_FOLDER = re.compile(r"gpt2-[0-9]+x[0-9]+-[0-9a-f]{12}")
 WEIGHTS_FILES = ("config.json", "generation_config.json", "pretraining.json", "model.safetensors")
 """What a folder of weights is made of, in the order it is moved: it counts as there once the last file is."""
 
+DAMAGED = (tarfile.TarError, OSError, EOFError, ValueError, OverflowError, RecursionError, LookupError, TypeError)
+"""What Python's tarfile raises for headers that are not right."""
 _UNLIMITED = 1 << 60
 _PATHS = {
     rf"runs/{RUN_ID.pattern}\.parquet": 10_000_000,
@@ -139,7 +141,7 @@ class ArchiveReader:
     def _problems(self) -> Iterator[None]:
         try:
             yield
-        except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError, RecursionError) as error:
+        except DAMAGED as error:
             raise refused(self.path, f"it cannot be read ({error})") from error
 
     def _entries(self, text: bytes) -> dict[str, Entry]:
@@ -174,10 +176,10 @@ def open_archive(path: Path) -> Iterator[ArchiveReader]:
     """
     try:
         tar = tarfile.open(path, "r:")  # noqa: SIM115 - closed below
-    except tarfile.TarError as error:
-        raise refused(path, f"it is no tar file ({error})") from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}. Give an archive made by `export`.") from error
+    except DAMAGED as error:  # its first header is read here already
+        raise refused(path, f"it is no tar file ({error})") from error
     with tar:
         yield ArchiveReader(path, tar)
 

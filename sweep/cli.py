@@ -7,6 +7,7 @@ import importlib
 import io
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -26,9 +27,11 @@ from sweep.cli_options import (
     add_retries,
     add_strict,
     add_studies,
+    local_file,
+    port,
     positive,
 )
-from sweep.errors import UserError
+from sweep.errors import UserError, path_problem
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,17 +62,34 @@ def _run(chosen: argparse.Namespace) -> int:
     try:
         code = getattr(importlib.import_module(chosen.module), chosen.function)(chosen)
     except (UserError, DataError, WeightsError, RecordError) as error:
-        sys.stdout.flush()
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return _refused(error)
     except PermissionError as error:
         if error.filename is None:
             raise
-        sys.stdout.flush()
-        print(f"error: {denied(Path(error.filename))}", file=sys.stderr)
-        return 2
+        return _refused(denied(Path(error.filename)))
+    except OSError as error:
+        problem = path_problem(error, _given_paths(chosen))
+        if problem is None:
+            raise
+        return _refused(problem)
     assert isinstance(code, int)
     return code
+
+
+def _refused(problem: object) -> int:
+    sys.stdout.flush()
+    print(f"error: {problem}", file=sys.stderr)
+    return 2
+
+
+def _given_paths(chosen: argparse.Namespace) -> list[str]:
+    """Return what the user named that may be a path, and the folders that are used where the user named none."""
+    from datasets.files import cache_dir, default_data_dir
+
+    names = ("results", "data_dir", "archive", "cluster", "study", "studies", "names")
+    given = [getattr(chosen, name, None) or [] for name in names]
+    paths = [path for each in given for path in (each if isinstance(each, list) else [each])]
+    return [*map(str, paths), str(default_data_dir()), str(cache_dir().parent), tempfile.gettempdir()]
 
 
 def _warn_of_other_datasets() -> None:
@@ -119,7 +139,10 @@ def _add_plan(commands: Subparsers) -> None:
     add_resources(plan)
     for device, name in (("CPU", "cpus"), ("GPU", "gpus")):
         plan.add_argument(
-            f"--{name}", type=positive, metavar="N", help=f"{device}s to plan for; default: those of this machine"
+            f"--{name}",
+            type=positive,
+            metavar="N",
+            help=f"{device}s to plan for, of another machine for one; default: those of this machine",
         )
     plan.add_argument(
         "--measure", action="store_true", help="time a few steps of each cell here first, and keep the timings"
@@ -194,9 +217,11 @@ def _add_ui(commands: Subparsers) -> None:
     ui = add_command(commands, "ui", does, "python -m sweep ui --cluster cluster.yaml")
     where = ui.add_mutually_exclusive_group()
     add_results(where)
-    where.add_argument("--cluster", type=Path, metavar="FILE", help="what `ray up` was given: open tunnels to its head")
+    where.add_argument(
+        "--cluster", type=local_file, metavar="FILE", help="what `ray up` was given: open tunnels to its head"
+    )
     ui.add_argument("--host", default="127.0.0.1", help="address to listen on; default: this machine only")
-    ui.add_argument("--port", type=positive, default=5000, help="default: 5000")
+    ui.add_argument("--port", type=port, default=5000, help="default: 5000")
 
 
 def _add_ls(commands: Subparsers) -> None:
@@ -229,7 +254,9 @@ def _add_archives(commands: Subparsers) -> None:
     does = "write what verifies into one archive, to carry to another machine; exit code 1 if something is left out"
     example = "python -m sweep export mnist.tar mnist-small"
     export = add_command(commands, "export", does, example, "export_results", RESULTS_COMMANDS)
-    export.add_argument("archive", type=Path, metavar="ARCHIVE.tar", help="file to make; one that exists is refused")
+    export.add_argument(
+        "archive", type=local_file, metavar="ARCHIVE.tar", help="file to make; one that exists is refused"
+    )
     export.add_argument("studies", nargs="*", metavar="STUDY", help="studies by name; default: every run there is")
     export.add_argument(
         "--checkpoints", action="store_true", help="what runs need to be trained further, too; far larger"
@@ -238,7 +265,7 @@ def _add_archives(commands: Subparsers) -> None:
     does = "merge an archive into a results directory by run id; nothing changes if anything contradicts"
     example = "python -m sweep import mnist.tar --results results"
     merge = add_command(commands, "import", does, example, "import_results", RESULTS_COMMANDS)
-    merge.add_argument("archive", type=Path, metavar="ARCHIVE.tar", help="made by `export`")
+    merge.add_argument("archive", type=local_file, metavar="ARCHIVE.tar", help="made by `export`")
     add_results(merge)
 
 

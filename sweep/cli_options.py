@@ -15,6 +15,9 @@ RESULTS_COMMANDS = "sweep.results_commands"
 CLUSTER_COMMANDS = "sweep.cluster_commands"
 """Where commands are that speak to a cluster's job server."""
 
+LONGEST_S = 1_000_000
+"""Of seconds between checkpoints: eleven days."""
+
 STUDY_HELP = "a shipped study's name or the path of a .yaml file"
 
 Subparsers = argparse._SubParsersAction
@@ -79,6 +82,7 @@ def add_results(command: argparse._ActionsContainer) -> None:
     """The results directory."""
     command.add_argument(
         "--results",
+        type=location,
         default="results",
         metavar="DIR",
         help="results directory, or s3://BUCKET/PREFIX (docs/storage.md); default: ./results",
@@ -89,7 +93,7 @@ def add_data_dir(command: argparse.ArgumentParser) -> None:
     """Where data sets are."""
     command.add_argument(
         "--data-dir",
-        type=Path,
+        type=local_file,
         metavar="DIR",
         help="where data sets are or go; default: $SWEEP_DATA_DIR, else lr-sweep/data in your cache folder",
     )
@@ -122,8 +126,17 @@ def add_strict(command: argparse.ArgumentParser) -> None:
 
 def positive(text: str) -> int:
     """Read a whole number from 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"got {text!r}, want a whole number from 1")
+    return _whole(text, 1_000_000)
+
+
+def port(text: str) -> int:
+    """Read a TCP port."""
+    return _whole(text, 65_535)
+
+
+def _whole(text: str, most: int) -> int:
+    if not text.isdecimal() or len(text) > 20 or not 1 <= int(text) <= most:
+        raise argparse.ArgumentTypeError(f"got {_cut(text)}, want a whole number from 1 to {most}")
     return int(text)
 
 
@@ -133,6 +146,24 @@ def seconds(text: str) -> float:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"got {text!r}, want a number of seconds above 0")
+    if not 0 < number <= LONGEST_S:
+        raise argparse.ArgumentTypeError(f"got {_cut(text)}, want a number of seconds above 0, {LONGEST_S} at most")
     return number
+
+
+def location(text: str) -> str:
+    """Check a path, or the URI of a store."""
+    try:
+        Path(text).expanduser().resolve()
+    except (RuntimeError, OSError) as error:  # `~nouser`, a link that leads to itself, a folder that may not be read
+        raise argparse.ArgumentTypeError(f"got {_cut(text)}: {error}; write the path out") from error
+    return text
+
+
+def local_file(text: str) -> Path:
+    """Read a path; `~` is the user's home, as in a shell."""
+    return Path(location(text)).expanduser()
+
+
+def _cut(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "...")

@@ -215,15 +215,18 @@ def _job(details: Any) -> Job:
 
 def _check_answers(address: str) -> None:
     """Fail early: Ray takes minutes over a silent host, and takes what is no URL for another kind of address."""
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:  # an unclosed bracket, a port over 65535
+        host = port = None
+    if not host or port is None:
         raise UserError(
             f"--address: got {address!r}, want the URL of a cluster's job server, such as {DEFAULT_ADDRESS}, which is "
             f"where `python -m sweep ui --cluster cluster.yaml` brings it."
         )
-    port = parts.port or {"http": 80, "https": 443}[parts.scheme]
     try:
-        check_answers(parts.hostname, port)
+        check_answers(host, port)
     except OSError as error:
         raise UserError(
             f"nothing answers at --address {address}: {error}. Start a cluster with `ray up cluster.yaml` and a tunnel "

@@ -43,27 +43,31 @@ def plan(chosen: Namespace) -> int:
     """Print what `run` would do, and what it costs."""
     from sweep.changes import change_lines
     from sweep.cost import estimate_cost
-    from sweep.placement import Placement, devices_here
-    from sweep.plan import id_lines, plan_text
+    from sweep.placement import Placement, check_precision, devices_here, fits
+    from sweep.plan import id_lines, misfit_line, plan_text
     from sweep.reconcile import reconcile
     from sweep.runs import wanted_runs
     from sweep.timings import find_timings
 
     results, data_dir = results_here(chosen.results, weights=True), _data_dir(chosen)
     results.check()
-    for study in _studies(chosen):
-        study = with_resources(study, chosen)
+    for study in [with_resources(study, chosen) for study in _studies(chosen)]:
+        placement = Placement(resources=study.resources)
+        check_precision(placement, study.protocol.precision)
         backbones = find_backbones(study, results.pretrained)
         wanted = wanted_runs(study, backbones, data_dir)
         reconciled = reconcile(wanted, results)
-        placement = Placement(resources=study.resources)
-        at_once = placement.trials_at_once([devices_here(chosen.cpus, chosen.gpus)])
+        asked = chosen.gpus is None and placement.device == "cuda"  # which takes seconds where there are GPUs
+        machine = devices_here(chosen.cpus, None if asked else chosen.gpus or 0)
+        at_once = placement.trials_at_once([machine])
         if chosen.measure:
             _measure(study, reconciled, placement, at_once, results, data_dir)
         timings = find_timings(wanted, reconciled, results, placement.device, study.resources.engine)
         cost = estimate_cost(reconciled, timings, placement, at_once, results)
         changes = change_lines(study.study, wanted, reconciled, results)
         print(plan_text(study, backbones, wanted, reconciled, results, data_dir, cost, changes=changes))
+        if reconciled.to_train and not fits(placement, [machine]):
+            print(misfit_line(placement, machine))
         if chosen.ids:
             print("\n".join(id_lines(wanted, reconciled)))
     return 0
@@ -87,11 +91,13 @@ def _measure(
 def plan_elsewhere(study: Study, location: str, data_dir: Path) -> str:
     """Return what `run` would do on other machines, as far as it can be told from this one."""
     from sweep.cost import estimate_cost
-    from sweep.placement import Placement, devices_here
+    from sweep.placement import Placement, check_precision, devices_here
     from sweep.plan import plan_text
     from sweep.reconcile import reconcile
     from sweep.runs import wanted_runs
 
+    placement = Placement(resources=study.resources)
+    check_precision(placement, study.protocol.precision)
     try:
         results = results_here(location, weights=True)
     except StoreError as problem:  # the cluster's machines may have credentials that this one has not
@@ -99,8 +105,8 @@ def plan_elsewhere(study: Study, location: str, data_dir: Path) -> str:
     results.check()
     backbones = find_backbones(study, results.pretrained)
     wanted = wanted_runs(study, backbones, data_dir)
-    reconciled, placement = reconcile(wanted, results), Placement(resources=study.resources)
-    at_once = placement.trials_at_once([devices_here(None, None)])  # what a cluster has is known to `run` alone
+    reconciled = reconcile(wanted, results)
+    at_once = placement.trials_at_once([devices_here(None, 0)])  # what a cluster has is known to `run` alone
     cost = estimate_cost(reconciled, {}, placement, at_once, results)
     text = plan_text(study, backbones, wanted, reconciled, results, data_dir, cost, elsewhere=True)
     if results.exists() or results.uri is not None:
@@ -213,7 +219,10 @@ def _fetch_weights(name: str, source: WeightsSource) -> None:
 
 
 def _data_dir(chosen: Namespace) -> Path:
-    return Path(chosen.data_dir or default_data_dir()).expanduser().resolve()
+    try:
+        return Path(chosen.data_dir or default_data_dir()).expanduser().resolve()
+    except RuntimeError as error:  # `~nouser`, or links that lead to themselves
+        raise UserError(f"{chosen.data_dir or '$SWEEP_DATA_DIR'}: {error}: give another --data-dir") from error
 
 
 def _studies(chosen: Namespace) -> list[Study]:

@@ -14,4 +14,7 @@ def check_answers(host: str, port: int) -> None:
     Raises:
         OSError: nothing listens there, or the host is out of reach.
     """
-    socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S).close()
+    try:
+        socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S).close()
+    except (UnicodeError, OverflowError) as error:
+        raise OSError(f"no host can have that name, or no port that number ({error})") from error

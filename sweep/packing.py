@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from analysis.text import rate_text
+from sweep.errors import UserError
 from sweep.progress_state import RunLabel
 from sweep.results import Results, write_json
 from sweep.runs import WantedRun
@@ -80,7 +81,7 @@ class Places:
 
     def __init__(self, results: Results) -> None:
         self._file = results.root / "places.json"
-        self._most: dict[str, int] = json.loads(self._file.read_text()) if self._file.is_file() else {}
+        self._most = self._read()
 
     def of(self, group: Sequence[WantedRun]) -> int:
         """Return how many runs of a group are to train at once."""
@@ -96,9 +97,16 @@ class Places:
         """
         self._most[_key(run)] = were // 2
         if remember:
-            known: Mapping[str, int] = json.loads(self._file.read_text()) if self._file.is_file() else {}
-            write_json(self._file, {**known, _key(run): were // 2})
+            write_json(self._file, {**self._read(), _key(run): were // 2})
         return were // 2
+
+    def _read(self) -> dict[str, int]:
+        if not self._file.is_file():
+            return {}
+        try:
+            return {str(cell): int(most) for cell, most in json.loads(self._file.read_text()).items()}
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise UserError(f"cannot read {self._file} ({error}): delete it; `run` finds out again") from error
 
 
 def _key(run: WantedRun) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,9 @@ from sweep.errors import UserError
 from sweep.network import check_answers
 from sweep.study import Resources
 from trainables.run import Precision
+
+GPU_FILES = ("proc/driver/nvidia/gpus/*", "dev/nvidia[0-9]*", "dev/nvhost*", "dev/dxg", "dev/kfd")
+"""What Linux has where a GPU may be: NVIDIA's, its boards', the same below Windows, AMD's."""
 
 Nodes = Sequence[dict[str, float]]
 """Each node's resources by Ray's names."""
@@ -34,6 +37,11 @@ class Placement:
         """`cuda` for trials that hold a GPU or a share of one, else `cpu`."""
         return "cuda" if self.resources.gpus_per_trial > 0 else "cpu"
 
+    @property
+    def trial(self) -> dict[str, float]:
+        """What a trial holds, by Ray's names."""
+        return {"CPU": self.resources.cpus_per_trial, "GPU": self.resources.gpus_per_trial}
+
     def trials_at_once(self, nodes: Nodes) -> int:
         """Return how many trials these nodes hold; at least 1."""
         cpus, gpus = self.resources.cpus_per_trial, self.resources.gpus_per_trial
@@ -46,9 +54,17 @@ class Placement:
 
 
 def devices_here(cpus: int | None, gpus: int | None) -> dict[str, float]:
-    """Return a node of so many devices by Ray's names; None: as many as this machine has, as far as Linux says."""
-    listed = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))  # asking torch takes seconds
-    return {"CPU": cpus or os.cpu_count() or 1, "GPU": listed if gpus is None else gpus}
+    """Return a node of so many devices by Ray's names; None: as many as this machine has."""
+    return {"CPU": cpus or os.cpu_count() or 1, "GPU": gpus_here() if gpus is None else gpus}
+
+
+def gpus_here() -> int:
+    """Return how many GPUs torch can use; it takes seconds to ask, and is not asked where there is none for sure."""
+    if not any(found for pattern in GPU_FILES for found in Path("/").glob(pattern)):
+        return 0
+    import torch
+
+    return torch.cuda.device_count()
 
 
 def _times(wanted: float, there: float) -> float:
@@ -61,13 +77,11 @@ def check_beforehand(placement: Placement, precision: Precision) -> None:
     Raises:
         UserError: as `check_fit`, no cluster at the address, or a precision that the trials' device has not.
     """
-    if precision == "tf32" and placement.device == "cpu":
-        raise UserError("protocol.precision is tf32, which only GPUs have. Give trials one with --gpus-per-trial 1.")
+    check_precision(placement, precision)
     if placement.address is None:
         import torch  # imported late: `plan` need not wait for it
 
-        cpus, gpus = placement.cpus or os.cpu_count() or 1, torch.cuda.device_count()
-        check_fit(placement, [{"CPU": cpus, "GPU": gpus}])
+        check_fit(placement, [devices_here(placement.cpus, torch.cuda.device_count())])
         return
     host, _, port = placement.address.removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():  # not `auto`
@@ -77,12 +91,32 @@ def check_beforehand(placement: Placement, precision: Precision) -> None:
             raise no_cluster(placement.address, error) from error
 
 
+def described(node: Mapping[str, float]) -> str:
+    """Return `2 CPU and 0 GPU`."""
+    return f"{node.get('CPU', 0):g} CPU and {node.get('GPU', 0):g} GPU"
+
+
+def check_precision(placement: Placement, precision: Precision) -> None:
+    """Refuse a precision that the trials' device has not, on whatever machine.
+
+    Raises:
+        UserError: it is tf32, and trials hold no GPU.
+    """
+    if precision == "tf32" and placement.device == "cpu":
+        raise UserError("protocol.precision is tf32, which only GPUs have. Give trials one with --gpus-per-trial 1.")
+
+
 def no_cluster(address: str, reason: object) -> UserError:
     """Return the error that says so."""
     return UserError(
         f"no Ray cluster answers at --address {address}: {reason}. Start one with `ray start --head` or "
         f"`ray up cluster.yaml`, or leave --address out to run on this machine."
     )
+
+
+def fits(placement: Placement, nodes: Nodes) -> bool:
+    """Tell whether a node can hold a trial."""
+    return any(all(node.get(name, 0) >= number for name, number in placement.trial.items()) for node in nodes)
 
 
 def check_fit(placement: Placement, nodes: Nodes) -> None:
@@ -95,13 +129,11 @@ def check_fit(placement: Placement, nodes: Nodes) -> None:
     Raises:
         UserError: no node can hold one trial.
     """
-    wanted = {"CPU": placement.resources.cpus_per_trial, "GPU": placement.resources.gpus_per_trial}
-    if any(all(node.get(name, 0) >= number for name, number in wanted.items()) for node in nodes):
+    if fits(placement, nodes):
         return
-    have = "; ".join(f"{node.get('CPU', 0):g} CPU and {node.get('GPU', 0):g} GPU" for node in nodes)
+    have = "; ".join(described(node) for node in nodes)
     where = f"the cluster at {placement.address}" if placement.address else "this machine"
     raise UserError(
-        f"a trial asks for {wanted['CPU']:g} CPU and {wanted['GPU']:g} GPU, but {where} has no such node (nodes: "
-        f"{have}). Ask for less with --cpus-per-trial and --gpus-per-trial or in the study's `resources`, or use a "
-        f"larger cluster."
+        f"a trial asks for {described(placement.trial)}, but {where} has no such node (nodes: {have}). Ask for less "
+        f"with --cpus-per-trial and --gpus-per-trial or in the study's `resources`, or use a larger cluster."
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from analysis.text import rate_text, study_heading
 from sweep.cost import Cost, cost_lines
 from sweep.disk import disk_bytes, trained_parameters
+from sweep.placement import Placement, described
 from sweep.pretraining import UNKNOWN_WEIGHTS, Backbone
 from sweep.reconcile import Reconciled
 from sweep.results import Results
@@ -101,6 +102,15 @@ def _total_lines(study: Study, wanted: Sequence[WantedRun], reconciled: Reconcil
         f"at most {steps:,} gradient steps",
         f"resources  {resources.cpus_per_trial} CPU and {resources.gpus_per_trial:g} GPU a trial",
     ]
+
+
+def misfit_line(placement: Placement, machine: Mapping[str, float]) -> str:
+    """Return what `run` would refuse of a machine that holds no trial."""
+    return (
+        f"note       `run` would refuse this: a trial asks for {described(placement.trial)}, and the machine planned "
+        f"for has {described(machine)}. Plan for another with --cpus and --gpus, or ask for less with "
+        f"--cpus-per-trial and --gpus-per-trial."
+    )
 
 
 def _disk_line(reconciled: Reconciled, results: Results, cost: Cost) -> str:

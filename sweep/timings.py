@@ -224,7 +224,9 @@ def read_measured(results: Results) -> list[dict[str, Any]]:
         return []
     try:
         entries: list[dict[str, Any]] = json.loads(path.read_text())["timings"]
-    except (ValueError, KeyError, TypeError) as error:
+        for entry in entries:
+            _identity(entry)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"cannot read {path} ({error}): delete it; `plan --measure` times cells again") from error
     return entries
 

@@ -70,6 +70,8 @@ def check_listening(host: str, port: int, advice: str) -> None:
         socket.create_server((host, port)).close()
     except OSError as problem:
         raise UserError(f"cannot listen on {host}:{port} ({problem.strerror}); {advice}") from problem
+    except (UnicodeError, OverflowError) as problem:
+        raise UserError(f"cannot listen on {host}:{port}: no address can have that name or port") from problem
 
 
 def _is_loopback(host: str) -> bool:
