@@ -84,12 +84,12 @@ def _refused(problem: object) -> int:
 
 def _given_paths(chosen: argparse.Namespace) -> list[str]:
     """Return what the user named that may be a path, and the folders that are used where the user named none."""
-    from datasets.files import cache_dir, default_data_dir
+    from datasets.files import cache_dir
 
     names = ("results", "data_dir", "archive", "cluster", "study", "studies", "names")
     given = [getattr(chosen, name, None) or [] for name in names]
     paths = [path for each in given for path in (each if isinstance(each, list) else [each])]
-    return [*map(str, paths), str(default_data_dir()), str(cache_dir().parent), tempfile.gettempdir()]
+    return [*map(str, paths), os.environ.get("SWEEP_DATA_DIR", ""), str(cache_dir().parent), tempfile.gettempdir()]
 
 
 def _warn_of_other_datasets() -> None:

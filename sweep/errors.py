@@ -46,7 +46,7 @@ def path_problem(error: OSError, given: Iterable[str]) -> str | None:
     if advice is None or not isinstance(error.filename, str | bytes):
         return None
     about = _spellings(os.fsdecode(error.filename))
-    named = {path for each in given for path in _spellings(str(Path(each).expanduser()))}
+    named = {path for each in given for path in _spellings(os.path.expanduser(each))}  # noqa: PTH111 - pathlib's raises for `~nouser`
     around = {folder for path in named for folder in (path, *path.parents)}
     if not about & around and not any(named & set(path.parents) for path in about):
         return None

@@ -5,6 +5,7 @@ In this process where that is enough; `test_as_a_user_starts_it` starts Python.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -173,6 +174,54 @@ def test_more_than_this_machine_has_is_refused_before_anything_is_fetched(
     assert code == 2
     assert wanted in printed
     assert not (tmp_path / "results").exists()
+
+
+def test_plan_notes_a_machine_that_holds_no_trial(say: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweep.placement.gpus_here", lambda: 0)
+    plan = ("plan", write_study(tmp_path), "--results", tmp_path / "results", "--gpus-per-trial", "1")
+    code, printed = say(*plan, "--cpus", "4")
+    assert code == 0
+    assert (
+        "note       `run` would refuse this: a trial asks for 1 CPU and 1 GPU, and the machine planned for has "
+        in printed
+    )
+    assert "4 CPU and 0 GPU. Plan for another with --cpus and --gpus" in printed
+    assert "note  " not in say(*plan, "--cpus", "4", "--gpus", "1")[1]
+    assert "note  " not in say(*plan[:-2])[1]
+
+
+def test_tf32_without_a_gpu_is_refused_by_plan(say: Any, tmp_path: Path) -> None:
+    protocol = "{evaluate_every: 10, train_examples_evaluated: 100, precision: tf32}"
+    plan = ("plan", write_study(tmp_path, protocol=protocol), "--results", tmp_path / "results", "--gpus", "1")
+    code, printed = say(*plan)
+    assert code == 2
+    assert "protocol.precision is tf32, which only GPUs have. Give trials one with --gpus-per-trial 1." in printed
+    assert say(*plan, "--gpus-per-trial", "1")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted"),
+    [
+        (("ui", "--port", "99999"), "--port: got '99999', want a whole number from 1 to 65535"),
+        (("plan", "quickstart", "--cpus", "7" * 400), "--cpus: got '7777777777"),
+        (
+            ("plan", "quickstart", "--results", "~nouser"),
+            "--results: got '~nouser': Could not determine home directory",
+        ),
+        (("plan", "quickstart", "--results", "x" * 300), f"{'x' * 300}: File name too long. Name a shorter path."),
+        (
+            ("import", "a.tar", "--results", "/proc/x"),
+            "/proc/x: No such file or directory. Make the folder it should be in",
+        ),
+        (("ui", "--results", "/proc/x"), "there is no MLflow store at /proc/x/mlflow.db"),
+        (("job", "status", "--address", "http://h:99999"), "want the URL of a cluster's job server"),
+    ],
+)
+def test_what_cannot_be_is_said(say: Any, tmp_path: Path, command: tuple[str, ...], wanted: str) -> None:
+    with contextlib.chdir(tmp_path):
+        code, printed = say(*command)
+    assert code == 2
+    assert wanted in printed
 
 
 def test_a_cluster_that_does_not_answer(say: Any, tmp_path: Path) -> None:
