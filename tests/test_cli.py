@@ -210,7 +210,7 @@ def test_tf32_without_a_gpu_is_refused_by_plan(say: Any, tmp_path: Path) -> None
         ),
         (("plan", "quickstart", "--results", "x" * 300), f"{'x' * 300}: File name too long. Name a shorter path."),
         (
-            ("import", "a.tar", "--results", "/proc/x"),
+            ("pretrain", "quickstart", "--results", "/proc/x"),
             "/proc/x: No such file or directory. Make the folder it should be in",
         ),
         (("ui", "--results", "/proc/x"), "there is no MLflow store at /proc/x/mlflow.db"),
