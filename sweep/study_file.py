@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ MOST_BYTES = 10_000_000
 """Of a study file: 100,000 learning rates, written out, take 2 MB."""
 MOST_LEVELS = 20
 """Of nesting; a study has six."""
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""What YAML's escapes can write and no encoding can."""
 STUDIES = Path(__file__).parent / "studies"
 """The studies that come with the program, `NAME.yaml`."""
 
@@ -183,6 +186,8 @@ class _Reader:
             return self._mapping(node, place)
         if isinstance(node, SequenceNode):
             return tuple(self._entry(each, (*place, index)) for index, each in enumerate(node.value))
+        if SURROGATE.search(node.value):
+            return self._skip(place, "half a character (a lone surrogate, such as \\ud800) is no text")
         try:
             return self._yaml.constructor.construct_object(node)
         except YAMLError:
@@ -201,6 +206,8 @@ class _Reader:
             key = key_node.value
             if not isinstance(key_node, ScalarNode):
                 self.note(place, "a list or a mapping is no key; keys must be text", line)
+            elif SURROGATE.search(key):
+                self.note(place, "half a character (a lone surrogate, such as \\ud800) is no key", line)
             elif not str(key_node.tag).endswith(":str"):
                 self.note((*place, key), "keys must be text; put quotes around it", line)
             elif key in mapping:

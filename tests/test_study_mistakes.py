@@ -164,6 +164,12 @@ def mistakes(folder: Path, text: str) -> list[str]:
         ("seeds: 3", "seeds: a: 3", "11: not valid YAML: mapping values are not allowed here"),
         ("title: An example", "title: \x01", "2: not valid YAML: unacceptable character"),
         ("seeds: 3", "seeds: !!int three", '11: seeds: "three" is no int (invalid literal'),
+        (
+            "title: An example",
+            'title: "\\ud800"',
+            "2: title: half a character (a lone surrogate, such as \\ud800) is no",
+        ),
+        ("seeds: 3", '"\\ud800": 3', "11: half a character (a lone surrogate, such as \\ud800) is no key"),
         ("seeds: 3", "seeds: !!bool x", '11: seeds: "x" is no bool ('),
         ("seeds: 3", "seeds: 2001-99-99", '11: seeds: "2001-99-99" is no timestamp ('),
         ("seeds: 3", "[seeds]: 3", "11: a list or a mapping is no key; keys must be text"),
