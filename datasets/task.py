@@ -152,3 +152,8 @@ class Task(Protocol):
         Raises:
             DataError: as `fetch`.
         """
+
+
+def missing_names(task: object) -> list[str]:
+    """Return what a module lacks to be a task; there is nothing to import from `Task` that would say so itself."""
+    return [name for name in vars(Task) if not name.startswith("_") and not hasattr(task, name)]

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from datasets import TASKS
+from datasets.task import missing_names
 from sweep.errors import unknown
 from sweep.learning_rates import LearningRateGrid
 from sweep.study_model import StudyModel
@@ -91,6 +92,8 @@ class StudyTask(Strict):
         """
         if name not in TASKS:
             raise ValueError(unknown("task", name, TASKS))
+        if missing := missing_names(TASKS[name]):
+            raise ValueError(f"its module lacks {', '.join(missing)}; datasets/task.py says what each returns")
         kind = TASKS[name].Options
         if isinstance(value, cls):
             value = {"num_steps": value.num_steps} | vars(value.options)

@@ -7,11 +7,15 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datasets import TASKS
+from datasets.task import Task
 from sweep.errors import UserError
 from sweep.study import Study
 from sweep.study_file import load_study
@@ -356,3 +360,11 @@ def test_garbled_files_raise_user_errors_only(
     path = write(tmp_path_factory.mktemp("garbled"), STUDY[:start] + inserted + STUDY[start + length :])
     with contextlib.suppress(UserError):
         load_study(path)
+
+
+def test_a_task_that_lacks_a_function_is_named_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = TASKS["digits"]
+    parts = {name: getattr(whole, name) for name in ("Options", "shape", "checksum", "origin", "load")}
+    monkeypatch.setitem(TASKS, "digits", cast(Task, SimpleNamespace(**parts)))
+    (mistake,) = mistakes(tmp_path, STUDY)
+    assert "digits: its module lacks num_train, fetch; datasets/task.py says what each returns" in mistake
