@@ -20,8 +20,9 @@ from sweep.errors import UserError
 from sweep.merge import RecordedRun, mistakes, read_run
 from sweep.results import Results, storage_problems, whole_file
 from sweep.text import counted, gigabytes
-from sweep.verify import study_problems, weights_problem
+from sweep.verify import study_problems
 from sweep.verify_checks import Row, curve_problems, row_problems
+from trainables.pretrained import weights_damage
 
 LONGEST_CHECKPOINT = "checkpoints/0123456789abcdef/step-000000000000000000-0123456789abcdef.safetensors"
 
@@ -238,7 +239,7 @@ class _Exporter:
         """Add a folder of weights if a run began from them, or may have: one that has not ended does not say."""
         if closed := closed_folder(folder):
             raise RecordError(closed)
-        if problem := weights_problem(folder) or _json_problem(folder):
+        if problem := weights_damage(folder) or _json_problem(folder):
             recorded = _recorded_checksum(folder)
             if recorded is None or self._weights_wanted & {recorded, None}:
                 raise RecordError(f"{folder}: {problem}: delete it; `run` and `pretrain` make it again")

@@ -16,7 +16,7 @@ from analysis.store import StoreError
 from datasets import TASKS
 from datasets.files import default_data_dir
 from sweep.errors import UserError, unknown
-from sweep.pretraining import find_backbones, hub_sources, pretrain_model
+from sweep.pretraining import find_backbones, hub_sources, pretrain_model, to_pretrain
 from sweep.results import storage_problems
 from sweep.stored_results import results_here
 from sweep.study import Resources, Study
@@ -162,17 +162,21 @@ def pretrain(chosen: Namespace) -> int:
     """Train the weights that studies have recipes for."""
     import torch
 
+    from sweep.disk import check_disk
+
     results, studies = results_here(chosen.results), _studies(chosen)
     results.prepare()
     for study in studies:
         with storage_problems(results.root), results.writing(study.study):
-            for name, backbone in find_backbones(study, results.pretrained).items():
+            backbones = find_backbones(study, results.pretrained)
+            check_disk((), results, to_pretrain(study, backbones))
+            for name, backbone in backbones.items():
                 if not isinstance(study.models[name].pretrained, PretrainedHere):
                     print(f"{name}: nothing to pretrain here; its weights come from {backbone.source}")
                 elif backbone.here:
                     print(f"{name}: already there: {backbone.source}")
                 else:
-                    print(pretrain_model(name, study.models[name], results.pretrained, torch.device("cpu"), _say))
+                    print(pretrain_model(name, study.models[name], results, torch.device("cpu"), _say))
     return 0
 
 

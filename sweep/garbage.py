@@ -15,6 +15,8 @@ from sweep.results import Results, storage_problems
 from sweep.standing import State, state_of
 from sweep.text import counted, gigabytes
 from sweep.verify_checks import Row, end_problems
+from trainables.pretrained import weights_damage
+from trainables.recipe import pretraining_checkpoints
 
 LEFTOVERS, CHECKPOINTS, UNWANTED = KINDS = ("leftovers", "checkpoints", "unwanted")
 
@@ -79,12 +81,15 @@ def find_garbage(results: Results, only: Collection[str] = KINDS) -> Garbage:
 
 
 def _find_runs(results: Results, found: Garbage) -> None:
-    budgets = wanted_budgets(results)
+    budgets, damaged, kept = wanted_budgets(results), damaged_weights(results), 0
     for run_id in recorded_ids(results):
         try:
             row = _sound_row(run_id, results)
         except RecordError as error:
             found.passed_over.append(str(error))
+            continue
+        if damaged and run_id not in budgets and (row is None or row["weights_checksum"] is not None):
+            kept += 1
             continue
         saved = sorted(results.checkpoints(run_id).glob("step-*.safetensors"))
         if row and (run_id not in budgets or state_of(run_id, budgets[run_id], row, results).over):
@@ -94,6 +99,24 @@ def _find_runs(results: Results, found: Garbage) -> None:
             # The row first: a row without its curve would count as done.
             record = [path for path in (results.run(run_id), results.curve(run_id)) if path.exists()]
             found.kinds[UNWANTED].add([*record, *saved], row["device_s"] if row else 0.0)
+    if kept:
+        found.passed_over.append(
+            f"the weights in {damaged[0]} are damaged or closed. {counted(kept, 'run')} that no recorded study wants "
+            f"may have begun from the intact ones, and are left until these are back, or the folder is deleted"
+        )
+
+
+def damaged_weights(results: Results) -> list[Path]:
+    """Return the folders of weights that were pretrained here and are not what they were, or cannot be read."""
+    folders = [path.parent for path in sorted(results.pretrained.glob("[!.]*/model.safetensors"))]
+    return [folder for folder in folders if ".partial-" not in folder.name and not _is_intact(folder)]
+
+
+def _is_intact(weights: Path) -> bool:
+    try:
+        return weights_damage(weights) is None
+    except OSError:
+        return False
 
 
 def _sound_row(run_id: str, results: Results) -> Row | None:
@@ -148,7 +171,9 @@ def leftovers(results: Results) -> Iterator[Path]:
 
 
 def _scratch_folders(results: Results) -> list[Path]:
-    unfinished = [*results.pretrained.glob("*.partial-*"), *results.root.glob(".import-*")]
+    weights = [path.parent for path in results.pretrained.glob("*/model.safetensors")]
+    ended = [path for folder in weights if (path := pretraining_checkpoints(folder)).is_dir()]
+    unfinished = [*results.pretrained.glob("*.partial-*"), *ended, *results.root.glob(".import-*")]
     reports = [folder for study in sorted((results.root / "studies").glob("*")) for folder in abandoned(study)]
     return [*sorted(unfinished), *reports, results.tune]
 

@@ -10,13 +10,14 @@ from analysis.text import rate_text, study_heading
 from sweep.cost import Cost, cost_lines
 from sweep.disk import disk_bytes, trained_parameters
 from sweep.placement import Placement, described
-from sweep.pretraining import UNKNOWN_WEIGHTS, Backbone
+from sweep.pretraining import UNKNOWN_WEIGHTS, Backbone, to_pretrain
 from sweep.reconcile import Reconciled
 from sweep.results import Results
 from sweep.runs import WantedRun, by_cell
 from sweep.standing import State
 from sweep.study import Study
 from sweep.text import aligned, counted, gigabytes
+from trainables.run import ModelSize
 
 
 def plan_text(
@@ -45,7 +46,7 @@ def plan_text(
             *_weights_lines(backbones),
             *_total_lines(study, wanted, reconciled, cost),
             *(f"{'' if place else 'changed':11}{line}" for place, line in enumerate(changes)),
-            *([] if elsewhere else [_disk_line(reconciled, results, cost)]),
+            *([] if elsewhere else [_disk_line(reconciled, to_pretrain(study, backbones), results, cost)]),
             f"data       {data_dir}",
             f"results    {results.location}",
             *([] if elsewhere else ["", *cost_lines(cost)]),
@@ -113,9 +114,9 @@ def misfit_line(placement: Placement, machine: Mapping[str, float]) -> str:
     )
 
 
-def _disk_line(reconciled: Reconciled, results: Results, cost: Cost) -> str:
-    needed, free = disk_bytes(reconciled.to_train, cost.at_once), results.free_bytes()
-    line = f"disk       about {gigabytes(needed)} for checkpoints and record"
+def _disk_line(reconciled: Reconciled, models: Sequence[ModelSize], results: Results, cost: Cost) -> str:
+    needed, free = disk_bytes(reconciled.to_train, cost.at_once, models), results.free_bytes()
+    line = f"disk       about {gigabytes(needed)} for {'weights, ' if models else ''}checkpoints and record"
     if results.uri is not None:  # a store has no end
         return line
     return f"{line}, {gigabytes(free)} free{': not enough' if needed > free else ''}"

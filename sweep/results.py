@@ -41,6 +41,7 @@ class Results:
         self.tune = self.root / "tune"
         self.logs = self.root / "logs"
         self.holder = self.root / "writer.json"
+        self.pretraining_progress = self.root / "pretraining-progress.json"
 
     def run(self, run_id: str) -> Path:
         """Return the file of a finished run's row."""
@@ -122,6 +123,7 @@ class Results:
         try:
             holder = {"pid": os.getpid(), "host": socket.gethostname(), "study": study, "since": time.time()}
             write_json(self.holder, holder)
+            self.pretraining_progress.unlink(missing_ok=True)  # of a process that died
             yield
             self.write_index()
         finally:

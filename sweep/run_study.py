@@ -29,7 +29,7 @@ from sweep.packing import Places, cohorts, is_out_of_memory, run_label, trial_na
 from sweep.placement import check_beforehand
 from sweep.plan import state_counts
 from sweep.planned import write_planned
-from sweep.pretraining import ensure_backbones
+from sweep.pretraining import ensure_backbones, find_backbones, to_pretrain
 from sweep.progress import Progress
 from sweep.progress_state import Cell
 from sweep.ray_session import RayLostError, ray_session
@@ -73,8 +73,9 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
             TASKS[name].fetch(task.options, options.data_dir)
         # The machine that starts a cluster's trials may have no GPU itself.
         device = torch.device(options.placement.device if torch.cuda.is_available() else "cpu")
+        _check_disk_first(study, options)
         examples = own_examples(study, options.data_dir)
-        wanted = wanted_runs(study, ensure_backbones(study, results.pretrained, device, say), options.data_dir)
+        wanted = wanted_runs(study, ensure_backbones(study, results, device, say), options.data_dir)
         reconciled = reconcile(wanted, results, max_attempts=options.max_attempts)
         for line in change_lines(study.study, wanted, reconciled, results, examples):
             say(line)
@@ -89,6 +90,19 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
         report = write_report(results.root, study.study, partial(version_now, examples))
         sweep.finish_mirror(report.folder)
     return Outcome(report=report, trained=len(sweep.ended), failed=len(sweep.failed), stopped=sweep.stopped)
+
+
+def _check_disk_first(study: Study, options: Options) -> None:
+    """Refuse to pretrain for runs that the disk cannot hold; their ids are not known yet, their sizes are.
+
+    Raises:
+        UserError, WeightsError: as `check_disk` and `find_backbones`.
+    """
+    backbones = find_backbones(study, options.results.pretrained)
+    if models := to_pretrain(study, backbones):
+        wanted = wanted_runs(study, backbones, options.data_dir)
+        reconciled = reconcile(wanted, options.results, max_attempts=options.max_attempts)
+        check_disk(reconciled.to_train, options.results, models)
 
 
 def write_wanted(results: Results, study: Study, wanted: Sequence[WantedRun]) -> None:

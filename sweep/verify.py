@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-from safetensors import SafetensorError, safe_open
 
 from analysis.access import closed_folder, is_folder, unreadable
 from analysis.columns import CURVES, PLANNED, RUNS
@@ -24,10 +21,11 @@ from analysis.record import (
 from analysis.run_index import index_lacks, index_path, is_behind
 from analysis.store import Store
 from datasets.files import hash_file
-from sweep.garbage import leftovers, recorded_ids, wanted_budgets
+from sweep.garbage import damaged_weights, leftovers, recorded_ids, wanted_budgets
 from sweep.results import Results
 from sweep.text import counted
 from sweep.verify_checks import Row, clock_notes, curve_problems, evaluate_every, last_evaluation, row_problems
+from trainables.pretrained import WEIGHTS, weights_damage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,10 +151,10 @@ class Verification:
                 yield Finding(text=f"{store.uri}/{name}: {problem}: delete it; its run goes on from an earlier one")
 
     def _weights(self) -> Iterator[Finding]:
-        for folder in sorted(self.results.pretrained.glob("*")):
+        for folder in sorted(self.results.pretrained.glob("[!.]*")):
             if is_folder(folder) and not closed_folder(folder) and ".partial-" not in folder.name:
                 try:
-                    problem = weights_problem(folder)
+                    problem = weights_damage(folder)
                 except OSError as error:
                     yield Finding(text=unreadable(Path(error.filename or folder), error))
                     continue
@@ -184,6 +182,12 @@ class Verification:
 
     def _garbage(self) -> Iterator[Finding]:
         """Notes on what `gc` removes."""
+        for folder in sorted(self.results.pretrained.glob(".*.checkpoints")):
+            if not (self.results.pretrained / folder.name[1:].removesuffix(".checkpoints") / WEIGHTS).exists():
+                text = (
+                    "a pretraining that has not ended; `run` and `pretrain` resume it; delete it if no study needs it"
+                )
+                yield Finding(text=f"{folder}: {text}", is_note=True)
         for path in leftovers(self.results):
             yield Finding(text=f"{path}: a leftover of a process that died; `gc` removes it", is_note=True)
         try:
@@ -192,7 +196,7 @@ class Verification:
             return
         unwanted = [run_id for run_id in recorded_ids(self.results) if run_id not in wanted]
         recorded = [run_id for run_id in unwanted if self.results.holds(run_id)]
-        if recorded:
+        if recorded and not damaged_weights(self.results):
             runs = counted(len(recorded), "run")
             yield Finding(
                 text=f"no recorded study wants {runs}, {recorded[0]} for one; `gc` removes them", is_note=True
@@ -227,22 +231,6 @@ def checkpoint_problem(path: Path) -> str | None:
     want = path.stem.split("-")[-1]
     got = hash_file(path)[: len(want)]
     return None if got == want else f"its sha256 begins with {got}, its name says {want}"
-
-
-def weights_problem(folder: Path) -> str | None:
-    """Tell what is wrong with a folder of weights that were made here; None: nothing.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
-    path, facts = folder / "model.safetensors", folder / "pretraining.json"
-    try:
-        got, text = hash_file(path), facts.read_text(encoding="utf-8")
-        with safe_open(path, framework="numpy"):  # checks the header against the file's size
-            recorded = json.loads(text).get("weights_sha256")
-    except (SafetensorError, FileNotFoundError, ValueError, AttributeError) as error:
-        return f"cannot be read ({error})"
-    return f"its weights have sha256 {got}, {facts.name} says {recorded}" if recorded not in (None, got) else None
 
 
 def verify(results: Results, say: Callable[[str], None]) -> int:

@@ -188,6 +188,23 @@ def test_a_run_whose_row_is_damaged_is_left_alone(made: Made) -> None:
     assert before - made.files() == {"curves/unwanted, started.parquet", *checkpoint("unwanted, started")}
 
 
+def test_runs_that_may_have_begun_from_damaged_weights_are_kept(made: Made) -> None:
+    """A study that was run with damaged weights wants other runs than it did; the good ones must not go."""
+    path = made.results.run(made.ids["unwanted"])
+    rows = read_rows(path, RUNS)
+    assert rows
+    write_parquet(path, [rows[0] | {"weights_checksum": "intact"}], RUNS)
+    made.write("pretrained/gpt2/model.safetensors")  # nothing says what it was
+    said, asked = made.gc(only=[UNWANTED])
+    assert said[0] == (
+        f"note: the weights in {made.results.pretrained / 'gpt2'} are damaged or closed. 2 runs that no recorded study "
+        f"wants may have begun from the intact ones, and are left until these are back, or the folder is deleted"
+    )
+    assert asked == []
+    (made.results.pretrained / "gpt2" / "model.safetensors").unlink()
+    assert made.gc(only=[UNWANTED])[1] == [UNWANTED]
+
+
 def test_a_run_that_was_taken_up_meanwhile_is_left(made: Made) -> None:
     """Between what was shown and what is removed, another study came to want the runs."""
     shown = find_garbage(made.results).kinds

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import http.server
 import json
+import shutil
 import socket
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +18,19 @@ import pytest
 import torch
 from transformers import GPT2LMHeadModel
 
+from sweep.cli import main
 from sweep.errors import UserError
 from sweep.pretraining import UNKNOWN_WEIGHTS, ensure_backbones, find_backbones
+from sweep.results import Results
 from sweep.study_file import load_study
-from tests.small_runs import CPU
+from tests.small_runs import CPU, run_of
 from tests.tiny_study import SIZE as TINY
-from tests.tiny_study import write_study, write_weights
+from tests.tiny_study import write_config, write_study, write_weights
+from trainables.cohort import pretrained_tensors
 from trainables.corpus import read_corpus
 from trainables.initialise import load_weights
 from trainables.pretrain import pretrain
-from trainables.pretrained import WeightsError, WeightsSource, find_weights, weights_checksum
+from trainables.pretrained import WeightsError, WeightsSource, check_weights_fit, find_weights, weights_checksum
 from trainables.recipe import PretrainRecipe, pretrained_folder
 from trainables.run import ModelSize
 
@@ -94,12 +101,13 @@ def test_weights_are_pretrained_once_and_quietly(tmp_path: Path, capfd: pytest.C
     recipe = "{text: [text.txt], num_steps: 2, batch_size: 2, num_tokens: 12}"
     size = "{layers: 1, heads: 2, width: 16, positions: 12}"
     path = write_study(tmp_path, models=f"{{tiny: {{size: {size}, pretrained: {{pretrain: {recipe}}}}}}}")
-    study, root = load_study(path), tmp_path / "results" / "pretrained"
+    study, results = load_study(path), Results(tmp_path / "results")
+    root = results.pretrained
     before = find_backbones(study, root)["tiny"]
     assert (before.here, before.checksum) == (False, UNKNOWN_WEIGHTS)
 
     said: list[str] = []
-    made = ensure_backbones(study, root, CPU, said.append)["tiny"]
+    made = ensure_backbones(study, results, CPU, said.append)["tiny"]
     assert said[0].startswith("pretraining tiny: byte-level GPT-2 of 1 layers x width 16, trained for 2 steps")
     assert said[0].endswith("on text.txt")
     assert "bits per held-out byte" in said[-1]
@@ -109,7 +117,7 @@ def test_weights_are_pretrained_once_and_quietly(tmp_path: Path, capfd: pytest.C
     assert captured.out + captured.err == ""
 
     said.clear()
-    assert ensure_backbones(study, root, CPU, said.append)["tiny"] == made
+    assert ensure_backbones(study, results, CPU, said.append)["tiny"] == made
     assert said == []
     (tmp_path / "text.txt").unlink()
     with pytest.raises(UserError, match=r"cannot read the text to pretrain on: .*text\.txt: No such file"):
@@ -167,11 +175,86 @@ def test_other_bytes_than_wanted_are_refused(tmp_path: Path) -> None:
 
 
 def test_weights_of_another_size_are_told_before_anything_starts(tmp_path: Path) -> None:
-    weights = write_weights(tmp_path / "weights", dataclasses.replace(TINY, width=32))
-    (weights / "config.json").write_text('{"n_head": 4}')
+    write_weights(tmp_path / "weights", dataclasses.replace(TINY, width=32, heads=4))
     study = load_study(write_study(tmp_path))
-    with pytest.raises(WeightsError, match=r"have \{layers: 1, width: 32, positions: 12, heads: 4\}, the study's"):
+    with pytest.raises(WeightsError) as caught:
         find_backbones(study, tmp_path)
+    assert str(caught.value).splitlines()[1:-1] == [
+        "  config.json: n_head: got 4, want 2: the study's model has heads: 2",
+        "  config.json: n_embd: got 32, want 16: the study's model has width: 16",
+        "  model.safetensors is of another size: width: got 32, want 16",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("model.safetensors.index.json", "they are in several files (model.safetensors.index.json lists them)"),
+        ("pytorch_model.bin", "it has pytorch_model.bin, and only safetensors are read"),
+    ],
+)
+def test_weights_in_another_form_are_told_with_how_to_convert_them(tmp_path: Path, name: str, told: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(WeightsError) as caught:
+        find_weights(WeightsSource(folder=str(tmp_path)), download=False)
+    assert told in str(caught.value)
+    assert f".from_pretrained('{tmp_path}').save_pretrained('NEW', max_shard_size='1TB')" in str(caught.value)
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.fixture
+def damaged(pretrained: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A study file whose pretrained weights have a flipped bit, and their folder."""
+    (tmp_path / "text.txt").write_bytes(CORPUS)
+    recipe = "{text: [text.txt], num_steps: 60, batch_size: 8, num_tokens: 32, learning_rate: 1e-2}"
+    size = "{layers: 1, heads: 2, width: 32, positions: 32}"
+    study = write_study(tmp_path, models=f"{{tiny: {{size: {size}, pretrained: {{pretrain: {recipe}}}}}}}")
+    Results(tmp_path / "results").prepare()
+    folder = pretrained_folder(tmp_path / "results" / "pretrained", SIZE, RECIPE, CORPUS)
+    shutil.copytree(pretrained, folder)
+    assert find_backbones(load_study(study), folder.parent)["tiny"].here
+    flip_a_bit(folder / "model.safetensors")
+    return study, folder
+
+
+def test_a_flipped_bit_is_told_and_nothing_trains(
+    damaged: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, folder = damaged
+    monkeypatch.setattr("trainables.pretrain.pretrain", lambda *_: pytest.fail("has begun"))
+    results = Results(folder.parent.parent)
+    for command in ("plan", "run", "pretrain"):
+        assert main([command, str(study), "--results", str(results.root)]) == 2
+        told = capsys.readouterr().err
+        assert told.startswith(f"error: model tiny: the weights in {folder} are damaged: its weights have sha256 ")
+        assert "Put an intact copy there (an archive made by `export` has one), or delete the folder" in told
+    assert not results.study("tiny").exists()
+
+
+def test_a_flipped_bit_is_told_of_a_named_folder(pretrained: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(pretrained, tmp_path / "weights")
+    source = WeightsSource(folder=str(folder))
+    assert find_weights(source, download=False) == folder
+    flip_a_bit(folder / "model.safetensors")
+    with pytest.raises(WeightsError, match=r"If you changed the weights on purpose, delete pretraining\.json there"):
+        find_weights(source, download=False)
+    (folder / "pretraining.json").unlink()
+    assert find_weights(source, download=False) == folder
+
+
+def test_a_worker_with_other_weights_trains_nothing(tmp_path: Path) -> None:
+    folder = write_weights(tmp_path / "weights")
+    source = WeightsSource(folder=str(folder)).as_dict()
+    run = dataclasses.replace(run_of("frozen-pretrained"), weights_checksum=weights_checksum(folder))
+    assert pretrained_tensors(run, source, None)
+    flip_a_bit(folder / "model.safetensors")
+    with pytest.raises(WeightsError, match=r"have sha256 [0-9a-f]{64}, the run was planned with"):
+        pretrained_tensors(run, source, None)
 
 
 def test_damaged_weights_are_told(tmp_path: Path) -> None:
@@ -228,3 +311,94 @@ def test_weights_in_the_hub_s_cache_are_found_and_verified(empty_hub: Path, tmp_
     assert find_weights(GPT2, download=False) == snapshot
     with pytest.raises(WeightsError, match="Delete it and fetch it again"):
         find_weights(dataclasses.replace(GPT2, sha256="0" * 64), download=False)
+
+
+def test_weights_in_the_hub_s_cache_without_their_config_are_not_enough(empty_hub: Path) -> None:
+    """As earlier versions of this program left them."""
+    snapshot = empty_hub / "models--openai-community--gpt2" / "snapshots" / str(GPT2.revision)
+    write_weights(snapshot)
+    (snapshot / "config.json").unlink()
+    assert find_weights(GPT2, download=False) is None
+    with pytest.raises(WeightsError, match=r"^the config\.json of the weights openai-community/gpt2@607a30d is not"):
+        find_weights(GPT2, download=True)
+
+
+COMMIT = "c0ffee" + "0" * 34
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, list[str]]]:
+    """A hub on this machine: the folder of its repository `lab/mine`, and what it was asked to send."""
+    served, sent = tmp_path / "served", list[str]()
+    served.mkdir()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            name = self.path.rpartition("/")[2]
+            found = self.path.startswith("/lab/mine/resolve/") and (served / name).is_file()
+            self.send_response(200 if found else 404)
+            content = (served / name).read_bytes() if found else b""
+            self.send_header("Content-Length", str(len(content)))
+            self.send_header("X-Repo-Commit", COMMIT)
+            self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+            if not found:
+                self.send_header("X-Error-Code", "EntryNotFound")
+            self.end_headers()
+            if self.command == "GET":
+                sent.append(name)
+                self.wfile.write(content)
+
+        do_GET = do_HEAD  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    url = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", url)
+    monkeypatch.setattr(
+        "huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}"
+    )
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield served, sent
+    server.shutdown()
+    server.server_close()
+
+
+MINE = WeightsSource(hub="lab/mine")
+
+
+def test_config_and_weights_are_fetched(hub: tuple[Path, list[str]]) -> None:
+    served, sent = hub
+    write_weights(served, TINY)
+    assert find_weights(MINE, download=False) is None
+    folder = find_weights(MINE, download=True)
+    assert folder is not None
+    assert (sent, folder.name) == (["config.json", "model.safetensors"], COMMIT)
+    check_weights_fit(folder, TINY)
+    assert find_weights(MINE, download=False) == folder
+    (folder / "config.json").resolve().unlink()  # as an earlier version of this program left the cache
+    (folder / "config.json").unlink()
+    assert find_weights(MINE, download=True) == folder
+    assert sent == ["config.json", "model.safetensors", "config.json"]
+
+
+def test_weights_of_another_family_are_refused_before_they_are_fetched(hub: tuple[Path, list[str]]) -> None:
+    served, sent = hub
+    write_weights(served, TINY)
+    write_config(served, TINY, model_type="gpt_neox")
+    with pytest.raises(WeightsError, match=r'config\.json: model_type: got "gpt_neox", want \'gpt2\''):
+        find_weights(MINE, download=True)
+    assert sent == ["config.json"]
+
+
+@pytest.mark.parametrize("lacking", ["model.safetensors", "config.json"])
+def test_a_repository_without_the_files_is_told(hub: tuple[Path, list[str]], lacking: str) -> None:
+    served, _ = hub
+    write_weights(served, TINY)
+    (served / lacking).unlink()
+    with pytest.raises(WeightsError, match=r"the repository lab/mine has no model\.safetensors or no config\.json: "):
+        find_weights(MINE, download=True)

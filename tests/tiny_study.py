@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -31,10 +32,19 @@ SIZE = ModelSize(layers=1, heads=2, width=16, positions=12)
 
 
 def write_weights(folder: Path, size: ModelSize = SIZE) -> Path:
-    """Write random numbers as the pretrained weights of a model."""
+    """Write random numbers as the pretrained weights of a model, and its configuration."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file(random_weights(size), folder / "model.safetensors")
+    write_config(folder, size)
     return folder
+
+
+def write_config(folder: Path, size: ModelSize = SIZE, **changes: Any) -> None:
+    """Write a GPT-2's `config.json`; a change to None leaves the field out."""
+    sizes = {"n_layer": size.layers, "n_head": size.heads, "n_embd": size.width, "n_positions": size.positions}
+    config = {"model_type": "gpt2"} | sizes | changes
+    kept = {name: value for name, value in config.items() if value is not None}
+    (folder / "config.json").write_text(json.dumps(kept))
 
 
 def write_study(

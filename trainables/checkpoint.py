@@ -49,7 +49,7 @@ def save_checkpoint(
         metadata = {"progress": json.dumps(progress), "code": json.dumps(history or [])}
         save_file(contiguous, partial, metadata=metadata)
         follow_umask(partial)
-        _flush(partial)
+        flush(partial)
         path = folder / f"step-{progress['step']:09d}-{hash_file(partial)[:16]}.safetensors"
         partial.replace(path)
     except BaseException:
@@ -117,6 +117,7 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*-*.safetensors"), reverse=True)
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Wait until the system has put a file on its disk."""
     with path.open("rb") as file:
         os.fsync(file.fileno())

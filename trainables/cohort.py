@@ -19,7 +19,7 @@ from datasets.sources import data_checksum
 from datasets.task import DataError, TaskData
 from trainables.checkpoint import NUM_KEPT, History, continued, keep_newest, newest_history, save_checkpoint
 from trainables.initialise import load_weights
-from trainables.pretrained import WeightsSource, find_weights
+from trainables.pretrained import WeightsError, WeightsSource, find_weights, weights_checksum
 from trainables.run import Run
 from trainables.stored_checkpoints import CheckpointStore, newest_checkpoint
 from trainables.training import Training
@@ -77,7 +77,7 @@ class RunSession:
             assignment.device,
         )
         self.store = CheckpointStore(assignment.store) if assignment.store else None
-        weights = pretrained_tensors(assignment.weights, self.store)
+        weights = pretrained_tensors(self.run, assignment.weights, self.store)
         self.training = Training(self.run, data, weights, device, wall_clock)
         self.damaged: list[Path] = []
         saved = newest_checkpoint(self.checkpoints, self.store, self.damaged.append)
@@ -177,17 +177,28 @@ def task_data(task: str, options: tuple[tuple[str, Any], ...], checksum: str, da
     return load_checked(task, definition, chosen, Path(data_dir)).to(torch.device(device))
 
 
-def pretrained_tensors(source: dict[str, str | None] | None, store: CheckpointStore | None) -> dict[str, Tensor] | None:
-    """Find and read a run's pretrained weights, which may be in a store; None for random initialisation."""
+def pretrained_tensors(
+    run: Run, source: dict[str, str | None] | None, store: CheckpointStore | None
+) -> dict[str, Tensor] | None:
+    """Find and read a run's pretrained weights, which may be in a store; None for random initialisation.
+
+    Raises:
+        WeightsError: not to be had, or this machine's are not those that the run was planned with.
+    """
     if source is None:
         return None
     if store is not None and source["folder"] is not None:
         store.fetch_weights(Path(source["folder"]))
     folder = find_weights(WeightsSource(**source), download=True)
     assert folder is not None, "find_weights downloads or raises"
-    return _tensors_in(folder)
+    if (got := weights_checksum(folder)) != run.weights_checksum:
+        raise WeightsError(
+            f"the weights in {folder} on {platform.node()} have sha256 {got}, the run was planned with "
+            f"{run.weights_checksum}. Give every machine the same weights."
+        )
+    return _tensors_in(folder, got)
 
 
 @lru_cache(maxsize=1)
-def _tensors_in(folder: Path) -> dict[str, Tensor]:
+def _tensors_in(folder: Path, checksum: str) -> dict[str, Tensor]:
     return load_weights(folder)

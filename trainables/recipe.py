@@ -11,6 +11,9 @@ from typing import Literal
 from trainables.corpus import describe_corpus
 from trainables.run import ModelSize
 
+NUM_BYTES = 256
+"""The vocabulary: one token a byte."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainRecipe:
@@ -35,6 +38,11 @@ def pretrained_folder(root: Path, size: ModelSize, recipe: PretrainRecipe, corpu
     content = {"size": asdict(size), "recipe": asdict(recipe) | {"text": hashlib.sha256(corpus).hexdigest()}}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
     return root / f"gpt2-{size.layers}x{size.width}-{digest}"
+
+
+def pretraining_checkpoints(folder: Path) -> Path:
+    """Return where checkpoints are while the weights of a folder are trained."""
+    return folder.with_name(f".{folder.name}.checkpoints")
 
 
 def describe_pretraining(size: ModelSize, recipe: PretrainRecipe) -> str:

@@ -75,7 +75,7 @@ class StackedSession:
             fitting = largest_stack(runs, data.shape, memory_bytes, on_cpu=first.device == "cpu")
             self.num_places = min(num_places, fitting)
         self.store = CheckpointStore(first.store) if first.store else None
-        weights = pretrained_tensors(first.weights, self.store)
+        weights = pretrained_tensors(run, first.weights, self.store)
         self.training = StackedTraining(data, weights, torch.device(first.device), wall_clock, compiled=compiled)
         self.checkpoint_every_s = first.checkpoint_every_s
         self._seats: list[_Seat] = []
