@@ -217,10 +217,11 @@ def _check_answers(address: str) -> None:
     """Fail early: Ray takes minutes over a silent host, and takes what is no URL for another kind of address."""
     try:
         parts = urlsplit(address)
-        host, port = parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+        host, usual_port = parts.hostname, {"http": 80, "https": 443}.get(parts.scheme)
+        port = parts.port or usual_port
     except ValueError:  # an unclosed bracket, a port over 65535
-        host = port = None
-    if not host or port is None:
+        host = port = usual_port = None
+    if not host or port is None or usual_port is None:
         raise UserError(
             f"--address: got {address!r}, want the URL of a cluster's job server, such as {DEFAULT_ADDRESS}, which is "
             f"where `python -m sweep ui --cluster cluster.yaml` brings it."

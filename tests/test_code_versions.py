@@ -44,6 +44,11 @@ def test_a_checkpoint_knows_the_code_that_trained_it(tmp_path: Path) -> None:
     assert newest_history(tmp_path) == []
 
 
+def test_equal_checkpoints_have_equal_bytes(tmp_path: Path) -> None:
+    names = {save_checkpoint(tmp_path, {"x": torch.zeros(1)}, {"step": 2}, continued([], 0, A)).name for _ in range(20)}
+    assert len(names) == 1
+
+
 def test_other_versions() -> None:
     assert other_versions(trained((0, A)), A.get) == set()
     assert other_versions(trained((0, A)), B.get) == {"datasets/d.py"}

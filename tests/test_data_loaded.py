@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from datasets import TASKS
 from datasets.loaded import load_checked, mismatches
+from datasets.sources import data_checksum
 from datasets.task import DataError, TaskData, TaskShape
 from tests.small_runs import real_valued_task, symbol_task
 from trainables.cohort import task_data
@@ -191,4 +192,4 @@ def test_loading_checks_and_names_the_task(monkeypatch: pytest.MonkeyPatch, tmp_
     assert lines[0] == "mine: what `load` returns is not what `shape` declares:"
     assert [line.split(":")[0] for line in lines[1:-1]] == ["  train.labels", "  shift"]
     with pytest.raises(DataError, match="mine: what `load` returns"):
-        task_data("mine", (), "mine", str(tmp_path), "cpu")
+        task_data("mine", (), data_checksum("mine", SimpleNamespace(), tmp_path), str(tmp_path), "cpu")

@@ -46,8 +46,9 @@ def save_checkpoint(
     partial = folder / f"partial-{platform.node()}-{os.getpid()}"
     try:
         contiguous = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-        metadata = {"progress": json.dumps(progress), "code": json.dumps(history or [])}
-        save_file(contiguous, partial, metadata=metadata)
+        # In one entry: safetensors writes several in an order that differs from call to call.
+        kept = progress | ({"code": history} if history else {})
+        save_file(contiguous, partial, metadata={"progress": json.dumps(kept)})
         follow_umask(partial)
         flush(partial)
         path = folder / f"step-{progress['step']:09d}-{hash_file(partial)[:16]}.safetensors"
@@ -78,7 +79,8 @@ def load_newest_checkpoint(
             if intact:
                 with safe_open(path, framework="pt") as file:
                     tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                    return tensors, json.loads(file.metadata()["progress"])
+                    progress = json.loads(file.metadata()["progress"])
+                return tensors, {name: value for name, value in progress.items() if name != "code"}
             on_damaged(path.replace(path.with_name(f"damaged-{path.name}")))
         except FileNotFoundError:  # a worker whose driver was killed lives on for a moment, and has saved a newer one
             return load_newest_checkpoint(folder, on_damaged)
@@ -90,8 +92,14 @@ def newest_history(folder: Path) -> History:
     for path in checkpoints(folder)[:1]:
         try:
             with safe_open(path, framework="numpy") as file:
-                return list(json.loads((file.metadata() or {}).get("code", "[]")))
-        except (OSError, SafetensorError, ValueError):  # removed meanwhile, or damaged, which is reported at the resume
+                return list(json.loads((file.metadata() or {}).get("progress", "{}")).get("code", []))
+        except (
+            OSError,
+            SafetensorError,
+            ValueError,
+            AttributeError,
+            TypeError,
+        ):  # removed meanwhile, or damaged, which is reported at the resume
             return []
     return []
 
