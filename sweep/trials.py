@@ -13,6 +13,9 @@ from sweep.results import Results
 from sweep.runs import WantedRun
 from trainables.cohort import Assignment, Event
 
+SAVING_S = 3600.0
+"""How long a trial that is asked to stop may take for the step or evaluation that is under way, and to save."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrialEvents:
@@ -82,6 +85,7 @@ def train_cohorts(
     """
     from ray import tune
     from ray.tune.execution import class_cache
+    from ray.tune.execution.tune_controller import TuneController
 
     from sweep.machines import Machines
     from sweep.ray_session import lost_processes
@@ -90,6 +94,8 @@ def train_cohorts(
 
     # Tune (2.60) would copy the driver's AWS keys, among others, into what Ray keeps and logs of each worker.
     class_cache.ENV_VARS_TO_PROPAGATE = frozenset()
+    # It would also kill a trial 10 s after asking it to stop, in the middle of an evaluation for one; see `SAVING_S`.
+    TuneController._actor_force_cleanup_timeout = property(lambda _: SAVING_S, lambda *_: None)
     callback = EventCallback(events, stop, lost_processes, Machines())
     resources = {"cpu": placement.resources.cpus_per_trial, "gpu": placement.resources.gpus_per_trial}
     configs = [
