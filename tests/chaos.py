@@ -57,7 +57,7 @@ class Sweep:
                     "the study ended before all kills were made"
                 )
                 self.start()
-            time.sleep(dice.uniform(0.5, 25.0))
+            time.sleep(dice.uniform(0.5, 12.0))
             target = dice.choices(TARGETS, WEIGHTS)[0]
             if self._kill(target, dice):
                 self.kills.append((target, time.monotonic() - began))

@@ -83,8 +83,8 @@ def test_the_printed_address_shows_the_study_and_below_it_its_runs(window: Brows
     window.click(STUDY_ROW)
     window.wait_until("document.querySelectorAll('.ag-row a').length >= 5")
     assert sorted(run_names(window)[1:]) == [
-        *("mnist/gpt2/frozen-random lr=1e-4 seed=0", "mnist/gpt2/frozen-random lr=1e-3 seed=0"),
-        *("mnist/gpt2/unfrozen-pretrained lr=1e-4 seed=0", "mnist/gpt2/unfrozen-pretrained lr=1e-3 seed=0"),
+        *("mnist/gpt2/frozen-random lr=1e-3 seed=0", "mnist/gpt2/frozen-random lr=1e-4 seed=0"),
+        *("mnist/gpt2/unfrozen-pretrained lr=1e-3 seed=0", "mnist/gpt2/unfrozen-pretrained lr=1e-4 seed=0"),
     ]
     assert problems(window) == []
     assert hosts(window) == {urlsplit(address).netloc}
