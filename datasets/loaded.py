@@ -24,7 +24,7 @@ def load_checked(name: str, definition: Task, options: Any, data_dir: Path) -> T
     """Load a task onto the CPU and compare what came with the shape that the task declares.
 
     Raises:
-        DataError: the data is not to be had, or differs from what is declared; the message has all mismatches.
+        DataError: the data is missing, or differs from what is declared; the message has all mismatches.
     """
     declared = definition.shape(options)
     data = definition.load(options, data_dir)

@@ -219,13 +219,13 @@ class ArchiveWriter:
         parts = [Path(path).parts for path in self.files]
         ended, begun = ({name for folder, *_, name in parts if folder == kind} for kind in ("runs", "curves"))
         checkpoints = sum(folder == "checkpoints" for folder, *_ in parts)
-        told = [
+        packed = [
             f"{counted(len(ended | begun), 'run')} ({len(begun - ended)} not ended)",
             *(f"study {name}" for name in sorted({rest[0] for folder, *rest in parts if folder == "studies"})),
             *(f"weights {name}" for name in sorted({rest[0] for folder, *rest in parts if folder == "pretrained"})),
             *([counted(checkpoints, "checkpoint")] if checkpoints else []),
         ]
-        return ", ".join(told)
+        return ", ".join(packed)
 
 
 def _member(path: str, num_bytes: int) -> tarfile.TarInfo:

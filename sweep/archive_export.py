@@ -1,4 +1,4 @@
-"""`export`: what verifies of a results directory into one archive, also while a sweep goes on there."""
+"""`export`: what verifies of a results directory into one archive, also while a sweep is running there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A `run` that is looked at while it goes on: what listens, who has which environment, what Ray lets others do."""
+"""A `run` that is looked at while it is running: what listens, who has which environment, what Ray lets others do."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def task_data(task: str, options: tuple[tuple[str, Any], ...], checksum: str, da
     """Load a task onto a device; the last one stays for the next run of the process. Nothing writes to it.
 
     Raises:
-        DataError: not to be had, not what the task declares, or not what the run was planned with.
+        DataError: missing, not what the task declares, or not what the run was planned with.
     """
     definition = TASKS[task]
     chosen = definition.Options(**dict(options))
@@ -183,7 +183,7 @@ def pretrained_tensors(
     """Find and read a run's pretrained weights, which may be in a store; None for random initialisation.
 
     Raises:
-        WeightsError: not to be had, or this machine's are not those that the run was planned with.
+        WeightsError: missing, or this machine's are not those that the run was planned with.
     """
     if source is None:
         return None

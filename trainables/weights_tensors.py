@@ -96,8 +96,8 @@ def _other_size(tensors: dict[str, Any], size: ModelSize) -> str | None:
     layers = len({name.split(".")[1] for name in tensors if name.startswith("h.") and name.endswith(".ln_1.weight")})
     got = {"layers": layers, "width": width, "positions": positions}
     wrong = {name: value for name, value in got.items() if value != getattr(size, name)}
-    told = ", ".join(f"{name}: got {value}, want {getattr(size, name)}" for name, value in wrong.items())
-    return f"model.safetensors is of another size: {told}" if wrong else None
+    differences = ", ".join(f"{name}: got {value}, want {getattr(size, name)}" for name, value in wrong.items())
+    return f"model.safetensors is of another size: {differences}" if wrong else None
 
 
 def _not_finite(path: Path, data_at: int, tensors: dict[str, Any]) -> list[str]:
