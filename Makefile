@@ -23,7 +23,8 @@ lint: env  ## style and format
 	$(BIN)/ruff format --check .
 
 types: env  ## type checks
-	$(BIN)/mypy
+	mkdir -p $(VENV)/types && ln -sfn "$(CURDIR)" $(VENV)/types/lr_sweep
+	MYPYPATH=$(VENV)/types $(BIN)/mypy
 
 test-quick: env  ## the quick tests
 	$(BIN)/python -m pytest -m "not slow and not gpu and not chaos and not hosts" -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
@@ -33,7 +34,7 @@ test-slow: env  ## tests that take minutes, and those that need a GPU where ther
 
 bench: env  ## how fast the engines are here, and what memory they take; start it on an idle machine (three quarters of an hour)
 	$(BIN)/python -m benchmarks.engine_speed
-	$(BIN)/python -m benchmarks.crowd_speed
+	$(BIN)/python -m benchmarks.machine_speed
 	$(BIN)/python -m benchmarks.engine_memory
 	$(BIN)/python -m benchmarks.sweep_speed
 	$(BIN)/python -m benchmarks.trial_overhead

@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from analysis.findings import problems
-from analysis.record import RecordError, check_format, recorded_studies
-from analysis.report import Report, write_report
-from analysis.store import local_path
-from analysis.working_copy import publish, refresh
+from lr_sweep.analysis.record.read import RecordError, check_format, recorded_studies
+from lr_sweep.analysis.record.working_copy import publish, refresh
+from lr_sweep.analysis.study_report import write_report
+from lr_sweep.datasets.storage.object_store import StoreError, local_path
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,22 +26,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_format(results)
         studies = given.studies or recorded_studies(results)
         if not studies:
-            raise RecordError(f"no study was run in {given.results}: `python -m sweep run STUDY` makes a record")
-        reports = [_write(results, study) for study in studies]
+            raise RecordError(f"no study was run in {given.results}: `lr-sweep run STUDY` makes a record")
+        reports = []
+        for study in studies:
+            reports.append(report := write_report(results, study))
+            print(f"{report.text}\nReport: {report.page} and {len(report.files) - 1} files beside it")
         if local_path(given.results) is None:
             for report in reports:
                 print(f"Report: {publish(given.results, results, report.folder)}")
-    except (RecordError, OSError) as error:  # OSError: for instance the results directory cannot be written
+    except (RecordError, StoreError, OSError) as error:  # OSError: for instance the results directory cannot be written
         print(f"error: {error}", file=sys.stderr)
         return 2
-    return int(given.strict and any(problems(report.findings) for report in reports))
-
-
-def _write(results: Path, study: str) -> Report:
-    report = write_report(results, study)
-    print(report.text)
-    print(f"Report: {report.page} and {len(report.files) - 1} files beside it")
-    return report
+    return int(given.strict and any(report.num_problems for report in reports))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,16 @@ def rate_text(rate: float) -> str:
     return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
 
 
+def percent_text(fraction: float, digits: int = 1) -> str:
+    """Write a fraction in percent, by default with one decimal, as the papers do."""
+    return NO_VALUE if math.isnan(fraction) else f"{100 * fraction:.{digits}f}"
+
+
+def points_text(difference: float) -> str:
+    """Write a difference of fractions in points, with its sign; one computed in two ways is written alike."""
+    return NO_VALUE if math.isnan(difference) else f"{round(100 * difference, 9):+.1f}"
+
+
 def study_heading(study: str, title: str) -> str:
     """Return a study's name and title; a study without a title has its name as one."""
     return study if title == study else f"{study}: {title}"

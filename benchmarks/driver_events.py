@@ -1,7 +1,7 @@
-"""What the driver takes for what trials report: Ray Tune's own time for a result, and the recorder's for an evaluation.
+"""The driver's time for what trials report: Ray Tune's own time for a result, and the recorder's for an evaluation.
 
 Results: one trial that trains nothing reports 2,000 times through Tune and the sweep's callback, alone and while 1,500
-others wait for a place. Evaluations: the recorder writes curves of 200 evaluations one by one, each time the whole
+others wait for a slot. Evaluations: the recorder writes curves of 200 evaluations one by one, each time the whole
 curve. `python -m benchmarks.driver_events`; what a trial costs besides is measured by `benchmarks.trial_overhead`.
 `benchmarks.fleet_simulation` takes all three.
 """
@@ -19,20 +19,21 @@ from typing import Any
 import torch
 from ray import tune
 
-from benchmarks.engine_speed import machine
-from sweep.machines import Machines
-from sweep.placement import Placement
-from sweep.pretraining import find_backbones
-from sweep.ray_session import ray_session
-from sweep.recorder import Recorder
-from sweep.results import Results
-from sweep.runs import WantedRun, wanted_runs
-from sweep.study import Resources
-from sweep.study_file import load_study
-from sweep.terminal import output_to
-from sweep.trials import TrialEvents
-from sweep.tune_callback import EventCallback, SweepStoppedError
-from trainables.cohort import Event
+from lr_sweep.benchmarks.engine_speed import machine
+from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.recorder import Recorder
+from lr_sweep.sweep.study.backbones import find_backbones
+from lr_sweep.sweep.study.file import load_study
+from lr_sweep.sweep.study.runs import WantedRun, wanted_runs
+from lr_sweep.sweep.study.study import Resources
+from lr_sweep.sweep.terminal import output_to
+from lr_sweep.sweep.tune.callback import EventCallback, SweepStoppedError
+from lr_sweep.sweep.tune.nodes import Machines
+from lr_sweep.sweep.tune.ray_session import ray_session
+from lr_sweep.sweep.tune.trial_events import TrialEvent
+from lr_sweep.trainables.curve import Evaluation
+from lr_sweep.trainables.events import Advanced, Started
 
 NUM_RESULTS = 2000
 NUM_CURVES = 10
@@ -47,8 +48,7 @@ class Reporting(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         """Report progress of one run, as a cohort of one does every two seconds."""
-        event = {"kind": "progress", "run_id": "0" * 16, "step": self.iteration, "step_s": 1.0, "evaluation_s": 1.0}
-        return {"events": [event]}
+        return {"events": [Advanced(run_id="0" * 16, step=self.iteration, step_s=1.0, evaluation_s=1.0)]}
 
 
 def result_s(folder: Path, num_waiting: int) -> float:
@@ -56,19 +56,12 @@ def result_s(folder: Path, num_waiting: int) -> float:
     seen: list[float] = []
     stop = threading.Event()
 
-    def saw(event: Event) -> None:
+    def put(event: TrialEvent) -> None:
         seen.append(time.perf_counter())
         if len(seen) == NUM_RESULTS:
             stop.set()
 
-    events = TrialEvents(
-        on_event=saw,
-        on_failure=lambda run_ids, reason: None,
-        on_interruption=lambda run_ids: None,
-        on_machine_lost=lambda run_ids: False,
-        on_tick=lambda: None,
-    )
-    callback = EventCallback(events, stop, list, Machines())
+    callback = EventCallback(put, stop, Machines())
     tuner = tune.Tuner(
         tune.with_resources(Reporting, {"cpu": 1}),
         param_space={"trial": tune.grid_search(list(range(1 + num_waiting)))},
@@ -90,10 +83,11 @@ def evaluation_s(folder: Path) -> float:
     names = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "test_loss", "test_accuracy")
     began = time.perf_counter()
     for run in wanted:
-        recorder.event({"kind": "started", "run_id": run.run_id, "step": 0})
+        recorder.event(Started(run_id=run.run_id, step=0))
         for step in range(1, NUM_EVALUATIONS + 1):
-            point = {"step": step, "time_ms": 1000 * step, "elapsed_s": step / 10} | dict.fromkeys(names, 1 / step)
-            recorder.event({"kind": "evaluated", "run_id": run.run_id, "step": step, "evaluations": [point]})
+            scores = dict.fromkeys(names, 1 / step)
+            point = Evaluation(step=step, time_ms=1000 * step, elapsed_s=step / 10, **scores)
+            recorder.event(Advanced(run_id=run.run_id, step=step, evaluation=point))
     return (time.perf_counter() - began) / (NUM_CURVES * NUM_EVALUATIONS)
 
 

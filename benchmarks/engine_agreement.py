@@ -13,12 +13,13 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.engine_cases import TINY, Cell, run_of
-from datasets import digits
-from datasets.task import TaskData
-from trainables.run import Run
-from trainables.stacked_training import StackedTraining
-from trainables.training import Evaluation, Training
+from lr_sweep.benchmarks.engine_cases import TINY, Cell, run_of
+from lr_sweep.datasets import digits
+from lr_sweep.datasets.task import TaskData
+from lr_sweep.trainables.curve import Evaluation
+from lr_sweep.trainables.run import Run
+from lr_sweep.trainables.stacked.engine import StackedTraining
+from lr_sweep.trainables.training import Training
 
 RATES = (1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 VARIANTS = ("frozen-random", "unfrozen-random")
@@ -42,17 +43,17 @@ def plain(run: Run, data: TaskData, num_steps: int, noise: float = 0.0) -> list[
         for parameter in training.trained.values():
             parameter += noise * torch.randn(parameter.shape, generator=generator)
     while not training.diverged and training.progress.step < num_steps:
-        training.advance(num_steps)
+        training.advance()
     return training.progress.curve
 
 
 def stacked(runs: Sequence[Run], data: TaskData, num_steps: int) -> list[list[Evaluation]]:
     """Return the stacked engine's curves."""
     stack = StackedTraining(data, None, CPU)
-    members = stack.add(runs)
-    while any(not member.diverged and member.progress.step < num_steps for member in members):
+    slots = stack.add(runs)
+    while any(not slot.diverged and slot.progress.step < num_steps for slot in slots):
         stack.advance()
-    return [member.progress.curve for member in members]
+    return [slot.progress.curve for slot in slots]
 
 
 def differences(one: Sequence[Evaluation], other: Sequence[Evaluation]) -> tuple[float, float, bool]:

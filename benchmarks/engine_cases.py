@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from datasets.task import Split, TaskData, TaskShape
-from trainables.gpt2 import GPT2
-from trainables.parts import VARIANTS
-from trainables.run import ModelSize, Precision, Protocol, Run
+from lr_sweep.datasets.task import Split, TaskData, TaskShape
+from lr_sweep.trainables.backbones.gpt2 import GPT2
+from lr_sweep.trainables.parts import VARIANTS
+from lr_sweep.trainables.run import ModelSize, Precision, Protocol, Run
 
 TOKEN_DIM = 16
 
@@ -82,7 +82,6 @@ def made_up_data(cell: Cell, num_examples: int = 64) -> TaskData:
         train=split(num_examples),
         validation=split(16),
         test=split(16),
-        origin="made up",
         scale=torch.full((TOKEN_DIM,), 1 / 128),
         shift=torch.full((TOKEN_DIM,), -1.0),
     )

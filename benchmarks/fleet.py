@@ -1,6 +1,6 @@
-"""A fleet of machines that train trials, are lost and replaced: a discrete-event simulation. No claim to be Ray.
+"""A fleet of machines that train trials, are lost and replaced: a discrete-event simulation, not a model of Ray.
 
-Trials wait in a queue for a free GPU, in the order given. A lost machine's trials go back to its end and go on from
+Trials wait in a queue for a free GPU, in the order given. A lost machine's trials go back to its end and resume from
 their last checkpoint. One driver serves all: it starts one trial at a time, and where what running trials report would
 take it longer than the time in which they report it, all of them wait for it and train more slowly by that factor.
 """
@@ -58,18 +58,18 @@ class Fleet:
     trial_start_s: float
     """What the driver takes to start a trial, one after the other."""
     idle_s: float
-    """A machine without work is given back after so long."""
+    """A machine without work is released after so long."""
     failures_per_hour: float = 0.0
-    """Of a machine, without notice."""
+    """Rate for a machine, without notice."""
     interruptions_per_hour: float = 0.0
-    """Of a spot machine: it is taken away."""
+    """Rate at which a spot machine is taken away."""
     notice_s: float = 0.0
-    """From being told of an interruption to the machine's end; trials save and leave at once if that is time enough."""
+    """From the notice of an interruption to the machine's end; trials save and leave at once if that is time enough."""
 
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What came of it, in seconds; work and losses are sums over GPUs."""
+    """The outcome of a simulation, in seconds; work and losses are sums over GPUs."""
 
     makespan_s: float = 0.0
     """From asking for machines to the end of the last trial."""
@@ -81,7 +81,7 @@ class Outcome:
     """Training held up by checkpoints."""
     num_lost_nodes: int = 0
     most_failures: int = 0
-    """Of one trial, those with notice not counted: Tune gives a trial up after `resources.retries` of them."""
+    """Most losses of one trial without notice: Tune gives a trial up after `resources.retries` of them."""
     peak_driver_load: float = 0.0
     """Above 1 the driver holds training up."""
     driver_s: float = 0.0
@@ -123,7 +123,7 @@ class _Simulation:
         self.queue = deque(_Left(trial=trial, work_s=trial.work_s) for trial in trials)
         self.num_unfinished = len(self.queue)
         self.nodes: dict[_Node, None] = {}  # dicts, since sets have another order each time
-        self.places: dict[_Node, None] = {}  # nodes with a free GPU
+        self.free_nodes: dict[_Node, None] = {}  # nodes with a free GPU
         self.now_s = 0.0
         # The clock of progress runs like time, but more slowly while the driver holds training up.
         self.progress, self.load = 0.0, 0.0
@@ -172,13 +172,13 @@ class _Simulation:
             lost_s = self.now_s + self.rng.exponential(3600 / per_hour)
             interrupted = self.rng.random() < self.fleet.interruptions_per_hour / per_hour
             self._at(lost_s, lambda: self._lose(node, self.fleet.notice_s if interrupted else 0.0))
-        self.places[node] = None
-        self._place()
+        self.free_nodes[node] = None
+        self._start_trials()
         self._watch_idle(node)
 
-    def _place(self) -> None:
-        while self.queue and self.places:
-            node = next(iter(self.places))
+    def _start_trials(self) -> None:
+        while self.queue and self.free_nodes:
+            node = next(iter(self.free_nodes))
             left = self.queue.popleft()
             self.driver_free_s = max(self.now_s, self.driver_free_s) + self.fleet.trial_start_s
             began = self.progress + self.driver_free_s - self.now_s + self.fleet.worker_start_s
@@ -187,7 +187,7 @@ class _Simulation:
             node.running[running] = None
             node.free -= 1
             if not node.free:
-                del self.places[node]
+                del self.free_nodes[node]
             self._load(left.trial.driver_load)
 
     def _load(self, change: float) -> None:
@@ -200,8 +200,8 @@ class _Simulation:
         self.num_unfinished -= 1
         self._leave(running)
         node.free += 1
-        self.places[node] = None
-        self._place()
+        self.free_nodes[node] = None
+        self._start_trials()
         self._watch_idle(node)
 
     def _leave(self, running: _Running) -> None:
@@ -214,7 +214,7 @@ class _Simulation:
             self._at(self.now_s + self.fleet.idle_s, lambda: self._release(node))
 
     def _release(self, node: _Node) -> None:
-        """Give a machine back. One that had work in between stays a little less than it should: rare, and cheap."""
+        """Release a machine. One that had work in between stays a little less than it should: rare, and cheap."""
         if not node.running and not node.gone:
             self._remove(node, self.now_s)
 
@@ -226,7 +226,7 @@ class _Simulation:
         for running in list(node.running):
             self._interrupt(running, notice_s)
         self._ask_for_nodes()
-        self._place()
+        self._start_trials()
 
     def _interrupt(self, running: _Running, notice_s: float) -> None:
         left, elapsed_s = running.left, max(0.0, self.progress - running.began)
@@ -246,11 +246,11 @@ class _Simulation:
 
     def _return(self, left: _Left) -> None:
         self.queue.append(left)
-        self._place()
+        self._start_trials()
 
     def _remove(self, node: _Node, until_s: float) -> None:
         node.gone = True
-        self.places.pop(node, None)
+        self.free_nodes.pop(node, None)
         self._pay(node, until_s)
         del self.nodes[node]
 

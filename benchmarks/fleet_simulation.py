@@ -2,7 +2,7 @@
 
 Everything printed is simulated (benchmarks/fleet.py). Runs and cohorts are made by the sweep's own code; step times,
 rates of loss and prices are what the options say, by default assumptions, which are printed first. Times are those of
-floors for one H200, faster than any program can be: the table tells proportions, not what a sweep will take.
+floors for one H200, faster than any program can be: compare the rows; they do not predict what a sweep will take.
 `python -m benchmarks.fleet_simulation`, half a minute; docs/fleet.md discusses the result.
 """
 
@@ -19,21 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.fleet import Fleet, Outcome, simulate
-from benchmarks.fleet_study import (
-    CHECKPOINT_EVERY_S,
-    FLOORS,
-    FLOORS_FROM,
-    Costs,
-    checkpoint_gb,
-    study_runs,
-)
-from sweep.packing import cohorts
-from sweep.runs import WantedRun
-from sweep.study import Resources
+from lr_sweep.benchmarks.fleet import Fleet, Outcome, simulate
+from lr_sweep.benchmarks.fleet_study import CHECKPOINT_EVERY_S, FLOORS, FLOORS_FROM, Costs, checkpoint_gb, study_runs
+from lr_sweep.sweep.plan.packing import cohorts
+from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.sweep.study.study import Resources
 
 IDLE_S = 600.0
-"""As cluster.yaml has it."""
+"""The setting of cluster.yaml."""
 INTERVALS_S = (30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0)
 
 
@@ -45,7 +38,7 @@ class Scene:
     costs: Costs
     fleet: Fleet
     dollars_per_hour: float
-    """Of a node."""
+    """Price of a node."""
     seeds: Sequence[int]
 
     def cohorts(self, runs_per_trial: int | None = None) -> list[tuple[WantedRun, ...]]:
@@ -233,7 +226,7 @@ def _print_assumptions(scene: Scene, times: dict[str, Any], given: argparse.Name
             print(f"- {name.replace('_', ' ')}: {value:.4g}")
     work_s = sum(scene.costs.run_step_s(run) * run.num_steps for run in scene.runs)
     gpus = scene.fleet.num_nodes * scene.fleet.gpus_per_node
-    print(f"- a machine without work is given back after {IDLE_S:g} s")
+    print(f"- a machine without work is released after {IDLE_S:g} s")
     print(
         f"- work: {len(scene.runs)} runs, {work_s / 3600:,.0f} GPU-hours; {work_s / 3600 / gpus:.2f} h if shared evenly"
     )

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.fleet import Trial
-from sweep.disk import COPIES_A_CHECKPOINT, trained_parameters
-from sweep.pretraining import find_backbones
-from sweep.runs import WantedRun, wanted_runs
-from sweep.study_file import load_study
-from trainables.parts import VARIANTS
+from lr_sweep.benchmarks.fleet import Trial
+from lr_sweep.sweep.plan.cost import COPIES_A_CHECKPOINT, trained_parameters
+from lr_sweep.sweep.study.backbones import find_backbones
+from lr_sweep.sweep.study.file import load_study
+from lr_sweep.sweep.study.runs import WantedRun, wanted_runs
+from lr_sweep.trainables.parts import VARIANTS
 
 STUDY = """\
 study: fleet

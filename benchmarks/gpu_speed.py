@@ -1,8 +1,7 @@
-"""All that is to be known of the engines on a GPU, in under 9 minutes: `python -m benchmarks.gpu_speed`.
+"""The engines on a GPU, in under 9 minutes: `python -m benchmarks.gpu_speed`.
 
-Needs torch and this checkout alone. First what a whole machine gets done (`benchmarks/crowd_speed.py`), then the
-engines against each other (`benchmarks/engine_speed.py`), in both numbers that GPUs are fast in. What does not fit in
-the time is said to be left out.
+Needs torch and this checkout alone. First the throughput of a whole machine (`benchmarks/machine_speed.py`), then the
+engines against each other (`benchmarks/engine_speed.py`), in TF32 and bf16. It names what does not fit in the time.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ import time
 
 import torch
 
-from benchmarks import crowd_speed, engine_speed
-from benchmarks.engine_cases import Case
+from lr_sweep.benchmarks import engine_speed, machine_speed
+from lr_sweep.benchmarks.engine_cases import Case
 
 BUDGET_S = 500.0
 """After which nothing new is begun."""
@@ -21,8 +20,8 @@ BUDGET_S = 500.0
 FROZEN = Case(cell="base-frozen", precision="bf16", plain_precision="bf16")
 UNFROZEN = Case(cell="base-unfrozen", precision="bf16", plain_precision="bf16")
 
-CROWDS = [(FROZEN, 16, 27), (UNFROZEN, 8, 8)]
-"""With the plain processes at once and the runs of a stack: all are in the GPU's memory at the same time."""
+CASES = [(FROZEN, 16, 27), (UNFROZEN, 8, 8)]
+"""Case, plain processes at once, and runs of a stack: all are in the GPU's memory at the same time."""
 
 ENGINES = [
     FROZEN,
@@ -39,7 +38,7 @@ PAIRS = [
     *((case, number, False) for number in (2, 4, 16) for case in ENGINES),
     (FROZEN, 39, False),
 ]
-"""What matters most first: the time may not suffice for all."""
+"""The most important first: the time may not suffice for all."""
 
 
 def main() -> None:
@@ -49,7 +48,7 @@ def main() -> None:
     if not torch.cuda.is_available():
         parser.exit(2, "error: torch sees no GPU here; the engines on a CPU: python -m benchmarks.engine_speed\n")
     began, device = time.monotonic(), torch.device("cuda")
-    crowd_speed.measure(CROWDS, device, rounds=3, seconds=4.0)
+    machine_speed.measure(CASES, device, rounds=3, seconds=4.0)
     left_s = BUDGET_S - (time.monotonic() - began)
     engine_speed.measure(PAIRS, device, rounds=5, seconds=0.3, budget_s=left_s)
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from analysis.record import read_runs
+from lr_sweep.analysis.record.read import read_runs
 
 STUDY = """\
 study: mirrored

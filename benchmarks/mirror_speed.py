@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.engine_speed import machine
-from benchmarks.report_scale import STUDY, make_record
-from sweep.mirror_content import METRICS
+from lr_sweep.benchmarks.engine_speed import machine
+from lr_sweep.benchmarks.report_scale import STUDY, make_record
+from lr_sweep.sweep.mirror.content import METRICS
 
 
 def main() -> None:

@@ -22,16 +22,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from analysis.checksum import parquet_bytes
-from analysis.columns import CURVES, RUNS, WANTED, schema, table
-from analysis.record import FORMAT, curve_path, run_path, study_dir
+from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, schema, table
+from lr_sweep.analysis.record.parquet import parquet_bytes
+from lr_sweep.analysis.record.read import FORMAT, curve_path, run_path, study_dir
 
 TASKS = ("listops", "mnist", "cifar10", "cifar10-lra")
 VARIANTS = ("frozen-random", "frozen-pretrained", "unfrozen-random", "unfrozen-pretrained")
 NUM_SEEDS = 5
 STUDY = "scale"
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
-REPORT = "import sys; from analysis.__main__ import main; sys.exit(main(sys.argv[1:]))"
+REPORT = "import sys; from lr_sweep.analysis.__main__ import main; sys.exit(main(sys.argv[1:]))"
 
 
 def make_record(results: Path, num_runs: int, num_evaluations: int, rng: np.random.Generator) -> None:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import torch
 
-from analysis.record import read_runs
-from benchmarks.engine_speed import machine
+from lr_sweep.analysis.record.read import read_runs
+from lr_sweep.benchmarks.engine_speed import machine
 
 STUDY = """\
 study: speed

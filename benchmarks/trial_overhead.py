@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from analysis.record import read_runs
-from benchmarks.engine_speed import machine
+from lr_sweep.analysis.record.read import read_runs
+from lr_sweep.benchmarks.engine_speed import machine
 
 STUDY = """\
 study: empty

@@ -5,8 +5,9 @@ To add a task: write one file with `Options`, `shape`, `num_train`, `checksum`, 
 folder, becomes a part of the ids of its runs (`datasets.sources`); what it reads is the business of its `checksum`.
 """
 
-from datasets import cifar10, cifar10_lra, digits, listops, mnist
-from datasets.task import Task
+from lr_sweep.datasets import bit_memory, bit_xor, cifar10, cifar10_lra, digits, mnist, remote_homology
+from lr_sweep.datasets.listops import task as listops
+from lr_sweep.datasets.task import Task
 
 TASKS: dict[str, Task] = {
     "listops": listops,
@@ -14,8 +15,13 @@ TASKS: dict[str, Task] = {
     "cifar10": cifar10,
     "cifar10-lra": cifar10_lra,
     "digits": digits,
+    "bit-memory": bit_memory,
+    "bit-xor": bit_xor,
+    "remote-homology": remote_homology,
 }
 """Every task by the name that studies use."""
 
-SHIPPED = frozenset({"listops", "mnist", "cifar10", "cifar10-lra", "digits"})
+SHIPPED = frozenset(
+    {"listops", "mnist", "cifar10", "cifar10-lra", "digits", "bit-memory", "bit-xor", "remote-homology"}
+)
 """Tasks whose `checksum` alone says which data it is, so that ids stay when their code is tidied. None of yours."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from datasets.patches import from_patches, to_patches
+from lr_sweep.datasets.images import from_patches, to_patches
 
 PADDING = 4
 """Black pixels added on each side before a crop back to the image's size."""

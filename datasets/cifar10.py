@@ -1,19 +1,25 @@
-"""CIFAR-10 as 4x4 patches (Lu et al. 2021, section 2.1; Rothermel et al. 2021, section 3).
+"""CIFAR-10 (Krizhevsky 2009) as 4x4 patches (Lu et al. 2021, section 2.1; Rothermel et al. 2021, section 3).
 
 Both papers write a token dimension of 16; a 4x4 RGB patch has 48 numbers, and Lu et al.'s public code used 48.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from datasets import cifar_files, files
-from datasets.patches import to_patches
-from datasets.task import Split, TaskData, TaskShape
+from lr_sweep.datasets import files
+from lr_sweep.datasets.images import to_patches
+from lr_sweep.datasets.task import Split, TaskData, TaskShape
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PATCH_SIZE = 4
 IMAGE_SIZE = 32
+IMAGES_PER_BATCH = 10_000
 MEAN = (0.4914, 0.4822, 0.4465)
 """Subtracted from R, G, B in [0, 1] (Lu et al.'s public code)."""
 STD = (0.2023, 0.1994, 0.2010)
@@ -22,50 +28,69 @@ STD = (0.2023, 0.1994, 0.2010)
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What can be chosen about CIFAR-10."""
+    """Options of CIFAR-10."""
 
-    validation_batch: cifar_files.BatchNumber = 5
+    validation_batch: Literal[1, 2, 3, 4, 5] = 5
     """Which of the five training files is held out for validation (Rothermel et al. 2021, section 3)."""
     augment: bool = False
     """Random crop, flip and rotation of training images. On in Lu et al.'s public code, in neither paper."""
 
 
+def _download(folder: Path) -> None:
+    from torchvision.datasets import CIFAR10
+
+    CIFAR10(folder, download=True)
+
+
+FILES = files.RemoteFiles(
+    task="cifar10",
+    md5s={
+        "cifar-10-batches-py/data_batch_1": "c99cafc152244af753f735de768cd75f",
+        "cifar-10-batches-py/data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+        "cifar-10-batches-py/data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+        "cifar-10-batches-py/data_batch_4": "634d18415352ddfa80567beed471001a",
+        "cifar-10-batches-py/data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+        "cifar-10-batches-py/test_batch": "40351d587109b95175f43aff81a1287e",
+        "cifar-10-batches-py/batches.meta": "5ff9c542aee3614f3951f8cda6e48888",
+    },
+    download=_download,
+    by_hand="get https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz and unpack it: "
+    "tar -xzf cifar-10-python.tar.gz -C {folder}",
+)
+
+
 def shape(options: Options) -> TaskShape:
-    """64 tokens of 48 numbers, 10 classes."""
+    """Return 64 tokens of 48 numbers, 10 classes."""
     return TaskShape(num_tokens=(IMAGE_SIZE // PATCH_SIZE) ** 2, num_classes=10, token_dim=3 * PATCH_SIZE**2)
 
 
 def num_train(options: Options) -> int:
-    """Four of the five training files."""
-    return 4 * cifar_files.IMAGES_PER_BATCH
+    """Return the number of images in four of the five training files."""
+    return 4 * IMAGES_PER_BATCH
 
 
 def checksum(options: Options, data_dir: Path) -> str:
-    """sha256 of the file list; `fetch` accepts no other content."""
-    return cifar_files.FILES.checksum
+    """Return the sha256 of the file list; `fetch` accepts no other content."""
+    return FILES.checksum
 
 
 def origin(options: Options, data_dir: Path) -> str:
-    """The library that reads the images."""
+    """Return the library that reads the images."""
     return "torchvision"
 
 
 def fetch(options: Options, data_dir: Path) -> None:
     """Verify the files, or download them; see `files.fetch`."""
-    files.fetch(cifar_files.FILES, data_dir)
+    files.fetch(FILES, data_dir)
 
 
 def load(options: Options, data_dir: Path) -> TaskData:
-    """Read CIFAR-10; inputs are (N, 64, 48) uint8.
-
-    Raises:
-        DataError: missing and not to be had, or corrupted.
-    """
+    """Read CIFAR-10; inputs are (N, 64, 48) uint8."""
     import torch
 
-    from datasets.augment import CropFlipRotate
+    from lr_sweep.datasets.augment import CropFlipRotate
 
-    train, validation, test = (_split(images) for images in cifar_files.read(data_dir, options.validation_batch))
+    train, validation, test = read_splits(options, data_dir, lambda images: to_patches(images, PATCH_SIZE))
     mean, std = torch.tensor(MEAN), torch.tensor(STD)  # (3,)
     black = -mean / std  # (3,)
     augment = CropFlipRotate(patch_size=PATCH_SIZE, image_size=IMAGE_SIZE, black=tuple(black.tolist()))
@@ -74,12 +99,22 @@ def load(options: Options, data_dir: Path) -> TaskData:
         train=train,
         validation=validation,
         test=test,
-        origin=origin(options, data_dir),
         scale=(1 / (255 * std)).repeat(PATCH_SIZE**2),  # (48,): channel is fastest in a token
         shift=black.repeat(PATCH_SIZE**2),
         augment=augment if options.augment else None,
     )
 
 
-def _split(images: cifar_files.Images) -> Split:
-    return Split(inputs=to_patches(images.pixels, PATCH_SIZE), labels=images.labels)  # (N, 64, 48)
+def read_splits(options: Options, data_dir: Path, to_tokens: Callable[[Tensor], Tensor]) -> tuple[Split, Split, Split]:
+    """Read 40k training, 10k validation and 10k test images; `to_tokens` maps (N, 32, 32, 3) uint8 to (N, T, D)."""
+    import torch
+    from torchvision.datasets import CIFAR10
+
+    # The files are pickles: `files.fetch` has checked that they are the published ones before any is opened.
+    root = files.fetch(FILES, data_dir)
+    parts = CIFAR10(root, train=True), CIFAR10(root, train=False)
+    train, test = (
+        Split(inputs=to_tokens(torch.from_numpy(part.data)), labels=torch.tensor(part.targets)) for part in parts
+    )
+    held_out = torch.arange(len(train)) // IMAGES_PER_BATCH + 1 == options.validation_batch  # (N,)
+    return train[~held_out], train[held_out], test

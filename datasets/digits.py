@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from datasets.patches import to_patches
-from datasets.splits import check_split_seed, draw_per_class
-from datasets.task import DataError, Split, TaskData, TaskShape
+from lr_sweep.datasets.images import draw_per_class, to_patches
+from lr_sweep.datasets.task import LARGEST_SEED, DataError, Split, TaskData, TaskShape, check_limits
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,50 +28,42 @@ CHECKSUM = "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What can be chosen about digits."""
+    """Options of digits."""
 
     split_seed: int = 0
     """Picks the validation and test images; has nothing to do with a run's seed."""
 
     def __post_init__(self) -> None:
-        check_split_seed(self.split_seed)
+        check_limits(self, ("split_seed",), 0, LARGEST_SEED)
 
 
 def shape(options: Options) -> TaskShape:
-    """4 tokens of 16 pixels, 10 classes."""
+    """Return 4 tokens of 16 pixels, 10 classes."""
     return TaskShape(num_tokens=(IMAGE_SIZE // PATCH_SIZE) ** 2, num_classes=10, token_dim=PATCH_SIZE**2)
 
 
 def num_train(options: Options) -> int:
-    """All images but 30 of each class for validation and as many for test: 1197."""
+    """Return all images but 30 of each class for validation and as many for test: 1197."""
     return NUM_IMAGES - 2 * 10 * HELD_OUT_PER_CLASS
 
 
 def checksum(options: Options, data_dir: Path) -> str:
-    """A constant; `fetch` accepts no other content."""
+    """Return a constant; `fetch` accepts no other content."""
     return CHECKSUM
 
 
 def origin(options: Options, data_dir: Path) -> str:
-    """The library that reads the images."""
+    """Return the library that reads the images."""
     return "scikit-learn"
 
 
 def fetch(options: Options, data_dir: Path) -> None:
-    """Verify the images in scikit-learn.
-
-    Raises:
-        DataError: they are not those that we know.
-    """
+    """Verify that the images in scikit-learn are the known ones."""
     _read()
 
 
 def load(options: Options, data_dir: Path) -> TaskData:
-    """Read digits; inputs are (N, 4, 16) uint8 of 0 to 16.
-
-    Raises:
-        DataError: scikit-learn's images are not those that we know.
-    """
+    """Read digits; inputs are (N, 4, 16) uint8 of 0 to 16."""
     import torch
 
     inputs, labels = _read()
@@ -85,7 +76,6 @@ def load(options: Options, data_dir: Path) -> TaskData:
         train=Split(inputs=inputs[train], labels=labels[train]),
         validation=Split(inputs=inputs[validation], labels=labels[validation]),
         test=Split(inputs=inputs[test], labels=labels[test]),
-        origin=origin(options, data_dir),
         scale=torch.full((PATCH_SIZE**2,), 1 / 16),
         shift=torch.zeros(PATCH_SIZE**2),
     )
@@ -99,10 +89,9 @@ def _read() -> tuple[Tensor, Tensor]:
 
     bunch = load_digits()
     images, labels = bunch.images.astype(np.uint8), bunch.target.astype(np.uint8)
-    got = hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()
-    if got != CHECKSUM:
+    if (got := hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()) != CHECKSUM:
         raise DataError(
-            f"digits: scikit-learn {sklearn.__version__} comes with other images than we know: their sha256 is {got}, "
+            f"digits: scikit-learn {sklearn.__version__} comes with other images than expected: their sha256 is {got}, "
             f"wanted {CHECKSUM}. Reinstall scikit-learn (pip install --force-reinstall scikit-learn)."
         )
     tokens = to_patches(torch.from_numpy(images).unsqueeze(-1), PATCH_SIZE)

@@ -1,7 +1,4 @@
-"""Loading a task and checking what came: the one way in which a task's data reaches an engine.
-
-Shape legend: `N` examples, `T` tokens an example, `D` numbers a token.
-"""
+"""Loading a task and comparing the tensors with its declared shape: the one way in which data reaches an engine."""
 
 from __future__ import annotations
 
@@ -13,15 +10,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from datasets.task import DataError, Split, Task, TaskData, TaskShape
+from lr_sweep.datasets.task import DataError, Split, Task, TaskData, TaskShape
 
-IDS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-"""Types that symbols may have."""
 SPLITS = ("train", "validation", "test")
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+TYPES = {
+    "int64": (torch.int64,),
+    "float32": (torch.float32,),
+    "integers": INTEGERS,
+    "real numbers": (*INTEGERS, torch.float16, torch.bfloat16, torch.float32, torch.float64),
+}
+"""The types that a tensor may have, by what messages call them."""
 
 
 def load_checked(name: str, definition: Task, options: Any, data_dir: Path) -> TaskData:
-    """Load a task onto the CPU and compare what came with the shape that the task declares.
+    """Load a task onto the CPU and compare the result with the shape that the task declares.
 
     Raises:
         DataError: the data is missing, or differs from what is declared; the message has all mismatches.
@@ -32,7 +35,7 @@ def load_checked(name: str, definition: Task, options: Any, data_dir: Path) -> T
         raise DataError(
             f"{name}: what `load` returns is not what `shape` declares:\n"
             + "\n".join(f"  {each}" for each in wrong)
-            + "\nMend the task's `load` or its `shape`; datasets/task.py says what each returns."
+            + "\nCorrect the task's `load` or its `shape`; datasets/task.py says what each returns."
         )
     return data
 
@@ -57,78 +60,54 @@ def mismatches(data: object, declared: TaskShape) -> Iterator[str]:
     if data.shape != declared:
         yield f"shape: got {data.shape}, want what `shape` returns, {declared}"
     for name in SPLITS:
-        yield from (f"{name}{wrong}" for wrong in _split_mismatches(getattr(data, name), declared))
-    yield from _scale_mismatches(data, declared)
-
-
-def _split_mismatches(split: object, declared: TaskShape) -> Iterator[str]:
-    if not isinstance(split, Split):
-        yield f": got a {type(split).__name__}, want a Split"
-        return
-    tensors = {"inputs": split.inputs, "labels": split.labels, "lengths": split.lengths}
-    given = {name: tensor for name, tensor in tensors.items() if name != "lengths" or tensor is not None}
-    if others := {name: tensor for name, tensor in given.items() if not isinstance(tensor, Tensor)}:
-        yield from (f".{name}: got {type(each).__name__}, want a torch tensor" for name, each in others.items())
-        return
-    num_examples = split.labels.numel()
-    if not num_examples:
-        yield ": got no examples, want one or more"
-    yield from _integers("labels", split.labels, num_examples, 0, declared.num_classes - 1, "the declared num_classes")
-    if split.lengths is not None:
-        yield from _integers("lengths", split.lengths, num_examples, 1, declared.num_tokens, "the declared num_tokens")
-    yield from _input_mismatches(split.inputs, num_examples, declared)
-
-
-def _integers(name: str, values: Tensor, number: int, low: int, high: int, declared: str) -> Iterator[str]:
-    if values.shape != (number,) or values.dtype != torch.int64:
-        yield f".{name}: got {_described(values)}, want int64 of shape {(number,)}"
-    elif number and (found := _range(values)) and not low <= found[0] <= found[1] <= high:
-        yield f".{name}: got {found[0]:g} to {found[1]:g}, want {low} to {high} by {declared}"
-
-
-def _input_mismatches(inputs: Tensor, num_examples: int, declared: TaskShape) -> Iterator[str]:
-    symbols = declared.token_dim is None
-    shape = (num_examples, declared.num_tokens, *(() if declared.token_dim is None else (declared.token_dim,)))
-    if inputs.shape != shape:
-        axes = "(examples, num_tokens)" if symbols else "(examples, num_tokens, token_dim)"
-        yield f".inputs: got shape {tuple(inputs.shape)}, want {shape}, which is {axes}"
-    if symbols and inputs.dtype not in IDS:
-        yield f".inputs: got {_dtype(inputs)}, want integers, as num_token_ids declares symbols"
-    elif not symbols and inputs.dtype not in IDS and not inputs.dtype.is_floating_point:
-        yield f".inputs: got {_dtype(inputs)}, want real numbers, as token_dim declares"
-    elif inputs.numel():
-        low, high = _range(inputs)
-        if not -float("inf") < low <= high < float("inf"):  # false for NaN, which aminmax passes on
-            yield ".inputs: got numbers that are not finite, want finite ones"
-        elif declared.num_token_ids is not None and not 0 <= low <= high < declared.num_token_ids:
-            yield f".inputs: got ids {low:g} to {high:g}, want 0 to {declared.num_token_ids - 1} by num_token_ids"
-
-
-def _scale_mismatches(data: TaskData, declared: TaskShape) -> Iterator[str]:
-    given = {name: getattr(data, name) for name in ("scale", "shift") if getattr(data, name) is not None}
+        yield from _split_mismatches(name, getattr(data, name), declared)
+    given = [name for name in ("scale", "shift") if getattr(data, name) is not None]
     if declared.token_dim is None:
         yield from (f"{name}: got one, want none: num_token_ids declares symbols" for name in given)
         return
     if len(given) == 1:
-        (one,), (other,) = given, {"scale", "shift"} - given.keys()
-        yield f"{other}: got none beside a {one}, want both, or neither for inputs that are used as they are"
-    for name, tensor in given.items():
-        if not isinstance(tensor, Tensor):
-            yield f"{name}: got {type(tensor).__name__}, want a torch tensor"
-        elif tensor.shape != (declared.token_dim,) or tensor.dtype != torch.float32:
-            yield f"{name}: got {_described(tensor)}, want float32 of shape {(declared.token_dim,)}"
-        elif not bool(tensor.isfinite().all()):
+        yield f"{given[0]}: got it alone, want both scale and shift, or neither for inputs that are used as they are"
+    for name in given:
+        yield from _mismatch(name, getattr(data, name), (declared.token_dim,), "float32", "token_dim")
+
+
+def _split_mismatches(name: str, split: object, declared: TaskShape) -> Iterator[str]:
+    if not isinstance(split, Split):
+        yield f"{name}: got a {type(split).__name__}, want a Split"
+        return
+    num_examples = len(split.labels)
+    if not num_examples:
+        yield f"{name}: got no examples, want one or more"
+    each, tokens = (num_examples,), (num_examples, declared.num_tokens)
+    answers = each if declared.num_answers == 1 else (num_examples, declared.num_answers)
+    if declared.num_token_ids is not None:
+        ids = 0, declared.num_token_ids - 1
+        yield from _mismatch(f"{name}.inputs", split.inputs, tokens, "integers", "num_tokens and num_token_ids", ids)
+    elif declared.token_dim is not None:
+        shape = *tokens, declared.token_dim
+        yield from _mismatch(f"{name}.inputs", split.inputs, shape, "real numbers", "num_tokens and token_dim")
+    yield from _mismatch(f"{name}.labels", split.labels, answers, "int64", "num_classes", (0, declared.num_classes - 1))
+    if split.lengths is not None:
+        yield from _mismatch(f"{name}.lengths", split.lengths, each, "int64", "num_tokens", (1, declared.num_tokens))
+
+
+def _mismatch(
+    name: str,
+    tensor: object,
+    shape: tuple[int, ...],
+    types: str,
+    declared_by: str,
+    limits: tuple[int, int] | None = None,
+) -> Iterator[str]:
+    """Compare one tensor with the shape, the types and the limits that fields of `TaskShape` declare."""
+    if not isinstance(tensor, Tensor):
+        yield f"{name}: got {type(tensor).__name__}, want a torch tensor"
+    elif tensor.shape != shape or tensor.dtype not in TYPES[types]:
+        got = f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
+        yield f"{name}: got {got}, want {types} of shape {shape}, by {declared_by}"
+    elif tensor.numel():
+        low, high = (number.item() for number in tensor.aminmax())  # one pass, and nothing is copied
+        if not -float("inf") < low <= high < float("inf"):  # false for NaN, which aminmax passes on
             yield f"{name}: got numbers that are not finite, want finite ones"
-
-
-def _range(values: Tensor) -> tuple[float, float]:
-    low, high = values.aminmax()  # one pass, and nothing is copied
-    return low.item(), high.item()
-
-
-def _described(values: Tensor) -> str:
-    return f"{_dtype(values)} of shape {tuple(values.shape)}"
-
-
-def _dtype(values: Tensor) -> str:
-    return str(values.dtype).removeprefix("torch.")
+        elif limits is not None and not limits[0] <= low <= high <= limits[1]:
+            yield f"{name}: got {low:g} to {high:g}, want {limits[0]} to {limits[1]}, by {declared_by}"

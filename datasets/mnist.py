@@ -6,18 +6,15 @@
 from __future__ import annotations
 
 import gzip
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from datasets import files
-from datasets.patches import to_patches
-from datasets.splits import check_split_seed, draw_per_class
-from datasets.task import Split, TaskData, TaskShape
+from lr_sweep.datasets import files
+from lr_sweep.datasets.images import draw_per_class, to_patches
+from lr_sweep.datasets.task import LARGEST_SEED, Split, TaskData, TaskShape, check_limits
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,7 +24,7 @@ PATCH_SIZE = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What can be chosen about MNIST."""
+    """Options of MNIST."""
 
     image_size: Literal[32, 28] = 32
     """Rows and columns. 32: two black pixels added on each side, 64 tokens (both papers). 28: as it is, 49 tokens (Lu
@@ -38,12 +35,8 @@ class Options:
     """Picks the validation images; has nothing to do with a run's seed."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.validation_per_class <= 5000:
-            raise ValueError(
-                f"validation_per_class is {self.validation_per_class}, wanted 1 to 5000: "
-                "the rarest digit has 5421 training images"
-            )
-        check_split_seed(self.split_seed)
+        check_limits(self, ("validation_per_class",), 1, 5000)  # the rarest digit has 5421 training images
+        check_limits(self, ("split_seed",), 0, LARGEST_SEED)
 
 
 def _download(folder: Path) -> None:
@@ -54,7 +47,6 @@ def _download(folder: Path) -> None:
 
 FILES = files.RemoteFiles(
     task="mnist",
-    folder="mnist",
     md5s={
         "MNIST/raw/train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
         "MNIST/raw/train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
@@ -67,23 +59,23 @@ FILES = files.RemoteFiles(
 
 
 def shape(options: Options) -> TaskShape:
-    """64 (or 49) tokens of 16 pixels, 10 classes."""
+    """Return 64 (or 49) tokens of 16 pixels, 10 classes."""
     num_tokens = (options.image_size // PATCH_SIZE) ** 2
     return TaskShape(num_tokens=num_tokens, num_classes=10, token_dim=PATCH_SIZE**2)
 
 
 def num_train(options: Options) -> int:
-    """MNIST's 60,000 training images less the validation split."""
+    """Return MNIST's 60,000 training images less the validation split."""
     return 60_000 - 10 * options.validation_per_class
 
 
 def checksum(options: Options, data_dir: Path) -> str:
-    """sha256 of the file list; `fetch` accepts no other content."""
+    """Return the sha256 of the file list; `fetch` accepts no other content."""
     return FILES.checksum
 
 
 def origin(options: Options, data_dir: Path) -> str:
-    """The library that reads the images."""
+    """Return the library that fetches the images."""
     return "torchvision"
 
 
@@ -93,38 +85,30 @@ def fetch(options: Options, data_dir: Path) -> None:
 
 
 def load(options: Options, data_dir: Path) -> TaskData:
-    """Read MNIST; inputs are (N, T, 16) uint8.
-
-    Raises:
-        DataError: missing and not to be had, or corrupted.
-    """
+    """Read MNIST; inputs are (N, T, 16) uint8."""
     import torch
 
-    (images, labels), (test_images, test_labels) = _read(files.fetch(FILES, data_dir))
+    root = files.fetch(FILES, data_dir)
+    # The format is a header of 4 bytes and 4 more for each axis, then the numbers.
+    images, test_images = (_read(root / name, 16).view(-1, 28, 28) for name in FILES.md5s if "images" in name)
+    labels, test_labels = (_read(root / name, 8).long() for name in FILES.md5s if "labels" in name)
     drawn, left = draw_per_class(labels, options.validation_per_class, np.random.RandomState(options.split_seed))
     return TaskData(
         shape=shape(options),
         train=_split(images[left], labels[left], options),
         validation=_split(images[drawn], labels[drawn], options),
         test=_split(test_images, test_labels, options),
-        origin=origin(options, data_dir),
         scale=torch.full((PATCH_SIZE**2,), 1 / 255),
         shift=torch.zeros(PATCH_SIZE**2),
     )
 
 
-def _read(folder: Path) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Read training and test images (N, 28, 28) uint8 and labels (N,) int64, without writing to `folder`."""
-    from torchvision.datasets import MNIST
+def _read(path: Path, header_bytes: int) -> Tensor:
+    """Return the numbers of a file that `files.fetch` has verified, (M,) uint8."""
+    import torch
 
-    with tempfile.TemporaryDirectory() as scratch:
-        for name in FILES.md5s:
-            unpacked = Path(scratch) / name.removesuffix(".gz")
-            unpacked.parent.mkdir(parents=True, exist_ok=True)
-            with gzip.open(folder / name) as packed, unpacked.open("wb") as raw:
-                shutil.copyfileobj(packed, raw)
-        train, test = MNIST(scratch, train=True), MNIST(scratch, train=False)
-    return (train.data, train.targets), (test.data, test.targets)
+    content = bytearray(gzip.decompress(path.read_bytes()))
+    return torch.frombuffer(content, dtype=torch.uint8, offset=header_bytes)
 
 
 def _split(images: Tensor, labels: Tensor, options: Options) -> Split:

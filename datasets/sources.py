@@ -1,4 +1,4 @@
-"""Which source code a task's data comes from, read from files: nothing that is looked at is imported.
+"""Which source code a task's data and an engine's numbers come from, read from files without importing them.
 
 A version of a file is a hash of its code alone: comments, docstrings and blank lines change no number.
 """
@@ -7,27 +7,29 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib.util
 import io
 import json
 import sys
 import tokenize
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from datasets import SHIPPED, TASKS
-from datasets.task import Task
+from lr_sweep.datasets import SHIPPED, TASKS
+from lr_sweep.datasets.task import Task
 
+PROGRAM, DATASETS = "lr_sweep.", "lr_sweep.datasets"
 CHECKOUT = Path(__file__).resolve().parent.parent
-"""The folder that `datasets` and `trainables` are in."""
+"""The folder that `datasets` and `trainables` are in: the checkout, or `lr_sweep` where it is installed."""
 INTERFACE = "datasets/task.py"
 """Every task imports it; `PROTOCOL_VERSION` covers it in a run's id."""
-_DEFINING = ("shape", "checksum", "origin", "fetch", "load")
+_STARTS = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 
 
 def data_checksum(name: str, options: Any, data_dir: Path) -> str:
-    """Identify what a task loads, for the ids of its runs.
+    """Return what identifies a task's data in the ids of its runs.
 
     That is the task's own `checksum` and, of a task that is not shipped, the version of its source: the modules that
     define it, and what they import of `datasets` and of their own package.
@@ -44,32 +46,24 @@ def data_checksum(name: str, options: Any, data_dir: Path) -> str:
 
 def task_sources(task: Task) -> dict[str, str]:
     """Return the versions of the files that define a task, by path."""
-    modules = {getattr(getattr(task, name, None), "__module__", None) for name in _DEFINING}
-    modules.add(getattr(task, "__name__", None))
-    found = sorted(module for module in modules if isinstance(module, str))
-    return source_versions(found, {"datasets", *(module.split(".")[0] for module in found)})
+    return source_versions([getattr(task, "__name__", type(task).__module__)])  # a module; of an object, its class's
 
 
-def source_versions(modules: Iterable[str], packages: Collection[str]) -> dict[str, str]:
-    """Return the versions of modules and of what they import of some packages, however far.
+def source_versions(modules: Iterable[str]) -> dict[str, str]:
+    """Return the versions of modules and of what they import, however far, of `datasets` and of their own packages.
 
-    Args:
-        modules: dotted names.
-        packages: top-level names; imports from elsewhere are not followed, nor is a package's own `__init__.py`.
-
-    Returns:
-        By path, relative to the folder that the top-level package is in.
+    Imports from elsewhere are not followed, nor is a package's own `__init__.py`. Top-level packages that are not ours
+    must have been imported. Versions are by path: in the checkout, or from another's top-level package on.
     """
     left, found = list(modules), dict[str, Path]()
+    packages = {DATASETS, *map(_package, left)}
     while left:
         module = left.pop()
-        path = _file_of(module)
-        if path is None or module in found:
-            continue
-        found[module] = path
-        imported = _imported(path, module if path.name == "__init__.py" else module.rpartition(".")[0])
-        left += [name for name in imported if "." in name and name.split(".")[0] in packages]
-    return {_relative(module, path): file_version(path) for module, path in sorted(found.items())}
+        path = None if module in found else _file_of(module)
+        if path is not None:
+            found[module] = path
+            left += [name for name in _imported(module, path) if name != _package(name) in packages]
+    return {_name_of(module, path): _version(path) for module, path in sorted(found.items())}
 
 
 def version_here(file: str) -> str | None:
@@ -77,25 +71,14 @@ def version_here(file: str) -> str | None:
     if not file.endswith(".py"):
         return None
     path = CHECKOUT / file
-    return file_version(path) if path.is_file() else "gone"
-
-
-def file_version(path: Path) -> str:
-    """Return 16 hex digits of the sha256 of a file's code."""
-    stat = path.stat()
-    return _file_version(path, stat.st_mtime_ns, stat.st_size)
-
-
-@lru_cache
-def _file_version(path: Path, mtime_ns: int, size: int) -> str:
-    return _hash(code_of(path.read_text(encoding="utf-8", errors="replace")))
+    return _version(path) if path.is_file() else "gone"
 
 
 def code_of(source: str) -> str:
     """Return a source text without comments, docstrings, blank lines and spaces at the ends of lines."""
     lines = source.splitlines()
     try:
-        spans = list(_spans_without_code(source))
+        spans = _spans_without_code(source)
     except (SyntaxError, tokenize.TokenError):  # half an edit
         return source
     for (row, column), (end_row, end_column) in reversed(spans):
@@ -103,62 +86,67 @@ def code_of(source: str) -> str:
     return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
-def _spans_without_code(source: str) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Yield start and end of comments and of strings that are statements, as (row from 1, column)."""
+def _spans_without_code(source: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Return start and end of comments and of strings that are statements, in order, as (row from 1, column)."""
     tokens = [token for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type != tokenize.NL]
-    kinds = [tokenize.NEWLINE, *(token.type for token in tokens if token.type != tokenize.COMMENT)]
-    place = 0  # in `kinds`, which has no comments and one more in front
-    for token in tokens:
-        if token.type == tokenize.COMMENT:
-            yield token.start, token.end
-            continue
-        place += 1
-        begins = kinds[place - 1] in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
-        if token.type == tokenize.STRING and begins and kinds[place + 1] == tokenize.NEWLINE:
-            yield token.start, token.end
+    found = [token for token in tokens if token.type == tokenize.COMMENT]
+    code = [token for token in tokens if token.type != tokenize.COMMENT]
+    types = [tokenize.NEWLINE, *(token.type for token in code)]
+    for token, before, after in zip(code, types, types[2:], strict=False):
+        if before in _STARTS and token.type == tokenize.STRING and after == tokenize.NEWLINE:
+            found.append(token)
+    return sorted((token.start, token.end) for token in found)
 
 
-def _imported(path: Path, package: str) -> Iterator[str]:
-    """Yield the dotted names that a file imports, anywhere in it; names of attributes are among them."""
-    try:
-        tree = ast.parse(path.read_text(encoding="utf-8", errors="replace"))
-    except SyntaxError:
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            base = ".".join([*above, *([node.module] if node.module else [])])
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+def _version(path: Path) -> str:
+    stat = path.stat()
+    return _version_at(path, stat.st_mtime_ns, stat.st_size)
 
 
-def _file_of(module: str) -> Path | None:
-    """Return the file of a module of this checkout, or of another folder if its top-level package was imported."""
-    folder = _folder_of(module.split(".")[0])
-    if folder is None:
-        return None
-    path = folder.joinpath(*module.split("."))
-    candidates = (path.with_suffix(".py"), path / "__init__.py")
-    return next((candidate for candidate in candidates if candidate.is_file()), None)
-
-
-def _folder_of(top: str) -> Path | None:
-    if (CHECKOUT / top).is_dir() or (CHECKOUT / f"{top}.py").is_file():
-        return CHECKOUT
-    file = getattr(sys.modules.get(top), "__file__", None)
-    if file is None:
-        return None
-    path = Path(file).resolve()
-    return path.parent.parent if path.name == "__init__.py" else path.parent
-
-
-def _relative(module: str, path: Path) -> str:
-    folder = _folder_of(module.split(".")[0])
-    assert folder is not None, "it was found there"
-    return path.relative_to(folder).as_posix()
+@lru_cache
+def _version_at(path: Path, mtime_ns: int, num_bytes: int) -> str:
+    return _hash(code_of(path.read_text(encoding="utf-8", errors="replace")))
 
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _imported(module: str, path: Path) -> Iterator[str]:
+    """Yield the dotted names that a module imports, anywhere in it; names of attributes are among them."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8", errors="replace"))
+    except SyntaxError:
+        return
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _package(module: str) -> str:
+    """Return the package that imports are followed in: `lr_sweep.datasets` and the like, or a top-level one."""
+    return ".".join(module.split(".")[: 2 if module.startswith(PROGRAM) else 1])
+
+
+def _file_of(module: str) -> Path | None:
+    """Return the file of a module below an imported top-level package; None: it is no module."""
+    top, *below = module.split(".")
+    package = sys.modules.get(top)
+    if not below:
+        file = getattr(package, "__file__", None)
+        return Path(file) if file else None
+    for folder in getattr(package, "__path__", ()):
+        for path in (Path(folder, *below[:-1], f"{below[-1]}.py"), Path(folder, *below, "__init__.py")):
+            if path.is_file():
+                return path
+    return None
+
+
+def _name_of(module: str, path: Path) -> str:
+    name = module.removeprefix(PROGRAM).replace(".", "/")
+    return f"{name}/__init__.py" if path.name == "__init__.py" else f"{name}.py"

@@ -3,7 +3,7 @@
 Tasks import torch where they load, not where they start: planning asks for options, shapes and checksums alone, and
 torch takes seconds to import.
 
-Shape legend: `N` examples, `T` tokens an example, `D` numbers a token.
+Shape legend: `N` examples, `T` tokens an example, `D` numbers a token, `Q` answers an example.
 """
 
 from __future__ import annotations
@@ -14,14 +14,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     import torch
     from torch import Tensor
 
 
+ENDLESS = 10**9
+"""`Task.num_train` of tasks whose training examples are drawn (`TaskData.draw`)."""
+LARGEST_SEED = 2**32 - 1
+"""That numpy's `RandomState` takes."""
+
+
 class DataError(Exception):
     """Data is missing, corrupted or unreachable; the message says which file, what was wanted and what to do."""
+
+
+def check_limits(options: object, names: Iterable[str], low: int, high: int) -> None:
+    """Raise ValueError if one of these options is not within limits, which are inclusive."""
+    for name in names:
+        if not low <= getattr(options, name) <= high:
+            raise ValueError(f"{name} is {getattr(options, name)}, wanted {low} to {high}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,22 +42,34 @@ class TaskShape:
     """What a model must know of a task: its tokens are symbols (`num_token_ids`) or real values (`token_dim`).
 
     Raises:
-        DataError: it is no shape of a task.
+        DataError: both or none of the two are given, or a size is less than 1.
     """
 
     num_tokens: int
     """Tokens an example, padding included."""
     num_classes: int
+    """Of each answer."""
     num_token_ids: int | None = None
     """Size of the vocabulary, padding included; None: tokens are real-valued."""
     token_dim: int | None = None
     """Numbers a token; None: tokens are symbols."""
+    num_answers: int = 1
+    """Classes to predict for each example, Q; loss and accuracy are means over them."""
+    num_read: int = 1
+    """Last positions that the output layer reads; each gives Q / `num_read` answers, in order."""
 
     def __post_init__(self) -> None:
         if (self.num_token_ids is None) == (self.token_dim is None):
             raise DataError(f"got {self}, want num_token_ids (symbols) or token_dim (real values), and not both")
         if wrong := [name for name, size in dataclasses.asdict(self).items() if size is not None and size < 1]:
             raise DataError(f"got {self}, want {' and '.join(wrong)} of 1 or more")
+        if self.num_read > self.num_tokens or self.num_answers % self.num_read:
+            raise DataError(f"got {self}, want num_read of num_tokens at most, and a divisor of num_answers")
+
+    @property
+    def num_outputs(self) -> int:
+        """Logits that the output layer gives at each position it reads."""
+        return self.num_answers // self.num_read * self.num_classes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +79,7 @@ class Split:
     inputs: Tensor
     """Symbols: (N, T) token ids of an integer type. Real values: (N, T, D) raw numbers, integers or floats."""
     labels: Tensor
-    """(N,) int64 of 0 to `num_classes` - 1."""
+    """(N,), or (N, Q) of tasks with several answers: int64 of 0 to `num_classes` - 1."""
     lengths: Tensor | None = None
     """(N,) int64 of 1 to T, real tokens of each example; None: all T."""
 
@@ -62,23 +87,37 @@ class Split:
         return len(self.labels)
 
     def num_batches(self, size: int) -> int:
-        """Return the whole batches of so many examples in an epoch.
+        """Return the number of whole batches of `size` examples in an epoch.
 
         Raises:
-            DataError: there is none.
+            DataError: there are fewer examples than that.
         """
         if size > len(self):
             raise DataError(f"protocol.batch_size is {size}, and the training split has {len(self)} examples: lower it")
         return len(self) // size
 
     def __getitem__(self, rows: slice | Tensor) -> Split:
-        lengths = None if self.lengths is None else self.lengths[rows]
-        return Split(inputs=self.inputs[rows], labels=self.labels[rows], lengths=lengths)
+        return self._map(lambda tensor: tensor[rows])
+
+    @staticmethod
+    def stack(splits: Sequence[Split]) -> Split:
+        """Put K splits of one size side by side: each tensor gets a first dimension K."""
+        import torch
+
+        lengths = [split.lengths for split in splits if split.lengths is not None]
+        return Split(
+            inputs=torch.stack([split.inputs for split in splits]),
+            labels=torch.stack([split.labels for split in splits]),
+            lengths=torch.stack(lengths) if lengths else None,
+        )
 
     def to(self, device: torch.device) -> Split:
         """Copy to a device."""
-        lengths = None if self.lengths is None else self.lengths.to(device)
-        return Split(inputs=self.inputs.to(device), labels=self.labels.to(device), lengths=lengths)
+        return self._map(lambda tensor: tensor.to(device))
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> Split:
+        lengths = None if self.lengths is None else change(self.lengths)
+        return Split(inputs=change(self.inputs), labels=change(self.labels), lengths=lengths)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,23 +126,23 @@ class TaskData:
 
     shape: TaskShape
     train: Split
+    """Of an endless task, examples on which train accuracy is measured."""
     validation: Split
     test: Split
-    origin: str
-    """Where the examples came from, for tables: `generated`, `release`, `torchvision`, `scikit-learn`."""
     scale: Tensor | None = None
     """(D,) float32; real-valued tokens are `inputs * scale + shift`. None, with `shift`: they are the inputs."""
     shift: Tensor | None = None
     """(D,) float32."""
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
     """Maps model-ready tokens (B, T, D) and a generator to tokens of the same shape; training batches only."""
+    draw: Callable[[int, torch.Generator], Split] | None = None
+    """Draws so many training examples on the generator's device: the task is endless. None: they are of `train`."""
 
     def to(self, device: torch.device) -> TaskData:
         """Copy to a device."""
-        moved: dict[str, Any] = {name: getattr(self, name).to(device) for name in ("train", "validation", "test")}
-        if self.scale is not None and self.shift is not None:
-            moved |= {"scale": self.scale.to(device), "shift": self.shift.to(device)}
-        return dataclasses.replace(self, **moved)
+        names = ("train", "validation", "test", "scale", "shift")
+        given: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return dataclasses.replace(self, **{name: each.to(device) for name, each in given.items() if each is not None})
 
     def tokens(self, inputs: Tensor) -> Tensor:
         """Turn raw inputs into what a model reads: (B, T) int64 ids or (B, T, D) float32."""
@@ -122,28 +161,30 @@ class Task(Protocol):
         """Frozen keyword-only dataclass; every field has a documented default."""
 
     def shape(self, options: Any) -> TaskShape:
-        """Tell the shape without touching data."""
+        """Return the shape without touching data."""
 
     def num_train(self, options: Any) -> int:
-        """Return the size of the training split without touching data; no study may have larger batches."""
+        """Return the size of the training split without touching data; no study may have larger batches.
+
+        Endless tasks return `ENDLESS`.
+        """
 
     def checksum(self, options: Any, data_dir: Path) -> str:
-        """Identify the examples that `load` would give, without loading or downloading them.
+        """Return a text that identifies the examples that `load` would return, without loading or downloading them.
 
         It must change with everything that `load` reads: the bytes of its files, versions of a library that makes or
         changes examples, anything outside the code. Options are in a run's id anyway, and so is the code of a task of
-        your own (`datasets.sources`). Data that changes under the same checksum is the same run, and is not trained
-        again.
+        your own (`datasets.sources`). Runs on data that changes under the same checksum are not trained again.
         """
 
     def origin(self, options: Any, data_dir: Path) -> str:
-        """Tell what `load` would give as `TaskData.origin`, without loading."""
+        """Return where the examples come from, for tables: `generated`, `release`, `torchvision`, `scikit-learn`."""
 
     def fetch(self, options: Any, data_dir: Path) -> None:
         """Make sure the data is in `data_dir`: verify, download or generate, once, under a lock.
 
         Raises:
-            DataError: missing and not to be had, or corrupted.
+            DataError: it is missing and cannot be fetched, or corrupted.
         """
 
     def load(self, options: Any, data_dir: Path) -> TaskData:
@@ -155,5 +196,5 @@ class Task(Protocol):
 
 
 def missing_names(task: object) -> list[str]:
-    """Return what a module lacks to be a task; there is nothing to import from `Task` that would say so itself."""
+    """Return the names of `Task` that a module lacks."""
     return [name for name in vars(Task) if not name.startswith("_") and not hasattr(task, name)]

@@ -1,4 +1,4 @@
-"""The terminal: what libraries print goes to a file instead, signals stop a sweep, and no end goes unexplained."""
+"""Terminal and signals: libraries print to a log file, Ctrl-C stops a sweep, and every end prints its reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM)
 _SHOW_CURSOR = b"\x1b[?25h"
 _WATCH = 'trap "" HUP INT TERM; read -r line || printf "%s\\n" "$1" >&2'
 _watcher: subprocess.Popen[bytes] | None = None
-"""The child that prints this process's last word, if it has one."""
+"""The child that prints a message if this process dies, if `last_word` is active."""
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def stop_signals(on_stop: Callable[[], None], terminal: int) -> Iterator[threadi
 
     Args:
         on_stop: called in a thread at the first signal, after the event is set.
-        terminal: the file descriptor that the last line of a process that leaves at once goes to.
+        terminal: the file descriptor for the last line of a process that exits at once.
     """
     stop, (reader, writer) = threading.Event(), os.pipe()
 
@@ -104,9 +104,9 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def last_word(message: str) -> Iterator[None]:
-    """Have a message printed to stderr if this process ends before the block does: killed, or by Ray's C++ code.
+    """Print a message to stderr if this process ends before the block does: killed, or ended by Ray's C++ code.
 
-    A child prints it. It waits for a line on its standard input, and finds the end of it where this process is gone.
+    A child process prints it when its standard input ends without a line, which means that this process is gone.
     """
     global _watcher
     _watcher = subprocess.Popen(

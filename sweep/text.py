@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Container, Sequence
 from datetime import timedelta
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
-    """Return rows as lines of columns two blanks apart; those whose places, from 0, are in `right` are flush right."""
+    """Return rows as lines of aligned columns; those whose indices are in `right` are aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
@@ -17,11 +16,6 @@ def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[s
         ).rstrip()
         for row in rows
     ]
-
-
-def command(*words: str) -> str:
-    """Return a command of ours as a shell takes it, paths with blanks and all."""
-    return f"python -m sweep {shlex.join(words)}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -4,16 +4,17 @@ import dataclasses
 import re
 from pathlib import Path
 
-from analysis.describe import markdown
-from trainables.run import Protocol
+from lr_sweep.analysis.record.columns import markdown
+from lr_sweep.trainables.run import Protocol
 
 ROOT = Path(__file__).parent.parent
+PACKAGES = ("analysis", "datasets", "sweep", "trainables")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def test_the_record_s_page_is_what_the_schemas_say() -> None:
     page = (ROOT / "docs" / "record.md").read_text()
-    assert page.endswith(markdown()), "run: python -m analysis.describe, and put it at the end of docs/record.md"
+    assert page.endswith(markdown()), "run: python -m analysis.record.columns, and put it at the end of docs/record.md"
 
 
 def test_every_protocol_field_is_documented_with_its_default() -> None:
@@ -29,28 +30,32 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
 
 
-def test_paths_named_in_the_readme_s_tree_exist() -> None:
+def test_the_readme_s_tree_is_true_and_complete() -> None:
     tree = re.search(r"```text\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert tree is not None
-    folder = Path()
+    folders, named = [ROOT], set()
     for line in tree.group(1).splitlines():
         indent, name = re.match(r"( *)(\S+)", line).groups()  # type: ignore[union-attr]
-        folder = Path(name) if not indent else folder
-        assert (ROOT / (folder if not indent else folder / name)).exists(), line
+        folders = [*folders[: len(indent) // 2 + 1], folders[len(indent) // 2] / name]
+        assert folders[-1].exists(), line
+        named.add(folders[-1])
+    packages = [path.parent for top in PACKAGES for path in (ROOT / top).rglob("__init__.py")]
+    assert {folder for folder in packages if folder not in named} == set()
 
 
 def test_commands_in_the_docs_are_commands() -> None:
-    from sweep.cli import _parser
+    from lr_sweep.sweep.cli.parser import parser
 
     commands = [command for page in PAGES for command in commands_in(page.read_text())]
     assert len(commands) > 8
     for command in commands:
-        _parser().parse_args(command.split())
+        parser().parse_args(command.split())
 
 
 def commands_in(text: str) -> list[str]:
-    """Arguments of `python -m sweep` in code blocks and in running text."""
+    """Arguments of `lr-sweep`, or `python -m sweep`, in code blocks and in running text."""
     blocks = "\n".join(re.findall(r"```bash\n(.*?)```", text, re.DOTALL))
     running = re.sub(r"\s+", " ", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
-    found = re.findall(r"python -m sweep ([^#'\n]+)", blocks) + re.findall(r"`python -m sweep ([^`]+)`", running)
+    name = "(?:lr-sweep|python -m sweep)"
+    found = re.findall(rf"{name} ([a-z][^#'\n]+)", blocks) + re.findall(rf"`{name} ([a-z][^`]+)`", running)
     return [command.strip() for command in found]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.synthetic_record import SyntheticRecord
-from tests.tiny_study import runs_of, write_study
+from lr_sweep.benchmarks.house import arrows_of, circles, modules_of
+from lr_sweep.tests.support.records import SyntheticRecord
+from lr_sweep.tests.support.tiny_study import runs_of, write_study
 
 ROOT = Path(__file__).parent.parent
 
@@ -26,22 +28,31 @@ for name in wanted:
     importlib.import_module(name)
 """
 RUN = """
-from sweep.cli import main
+from lr_sweep.sweep.cli.parser import main
 sys.exit(main(sys.argv[3:]))
 """
-NEEDS_RAY = {"trainables.ray_trainable"}
+PACKAGES = ("datasets", "trainables", "sweep", "analysis")
+NEEDS_RAY = {"lr_sweep.trainables.ray_trainable"}
+
+
+def test_no_module_imports_another_that_imports_it() -> None:
+    assert circles({("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")}) == ["a <-> b <-> c"]
+    arrows = arrows_of(ROOT, modules_of(ROOT))
+    assert len(arrows) > 500
+    assert circles(arrows) == []
 
 
 def modules(package: str) -> list[str]:
-    return [f"{package}.{path.stem}" for path in sorted((ROOT / package).glob("*.py")) if path.stem != "__main__"]
+    files = [path for path in sorted((ROOT / package).rglob("*.py")) if path.stem not in ("__main__", "__init__")]
+    return [".".join(["lr_sweep", *path.relative_to(ROOT).with_suffix("").parts]) for path in files]
 
 
-def imported(module: str) -> set[str]:
-    """Top-level names that a module imports anywhere in it."""
-    tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text())
+def imported(module: str, package: str = "lr_sweep.") -> set[str]:
+    """Top-level names that a module imports anywhere in it; of this program's own, the names below a package."""
+    tree = ast.parse((ROOT / f"{module.removeprefix('lr_sweep.').replace('.', '/')}.py").read_text())
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    return {name.split(".")[0] for name in names}
+    return {name.removeprefix(package).split(".")[0] for name in names}
 
 
 @pytest.mark.parametrize(
@@ -49,21 +60,60 @@ def imported(module: str) -> set[str]:
     [
         ("datasets", {"trainables", "sweep", "analysis", "ray", "mlflow", "optuna", "pydantic"}),
         ("trainables", {"sweep", "analysis", "mlflow", "optuna", "pydantic"}),
-        ("analysis", {"datasets", "trainables", "sweep", "torch", "ray"}),
+        ("analysis", {"trainables", "sweep", "torch", "ray"}),
     ],
 )
 def test_imports_run_one_way(package: str, never: set[str]) -> None:
-    assert len(modules(package)) > 5
+    assert len(modules(package)) > 3
     wrong = {module: found for module in modules(package) if (found := imported(module) & never)}
     assert wrong == {}
 
 
+def test_storage_is_below_all_else() -> None:
+    """`analysis` imports nothing else of `datasets`, and storage nothing of this program."""
+    of_datasets = {module: imported(module, "lr_sweep.datasets.") for module in modules("analysis")}
+    rooms = {path.stem for path in (ROOT / "datasets").iterdir()} - {"storage", "__init__"}
+    assert {module: wrong for module, names in of_datasets.items() if (wrong := names & rooms)} == {}
+    text = "".join(path.read_text() for path in (ROOT / "datasets" / "storage").glob("*.py"))
+    assert set(re.findall(r"from lr_sweep\.(\S+) import", text)) <= {
+        f"datasets.storage.{path.stem}" for path in (ROOT / "datasets" / "storage").glob("*.py")
+    }
+
+
+@pytest.mark.parametrize(
+    ("room", "below"),
+    [
+        ("record", set()),
+        ("statistics", {"record", "text"}),
+        ("report", {"record", "statistics", "text"}),
+        ("paper", {"record", "statistics", "report", "text"}),
+    ],
+)
+def test_the_rooms_of_analysis_import_one_way(room: str, below: set[str]) -> None:
+    """Statistics neither format nor draw; the report does not know the paper."""
+    found = {module: imported(module, "lr_sweep.analysis.") for module in modules(f"analysis/{room}")}
+    assert len(found) > 3
+    rooms = {"record", "statistics", "report", "paper", "text", "study_report", "__main__"}
+    assert {module: wrong for module, names in found.items() if (wrong := names & rooms - below - {room})} == {}
+
+
+def test_statistics_write_no_files_and_draw_nothing() -> None:
+    never = {"pathlib", "json", "html", "matplotlib"}
+    wrong = {module: found for module in modules("analysis/statistics") if (found := imported(module) & never)}
+    assert wrong == {}
+
+
 def test_ray_stays_in_few_modules() -> None:
-    everything = [module for package in ("datasets", "trainables", "sweep", "analysis") for module in modules(package)]
+    everything = [module for package in PACKAGES for module in modules(package)]
     with_ray = {module for module in everything if "ray" in imported(module)}
-    training = {"trainables.leaving", "sweep.machines", "sweep.trials", "sweep.tune_callback"}
-    training |= {"sweep.ray_session", "sweep.private_ray"}
-    clusters = {"sweep.cluster_jobs", "sweep.package", "sweep.tunnels"}
+    training = {
+        "lr_sweep.trainables.leaving",
+        "lr_sweep.sweep.tune.nodes",
+        "lr_sweep.sweep.tune.trials",
+        "lr_sweep.sweep.tune.callback",
+    }
+    training |= {"lr_sweep.sweep.tune.ray_session", "lr_sweep.sweep.tune.private_ray"}
+    clusters = {"lr_sweep.sweep.cluster.jobs", "lr_sweep.sweep.cluster.tunnels"}
     assert with_ray == NEEDS_RAY | training | clusters
 
 
@@ -72,15 +122,35 @@ def test_ray_stays_in_few_modules() -> None:
     [
         (
             ["ray", "mlflow", "optuna", "pydantic"],
-            [name for name in modules("datasets") + modules("trainables") if name not in NEEDS_RAY],
+            [name for package in ("datasets", "trainables") for name in modules(package) if name not in NEEDS_RAY],
         ),
         (["torch", "ray", "mlflow", "sklearn"], modules("analysis")),
-        (["torch", "ray", "mlflow", "pandas", "transformers"], ["sweep.cli"]),
+        (["torch", "ray", "mlflow", "pandas", "transformers"], ["lr_sweep.sweep.cli.parser"]),
     ],
     ids=["training needs no Ray", "analysis needs no torch", "help is quick"],
 )
 def test_what_can_be_imported_without_what(blocked: list[str], wanted: list[str]) -> None:
     arguments = [sys.executable, "-c", BLOCK, ",".join(blocked), ",".join(wanted)]
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+TWICE = """
+import runpy
+sys.argv[1:] = sys.argv[3:]
+try:
+    runpy.run_module("sweep", run_name="__main__", alter_sys=True)
+except SystemExit as ended:
+    ours = ("analysis", "datasets", "sweep", "trainables")
+    short = [name for name in sys.modules if name.split(".")[0] in ours]
+    assert short == ["sweep"], short  # its __init__.py, which holds a docstring alone
+    sys.exit(ended.code)
+"""
+
+
+def test_no_module_is_imported_by_two_names(tmp_path: Path) -> None:
+    """`python -m sweep` in the checkout could import everything once more by its short name."""
+    arguments = [sys.executable, "-c", BLOCK + TWICE, "none", "sys", "plan", "quickstart", "--results", str(tmp_path)]
     done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -1,17 +1,29 @@
-"""A run's checkpoints on disk: whole files, named by step and checksum, the newest two kept."""
+"""A run's checkpoints: whole files, named by step and checksum, the newest two kept; on disk and in an object store.
+
+From a store, runs resume on other machines, and this machine's disk holds copies. Object stores show an object once it
+is whole, so what is found is intact or noticed. A thread uploads the newest checkpoint alone: training never waits for
+one but at a run's end.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 import os
 import platform
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from safetensors import SafetensorError, safe_open
 
-from datasets.files import follow_umask, hash_file
+from lr_sweep.datasets.storage.background import BackgroundWorker
+from lr_sweep.datasets.storage.files import flush, follow_umask, hash_file
+from lr_sweep.datasets.storage.object_store import ObjectStore
+from lr_sweep.datasets.storage.problems import reason
 
 if TYPE_CHECKING:  # `plan` and `show` look at files alone, and torch takes seconds to import
     from torch import Tensor
@@ -23,18 +35,22 @@ History = list[Version]
 
 NUM_KEPT = 2
 """While a run trains: the newest, and the one before it in case the newest turns out damaged."""
+PATIENCE_S = 600.0
+"""How long the start and the end of a run wait for a store that does not answer; between them, nothing does."""
+LEAVING_PATIENCE_S = 60.0
+"""The same for a run that is stopped."""
+RETRY_S = 5.0
+"""Between two attempts."""
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 def save_checkpoint(
     folder: Path, tensors: dict[str, Tensor], progress: dict[str, Any], history: History | None = None
 ) -> Path:
-    """Write `step-<step>-<sha256 prefix>.safetensors` atomically.
-
-    Args:
-        folder: the run's folder of checkpoints.
-        tensors: on any device.
-        progress: plain JSON values.
-        history: which code trained it, for `newest_history`; None: not known.
+    """Write `step-<step>-<sha256 prefix>.safetensors` atomically; `progress` has plain JSON values.
 
     Raises:
         OSError: the disk is full or not writable; earlier checkpoints are untouched.
@@ -75,16 +91,22 @@ def load_newest_checkpoint(
     """
     for path in checkpoints(folder):
         try:
-            intact = hash_file(path)[:16] == path.stem.split("-")[2]
-            if intact:
-                with safe_open(path, framework="pt") as file:
-                    tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                    progress = json.loads(file.metadata()["progress"])
-                return tensors, {name: value for name, value in progress.items() if name != "code"}
+            if (saved := read_checkpoint(path)) is not None:
+                return saved
             on_damaged(path.replace(path.with_name(f"damaged-{path.name}")))
         except FileNotFoundError:  # a worker whose driver was killed lives on for a moment, and has saved a newer one
             return load_newest_checkpoint(folder, on_damaged)
     return None
+
+
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Return tensors (on the CPU) and progress; None: it is damaged, its checksum is not the one in its name."""
+    if hash_file(path)[:16] != path.stem.split("-")[2]:
+        return None
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        progress = json.loads(file.metadata()["progress"])
+    return tensors, {name: value for name, value in progress.items() if name != "code"}
 
 
 def newest_history(folder: Path) -> History:
@@ -93,14 +115,8 @@ def newest_history(folder: Path) -> History:
         try:
             with safe_open(path, framework="numpy") as file:
                 return list(json.loads((file.metadata() or {}).get("progress", "{}")).get("code", []))
-        except (
-            OSError,
-            SafetensorError,
-            ValueError,
-            AttributeError,
-            TypeError,
-        ):  # removed meanwhile, or damaged, which is reported at the resume
-            return []
+        except (OSError, SafetensorError, ValueError, AttributeError, TypeError):
+            pass  # removed meanwhile, or damaged, which is reported at the resume
     return []
 
 
@@ -125,7 +141,112 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*-*.safetensors"), reverse=True)
 
 
-def flush(path: Path) -> None:
-    """Wait until the system has put a file on its disk."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+class CheckpointStore:
+    """The checkpoints of this process's runs, below `<uri>/checkpoints/<run id>/`."""
+
+    def __init__(self, uri: str, *, patience_s: float = PATIENCE_S) -> None:
+        self.uri, self.patience_s = uri, patience_s
+        self._store = ObjectStore(uri)
+        self._num_kept: dict[Path, int] = {}
+        self._uploads = BackgroundWorker("checkpoint-store", self._upload_newest, self._report, retry_s=RETRY_S)
+
+    def fetch_newer(self, folder: Path, step: int) -> Iterator[Path]:
+        """Fetch a run's checkpoints beyond a step into its local folder, newest first, and yield each.
+
+        Raises:
+            OSError: the store does not answer.
+        """
+        for name in self._patiently(lambda: self._names(folder)):
+            if int(name.split("-")[1]) <= step:
+                return
+            with suppress(FileNotFoundError):  # removed since, because there is a newer one
+                self._download(_object(folder, name), folder / name)
+                yield folder / name
+
+    def push(self, folder: Path, num_kept: int) -> None:
+        """Have the newest checkpoint of a local folder uploaded, and old ones removed there; returns at once."""
+        self._num_kept[folder] = num_kept
+        self._uploads.submit(folder)
+
+    def wait(self, folders: list[Path]) -> None:
+        """Wait until the newest checkpoints of these folders are uploaded, for at most `LEAVING_PATIENCE_S`."""
+        self._uploads.wait(folders, LEAVING_PATIENCE_S)
+
+    def finish(self, folders: list[Path]) -> None:
+        """Wait for the last checkpoints of runs that have ended, then free this machine's disk of the copies.
+
+        Raises:
+            OSError: the store does not answer.
+        """
+        if not self._uploads.wait(folders, self.patience_s):
+            raise self._away(next(iter(self._uploads.failing.values()), OSError("no answer")))
+        for folder in folders:
+            keep_newest(folder, 0)
+
+    def fetch_weights(self, folder: Path) -> None:
+        """Fetch weights that a study had a recipe for into their folder, unless they are there; raises as `finish`."""
+        if (folder / "model.safetensors").is_file():
+            return
+        names = self._patiently(lambda: self._store.names(f"pretrained/{folder.name}"))
+        for name in sorted(names, key=lambda name: name.endswith(".safetensors")):  # those count as there once it is
+            self._download(name, folder / Path(name).name)
+
+    def _upload_newest(self, folder: Path) -> None:
+        there = self._names(folder)
+        for path in checkpoints(folder)[:1]:
+            if path.name not in there:
+                try:
+                    self._store.upload(path, _object(folder, path.name))
+                except FileNotFoundError:  # a newer one was saved meanwhile, and is next
+                    return
+                there = sorted([path.name, *there], reverse=True)
+        for name in there[self._num_kept[folder] :]:
+            self._store.remove(_object(folder, name))
+
+    def _report(self, problem: Exception) -> None:
+        log.warning("cannot upload a checkpoint to %s (%s); retrying", self.uri, reason(problem))
+
+    def _names(self, folder: Path) -> list[str]:
+        """List a run's checkpoints, newest first."""
+        names = (Path(name).name for name in self._store.names(f"checkpoints/{folder.name}"))
+        return sorted((name for name in names if name.startswith("step-")), reverse=True)
+
+    def _download(self, name: str, path: Path) -> None:
+        partial = path.with_name(f"partial-{os.getpid()}")
+        self._patiently(lambda: self._store.download(name, partial))
+        partial.replace(path)
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Ask the store until it answers."""
+        end = time.monotonic() + self.patience_s
+        while True:
+            try:
+                return ask()
+            except OSError as problem:
+                if problem.errno is not None:  # this machine's disk, or an object that is gone
+                    raise
+                if time.monotonic() > end:
+                    raise self._away(problem) from problem
+                log.warning("%s does not answer (%s); retrying", self.uri, reason(problem))
+                time.sleep(RETRY_S)
+
+    def _away(self, problem: Exception) -> OSError:
+        return OSError(errno.EHOSTUNREACH, f"{self.uri} for {self.patience_s:.0f} s: {reason(problem)}")
+
+
+def newest_checkpoint(
+    folder: Path, store: CheckpointStore | None, on_damaged: Callable[[Path], None]
+) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Return what `load_newest_checkpoint` does, of this machine's disk and of a store; raises as `fetch_newer`."""
+    remove_partial(folder)
+    saved = load_newest_checkpoint(folder, on_damaged)
+    step = saved[1]["step"] if saved else -1
+    for path in store.fetch_newer(folder, step) if store else ():
+        fetched = load_newest_checkpoint(folder, on_damaged)
+        if path.exists():  # intact
+            return fetched
+    return saved
+
+
+def _object(folder: Path, name: str) -> str:
+    return f"checkpoints/{folder.name}/{name}"

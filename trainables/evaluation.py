@@ -1,30 +1,45 @@
 """Loss and accuracy over a whole split.
 
-Shape legend: `B` batch, `N` examples, `T` tokens, `C` classes.
+Shape legend: `N` examples.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from datasets.task import Split, TaskData
-from trainables.precision import widened
+from lr_sweep.datasets.task import Split, TaskData
+from lr_sweep.trainables.precision import widened
+from lr_sweep.trainables.run import Protocol
 
 TOKENS_A_BATCH = 2**14
 """Evaluation batches hold so many tokens: enough to fill a core, small enough for 2000-token examples on a GPU."""
 
 
+def evaluated_splits(data: TaskData, protocol: Protocol) -> dict[str, Split]:
+    """Return what an evaluation is of."""
+    train = data.train[: protocol.train_examples_evaluated]
+    return {"train": train, "validation": data.validation, "test": data.test}
+
+
+def named_scores(scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    """Return loss and accuracy of each split by name; the curve's train loss is the one trained on, so without it."""
+    named = {f"{split}_loss": loss for split, (loss, _) in scores.items() if split != "train"}
+    return named | {f"{split}_accuracy": accuracy for split, (_, accuracy) in scores.items()}
+
+
 @torch.no_grad()
 def evaluate(model: nn.Module, data: TaskData, split: Split) -> tuple[float, float]:
-    """Return mean cross-entropy in nats and accuracy as a fraction over all examples, in evaluation mode."""
+    """Return mean cross-entropy in nats and accuracy as a fraction over all answers, in evaluation mode."""
     size = max(1, TOKENS_A_BATCH // data.shape.num_tokens)
     loss_sum = torch.zeros((), dtype=torch.float64, device=split.labels.device)
     num_correct = torch.zeros((), dtype=torch.int64, device=split.labels.device)
     for start in range(0, len(split), size):
         batch = split[start : start + size]
-        logits = widened(model(data.tokens(batch.inputs), batch.lengths))  # (B, C)
-        loss_sum += F.cross_entropy(logits, batch.labels, reduction="sum").double()
+        logits = widened(model(data.tokens(batch.inputs), batch.lengths))
+        loss_sum += F.cross_entropy(logits.flatten(0, -2), batch.labels.flatten(), reduction="sum").double()
         num_correct += (logits.argmax(-1) == batch.labels).sum()
-    return loss_sum.item() / len(split), num_correct.item() / len(split)
+    return loss_sum.item() / split.labels.numel(), num_correct.item() / split.labels.numel()

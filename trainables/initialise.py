@@ -9,15 +9,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from datasets.task import TaskShape
-from trainables.classifier import Classifier
-from trainables.gpt2 import Conv1D
-from trainables.pretrained import WeightsError
-from trainables.randomness import keyed_generator
-from trainables.run import Run
-
-WEIGHT_STD = 0.02
-"""Of every random GPT-2 weight (Radford et al. 2019; Hugging Face `initializer_range`)."""
+from lr_sweep.datasets.task import TaskShape
+from lr_sweep.trainables.backbones import load_family
+from lr_sweep.trainables.backbones.family import Body
+from lr_sweep.trainables.classifier import Classifier
+from lr_sweep.trainables.pretraining.weights import WeightsError
+from lr_sweep.trainables.randomness import keyed_generator
+from lr_sweep.trainables.run import Run
 
 
 def build_classifier(run: Run, task: TaskShape, weights: dict[str, Tensor] | None) -> Classifier:
@@ -26,32 +24,24 @@ def build_classifier(run: Run, task: TaskShape, weights: dict[str, Tensor] | Non
     Random numbers are keyed by the run's seed and drawn on the CPU in a fixed order, so that variants and learning
     rates of one seed share their input and output layers, on every device.
 
-    Args:
-        run: what to build.
-        task: shape of the task.
-        weights: the body's pretrained tensors by name (`load_weights`); None for random initialisation.
+    `weights`: the body's pretrained tensors by name (`load_weights`); None for random initialisation.
 
     Raises:
         WeightsError: the weights do not fit the model.
     """
     model = Classifier(run.model, task, run.protocol)
     initialise_randomly(model, run)
-    if run.initialisation == "pretrained":
-        assert weights is not None, "a pretrained run needs weights"
-        put_weights(model, weights)
+    if run.initialisation != "random":
+        assert weights is not None, "the run starts from pretrained weights"
+        put_weights(model.body, weights if run.initialisation == "pretrained" else alike(weights, run.seed))
     model.freeze_all_but(run.trained)
     return model
 
 
 @torch.no_grad()
 def initialise_randomly(model: Classifier, run: Run) -> None:
-    """Draw every parameter: body by `Protocol.random_init`, then input and output layers."""
-    generator = keyed_generator(run.seed, "body")
-    for name, module in model.body.named_modules():
-        if isinstance(module, Conv1D):
-            module.weight.normal_(0.0, _weight_std(name, run), generator=generator)
-        elif isinstance(module, nn.Embedding):
-            _draw_positions(module, run, generator)
+    """Draw every parameter: the body by its family's rule, then input and output layers."""
+    model.body.draw(run.protocol, keyed_generator(run.seed, "body"))
     generator = keyed_generator(run.seed, "input and output")
     if isinstance(model.input_layer, nn.Linear):
         nn.init.orthogonal_(model.input_layer.weight, gain=run.protocol.input_gain, generator=generator)
@@ -64,33 +54,35 @@ def initialise_randomly(model: Classifier, run: Run) -> None:
     model.output_layer.bias.uniform_(-bound, bound, generator=generator)
 
 
-def _weight_std(name: str, run: Run) -> float:
-    scaled = run.protocol.random_init == "library" and name.endswith("c_proj")
-    return WEIGHT_STD / math.sqrt(2 * run.model.layers) if scaled else WEIGHT_STD
-
-
-def _draw_positions(table: nn.Embedding, run: Run, generator: torch.Generator) -> None:
-    own = run.model.positions
-    table.weight[:own].normal_(0.0, WEIGHT_STD, generator=generator)
-    table.weight[own:].normal_(0.0, run.protocol.position_std, generator=generator)
-
-
 @torch.no_grad()
-def put_weights(model: Classifier, weights: dict[str, Tensor]) -> None:
-    """Copy pretrained tensors over the body's; position rows beyond the pretrained ones keep their random start."""
-    wanted = model.body.state_dict()
-    missing = sorted(wanted.keys() - weights.keys())
-    if missing:
+def put_weights(body: Body, weights: dict[str, Tensor]) -> None:
+    """Copy pretrained tensors over the body's; position rows beyond the pretrained ones keep their random start.
+
+    Weights of further layers are left out: a shallower body has the first layers of a deeper one.
+    """
+    wanted = {name: p for name, p in body.named_parameters() if name not in body.always_new}
+    if missing := sorted(wanted.keys() - weights.keys()):
         raise WeightsError(f"the weights lack {len(missing)} of {len(wanted)} tensors: {', '.join(missing[:5])} ...")
-    for name, parameter in model.body.named_parameters():
-        target = parameter[: len(weights[name])] if name == "wpe.weight" else parameter
+    for name, parameter in wanted.items():
+        target = parameter[: len(weights[name])] if name == body.position_table else parameter
         if target.shape != weights[name].shape:
             raise WeightsError(f"{name} has shape {tuple(weights[name].shape)}, the model {tuple(target.shape)}")
         target.copy_(weights[name])
 
 
-def load_weights(folder: Path) -> dict[str, Tensor]:
-    """Read the body's tensors from a `save_pretrained` folder, float32, named as in `GPT2` without a prefix.
+def alike(weights: dict[str, Tensor], seed: int) -> dict[str, Tensor]:
+    """Draw tensors from normal distributions of the mean and deviation of each (Lu et al. 2021, section 3.8)."""
+    generator = keyed_generator(seed, "statistics")
+    return {
+        name: torch.empty_like(tensor).normal_(
+            tensor.mean().item(), tensor.std(correction=0).item(), generator=generator
+        )
+        for name, tensor in sorted(weights.items())
+    }
+
+
+def load_weights(folder: Path, family: str = "gpt2") -> dict[str, Tensor]:
+    """Read the body's tensors from a `save_pretrained` folder, float32, named as in the family's body.
 
     Raises:
         WeightsError: no `model.safetensors` there, or not a readable one.
@@ -102,5 +94,4 @@ def load_weights(folder: Path) -> dict[str, Tensor]:
         tensors = load_file(path)
     except Exception as error:  # safetensors raises its own type, OSError or ValueError by what is wrong
         raise WeightsError(f"{path} cannot be read as safetensors: {error}") from error
-    named = {name.removeprefix("transformer."): tensor.float() for name, tensor in tensors.items()}
-    return {name: tensor for name, tensor in named.items() if name.split(".")[0] in ("wpe", "h", "ln_f")}
+    return {name: tensor.float() for name, tensor in load_family(family).body_tensors(tensors).items()}

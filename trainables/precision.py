@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trainables.run import Precision
+from lr_sweep.trainables.run import Precision
 
 
 def products_in(precision: Precision, device: torch.device) -> torch.autocast:

@@ -3,40 +3,50 @@
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Iterator
 from typing import Any
 
+from lr_sweep.trainables.import_path import hide_checkout
+
+hide_checkout()  # before any library looks for Hugging Face's `datasets`
+
+import ray
 import torch
 from ray import tune
 
-from trainables.cohort import Assignment, Event, RunSession
-from trainables.device_memory import share_memory
-from trainables.leaving import MachineLeavesError, MachineWatch
-from trainables.stacked_session import StackedSession
+from lr_sweep.trainables.cohort import Cohort
+from lr_sweep.trainables.events import Event
+from lr_sweep.trainables.leaving import leaving_nodes
+from lr_sweep.trainables.memory import share_memory
+from lr_sweep.trainables.session import Session
 
 REPORT_EVERY_S = 2.0
 """Seconds of training between reports to the driver, between evaluations."""
+
+MACHINE_CHECK_EVERY_S = 5.0
+"""Of the two minutes that a spot machine's notice gives."""
 
 STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EHOSTUNREACH)
 """Failures to write that a retry will not mend; they stop the sweep instead of failing run after run."""
 
 
-class CohortTrainable(tune.Trainable):
-    """Trains `config["trial"]["cohort"]`, a list of `Assignment.as_dict()`, by `config["trial"]["engine"]`.
+class MachineLeavesError(Exception):
+    """Runs were saved and resume elsewhere."""
 
-    The stacked engine trains `config["trial"]["num_places"]` of them at once, or as many as fit into the trial's
-    `share` of its device, unless the study gives their number (`size_given`); its steps may be `compiled`. Each step
-    returns `events` for the driver. Checkpoints are the runs' own, found again by run id after any kind of death;
-    Tune's, which are by trial, are not used.
+
+class CohortTrainable(tune.Trainable):
+    """Trains `config["trial"]["cohort"]`, a `Cohort`. Each step returns `events` for the driver.
+
+    Checkpoints are the runs' own, found again by run id after any kind of death; Tune's, which are by trial, are not
+    used.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
         """Take a cohort on; Tune calls this once a trial, or `reset_config` when it reuses the process."""
-        trial = config["trial"]
-        self._assignments = [Assignment(**assignment) for assignment in trial["cohort"]]
-        self._session: RunSession | StackedSession | None = None
-        self._machine = MachineWatch()
-        self._events = self._train_stacked(trial) if trial["engine"] == "stacked" else self._train_plain()
+        self._session: Session | None = None
+        self._machine_checked_at = time.monotonic()
+        self._events = self._train(config["trial"]["cohort"])
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take another cohort on in the same process: everything of the last one is replaced."""
@@ -49,10 +59,10 @@ class CohortTrainable(tune.Trainable):
         Raises:
             MachineLeavesError: this machine is about to be taken away; runs are saved.
         """
-        if self._session is not None and self._machine.leaves():
+        if self._session is not None and self._machine_leaves():
             self._session.leave()
             self._session = None
-            raise MachineLeavesError("this machine is about to be taken away; runs are saved and go on elsewhere")
+            raise MachineLeavesError("this machine is about to be taken away; runs are saved and resume elsewhere")
         try:
             events = next(self._events, None)
         except (MemoryError, torch.OutOfMemoryError) as error:
@@ -64,24 +74,19 @@ class CohortTrainable(tune.Trainable):
             return {"events": [], "storage_problem": str(error), "done": True}
         return {"events": events or [], "done": events is None}
 
+    def _machine_leaves(self) -> bool:
+        if time.monotonic() - self._machine_checked_at < MACHINE_CHECK_EVERY_S:
+            return False
+        self._machine_checked_at = time.monotonic()
+        return ray.get_runtime_context().get_node_id() in leaving_nodes()
+
     def cleanup(self) -> None:
-        """Save where the runs are: Tune stops the trial, at Ctrl-C for one."""
+        """Save the runs: Tune stops the trial, at Ctrl-C for one."""
         if self._session is not None:
             self._session.leave()
 
-    def _train_plain(self) -> Iterator[list[Event]]:
-        for assignment in self._assignments:
-            self._session = RunSession(assignment)
-            yield from ([event] for event in self._session.events(REPORT_EVERY_S))
-            self._session = None
-
-    def _train_stacked(self, trial: dict[str, Any]) -> Iterator[list[Event]]:
-        available = share_memory(self._assignments[0].device, trial["share"])
-        self._session = StackedSession(
-            self._assignments,
-            trial["num_places"],
-            memory_bytes=None if trial["size_given"] else available,
-            compiled=trial["compiled"],
-        )
+    def _train(self, cohort: Cohort) -> Iterator[list[Event]]:
+        memory = share_memory(cohort.device, cohort.device_share) if cohort.engine == "stacked" else None
+        self._session = Session(cohort, memory_bytes=None if cohort.size_given else memory)
         yield from self._session.events(REPORT_EVERY_S)
         self._session = None

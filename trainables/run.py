@@ -4,30 +4,40 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from trainables.parts import Initialisation, sorted_parts
+from lr_sweep.trainables.parts import Initialisation, sorted_parts
 
 PROTOCOL_VERSION = 1
 """Raised when the code changes the numbers of a run whose record did not change."""
 
 Precision = Literal["fp32", "tf32", "bf16"]
+EngineName = Literal["stacked", "plain"]
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSize:
-    """A GPT-2 architecture by its size (Radford et al. 2019); `gpt2` is 12 layers, 12 heads, width 768."""
+class BodySize:
+    """A backbone by its size; each family of backbones (`trainables.backbones`) has a subclass with its options."""
 
+    family: ClassVar[str]
+    """Its name in `trainables.backbones.FAMILIES`."""
     layers: int
-    """Transformer blocks."""
+    """Transformer blocks, or layers of a recurrent network."""
+    width: int
+    """Hidden size D."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSize(BodySize):
+    """A GPT-2 architecture (Radford et al. 2019); `gpt2` is 12 layers, 12 heads, width 768."""
+
+    family: ClassVar[str] = "gpt2"
     heads: int
     """Attention heads in each block; divides `width`."""
-    width: int
-    """Hidden size D; the feedforward is 4 D wide."""
     positions: int = 1024
     """Rows of the positional embedding table. Tasks with more tokens get further rows (`Protocol.position_std`)."""
 
@@ -79,10 +89,10 @@ class Run:
     """Every option of the task, defaults filled in."""
     data_checksum: str
     """Identifies the task's examples (`Task.checksum`)."""
-    model: ModelSize
+    model: BodySize
     initialisation: Initialisation
     weights_checksum: str | None
-    """sha256 of the pretrained `model.safetensors`; None for random initialisation."""
+    """sha256 of the pretrained `model.safetensors`; None for `random`."""
     trained: tuple[str, ...]
     """Names of trained parts; see `trainables.parts.PARTS`. Sorted here: their order changes no number."""
     learning_rate: float
@@ -101,7 +111,7 @@ class Run:
         """
         content = dict(vars(self)) | {
             "task_options": dict(self.task_options),
-            "model": dict(vars(self.model)),
+            "model": dict(vars(self.model)) | ({} if self.model.family == "gpt2" else {"family": self.model.family}),
             "trained": list(self.trained),
             "protocol": dict(vars(self.protocol)),
             "protocol_version": PROTOCOL_VERSION,
@@ -116,14 +126,9 @@ class Run:
         fields = dict(content)
         version = fields.pop("protocol_version")
         assert version == PROTOCOL_VERSION, f"run of protocol version {version}, this code has {PROTOCOL_VERSION}"
-        return cls(
-            **fields
-            | {
-                "trained": tuple(fields["trained"]),
-                "model": ModelSize(**fields["model"]),
-                "protocol": Protocol(**fields["protocol"]),
-            }
-        )
+        size = dict(fields["model"])
+        typed = {"model": size_type(size.pop("family", "gpt2"))(**size), "protocol": Protocol(**fields["protocol"])}
+        return cls(**fields | typed)  # which sorts `trained` into a tuple
 
     def canonical_json(self) -> str:
         """Return `content()` as text that is the same for equal runs."""
@@ -146,6 +151,36 @@ class Run:
             return _id_of("{" + ",".join([f'"{name}":{part}' for name, part in parts.items()]) + "}")
 
         return run_id
+
+
+def size_type(family: str) -> type[BodySize]:
+    """Return what the sizes of a family of backbones are, which for all but GPT-2 imports torch."""
+    if family == "gpt2":
+        return ModelSize
+    from lr_sweep.trainables.backbones import load_family
+
+    return load_family(family).Size
+
+
+def engine_for(model: BodySize, wanted: EngineName) -> EngineName:
+    """Return the engine that trains a model: the wanted one, but only GPT-2 has a stacked version."""
+    return wanted if model.family == "gpt2" else "plain"
+
+
+def engine_of(run: Run, wanted: EngineName) -> EngineName:
+    """Return the engine that trains a run: that of its model, but only the plain one reads features."""
+    return "plain" if reads_features(run.trained, vars(run.protocol)) else engine_for(run.model, wanted)
+
+
+def reads_features(trained: Sequence[str], protocol: Mapping[str, Any]) -> bool:
+    """Return whether only the output layer is trained, without dropout: see `trainables.features`."""
+    return list(trained) == ["output"] and not protocol["dropout"] and not protocol["input_dropout"]
+
+
+def gpt2_size(run: Run) -> ModelSize:
+    """Return the size of a run's GPT-2, which the run must have."""
+    assert isinstance(run.model, ModelSize), f"a GPT-2, got a {run.model.family}"
+    return run.model
 
 
 def _id_of(canonical_json: str) -> str:

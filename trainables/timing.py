@@ -6,14 +6,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from datasets.task import TaskData
-from trainables.run import Run
-from trainables.stacked_training import StackedTraining
-from trainables.training import CHUNK_STEPS, Training
+from lr_sweep.datasets.task import TaskData
+from lr_sweep.trainables.evaluation import evaluated_splits
+from lr_sweep.trainables.run import Run
+from lr_sweep.trainables.stacked.engine import StackedTraining
+from lr_sweep.trainables.training import CHUNK_STEPS, Training
 
 WARM_UP_STEPS = 3
 """Not timed: the first steps allocate memory and choose kernels."""
@@ -25,7 +27,6 @@ FIRST_PART = 64
 """Examples of each split that the first, shortest evaluation is of."""
 
 Clock = Callable[[], float]
-"""Returns seconds since some moment."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,44 +39,38 @@ class StackTiming:
     """An evaluation of all splits, as often; where that takes long, of a part of them, scaled up."""
 
 
-def time_stack(
-    runs: Sequence[Run], data: TaskData, weights: dict[str, Tensor] | None, device: torch.device
+def time_engine(
+    runs: Sequence[Run], data: TaskData, weights: dict[str, Tensor] | None, device: torch.device, *, plain: bool
 ) -> StackTiming:
-    """Time the fast engine with these runs of one cell; raises what it raises for want of memory."""
-    training = StackedTraining(data, weights, device)
-    members = training.add(runs)
-    return _time_engine(training, lambda: training._scores(members), runs[0])
+    """Time the stacked engine with these runs of one cell, or the plain one with the first.
 
-
-def time_plain(run: Run, data: TaskData, weights: dict[str, Tensor] | None, device: torch.device) -> StackTiming:
-    """Time the plain engine."""
-    training = Training(run, data, weights, device)
-    return _time_engine(training, training._scores, run)
-
-
-def _time_engine(training: Training | StackedTraining, evaluate: Callable[[], object], run: Run) -> StackTiming:
+    Raises:
+        MemoryError, torch.OutOfMemoryError: the runs do not fit.
+    """
+    training: Training | StackedTraining
+    if plain:
+        training = Training(runs[0], data, weights, device)
+        evaluate: Callable[[], object] = training._scores
+    else:
+        training = StackedTraining(data, weights, device)
+        evaluate = partial(training._scores, training.add(runs))
     step_s = time_steps(training._train_chunk)
-    data, num_train = training.data, run.protocol.train_examples_evaluated
-    longest = max(min(len(data.train), num_train), len(data.validation), len(data.test))
+    data = training.data  # of features, where a run reads those
+    splits = evaluated_splits(data, runs[0].protocol)
+    lengths = [len(split) for split in splits.values()]
 
     def evaluate_part(number: int) -> float:
         """Evaluate on so many examples of each split; return which share of all examples that is."""
-        parts = {name: getattr(data, name)[:number] for name in ("validation", "test")}
-        training.data = replace(data, train=data.train[: min(number, num_train)], **parts)
+        parts: dict[str, Any] = {name: split[:number] for name, split in splits.items()}
+        training.data = replace(data, **parts)
         evaluate()
-        done = sum(len(getattr(training.data, name)) for name in ("train", "validation", "test"))
-        return done / (min(len(data.train), num_train) + len(data.validation) + len(data.test))
+        return sum(min(number, length) for length in lengths) / sum(lengths)
 
-    return StackTiming(step_s=step_s, evaluation_s=time_evaluations(evaluate_part, longest))
+    return StackTiming(step_s=step_s, evaluation_s=time_evaluations(evaluate_part, max(lengths)))
 
 
 def time_steps(train: Callable[[int], object], clock: Clock = time.perf_counter) -> tuple[float, ...]:
-    """Return seconds a step, `REPEATS` times, each the mean of as many steps as `REPEAT_S` takes.
-
-    Args:
-        train: takes so many steps, and returns when they are done.
-        clock: what to measure by.
-    """
+    """Return seconds a step of `train(number)`, `REPEATS` times, each the mean of as many as `REPEAT_S` takes."""
     train(WARM_UP_STEPS)
     once_s = _seconds(lambda: train(1), clock)
     number = min(CHUNK_STEPS, max(1, round(REPEAT_S / max(once_s, 1e-9))))
@@ -90,7 +85,6 @@ def time_evaluations(
     Args:
         evaluate: evaluates on so many examples of each split, and returns the share of all examples that this is.
         longest: examples of the longest split: so many are all.
-        clock: what to measure by.
     """
     number = FIRST_PART
     evaluate(number)

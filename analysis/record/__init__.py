@@ -1,0 +1,1 @@
+"""In: Parquet files. Out: rows and frames with documented columns."""

@@ -1,0 +1,174 @@
+"""What every Parquet column of the record means. This file owns the format; `sweep` writes by it.
+
+`python -m analysis.record.columns` prints it as Markdown, for docs/record.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table of the record."""
+
+    name: str
+    type: pa.DataType
+    unit: str
+    """Empty: text, or a number without a unit."""
+    doc: str
+    nullable: bool = False
+    later: bool = False
+    """Files written before it came lack it, and read as null."""
+
+
+def _later(name: str, type_: pa.DataType, unit: str, doc: str) -> Column:
+    return Column(name, type_, unit, doc, nullable=True, later=True)
+
+
+Columns = tuple[Column, ...]
+
+_STR, _F64, _I64, _I32, _BOOL = pa.string(), pa.float64(), pa.int64(), pa.int32(), pa.bool_()
+_STEPS = "gradient steps"
+_TIME = pa.timestamp("ms", tz="UTC")
+
+RUNS: Columns = (
+    Column("run_id", _STR, "", "16 hex digits, hashed from `content`"),
+    Column("protocol_version", _I32, "", "raised when the code changes the numbers of a run"),
+    Column("status", _STR, "", "`complete`, `diverged` or `failed`"),
+    Column("num_steps", _I64, _STEPS, "steps trained"),
+    Column("diverged_at_step", _I64, _STEPS, "first step with a non-finite loss or gradient; null: none", True),
+    Column("failure", _STR, "", "why the run failed; null: it did not", True),
+    Column("task", _STR, "", "name of the task when it was first trained"),
+    Column("model", _STR, "", "name of the model when it was first trained"),
+    Column("variant", _STR, "", "name of the variant when it was first trained"),
+    Column("learning_rate", _F64, "", "of Adam, constant over the run"),
+    Column("seed", _I64, "", "keys every random choice of the run"),
+    Column("content", _STR, "", "JSON of everything that can change the run's numbers"),
+    Column("pretrained_on", _STR, "", "what the initial weights were trained on; null: random initialisation", True),
+    Column("weights_checksum", _STR, "", "sha256 of the pretrained weights; null: random initialisation", True),
+    Column("data_checksum", _STR, "", "identifies the task's examples"),
+    Column("data_origin", _STR, "", "where the examples came from"),
+    Column("device", _STR, "", "what the run trained on"),
+    Column("wall_s", _F64, "s", "time trained, pauses left out; runs that train together share it out"),
+    Column("device_s", _F64, "s", "the run's share of its cohort's device time"),
+    Column("started_at", _TIME, "UTC", "when training started"),
+    Column("finished_at", _TIME, "UTC", "when training ended"),
+    Column("attempts", _I32, "", "times the run was started"),
+    Column("git_commit", _STR, "", "commit of the code; null: not a git checkout", True),
+    Column("git_dirty", _BOOL, "", "whether the checkout had changes; null: not a git checkout", True),
+    Column("versions", _STR, "", "JSON object, package to version"),
+    _later(
+        "lost_steps",
+        _I64,
+        _STEPS,
+        "trained, lost with a worker or a checkpoint, and trained again, as far as reported before; null: not counted",
+    ),
+    _later("engine", _STR, "", "`stacked` or `plain`; null: not known"),
+    _later(
+        "code",
+        _STR,
+        "",
+        "JSON list: from which step on (`from_step`) which versions of which `files` trained it; null: not known",
+    ),
+    _later(
+        "best_step",
+        _I64,
+        _STEPS,
+        "step of the highest validation accuracy in the whole curve, the earliest of equals; null: none, or not known",
+    ),
+    _later("validation_at_best", _F64, "fraction", "validation accuracy at `best_step`"),
+    _later("test_at_best", _F64, "fraction", "test accuracy at `best_step`; selects nothing"),
+)
+
+CURVES: Columns = (
+    Column("run_id", _STR, "", "as in `runs`"),
+    Column("step", _I64, _STEPS, "steps taken before this evaluation"),
+    Column("train_loss", _F64, "nats", "mean training loss since the last evaluation, in training mode"),
+    Column("train_accuracy", _F64, "fraction", "on a fixed part of the training split, in evaluation mode"),
+    Column("validation_loss", _F64, "nats", "on the whole validation split"),
+    Column("validation_accuracy", _F64, "fraction", "on the whole validation split; the only column that selects"),
+    Column("test_loss", _F64, "nats", "on the whole test split"),
+    Column("test_accuracy", _F64, "fraction", "on the whole test split; never selects anything"),
+    Column("time_ms", _I64, "ms", "Unix time of the evaluation"),
+    Column("elapsed_s", _F64, "s", "training time of the run so far; runs that train together share it out"),
+)
+
+WANTED: Columns = (
+    Column("run_id", _STR, "", "as in `runs`"),
+    Column("task", _STR, "", "the study's name for the task"),
+    Column("model", _STR, "", "the study's name for the model"),
+    Column("variant", _STR, "", "the study's name for the variant"),
+    Column("learning_rate", _F64, "", "of Adam, constant over the run"),
+    Column("seed", _I64, "", "keys every random choice of the run"),
+    Column("num_steps", _I64, _STEPS, "the study's step budget for this run"),
+    Column("pretrained_on", _STR, "", "what the initial weights were trained on; null: random initialisation", True),
+    Column("data_origin", _STR, "", "where the examples come from"),
+    _later("trained_parameters", _I64, "", "how many numbers the run trains; null: not known"),
+)
+
+
+PLANNED: Columns = (
+    Column("run_id", _STR, "", "as in `runs`"),
+    Column("num_steps", _I64, _STEPS, "the step budget it was planned for"),
+    Column("device_s", _F64, "s", "expected device time to this budget, if the run does not diverge"),
+    Column("timed_by", _STR, "", "what was timed for this, and on what"),
+)
+
+
+def best_of(curve: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what a run's row says of the best evaluation of its curve, for those columns of `RUNS`."""
+    known = [point for point in curve if math.isfinite(point["validation_accuracy"])]
+    best = max(known, key=lambda point: (point["validation_accuracy"], -point["step"]), default={})
+    columns = {"best_step": "step", "validation_at_best": "validation_accuracy", "test_at_best": "test_accuracy"}
+    return {name: best.get(source) for name, source in columns.items()}
+
+
+def schema(columns: Columns) -> pa.Schema:
+    """Return the Arrow schema of a table of the record."""
+    return pa.schema([pa.field(column.name, column.type, column.nullable) for column in columns])
+
+
+def table(rows: Sequence[Mapping[str, Any]], columns: Columns) -> pa.Table:
+    """Build a typed table from rows that have exactly the columns' keys.
+
+    Raises ValueError for an unknown or missing key, a null where none may be, or a time without a time zone, and
+    pyarrow.ArrowException for a value that is not of its column's type.
+    """
+    names = {column.name for column in columns}
+    required = {column.name for column in columns if not column.nullable}
+    for row in rows:
+        if row.keys() != names:
+            raise ValueError(f"unknown keys {sorted(row.keys() - names)}, missing keys {sorted(names - row.keys())}")
+        if empty := sorted(name for name in required if row[name] is None):
+            raise ValueError(f"columns {empty} may not be null")
+        if naive := sorted(key for key, x in row.items() if isinstance(x, datetime) and x.tzinfo is None):
+            raise ValueError(f"times in columns {naive} have no time zone")
+    return pa.Table.from_pylist([dict(row) for row in rows], schema=schema(columns))
+
+
+TABLES: dict[str, tuple[Columns, str]] = {
+    "runs/<run_id>.parquet": (RUNS, "One row a run, written when it ends, never changed but by training it further."),
+    "curves/<run_id>.parquet": (CURVES, "One row an evaluation, ordered by step. No row in `runs`: not ended yet."),
+    "studies/<study>/wanted.parquet": (WANTED, "One row a run that the study wants, under the study's names."),
+    "studies/<study>/planned.parquet": (PLANNED, "One row a run whose duration was estimated before it was trained."),
+}
+
+
+def markdown() -> str:
+    """Return a section a table, with name, type, unit and meaning of every column."""
+    lines = []
+    for path, (columns, about) in TABLES.items():
+        rows = [f"| `{c.name}` | {c.type}{', or null' if c.nullable else ''} | {c.unit} | {c.doc} |" for c in columns]
+        lines += [f"## `{path}`", "", about, "", "| column | type | unit | meaning |", "|---|---|---|---|", *rows, ""]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

@@ -1,0 +1,195 @@
+"""Reading the record, of which `analysis.record.columns` says what its columns mean.
+
+Below a results directory: `format.json`, `runs/<run_id>.parquet`, `curves/<run_id>.parquet` and
+`studies/<study>/{study.json, wanted.parquet}`. Every file is whole or absent (written beside, then renamed). A large
+record has `index.parquet` as well (`analysis.record.index`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:  # takes longer to import than reading a thousand runs does
+    import pandas as pd
+
+from lr_sweep.analysis.record.access import closed_folder, unreadable
+from lr_sweep.analysis.record.columns import CURVES, PLANNED, RUNS, WANTED, Columns, schema, table
+from lr_sweep.analysis.record.index import rows_of
+from lr_sweep.analysis.record.parquet import FORMAT, RecordError, UnreadableError, damaged, read_each, read_table
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyInfo:
+    """`studies/<study>/study.json`."""
+
+    study: str
+    title: str
+
+
+def run_path(results: Path, run_id: str) -> Path:
+    """Return where a finished run's row lies."""
+    return results / "runs" / f"{run_id}.parquet"
+
+
+def curve_path(results: Path, run_id: str) -> Path:
+    """Return where a run's evaluations lie."""
+    return results / "curves" / f"{run_id}.parquet"
+
+
+def study_dir(results: Path, study: str) -> Path:
+    """Return a study's folder; raises RecordError if the name is not a plain folder name."""
+    if study in ("", ".", "..") or Path(study).name != study:
+        raise RecordError(f"got {study!r} as the name of a study, want a plain name without slashes")
+    return results / "studies" / study
+
+
+def planned_path(results: Path, study: str) -> Path:
+    """Return where the planned duration of a study's runs lies."""
+    return study_dir(results, study) / "planned.parquet"
+
+
+def check_format(results: Path) -> None:
+    """Make sure that this code can read the results directory.
+
+    Raises RecordError if there is none, it is no results directory, its format is another one, or this user may not
+    read its folders.
+    """
+    path = results / "format.json"
+    if not _there(results):
+        raise RecordError(f"no results directory at {results}: give the one that the study was run with")
+    if not _there(path):
+        raise RecordError(f"{results} has no format.json, so it is no results directory: give one that a study made")
+    found = _read_json(path, f'write {{"format": {FORMAT}}} into it').get("format")
+    if found != FORMAT:
+        raise RecordError(
+            f"{path}: got format {found!r}, want {FORMAT}: read it with the version of this program that wrote it, "
+            "or run the study into a new results directory"
+        )
+    # Else they would seem to be empty.
+    if closed := [text for name in ("runs", "curves", "studies") if (text := closed_folder(results / name))]:
+        raise UnreadableError("\n".join(closed))
+
+
+def recorded_studies(results: Path) -> list[str]:
+    """Return the names of the studies that were run into a results directory; none if it does not exist.
+
+    Raises UnreadableError if this user may not read a study's folder.
+    """
+    return sorted(folder.name for folder in results.glob("studies/*") if _there(folder / "study.json"))
+
+
+def read_study(results: Path, study: str) -> StudyInfo:
+    """Read a study's name and title; raises RecordError if there is no such study, or its file is damaged."""
+    path = study_dir(results, study) / "study.json"
+    if not _there(path):
+        if path.parent.is_dir():
+            raise RecordError(f"no {path}: run the study again to write it")
+        known = recorded_studies(results)
+        raise RecordError(f"no study {study!r} in {results}: it has {', '.join(known) or 'none; run a study first'}")
+    content = _read_json(path)
+    if not {"study", "title"} <= content.keys():
+        raise RecordError(f"{path}: got keys {sorted(content)}, want study and title: run the study again")
+    return StudyInfo(study=content["study"], title=content["title"])
+
+
+def read_wanted(results: Path, study: str) -> pd.DataFrame:
+    """Read what `read_wanted_rows` does as a frame."""
+    return _frame(pa.Table.from_pylist(read_wanted_rows(results, study), schema(WANTED)), WANTED)
+
+
+def read_planned(results: Path, study: str) -> pd.DataFrame:
+    """Read what runs were planned to take: the columns of `PLANNED`; no rows if nothing was planned."""
+    return _frame(read_table(planned_path(results, study), PLANNED) or table([], PLANNED), PLANNED)
+
+
+def read_wanted_rows(results: Path, study: str) -> list[dict[str, Any]]:
+    """Read which runs a study wants: the columns of `WANTED`, in the study's order.
+
+    Raises RecordError if the file is missing, damaged or has no rows.
+    """
+    path = study_dir(results, study) / "wanted.parquet"
+    found = read_rows(path, WANTED)
+    if found is None:
+        raise RecordError(f"no {path}: run the study again to write it")
+    if not found:
+        raise RecordError(f"{path} wants no runs: give the study at least one task, model, variant, rate and seed")
+    return found
+
+
+def read_runs(
+    results: Path, run_ids: Iterable[str] | None = None, names: Collection[str] | None = None
+) -> pd.DataFrame:
+    """Read the rows of finished runs: the columns of `RUNS` that are named, or all. Times are in UTC and know it.
+
+    Runs without a row are left out; None as their ids: all. Fewer columns are read faster. Raises RecordError if a file
+    is damaged.
+    """
+    columns = _named(RUNS, names)
+    return _frame(rows_of(results, run_ids, columns), columns)
+
+
+def read_run_rows(results: Path, run_ids: Iterable[str] | None, names: Collection[str]) -> list[dict[str, Any]]:
+    """Read as `read_runs`, but plain values: quick, as it needs no pandas."""
+    return rows_of(results, run_ids, _named(RUNS, names)).to_pylist()
+
+
+def read_curves(
+    results: Path, run_ids: Iterable[str] | None = None, names: Collection[str] | None = None
+) -> pd.DataFrame:
+    """Read evaluations, with the columns of `CURVES`, ordered by step within a run; arguments as of `read_runs`.
+
+    Read them after `read_runs`: a run's curve is written before its row, so every row then has its curve. Raises
+    RecordError if a file is damaged.
+    """
+    columns, folder = _named(CURVES, names), results / "curves"
+    if run_ids is None:
+        run_ids = sorted(path.stem for path in folder.glob("*.parquet") if not path.name.startswith("."))
+    found = read_each(folder, list(dict.fromkeys(run_ids)), columns)
+    return _frame(pa.concat_tables([table([], columns), *(rows for _, rows in found)]), columns)
+
+
+def read_rows(path: Path, columns: Columns) -> list[dict[str, Any]] | None:
+    """Read one file of the record as plain values; None if there is none; raises RecordError if it is damaged."""
+    found = read_table(path, columns)
+    try:
+        return None if found is None else found.to_pylist()
+    except (OverflowError, ValueError) as error:  # a time that no calendar has
+        raise damaged(path, error) from error
+
+
+def _named(columns: Columns, names: Collection[str] | None) -> Columns:
+    return columns if names is None else tuple(column for column in columns if column.name in names)
+
+
+def _frame(found: pa.Table, columns: Columns) -> pd.DataFrame:
+    # Plain pandas turns integers and truth values with gaps into floats and objects.
+    gaps = {pa.int64(): "Int64", pa.bool_(): "boolean"}
+    return found.to_pandas().astype({c.name: gaps[c.type] for c in columns if c.nullable and c.type in gaps})
+
+
+def _there(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise UnreadableError(unreadable(path, error)) from error
+    return True
+
+
+def _read_json(path: Path, mend: str = "run the study again to write it") -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UnreadableError(unreadable(path, error)) from error
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"cannot read {path} ({error}): {mend}") from error
+    if not isinstance(content, dict):
+        raise RecordError(f"{path}: got {type(content).__name__}, want a JSON object: {mend}")
+    return content

@@ -1,0 +1,1 @@
+"""In: frames. Out: tables, figures and pages. Nothing computes a statistic."""

@@ -1,0 +1,212 @@
+"""The pieces of a report, each as Markdown for `report.md` and as HTML for `index.html`; tables as CSV and text too."""
+
+from __future__ import annotations
+
+import base64
+import html
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+Row = Mapping[Any, Any]
+"""A row of a frame, by column name."""
+
+TEXT_WIDTH = 110
+LONG_ENTRY = 40
+"""Entries with more characters are broken into lines by HTML, others never."""
+MAX_SVG_BYTES = 120_000
+"""A drawing larger than this, one with very many points, goes into the page as PNG if that is smaller."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of strings with what a reader needs to judge it."""
+
+    title: str
+    caption: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    bold: frozenset[tuple[int, int]] = frozenset()
+    """(row, column) of the entries that Markdown and HTML set in bold."""
+    bold_text: str = "Bold: the highest of a column."
+    """What bold means, for the caption."""
+
+    @classmethod
+    def of(
+        cls, frame: pd.DataFrame, title: str, caption: str, columns: Mapping[str, str | Callable[[Row], str]]
+    ) -> Table:
+        """Lay out a frame, row by row; each heading has a column of it or a function that writes a row's entry."""
+        rows = tuple(
+            tuple(str(row[entry]) if isinstance(entry, str) else entry(row) for entry in columns.values())
+            for row in frame.to_dict("records")
+        )
+        return cls(title=title, caption=caption, header=tuple(columns), rows=rows)
+
+    def markdown(self) -> str:
+        """Render for `report.md`."""
+        rows = [self._marked(i, [_escape(text) for text in row], "**{}**") for i, row in enumerate(self.rows)]
+        lines = [f"| {' | '.join(row)} |" for row in (self.header, ["---"] * len(self.header), *rows)]
+        return "\n".join([f"**{self.title}.** {_escape(self._full_caption())}", "", *lines, ""])
+
+    def html(self) -> str:
+        """Render for `index.html`: the title above, what explains it below, a frame that a narrow screen can scroll."""
+        head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in self.header)
+        return "\n".join(
+            [
+                '<figure><div class="scroll"><table>',
+                f"<caption><span>{html.escape(self.title)}</span></caption>",
+                f"<thead><tr>{head}</tr></thead>",
+                "<tbody>",
+                *(self._html_row(i, row) for i, row in enumerate(self.rows)),
+                "</tbody></table></div>",
+                f"<figcaption>{_html_text(self._full_caption())}</figcaption></figure>",
+            ]
+        )
+
+    def text(self) -> str:
+        """Render for a terminal, columns aligned."""
+        widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
+        head, *lines = (
+            "  ".join(x.ljust(w) for x, w in zip(row, widths, strict=True)).rstrip()
+            for row in (self.header, *self.rows)
+        )
+        rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
+        return "\n".join([self.title, head, rule, *lines, "", textwrap.fill(self.caption, TEXT_WIDTH), ""])
+
+    def write(self, folder: Path, name: str, numbers: pd.DataFrame | None = None) -> Table:
+        """Write `<name>.md` and `<name>.csv`, which has `numbers` in full, else the table's texts; return the table."""
+        folder.joinpath(f"{name}.md").write_text(self.markdown(), encoding="utf-8")
+        content = pd.DataFrame(list(self.rows), columns=list(self.header), dtype=str) if numbers is None else numbers
+        content.to_csv(folder / f"{name}.csv", index=False)
+        return self
+
+    def _html_row(self, i: int, row: tuple[str, ...]) -> str:
+        first, *others = self._marked(i, [html.escape(text) for text in row], "<strong>{}</strong>")
+        kinds = [' class="long"' if len(text) > LONG_ENTRY else "" for text in row[1:]]
+        cells = [f"<td{kind}>{entry}</td>" for kind, entry in zip(kinds, others, strict=True)]
+        return f'<tr><th scope="row">{first}</th>{"".join(cells)}</tr>'
+
+    def _marked(self, i: int, texts: list[str], bold: str) -> list[str]:
+        return [bold.format(text) if (i, j) in self.bold else text for j, text in enumerate(texts)]
+
+    def _full_caption(self) -> str:
+        return f"{self.caption} {self.bold_text}" if self.bold else self.caption
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Prose; text between backticks is code, nothing else is marked up."""
+
+    text: str
+
+    def markdown(self) -> str:
+        """Render for `report.md`."""
+        return f"{self.text}\n"
+
+    def html(self) -> str:
+        """Render for `index.html`."""
+        return f"<p>{_html_text(self.text)}</p>"
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list of paragraphs."""
+
+    items: Sequence[str]
+
+    def markdown(self) -> str:
+        """Render for `report.md`."""
+        return "".join(f"- {item}\n" for item in self.items)
+
+    def html(self) -> str:
+        """Render for `index.html`."""
+        return "\n".join(["<ul>", *(f"<li>{_html_text(item)}</li>" for item in self.items), "</ul>"])
+
+
+@dataclass(frozen=True)
+class Image:
+    """A figure that was drawn into files beside the report."""
+
+    title: str
+    png: Path
+    svg: Path
+
+    def markdown(self) -> str:
+        """Link the files."""
+        return f"![{self.title}]({self.png.name})\n\n{self.title}, also as [SVG]({self.svg.name}).\n"
+
+    def html(self) -> str:
+        """Embed the sharper file, unless it is too large; `page.js` folds it where the chart shows the same."""
+        too_large = self.svg.stat().st_size > max(MAX_SVG_BYTES, self.png.stat().st_size)
+        path, kind = (self.png, "png") if too_large else (self.svg, "svg+xml")
+        source = f"data:image/{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+        title = html.escape(self.title)
+        return f'<details open><summary>{title}</summary><img alt="{title}" src="{source}"></details>'
+
+
+@dataclass(frozen=True)
+class SweepChart:
+    """Where the interactive chart goes, which `page.js` draws from the page's data."""
+
+    caption: str
+
+    def markdown(self) -> str:
+        """Point to the page."""
+        return "`index.html`, beside this file, shows the following with values under the pointer.\n"
+
+    def html(self) -> str:
+        """Render its empty elements; without JavaScript they stay hidden and the images show the same."""
+        return SWEEP_CHART.format(caption=_html_text(self.caption))
+
+
+Block = Table | Paragraph | Bullets | Image | SweepChart
+"""A piece of a section; its HTML is escaped and refers to nothing outside the page."""
+
+SWEEP_CHART = """\
+<div id="sweep" class="sweep" hidden>
+<div class="controls">
+<label>Task <select id="task"></select></label>
+<label id="choose-model">Model <select id="model"></select></label>
+<fieldset id="variants"><legend>Variants</legend></fieldset>
+</div>
+<div id="plot" class="plot"></div>
+<div id="key" class="key"></div>
+<p class="hint">Point at a value, or press Tab and the arrow keys, to read it.</p>
+<p class="caption">{caption}</p>
+</div>"""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and the blocks below it."""
+
+    title: str
+    """Empty: no heading."""
+    body: Sequence[Block]
+
+
+def report_markdown(title: str, sections: Sequence[Section]) -> str:
+    """Render the whole of `report.md`."""
+    lines = [f"# {title}\n"]
+    for section in sections:
+        heading = f"## {section.title}\n\n" if section.title else ""
+        lines.append(heading + "\n".join(block.markdown() for block in section.body))
+    return "\n".join(lines)
+
+
+def file_stem(name: str) -> str:
+    """Return a name with `-` in place of what file names should not have."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name)
+
+
+def _html_text(text: str) -> str:
+    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,75 @@
+"""The data of the page's interactive chart, for `page.js`; every number also as the tables write it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from lr_sweep.analysis.report.blocks import Row
+from lr_sweep.analysis.report.figures import LU2021_LEARNING_RATE, PublishedBest, Style, near_lu2021, variant_styles
+from lr_sweep.analysis.report.tables import lost_text, mean_sem_text
+from lr_sweep.analysis.statistics.aggregate import STATUSES, StudySummary
+from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.text import percent_text, rate_text
+
+DIGITS = 4
+"""Of percentages: far below what a screen shows."""
+
+
+def chart_data(summary: StudySummary, published: PublishedBest) -> dict[str, Any]:
+    """Lay out test accuracy against learning rate: panels (task and model) of lines (variants) of points.
+
+    Returns only what JSON has: no NaN. Accuracies are in percent.
+    """
+    rates_of = dict(list(summary.learning_rates.groupby(CELL, sort=False)))
+    lu2021 = {"rate": LU2021_LEARNING_RATE, "label": f"Lu et al. 2021 ({rate_text(LU2021_LEARNING_RATE)})"}
+    panels = []
+    for model, of_model in summary.cells.groupby("model", sort=False):
+        styles = variant_styles(list(of_model["variant"].unique()))
+        for task, of_task in of_model.groupby("task", sort=False):
+            cells = {tuple(cell[key] for key in CELL): cell for cell in of_task.to_dict("records")}
+            lines = [
+                _line(cell, rates_of[key], styles[cell["variant"]], published.get(key)) for key, cell in cells.items()
+            ]
+            fixed = lu2021 if near_lu2021(pd.concat([rates_of[key] for key in cells])) else None
+            panels.append({"task": task, "model": model, "fixed": fixed, "lines": lines})
+    return {"panels": panels}
+
+
+def _line(cell: Row, rates: pd.DataFrame, style: Style, published: float | None) -> dict[str, Any]:
+    return {
+        "variant": cell["variant"],
+        "colour": style[0],
+        "marker": style[1],
+        "published": published,
+        "published_text": None if published is None else percent_text(published / 100),
+        "points": [_point(row, row["learning_rate"] == cell["learning_rate"]) for row in rates.to_dict("records")],
+    }
+
+
+def _point(row: Row, chosen: bool) -> dict[str, Any]:
+    return {
+        "rate": row["learning_rate"],
+        "rate_text": rate_text(row["learning_rate"]),
+        "mean": _percent(row["test_mean"]),
+        "sem": _percent(row["test_sem"]),
+        "text": mean_sem_text(row) if row["num_values"] else lost_text(row),
+        "seeds": f"{row['num_values']} of {row['num_wanted']}",
+        "lost": ", ".join(f"{row[status]} {status}" for status in STATUSES[1:]),
+        "kind": _kind(row),
+        "chosen": chosen,
+    }
+
+
+def _kind(row: Row) -> str:
+    """Return how a point is drawn: `full`, `partial` (not all seeds), `diverged` (all of them), `none` (no value)."""
+    if row["diverged"] == row["num_wanted"]:
+        return "diverged"  # also where some have a value, from before they diverged: as in the images
+    if not row["num_values"]:
+        return "none"
+    return "full" if row["num_values"] == row["num_wanted"] else "partial"
+
+
+def _percent(fraction: float) -> float | None:
+    return None if pd.isna(fraction) else round(100 * fraction, DIGITS)

@@ -1,0 +1,208 @@
+"""Draw a study's numbers. No pyplot, so no global state and no display."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping
+from itertools import cycle
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator
+
+LU2021_LEARNING_RATE = 1e-3
+"""The one learning rate of Lu et al. 2021 (all tasks but homology), the dashed line of Rothermel et al., Figure 1."""
+
+# Okabe and Ito's colours, distinct with any colour vision; markers distinguish them in print.
+STYLES = {
+    "frozen-random": ("#E69F00", "v"),
+    "frozen-pretrained": ("#D55E00", "o"),
+    "unfrozen-random": ("#56B4E9", "s"),
+    "unfrozen-pretrained": ("#0072B2", "D"),
+}
+FURTHER_STYLES = [("#009E73", "^"), ("#CC79A7", "P"), ("#000000", "X"), ("#999999", "p")]
+"""For variants without a style of their own, in turn."""
+
+Style = tuple[str, str]
+"""Colour and matplotlib's letter of the marker."""
+PublishedBest = Mapping[tuple[str, str, str], float]
+"""Published best test accuracy in percent, by task, model and variant."""
+
+MAX_COLUMNS = 3
+HALF_DECADE = math.sqrt(10)
+
+# Inches. Laid out by hand: matplotlib's layouts put a figure's title and its legend on top of each other.
+PANEL_WIDTH, PANEL_HEIGHT = 3.7, 2.6
+LEFT, RIGHT, BETWEEN_COLUMNS, BETWEEN_ROWS = 0.65, 0.2, 0.7, 0.85
+TOP, BOTTOM, TITLE_ROW, LEGEND_ROW, CAPTION_ROW = 0.52, 0.6, 0.23, 0.24, 0.135
+MIN_WIDTH = 6.6
+BAR_WIDTH = 0.3
+CROSS_HEIGHT = 0.045
+"""Between the crosses of two variants, as a fraction of a panel's height."""
+CHARACTERS_PER_INCH = 18
+TITLE_CHARACTERS_PER_INCH = 9
+
+
+def learning_rate_figure(
+    rates: pd.DataFrame, cells: pd.DataFrame, title: str, caption: str, published: PublishedBest
+) -> Figure:
+    """Draw test accuracy against learning rate, a panel a task, a line a variant (Rothermel et al. 2021, Figure 3).
+
+    `rates` and `cells` are one model's rows of `StudySummary`; dotted lines are what was published of these cells.
+    """
+    tasks, styles = list(rates["task"].unique()), variant_styles(list(rates["variant"].unique()))
+    columns = 2 if len(tasks) == 4 else min(len(tasks), MAX_COLUMNS)
+    width = LEFT + RIGHT + PANEL_WIDTH * columns + BETWEEN_COLUMNS * (columns - 1)
+    handles = _legend(rates, styles)
+    if published:
+        handles.append(Line2D([], [], color="0.3", linestyle=":", linewidth=1.3, label="published best (Table 1)"))
+    figure, panels = _framed(title, caption, handles, width, math.ceil(len(tasks) / columns), columns)
+    for panel, task in zip(panels, tasks, strict=False):
+        _draw_panel(panel, rates[rates["task"] == task], cells[cells["task"] == task], styles)
+        for (of_task, _, variant), value in published.items():
+            if of_task == task:
+                panel.axhline(value, color=styles[variant][0], linestyle=":", linewidth=1.3, zorder=1.5)
+        panel.set_title(task, fontsize=10.5)
+    for panel in panels[len(tasks) :]:
+        panel.set_visible(False)
+    return figure
+
+
+def best_rates_figure(cells: pd.DataFrame, title: str, caption: str, published: PublishedBest) -> Figure:
+    """Draw test accuracy at each cell's chosen learning rate as bars (Rothermel et al. 2021, Figure 2 left).
+
+    `cells` are one model's rows of `StudySummary.cells`; lines across the bars are what was published of them.
+    """
+    tasks, styles = list(cells["task"].unique()), variant_styles(list(cells["variant"].unique()))
+    width = LEFT + RIGHT + BAR_WIDTH * len(tasks) * (len(styles) + 1)
+    handles = [Line2D([], [], color=c, marker="s", linestyle="none", label=v) for v, (c, _) in styles.items()]
+    if published:
+        handles.append(Line2D([], [], color="black", linewidth=1.6, label="published (Table 1)"))
+    figure, (panel,) = _framed(title, caption, handles, width, 1, 1)
+    for cell in cells.to_dict("records"):
+        x = tasks.index(cell["task"]) * (len(styles) + 1) + list(styles).index(cell["variant"])
+        if cell["num_values"]:
+            sem = 0.0 if pd.isna(cell["test_sem"]) else 100 * cell["test_sem"]  # one seed has no interval
+            colour = styles[cell["variant"]][0]
+            panel.bar(x, 100 * cell["test_mean"], yerr=sem, width=0.85, color=colour, capsize=2.5)
+        else:
+            panel.text(x, 1, "no value", rotation=90, ha="center", va="bottom", fontsize=8, color="0.4")
+        if (value := published.get((cell["task"], cell["model"], cell["variant"]))) is not None:
+            panel.plot([x - 0.5, x + 0.5], [value, value], color="black", linewidth=1.6)
+    panel.set_xticks([i * (len(styles) + 1) + (len(styles) - 1) / 2 for i in range(len(tasks))], tasks)
+    panel.set_xlim(-1, len(tasks) * (len(styles) + 1) - 1)
+    panel.set_ylim(0, 100)
+    _dress(panel, "y")
+    return figure
+
+
+def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
+    """Write `stem.png` (150 dpi) and `stem.svg`; return their paths. The same figure gives the same bytes."""
+    png, svg = (stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg"))
+    figure.savefig(png, dpi=150)
+    # Otherwise element ids are random and the file says when it was made.
+    with matplotlib.rc_context({"svg.hashsalt": "lr-sweep"}):
+        figure.savefig(svg, metadata={"Date": None})
+    return png, svg
+
+
+def variant_styles(variants: list[str]) -> dict[str, Style]:
+    """Choose a colour and a marker for each of a figure's variants."""
+    further = cycle(FURTHER_STYLES)
+    return {variant: STYLES.get(variant) or next(further) for variant in variants}
+
+
+def near_lu2021(rates: pd.DataFrame) -> bool:
+    """Return whether a sweep comes within half a decade of the learning rate of Lu et al. 2021."""
+    low, high = rates["learning_rate"].min() / HALF_DECADE, rates["learning_rate"].max() * HALF_DECADE
+    return bool(low <= LU2021_LEARNING_RATE <= high)
+
+
+def _framed(
+    title: str, caption: str, handles: list[Line2D], width: float, rows: int, columns: int
+) -> tuple[Figure, list[Axes]]:
+    """Make a figure of equal panels, with a title and a legend above and a caption below; `width` in inches."""
+    width = max(width, MIN_WIDTH)
+    text = textwrap.fill(caption, int(CHARACTERS_PER_INCH * (width - RIGHT)))
+    heading = textwrap.fill(title, int(TITLE_CHARACTERS_PER_INCH * width))
+    title_height = TITLE_ROW * (heading.count("\n") + 1)
+    per_row = max(1, math.floor(width / (0.5 + 0.08 * max(len(str(handle.get_label())) for handle in handles))))
+    top = TOP + title_height + LEGEND_ROW * math.ceil(len(handles) / per_row)
+    bottom = BOTTOM + CAPTION_ROW * (text.count("\n") + 1)
+    height = top + bottom + PANEL_HEIGHT * rows + BETWEEN_ROWS * (rows - 1)
+    panel_width = (width - LEFT - RIGHT - BETWEEN_COLUMNS * (columns - 1)) / columns
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    margins = {"left": LEFT / width, "right": 1 - RIGHT / width, "top": 1 - top / height, "bottom": bottom / height}
+    margins |= {"wspace": BETWEEN_COLUMNS / panel_width, "hspace": BETWEEN_ROWS / PANEL_HEIGHT}
+    figure.text(0.5, 1 - 0.1 / height, heading, ha="center", va="top", fontsize=12, fontweight="bold")
+    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 1 - (0.09 + title_height) / height)}
+    figure.legend(handles=handles, ncols=per_row, frameon=False, fontsize=9, **place)
+    figure.text(0.1 / width, 0.08 / height, text, va="bottom", fontsize=7.5, color="0.25", linespacing=1.25)
+    return figure, list(figure.subplots(rows, columns, squeeze=False, gridspec_kw=margins).flatten())
+
+
+def _draw_panel(panel: Axes, rates: pd.DataFrame, cells: pd.DataFrame, styles: Mapping[str, Style]) -> None:
+    if near_lu2021(rates):
+        panel.axvline(LU2021_LEARNING_RATE, color="#B00020", linestyle="--", linewidth=1.2, zorder=1)
+    for i, (variant, (colour, marker)) in enumerate(styles.items()):
+        rows = rates[rates["variant"] == variant]
+        known, partial = rows.dropna(subset=["test_mean"]), rows[_partial(rows)]
+        sem = 100 * known["test_sem"].fillna(0.0)  # one seed has no interval
+        line: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.6, "capsize": 2.5}
+        panel.errorbar(known["learning_rate"], 100 * known["test_mean"], yerr=sem, zorder=3, **line)
+        hollow: dict[str, Any] = {"color": colour, "markersize": 5, "mfc": "white", "zorder": 3.5}
+        panel.plot(partial["learning_rate"], 100 * partial["test_mean"], marker, **hollow)
+        chosen = rows[rows["learning_rate"].isin(cells.loc[cells["variant"] == variant, "learning_rate"])]
+        ring: dict[str, Any] = {"markersize": 13, "fillstyle": "none", "color": colour, "zorder": 4}
+        panel.plot(chosen["learning_rate"], 100 * chosen["test_mean"], "o", **ring)
+        lost = rows.loc[_all_diverged(rows), "learning_rate"]
+        heights = [CROSS_HEIGHT * (i + 0.8)] * len(lost)
+        panel.plot(lost, heights, "x", color=colour, markersize=6, mew=1.6, transform=panel.get_xaxis_transform())
+    panel.set_xscale("log")
+    panel.set_xlim(rates["learning_rate"].min() / 1.8, rates["learning_rate"].max() * 1.8)
+    panel.xaxis.set_major_locator(LogLocator(numticks=12))
+    if rates["test_mean"].isna().all():
+        panel.text(0.5, 0.5, "no values yet", transform=panel.transAxes, ha="center", color="0.4", backgroundcolor="w")
+        panel.set_ylim(0, 100)
+    panel.margins(y=0.12)
+    panel.set_xlabel("learning rate")
+    _dress(panel, "both")
+    if _all_diverged(rates).any():  # room for the crosses below the lines
+        low, high = panel.get_ylim()
+        panel.set_ylim(low - CROSS_HEIGHT * len(styles) * (high - low), high)
+
+
+def _dress(panel: Axes, grid: Literal["both", "y"]) -> None:
+    panel.set_ylabel("test accuracy (%)")
+    panel.grid(axis=grid, color="0.9", linewidth=0.7)
+    panel.set_axisbelow(True)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def _all_diverged(rates: pd.DataFrame) -> pd.Series:
+    return rates["diverged"].eq(rates["num_wanted"])
+
+
+def _partial(rates: pd.DataFrame) -> pd.Series:
+    return rates["num_values"].between(1, rates["num_wanted"] - 1)
+
+
+def _legend(rates: pd.DataFrame, styles: Mapping[str, Style]) -> list[Line2D]:
+    handles = [Line2D([], [], color=c, marker=m, markersize=5, label=v) for v, (c, m) in styles.items()]
+    grey: dict[str, Any] = {"color": "0.3", "linestyle": "none"}
+    handles.append(Line2D([], [], marker="o", markersize=11, fillstyle="none", label="chosen on validation", **grey))
+    if _partial(rates).any():
+        handles.append(Line2D([], [], marker="o", markersize=5, mfc="white", label="not all seeds", **grey))
+    if _all_diverged(rates).any():
+        handles.append(Line2D([], [], marker="x", mew=1.6, label="all seeds diverged", **grey))
+    if any(near_lu2021(rows) for _, rows in rates.groupby("task")):
+        handles.append(Line2D([], [], color="#B00020", linestyle="--", linewidth=1.2, label="Lu et al. 2021 (1e-3)"))
+    return handles

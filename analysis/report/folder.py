@@ -1,0 +1,61 @@
+"""A study's `report/`: written beside, then renamed, by one process at a time; what killed ones left is found."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+LOCK = ".report.lock"
+"""In a study's folder; held while its report is written. The system releases it when a process dies."""
+_SCRATCH = ".report-"
+
+
+@contextmanager
+def new_report(study_dir: Path) -> Iterator[Path]:
+    """Yield an empty folder to write to; it replaces `report/` when done.
+
+    Waits for another process that writes the same report, then removes what processes that were killed left.
+    """
+    with FileLock(study_dir / LOCK):
+        for folder in _scratch(study_dir):
+            shutil.rmtree(folder, ignore_errors=True)
+        # Beside its destination, so that renaming does not cross file systems.
+        with tempfile.TemporaryDirectory(dir=study_dir, prefix=_SCRATCH) as scratch:
+            new = Path(scratch) / "new"
+            new.mkdir()
+            yield new
+            _swap(new, study_dir / "report", Path(scratch) / "old")
+
+
+def abandoned(study_dir: Path) -> list[Path]:
+    """Return the folders that killed processes left; none while a report is being written, or that may be so."""
+    if not _scratch(study_dir):
+        return []
+    if not (study_dir / LOCK).exists():  # left by a version without the lock
+        return _scratch(study_dir)
+    try:
+        with FileLock(study_dir / LOCK, timeout=0):
+            return _scratch(study_dir)
+    except (Timeout, OSError):
+        return []
+
+
+def _scratch(study_dir: Path) -> list[Path]:
+    return sorted(study_dir.glob(f"{_SCRATCH}*"))
+
+
+def _swap(new: Path, current: Path, old: Path) -> None:
+    """Replace `current` by `new`; on failure the old report stays."""
+    if current.exists():
+        current.rename(old)
+    try:
+        new.rename(current)
+    except OSError:
+        if old.exists():
+            old.rename(current)
+        raise

@@ -1,0 +1,262 @@
+"""Tables of intervals, comparisons, orders, sensitivities, importances and device time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import pandas as pd
+
+from lr_sweep.analysis.report.blocks import Row, Table
+from lr_sweep.analysis.report.tables import incomplete_text, mean_sem_text, pretrained_text
+from lr_sweep.analysis.statistics.importance import AXES
+from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.uncertainty import t_factor
+from lr_sweep.analysis.text import NO_VALUE, percent_text, points_text, rate_text
+
+SHOWN_TRIES = (1, 2, 3, 5, 10)
+"""Columns of the table of expected bests; the CSV file has every number."""
+MOST_SOURCES = 6
+"""Measurements of pace that the caption of the ledger names."""
+UNKNOWN = "unknown"
+
+GROUP = {"task": "task", "model": "model"}
+LABELS = GROUP | {"variant": "variant"}
+"""Columns that name a cell, as `Table.of` takes them."""
+
+
+def interval_table(found: pd.DataFrame) -> Table:
+    """Show the result of `uncertainty.intervals`, in percent."""
+    what = (
+        "In percent, at the learning rate that validation chose. Through selection: 95% interval for the mean that "
+        "tuning and testing with so many seeds gives, the choice of the learning rate included (whole seeds resampled, "
+        "smoothed bootstrap of Efron 2014 times the t factor); centred on the mean over resamples, not on the reported "
+        "one. Fixed rate: 95% t interval as if the rate had not been chosen. SEM: standard error of the mean; 3 seeds "
+        f"need {t_factor(3):.2f} of them for 95%. Not in any: the finite test set, other data splits."
+    )
+    return Table.of(
+        found,
+        "Test accuracy with intervals",
+        what,
+        {
+            **LABELS,
+            "learning rate": _rate,
+            "seeds": lambda cell: f"{cell['num_values']} of {cell['num_seeds']}",
+            "mean ± SEM": mean_sem_text,
+            "through selection": lambda cell: _interval(cell["low"], cell["high"]),
+            "fixed rate": lambda cell: _interval(cell["t_low"], cell["t_high"]),
+            "remarks": "note",
+        },
+    )
+
+
+def comparison_table(found: pd.DataFrame) -> Table:
+    """Show the result of `comparisons.comparisons`: differences in points of percent."""
+    what = (
+        "Test accuracy of the first variant less that of the second, each at the learning rate that validation chose "
+        "for it, by seed: mean and 95% t interval, in points. p: exact, over all sign flips of the seeds' differences; "
+        "smallest p: what so many seeds can attain, so a p equal to it is the strongest result there could be, "
+        "and 3 seeds never reach 0.05. Holm p: corrected over the tasks of a model and pair, not over pairs. The "
+        "learning rates are taken as chosen: their uncertainty is in the intervals of the cells, not here."
+    )
+    return Table.of(
+        found,
+        "Variants compared",
+        what,
+        {
+            **GROUP,
+            "variants": lambda pair: f"{pair['variant']} − {pair['other']}",
+            "seeds": "num_pairs",
+            "difference": lambda pair: points_text(pair["difference"]),
+            "95% interval": lambda pair: _interval(pair["low"], pair["high"]),
+            "p": lambda pair: _p_value(pair["p"]),
+            "smallest p": lambda pair: _p_value(pair["smallest_p"]),
+            "Holm p": lambda pair: _p_value(pair["holm_p"]),
+            "remarks": "note",
+        },
+    )
+
+
+def order_table(found: pd.DataFrame) -> Table:
+    """Show the result of `orders.orders`."""
+    return Table.of(
+        order_texts(found),
+        "Order of the variants at each learning rate",
+        "By mean test accuracy, best first; tuned: each variant at the learning rate that validation chose for "
+        "it; elsewhere all at the one named. =: equal to 12 digits. Not complete: runs there (tuned: of the whole "
+        "cell). Differences are not tested here, so close variants may change places by chance: see the comparisons by "
+        "seed.",
+        {
+            **GROUP,
+            "learning rate": lambda row: "tuned" if math.isnan(row["learning_rate"]) else _rate(row),
+            "order": "order",
+            "not complete": "incomplete",
+            "as tuned": _as_tuned,
+        },
+    )
+
+
+def order_texts(found: pd.DataFrame) -> pd.DataFrame:
+    """Return the result of `orders.orders` with an order as `a > b = c` and the runs that are not complete as text."""
+    orders = [" > ".join(map(" = ".join, order)) or NO_VALUE for order in found["order"]]
+    lost = [[f"{name}: {incomplete_text(row)}" for name, row in rows.items()] for rows in found["incomplete"]]
+    return found.assign(order=orders, incomplete=list(map("; ".join, lost)))
+
+
+def reversal_table(found: pd.DataFrame, compared: pd.DataFrame) -> Table:
+    """Show the result of `orders.reversals`, with what `comparisons.comparisons` found of the same pairs."""
+    resolved = {
+        (pair["task"], pair["model"], frozenset((pair["variant"], pair["other"]))): (
+            "not known" if math.isnan(pair["low"]) else "yes" if pair["low"] > 0 or pair["high"] < 0 else "no"
+        )
+        for pair in compared.to_dict("records")
+    }
+    return Table.of(
+        reversal_texts(found),
+        "Where a fixed learning rate would have concluded the opposite",
+        "For each pair of variants the tuned conclusion, its difference in test accuracy (points), whether its 95% t "
+        "interval over seeds leaves out 0, and the learning rates of the sweep at which the "
+        "other variant is ahead. Ranges are of learning rates that were tried; between them nothing was measured.",
+        {
+            **GROUP,
+            "tuned": lambda row: f"{row['better']} > {row['worse']}",
+            "difference": lambda row: points_text(row["tuned_difference"]),
+            "differs from 0": lambda row: resolved[row["task"], row["model"], frozenset((row["better"], row["worse"]))],
+            "opposite at": lambda row: (
+                f"{row['num_opposite']} of {row['num_rates']}"
+                + (f", {row['num_equal']} equal" if row["num_equal"] else "")
+            ),
+            "learning rates": "ranges",
+        },
+    )
+
+
+def reversal_texts(found: pd.DataFrame) -> pd.DataFrame:
+    """Return the result of `orders.reversals` with ranges of learning rates as `1e-6 to 1e-4, 1e-2`."""
+    ends = [[dict.fromkeys(map(rate_text, pair)) for pair in ranges] for ranges in found["ranges"]]
+    return found.assign(ranges=[", ".join(map(" to ".join, ranges)) for ranges in ends])
+
+
+def sensitivity_table(found: pd.DataFrame, bests: pd.DataFrame) -> Table:
+    """Show the results of `sensitivity.sensitivities` and `sensitivity.expected_bests` side by side."""
+    expected = {(*key, tried): value for *key, tried, value in bests[[*CELL, "num_tried", "expected"]].to_numpy()}
+    most = bests["num_tried"].max()
+    tries = [n for n in SHOWN_TRIES if n < most] + ([int(most)] if len(bests) else [])
+
+    def best_of(tried: int) -> Callable[[Row], str]:
+        return lambda cell: percent_text(expected.get((*(cell[key] for key in CELL), tried), math.nan))
+
+    return Table.of(
+        found,
+        "How much the learning rate matters",
+        "Sensitivity: how many points validation accuracy (mean over seeds) lies below the cell's best, on "
+        "average over the logarithm of the learning rate between the two named (Wortsman et al. 2023, with accuracy in "
+        "place of loss). It depends on that range: compare only equal ones. Best of k: expected best validation "
+        "accuracy, in percent, had k of the sweep's learning rates been tried, picked at random (Dodge et al. 2019, in "
+        "the unbiased form of Tang et al. 2020). A grid's learning rates are no random draws: it says what "
+        "these ones had to offer, and its last column is the best there was, which is itself optimistic.",
+        {
+            **LABELS,
+            "sensitivity": lambda cell: percent_text(cell["sensitivity"]),
+            "between": _between,
+            **{f"best of {n}": best_of(n) for n in tries},
+            "remarks": _sensitivity_remarks,
+        },
+    )
+
+
+def importance_table(runs: pd.DataFrame, shares: pd.DataFrame) -> Table:
+    """Show the result of `importance.importances` of some rows of `StudySummary.runs`."""
+    what = (
+        "Share, in percent, of the variation of the runs' best validation accuracy over the grid that each axis "
+        "explains by itself (fANOVA, Hutter et al. 2014), scaled to sum to 100. Interactions and runs without a value "
+        f"are left out. {pretrained_text(runs)}"
+    )
+    texts = shares.assign(**{axis: shares[axis].map(lambda share: percent_text(share, digits=0)) for axis in AXES})
+    columns = {axis.replace("_", " "): axis for axis in AXES}
+    return Table.of(texts, "Variation explained", what, {**GROUP, "runs": "num_runs", **columns, "remarks": "note"})
+
+
+def ledger_table(cells: pd.DataFrame, timed_by: Sequence[str]) -> Table:
+    """Show the result of `ledger.ledger` with a total, and on what the planned times were measured.
+
+    Pace that was measured on a busy machine is no promise.
+    """
+    more = f"; and {len(timed_by) - MOST_SOURCES} more" if len(timed_by) > MOST_SOURCES else ""
+    paces = f" Planned by pace that was: {'; '.join(timed_by[:MOST_SOURCES])}{more}." if timed_by else ""
+    total = cells.drop(columns=CELL).sum().to_frame().T.assign(task="total", model="", variant="")
+    return Table.of(
+        pd.concat([cells, total]),
+        "Device-seconds planned, used and wasted",
+        "Device-seconds: seconds of a CPU core or a GPU that a trial held; runs that train together share them out. "
+        "Planned: for the whole step budget, at the pace that was known when a sweep first took the run up; "
+        "`plan --measure` makes it known before the first. Used: by runs that have ended, with what was lost; of runs "
+        "trained beyond this study's budget, the part up to it. Used / planned: over runs that were planned and have "
+        "ended. Lost: steps that went with a worker or a checkpoint and were trained again, at the run's own pace, as "
+        "far as workers had reported them; unknown for runs of versions that did not count them. Diverged: used by "
+        "runs that "
+        f"diverged.{paces}",
+        {
+            **LABELS,
+            "ended": lambda cell: f"{cell['num_ended']:g}/{cell['num_runs']:g}",
+            "planned": _planned,
+            "used": lambda cell: _seconds(cell["used_s"]),
+            "used / planned": _used_of_planned,
+            "lost": _lost,
+            "diverged": lambda cell: _seconds(cell["diverged_s"]),
+        },
+    )
+
+
+def _rate(row: Row) -> str:
+    return rate_text(row["learning_rate"])
+
+
+def _interval(low: float, high: float) -> str:
+    """Write an interval of fractions in percent: `[70.1, 72.3]`."""
+    return NO_VALUE if math.isnan(low) else f"[{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def _p_value(p: float) -> str:
+    return NO_VALUE if math.isnan(p) else f"{p:.2g}"
+
+
+def _as_tuned(row: Row) -> str:
+    if math.isnan(row["learning_rate"]):
+        return ""
+    return NO_VALUE if row["order"] == NO_VALUE else "yes" if row["same"] else "no"
+
+
+def _sensitivity_remarks(cell: Row) -> str:
+    found = ["fewer than two learning rates have a value"] if math.isnan(cell["sensitivity"]) else []
+    if cell["num_floored"]:
+        found.append(f"{cell['num_floored']} without a value, all diverged: counted as the task's lowest mean")
+    if cell["num_lost"]:
+        found.append(f"{cell['num_lost']} runs missing or failed, may change")
+    return "; ".join(found)
+
+
+def _between(cell: Row) -> str:
+    return NO_VALUE if math.isnan(cell["sensitivity"]) else f"{rate_text(cell['low'])} to {rate_text(cell['high'])}"
+
+
+def _used_of_planned(cell: Row) -> str:
+    planned_s = cell["planned_of_ended_s"]
+    return f"{cell['used_of_planned_s'] / planned_s:.2f}" if planned_s else NO_VALUE
+
+
+def _planned(cell: Row) -> str:
+    if not cell["num_planned"]:
+        return UNKNOWN
+    some = cell["num_planned"] < cell["num_runs"]
+    return _seconds(cell["planned_s"]) + (f" for {cell['num_planned']:g} of the runs" if some else "")
+
+
+def _lost(cell: Row) -> str:
+    if not cell["num_lost_unknown"]:
+        return _seconds(cell["lost_s"])
+    return UNKNOWN if cell["num_lost_unknown"] == cell["num_ended"] else f"at least {_seconds(cell['lost_s'])}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"

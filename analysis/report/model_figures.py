@@ -1,0 +1,82 @@
+"""Draw what is inside trained and pretrained models (Lu et al. 2021, figures 3 to 6).
+
+Shape legend: `H` heads, `T` tokens.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from lr_sweep.analysis.report.figures import CHARACTERS_PER_INCH, FURTHER_STYLES, TITLE_CHARACTERS_PER_INCH
+
+MAX_COLUMNS = 4
+PANEL = 2.6
+"""Inches, of an attention map's side."""
+KINDS = {"weight": "weights", "bias": "biases"}
+
+
+def attention_figure(weights: np.ndarray, title: str, caption: str) -> Figure:
+    """Draw the mean over heads, then each head, of one example's attention weights (H, T, T), on one colour scale."""
+    maps = {"mean over heads": weights.mean(0)} | {f"head {head}": each for head, each in enumerate(weights)}
+    columns = min(len(maps), MAX_COLUMNS)
+    rows = math.ceil(len(maps) / columns)
+    figure, panels = _framed(title, caption, PANEL * columns + 0.8, PANEL * rows + 0.9, rows, columns)
+    scale: dict[str, Any] = {"vmin": 0.0, "vmax": float(weights.max()), "cmap": "viridis", "interpolation": "nearest"}
+    for panel, (name, each) in zip(panels, maps.items(), strict=False):
+        image = panel.imshow(each, **scale)
+        panel.set_title(name, fontsize=9)
+        panel.set_xlabel("attended token", fontsize=8)
+        panel.set_ylabel("token", fontsize=8)
+        panel.tick_params(labelsize=7)
+    for panel in panels[len(maps) :]:
+        panel.set_visible(False)
+    figure.colorbar(image, ax=panels, shrink=0.6, label="attention weight")
+    return figure
+
+
+def deviations_figure(rows: Sequence[dict[str, Any]], title: str, caption: str) -> Figure:
+    """Draw standard deviations against the layer, weights and biases apart, a line a tensor, the default dashed.
+
+    `rows` have `layer`, `tensor`, `kind` (`weight` or `bias`), `standard_deviation` and `default`.
+    """
+    figure, panels = _framed(title, caption, 8.0, 3.9, 1, len(KINDS))
+    for panel, (kind, name) in zip(panels, KINDS.items(), strict=True):
+        of_kind = [row for row in rows if row["kind"] == kind]
+        tensors = dict.fromkeys(row["tensor"] for row in of_kind)
+        for tensor, (colour, marker) in zip(tensors, cycle(FURTHER_STYLES), strict=False):
+            points = [(row["layer"], row["standard_deviation"]) for row in of_kind if row["tensor"] == tensor]
+            panel.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=4, label=tensor)
+        if of_kind:
+            panel.axhline(of_kind[0]["default"], color="0.3", linestyle="--", linewidth=1.2, label="default")
+        panel.set_title(name, fontsize=10.5)
+        panel.set_xlabel("layer")
+        panel.set_ylabel("standard deviation")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.set_ylim(bottom=0.0 if kind == "weight" else None)
+        panel.grid(color="0.9", linewidth=0.7)
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.legend(fontsize=8, frameon=False)
+    return figure
+
+
+def _framed(
+    title: str, caption: str, width: float, height: float, rows: int, columns: int
+) -> tuple[Figure, list[Axes]]:
+    """Make a figure of panels with a title above and a caption below; inches."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    heading = textwrap.fill(title, int(TITLE_CHARACTERS_PER_INCH * width))
+    figure.suptitle(heading, fontsize=12, fontweight="bold")
+    text = textwrap.fill(caption, int(CHARACTERS_PER_INCH * (width - 0.2)))
+    figure.supxlabel(text, x=0.01, ha="left", fontsize=7.5, color="0.25", linespacing=1.25)
+    return figure, list(figure.subplots(rows, columns, squeeze=False).flatten())

@@ -1,0 +1,85 @@
+"""The report as one HTML file that needs nothing else: no network, no library, JavaScript only for its one chart."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lr_sweep.analysis.report.blocks import Section
+
+STYLE, SCRIPT = (Path(__file__).with_name(f"page.{ending}") for ending in ("css", "js"))
+
+POLICY = (
+    "default-src 'none'; img-src data:; style-src '{style}'; script-src '{script}'; base-uri 'none'; form-action 'none'"
+)
+"""Forbids every request, and every style and script but the page's own two."""
+
+PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+<h1>{title}</h1>
+{nav}
+{body}
+</main>
+<script type="application/json" id="data">{data}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def page_html(title: str, sections: Sequence[Section], data: Mapping[str, Any]) -> str:
+    """Return `index.html`, with `data` from `chart.chart_data`; the same content gives the same text."""
+    style, script = (path.read_text(encoding="utf-8") for path in (STYLE, SCRIPT))
+    links = [f'<li><a href="#{_anchor(s.title)}">{html.escape(s.title)}</a></li>' for s in sections if s.title]
+    return PAGE.format(
+        policy=POLICY.format(style=_hash(style), script=_hash(script)),
+        title=html.escape(title),
+        style=style,
+        nav="\n".join(['<nav aria-label="Sections"><ul>', *links, "</ul></nav>"]),
+        body="\n".join(map(_section, sections)),
+        data=inline_json(data),
+        script=script,
+    )
+
+
+def inline_json(data: Mapping[str, Any]) -> str:
+    """Write JSON for a script element: nothing in it can end the element or start a comment.
+
+    Raises ValueError for a number that is NaN or infinite, which browsers do not read.
+    """
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _section(section: Section) -> str:
+    body = "\n".join(block.html() for block in section.body)
+    if not section.title:
+        return body
+    anchor = _anchor(section.title)
+    heading = f'<h2 id="{anchor}">{html.escape(section.title)}</h2>'
+    return f'<section aria-labelledby="{anchor}">\n{heading}\n{body}\n</section>'
+
+
+def _anchor(title: str) -> str:
+    """Return a section's id; headings are the report's own words, not the study's."""
+    return title.lower().replace(" ", "-")

@@ -1,0 +1,1 @@
+"""In: frames. Out: frames: selection, aggregates, intervals, comparisons, checks. Nothing formats or writes."""

@@ -1,0 +1,165 @@
+"""What the record says of a study: every wanted run accounted for, then means and standard errors over seeds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lr_sweep.analysis.record.read import RecordError
+from lr_sweep.analysis.statistics.selection import CELL, best_learning_rates, best_steps
+
+STATUSES = ["complete", "diverged", "failed", "missing"]
+"""What a wanted run is at the study's budget; exactly one of them."""
+GROUP = CELL[:2]
+"""Task and model: variants are compared within such a group."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySummary:
+    """A study's numbers at three levels. Accuracies are fractions; standard errors are of the mean over seeds."""
+
+    runs: pd.DataFrame
+    """One row a wanted run: the columns of `WANTED`, `status`, `failure`, `best_step`, `validation_accuracy`,
+    `test_accuracy`; the last three are empty where the run has no value."""
+    learning_rates: pd.DataFrame
+    """See `per_learning_rate`."""
+    cells: pd.DataFrame
+    """See `per_cell`."""
+
+    @property
+    def chosen_runs(self) -> pd.DataFrame:
+        """The runs at their cell's chosen learning rate."""
+        return self.runs.merge(self.cells[[*CELL, "learning_rate"]], on=[*CELL, "learning_rate"])
+
+    def of(self, **labels: Any) -> StudySummary:
+        """Return the part of one task, model or variant, for instance `of(model="gpt2")`."""
+        frames = {
+            name: frame[(frame[list(labels)] == list(labels.values())).all(axis=1)]
+            for name, frame in vars(self).items()
+        }
+        return StudySummary(**frames)
+
+
+def summarise(wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataFrame) -> StudySummary:
+    """Account for, select, then read the test accuracy of what was selected.
+
+    `record.read` gives the frames; rows of `runs` and `curves` that are not wanted are ignored. Raises RecordError if a
+    run counts as complete and its curve ends before the budget.
+    """
+    accounted = account(wanted, runs)
+    _check_curves(accounted, curves)
+    selected = per_run(accounted, curves[["run_id", "step", "validation_accuracy"]])
+    chosen = best_learning_rates(selected)
+    # Only here test data enters: the test accuracy of each run's selected model.
+    test = curves[["run_id", "step", "test_accuracy"]].rename(columns={"step": "best_step"})
+    measured = selected.merge(test.astype({"best_step": "Int64"}), on=["run_id", "best_step"], how="left")
+    rates = per_learning_rate(measured)
+    return StudySummary(runs=measured, learning_rates=rates, cells=per_cell(measured, rates, chosen))
+
+
+def account(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Find each wanted run's status at the study's own budget.
+
+    Studies share runs, and a recorded status holds at the budget the run was trained to. Here a run is `complete` if
+    it reached this study's budget, whatever happened to it later; `diverged` if it diverged before or at it; `failed`
+    if it failed before it; otherwise `missing`: never trained, unfinished, or trained to a smaller budget.
+
+    Returns:
+        `wanted` in its order, with the columns `status` (one of `STATUSES`) and `failure`.
+    """
+    assert not wanted.duplicated([*CELL, "learning_rate", "seed"]).any(), "a study wants each run once"
+    record = runs[["run_id", "status", "num_steps", "diverged_at_step", "failure"]]
+    record = record.rename(columns={"status": "recorded", "num_steps": "trained_steps"})
+    found = wanted.merge(record, on="run_id", how="left", validate="many_to_one")
+    diverged, failed = (found["recorded"].eq(status).fillna(False) for status in ("diverged", "failed"))
+    in_budget = found["diverged_at_step"].fillna(0).le(found["num_steps"])
+    complete = found["trained_steps"].fillna(-1).ge(found["num_steps"]) & ~(diverged & in_budget)
+    found["status"] = np.select([complete, diverged, failed], STATUSES[:3], default=STATUSES[3])
+    return found.drop(columns=["recorded", "trained_steps", "diverged_at_step"])
+
+
+def per_run(accounted: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
+    """Add each run's best step within the study's budget and the validation accuracy there.
+
+    Complete runs count, and diverged ones with the best model they had before. Failed and missing ones do not,
+    whatever evaluations they have: they would be compared at a smaller budget.
+
+    `curves` have no test columns.
+    """
+    counts = accounted[accounted["status"].isin(["complete", "diverged"])]
+    best = [
+        best_steps(curves[curves["run_id"].isin(rows["run_id"]) & curves["step"].le(budget)]).assign(num_steps=budget)
+        for budget, rows in counts.groupby("num_steps")
+    ]
+    known = pd.concat(best) if best else best_steps(curves.head(0)).assign(num_steps=0)
+    return accounted.merge(known.astype({"best_step": "Int64"}), on=["run_id", "num_steps"], how="left")
+
+
+def per_learning_rate(runs: pd.DataFrame) -> pd.DataFrame:
+    """Average over seeds.
+
+    Returns:
+        One row a cell and learning rate, in order of appearance and by learning rate: the cell's columns,
+        `learning_rate`, `num_wanted` (seeds), `num_values` (seeds with a value), `validation_mean`,
+        `validation_sem`, `test_mean`, `test_sem` (NaN with fewer than two values), and the number of seeds of each
+        of `STATUSES`.
+    """
+    keys = [*CELL, "learning_rate"]
+    found = runs.groupby(keys, sort=False).agg(
+        num_wanted=("seed", "size"),
+        num_values=("validation_accuracy", "count"),
+        validation_mean=("validation_accuracy", "mean"),
+        validation_sem=("validation_accuracy", "sem"),
+        test_mean=("test_accuracy", "mean"),
+        test_sem=("test_accuracy", "sem"),
+    )
+    found = found.join(_status_counts(runs, keys)).reset_index()
+    found["cell"] = found.groupby(CELL, sort=False).ngroup()
+    return found.sort_values(["cell", "learning_rate"], ignore_index=True).drop(columns="cell")
+
+
+def per_cell(runs: pd.DataFrame, rates: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
+    """Report each cell at its learning rate in `chosen`, from `selection.best_learning_rates`.
+
+    Returns:
+        One row a cell: the columns of `chosen`; at the chosen learning rate `num_seeds` (wanted), `num_values`,
+        `num_diverged` (with a value or without), `validation_sem`, `test_mean`, `test_sem` and `best_steps` (tuple, by
+        seed); over the whole cell `num_wanted` runs and the number of each of `STATUSES`.
+    """
+    keys = [*CELL, "learning_rate"]
+    at_chosen = rates.rename(columns={"diverged": "num_diverged"})
+    at_chosen = at_chosen[[*keys, "num_values", "num_diverged", "validation_sem", "test_mean", "test_sem"]]
+    known = runs.dropna(subset=["best_step"]).sort_values("seed")
+    steps = known.groupby(keys)["best_step"].agg(tuple).rename("best_steps").reset_index()
+    wanted = runs.groupby(CELL, sort=False).agg(num_wanted=("seed", "size"), num_seeds=("seed", "nunique"))
+    cells = chosen.merge(at_chosen, on=keys, how="left").merge(steps, on=keys, how="left")
+    cells = cells.merge(wanted.join(_status_counts(runs, CELL)).reset_index(), on=CELL)
+    return cells.assign(**cells[["num_values", "num_diverged"]].fillna(0).astype("int64"))
+
+
+def points_within_budget(runs: pd.DataFrame, curves: pd.DataFrame, measured: list[str]) -> pd.DataFrame:
+    """Return the columns `measured` of some runs' evaluations up to the study's budget, by step within a run."""
+    labelled = runs[["run_id", "num_steps", *CELL, "learning_rate", "seed"]]
+    points = labelled.merge(curves[["run_id", "step", *measured]], on="run_id")
+    points = points[points["step"] <= points["num_steps"]]
+    return points.sort_values(["learning_rate", "seed", "run_id", "step"], kind="stable")
+
+
+def _status_counts(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    flags = pd.DataFrame({status: runs["status"].eq(status) for status in STATUSES})
+    return flags.groupby([runs[key] for key in keys], sort=False).sum().astype("int64")
+
+
+def _check_curves(accounted: pd.DataFrame, curves: pd.DataFrame) -> None:
+    complete = accounted[accounted["status"] == "complete"]
+    last = curves.groupby("run_id")["step"].max().reindex(complete["run_id"], fill_value=-1).to_numpy()
+    short = complete[last < complete["num_steps"].to_numpy()]
+    if len(short):
+        run_id, budget = short[["run_id", "num_steps"]].iloc[0]
+        raise RecordError(
+            f"runs/{run_id}.parquet says that {budget} steps were trained, but curves/{run_id}.parquet ends before "
+            f"or is missing ({len(short)} such runs): delete the files of both names and run the study again"
+        )

@@ -1,0 +1,292 @@
+"""Checks of a sweep: what a careful reader would object to before believing its table.
+
+Every threshold is a constant below. Accuracies are fractions in the data and percent in messages; "points" are points
+of percent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from lr_sweep.analysis.record.code_versions import ENGINE, Now, files_text, versions_of
+from lr_sweep.analysis.statistics.aggregate import StudySummary, points_within_budget
+from lr_sweep.analysis.statistics.further_rates import around, between, beyond
+from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.text import rate_text
+
+Row = dict[Any, Any]
+"""A row of `StudySummary.cells` or `StudySummary.learning_rates`."""
+Rates = tuple[float, ...]
+Key = tuple[Any, ...]
+"""Task, model and variant of a cell."""
+
+MIN_RATES = 3
+"""With fewer learning rates a peak cannot be seen to lie inside."""
+NARROW_DROP = 0.02
+"""A peak is too narrow for the grid if validation falls by more than this to the better neighbour, and by more than
+`NARROW_SEMS` of its standard errors. Half a step aside, a parabola has lost a quarter of what it loses in a step:
+beyond 2 points, half a point or more may be had between the grid's learning rates."""
+NARROW_SEMS = 2
+STILL_RISING = 0.005
+"""Validation still improves if its mean over the last tenth of the evaluations is above that over the tenth before by
+more than this, and by more than the standard error over seeds of the difference."""
+TENTH = 10
+GAP = 0.03
+"""Validation and test differ out of line by more than this, and by more than `GAP_SEMS` of their standard errors, from
+the median of the same task's cells. A gap that they share is a note: the splits differ."""
+GAP_SEMS = 3
+STUCK_EVALUATIONS = 4
+"""With fewer evaluations a cell that stays at one accuracy may do so by chance."""
+STUCK_SHARE = 0.5
+"""A cell is stuck if its highest validation accuracy, below 100%, is in every run's curve and is this share of all its
+evaluations: as of a model that reads nothing and names one class, now and then a rarer one. What learns has another
+accuracy at most evaluations."""
+ACCURACIES = ["train_accuracy", "validation_accuracy", "test_accuracy"]
+"""Two cells are identical if these are equal at every evaluation."""
+
+Level = Literal["problem", "note"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckFinding:
+    """One thing to know about one cell before believing its number."""
+
+    check: str
+    """`untuned`, `edge`, `narrow`, `missing`, `diverged`, `improving`, `gap`, `stuck`, `identical`, `one-seed`
+    or `code`; see docs/checks.md."""
+    level: Level
+    """`problem`: the number may change, or cannot carry a conclusion; `note`: anything else worth knowing."""
+    task: str
+    model: str
+    variant: str
+    message: str
+    fix: str
+    """What to do about it; empty: nothing to be done."""
+    learning_rates: Rates = ()
+    """To add to the study; often none."""
+
+
+def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFinding]:
+    """Run every check on every cell, in the order of the cells; `curves` have `run_id`, `step` and `ACCURACIES`."""
+    rates_of = {cell: rows.to_dict("records") for cell, rows in summary.learning_rates.groupby(CELL, sort=False)}
+    gaps = summary.cells.assign(gap=summary.cells["validation_mean"] - summary.cells["test_mean"])
+    by_task = gaps.groupby("task")["gap"]
+    usual, num_cells = by_task.median(), by_task.count()
+    counted = summary.runs[summary.runs["status"].isin(["complete", "diverged"])]
+    points = points_within_budget(counted, curves, ACCURACIES)
+    gains, same, stuck = _late_gains(summary, curves), _identical_cells(points), _stuck_cells(points)
+    learning = {cell[0] for cell in rates_of.keys() - stuck.keys()}
+    found: list[CheckFinding] = []
+    for cell in gaps.to_dict("records"):
+        key = tuple(cell[name] for name in CELL)
+        rates = rates_of[key]
+        for check in (_untuned, _at_edge, _narrow, _missing, _diverged):
+            found += check(cell, rates)
+        found += _improving(cell, gains.get(key, []))
+        found += _gap(cell, usual[cell["task"]], num_cells[cell["task"]])
+        if key in stuck:
+            found.append(_stuck(cell, stuck[key], cell["task"] not in learning))
+        if key in same:
+            message = f"every accuracy of every run is that of {' '.join(same[key][1:])}, to the last bit"
+            fix = "two ways of training never agree so: look at what the task's `load` returns, and at the two models"
+            found.append(finding_of(cell, "identical", "problem", message, fix))
+        if cell["num_values"] and cell["num_seeds"] == 1:
+            found.append(finding_of(cell, "one-seed", "note", "one seed: no standard error, no interval", "add seeds"))
+    return found
+
+
+def finding_of(cell: Row, check: str, level: Level, message: str, fix: str = "", rates: Rates = ()) -> CheckFinding:
+    """Label a finding of a cell; `rates` are learning rates to add, which is then the fix."""
+    labels = {name: cell[name] for name in CELL}
+    if rates:
+        fix = f"add {', '.join(map(rate_text, rates))} to the learning rates"
+    return CheckFinding(check=check, level=level, **labels, message=message, fix=fix, learning_rates=rates)
+
+
+def _untuned(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:
+    tried = [row["learning_rate"] for row in rates]
+    if len(tried) == 1:
+        message = f"only one learning rate, {rate_text(tried[0])}, was tried: nothing is tuned"
+        yield finding_of(cell, "untuned", "problem", message, rates=around(tried[0]))
+    elif len(tried) < MIN_RATES:
+        message = f"only {len(tried)} learning rates were tried: no peak can be seen to lie inside"
+        yield finding_of(cell, "untuned", "problem", message, rates=beyond(tried, "low") + beyond(tried, "high"))
+
+
+def _at_edge(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:
+    if not cell["at_edge"] or len(rates) < MIN_RATES:
+        return
+    which = "smallest" if cell["at_edge"] == "low" else "largest"
+    message = f"the best learning rate, {rate_text(cell['learning_rate'])}, is the {which} tried"
+    further = beyond([row["learning_rate"] for row in rates], cell["at_edge"])
+    yield finding_of(cell, "edge", "problem", message, rates=further)
+
+
+def _narrow(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:
+    known = [row for row in rates if row["num_values"]]
+    i = next((i for i, row in enumerate(known) if row["learning_rate"] == cell["learning_rate"]), 0)
+    if not 0 < i < len(known) - 1:
+        return
+    top, better = known[i], max(known[i - 1], known[i + 1], key=lambda row: row["validation_mean"])
+    drop = top["validation_mean"] - better["validation_mean"]
+    if drop > max(NARROW_DROP, NARROW_SEMS * _joint_sem(top["validation_sem"], better["validation_sem"])):
+        message = (
+            f"the peak at {rate_text(top['learning_rate'])} is too narrow for the grid: validation falls by "
+            f"{100 * drop:.1f} points to the better neighbour"
+        )
+        further = between([row["learning_rate"] for row in rates], top["learning_rate"])
+        yield finding_of(cell, "narrow", "problem", message, rates=further)
+
+
+def _missing(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:
+    for status, fix in (("missing", "`run` trains them"), ("failed", "`run --retry-failed` trains them again")):
+        if cell[status]:
+            message = f"{cell[status]} of {cell['num_wanted']} runs {status}: {_at_rates(rates, status)}"
+            yield finding_of(cell, "missing", "problem", message, fix)
+
+
+def _diverged(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:
+    if not cell["diverged"]:
+        return
+    message = f"{cell['diverged']} of {cell['num_wanted']} runs diverged: {_at_rates(rates, 'diverged')}"
+    if not cell["num_values"]:
+        message += "; no run of the cell has a value"
+    elif cell["num_diverged"]:
+        message += f"; the chosen learning rate, {rate_text(cell['learning_rate'])}, among them"
+    yield finding_of(cell, "diverged", "problem" if cell["num_diverged"] or not cell["num_values"] else "note", message)
+
+
+def _at_rates(rates: list[Row], status: str) -> str:
+    lost = [row for row in rates if row[status]]
+    return ", ".join(f"{row[status]} of {row['num_wanted']} at {rate_text(row['learning_rate'])}" for row in lost)
+
+
+def _improving(cell: Row, gains: list[float]) -> Iterator[CheckFinding]:
+    if not gains:
+        return
+    gain = float(np.mean(gains))
+    sem = float(np.std(gains, ddof=1)) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0
+    if gain > max(STILL_RISING, sem):
+        message = (
+            f"validation still rises at the budget: by {100 * gain:.1f} points from the second-last to the last tenth "
+            f"of the evaluations"
+        )
+        yield finding_of(cell, "improving", "problem", message, "raise num_steps: finished runs resume where they are")
+
+
+def _gap(cell: Row, usual: float, num_cells: int) -> Iterator[CheckFinding]:
+    limit = max(GAP, GAP_SEMS * _joint_sem(cell["validation_sem"], cell["test_sem"]))
+    message = f"validation less test is {100 * cell['gap']:+.1f} points"
+    # Comparisons are false where there is no value.
+    if abs(cell["gap"] - usual) > limit:
+        message += f", where the median of the task's cells is {100 * usual:+.1f}"
+        yield finding_of(cell, "gap", "problem", message, "look at its seeds one by one before using the number")
+    elif abs(cell["gap"]) > limit and num_cells == 1:
+        yield finding_of(cell, "gap", "problem", f"{message}, there is no other cell to compare with")
+    elif abs(cell["gap"]) > limit:
+        yield finding_of(cell, "gap", "note", f"{message}, as in the task's other cells: its splits differ")
+
+
+def _stuck(cell: Row, where: str, whole_task: bool) -> CheckFinding:
+    message = f"{where}, as if the model always predicted one class"
+    fix = "look at what the task's `load` returns: do inputs differ between examples, and are they scaled?"
+    return finding_of(cell, "stuck", "problem" if whole_task else "note", message, fix if whole_task else "")
+
+
+def _identical_cells(points: pd.DataFrame) -> dict[Key, Key]:
+    """Find for each cell the first of its task with the same evaluations, of other runs; most have none."""
+    found: dict[Key, Key] = {}
+    first: dict[tuple[Any, ...], tuple[Key, set[str]]] = {}
+    for key, rows in points.groupby(CELL, sort=False):
+        if len(rows) < 2:  # a single number may agree by chance
+            continue
+        numbers = rows[["learning_rate", "seed", "step", *ACCURACIES]].to_numpy(float).tobytes()
+        ids = set(rows["run_id"])
+        earlier, theirs = first.setdefault((key[0], numbers), (key, ids))
+        if not ids & theirs:  # a study may have two names for one model
+            found[key] = earlier
+    return found
+
+
+def _stuck_cells(points: pd.DataFrame) -> dict[Key, str]:
+    """Describe the evaluations of each cell whose validation accuracy stays at one number."""
+    found: dict[Key, str] = {}
+    for key, rows in points.groupby(CELL, sort=False):
+        accuracy, num_runs = rows["validation_accuracy"], rows["run_id"].nunique()
+        top, number = accuracy.max(), len(rows)
+        at_top = rows[accuracy == top]
+        everywhere = at_top["run_id"].nunique() == num_runs
+        mostly = top < 1 and everywhere and len(at_top) >= STUCK_SHARE * number
+        if number >= STUCK_EVALUATIONS and (mostly or len(at_top) == number):
+            some = len(at_top) < number
+            where = f"{len(at_top)} of {number}" if some else f"all {number}"
+            runs = f"{num_runs} run{'s' if num_runs > 1 else ''}{', and never higher' if some else ''}"
+            found[key] = f"validation accuracy is {100 * top:.1f} at {where} evaluations of its {runs}"
+    return found
+
+
+def _joint_sem(one: float, other: float) -> float:
+    """Return the standard error of a difference; a mean over one seed, which has none, counts as exact."""
+    return math.hypot(*(0.0 if math.isnan(sem) else sem for sem in (one, other)))
+
+
+def _late_gains(summary: StudySummary, curves: pd.DataFrame) -> dict[Key, list[float]]:
+    """Return for each cell how much validation rose between the last two tenths, by complete run at the chosen rate."""
+    chosen = summary.chosen_runs
+    points = points_within_budget(chosen[chosen["status"] == "complete"], curves, ["validation_accuracy"])
+    by_run = points.groupby([*CELL, "run_id"], sort=False)["validation_accuracy"]
+    gains = by_run.agg(_gain).dropna()
+    return dict(gains.groupby(CELL, sort=False).agg(list).items())  # type: ignore[arg-type]
+
+
+def _gain(curve: pd.Series) -> float:
+    """Compare the means of the last two tenths, of at least one evaluation each; NaN: too short."""
+    size = max(1, len(curve) // TENTH)
+    values = curve.to_numpy(dtype=float)
+    return float(values[-size:].mean() - values[-2 * size : -size].mean()) if len(values) > 1 else math.nan
+
+
+def code_findings(wanted: pd.DataFrame, runs: pd.DataFrame, now: Now | None = None) -> list[CheckFinding]:
+    """Find cells whose runs were trained by several versions of the code, or by another than `now` gives."""
+    known = runs.dropna(subset=["code"])[["run_id", "num_steps", "code"]]
+    labelled = wanted[["run_id", *CELL]].merge(known, on="run_id")
+    return [finding for _, rows in labelled.groupby("task", sort=False) for finding in _task_findings(rows, now)]
+
+
+def _task_findings(rows: pd.DataFrame, now: Now | None) -> Iterator[CheckFinding]:
+    cells: dict[tuple[str, ...], list[dict[str, set[str]]]] = defaultdict(list)
+    of_task: dict[str, set[str]] = defaultdict(set)
+    for *key, code, num_steps in rows[[*CELL, "code", "num_steps"]].itertuples(index=False):
+        run = versions_of(code, num_steps)
+        cells[tuple(key)].append(run)
+        for file, found in run.items():
+            of_task[file] |= found
+    several = {file for file, found in of_task.items() if len(found) > 1}
+    here = {file: {version} for file in of_task if now and (version := now(file)) is not None}
+    for cell, runs in cells.items():
+        resumed = [{file for file, found in run.items() if len(found) > 1} for run in runs]
+        others = [{file for file, found in run.items() if found != here.get(file, found)} for run in runs]
+        among = several & set().union(*runs)
+        parts = []
+        if any(resumed):
+            parts.append(f"{_share(resumed)} resumed after a change of {files_text(set().union(*resumed))}")
+        elif among:
+            parts.append(f"the task's runs were trained by several versions of {files_text(among)}")
+        if any(others):
+            files = files_text(set().union(*others))
+            parts.append(f"{_share(others)} were trained by another version of {files} than is here")
+        if parts:
+            level: Level = "problem" if any(not file.startswith(ENGINE) for file in among) else "note"
+            fix = "if that changes numbers, train the study into a new results directory"
+            yield finding_of(dict(zip(CELL, cell, strict=True)), "code", level, "; ".join(parts), fix)
+
+
+def _share(files_of_runs: list[set[str]]) -> str:
+    return f"{sum(map(bool, files_of_runs))} of {len(files_of_runs)} runs"

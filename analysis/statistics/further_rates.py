@@ -1,0 +1,50 @@
+"""Learning rates that a sweep has not tried and should: beyond its ends, and between its steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+NUM_BEYOND = 2
+"""Learning rates to add beyond an end: with one, the new best could be at the edge again."""
+
+
+def three_digits(rate: float) -> float:
+    """Round to 3 significant digits. The grids of studies do the same, so equal learning rates are equal floats."""
+    return float(f"{rate:.3g}")
+
+
+def beyond(tried: Collection[float], end: str) -> tuple[float, ...]:
+    """Continue a sweep of at least two learning rates beyond one of its ends, `low` or `high`.
+
+    The grid's own digits continue where they fit: after 1e-3, 3e-3, 1e-2 comes 3e-2, and not 3.33e-2.
+    """
+    rates = sorted(tried, reverse=end == "low")
+    for _ in range(NUM_BEYOND):
+        rates.append(_next(rates))
+    return tuple(sorted(rates[-NUM_BEYOND:]))
+
+
+def between(tried: Collection[float], rate: float) -> tuple[float, ...]:
+    """Halve the steps beside a learning rate, on the logarithmic scale."""
+    rates = sorted(tried)
+    i = rates.index(rate)
+    neighbours = [*rates[max(i - 1, 0) : i], *rates[i + 1 : i + 2]]
+    return tuple(three_digits(math.sqrt(rate * other)) for other in neighbours)
+
+
+def around(rate: float) -> tuple[float, ...]:
+    """Return two half-decade steps to each side of the only learning rate that was tried."""
+    return tuple(three_digits(rate * 10 ** (steps / 2)) for steps in (-2, -1, 1, 2))
+
+
+def _next(rates: list[float]) -> float:
+    step = rates[-1] / rates[-2]
+    target = rates[-1] * step
+    digits = {float(f"{rate:.2e}".split("e")[0]) for rate in rates}
+    exponent = math.floor(math.log10(target))
+    known = [digit * 10.0**power for digit in digits for power in range(exponent - 1, exponent + 2)]
+    nearest = min(known, key=lambda rate: abs(math.log(rate / target)))
+    # Otherwise the grid does not go by decades, and its last step is taken again.
+    by_decades = len(digits) < len(rates) and abs(math.log(nearest / target)) < abs(math.log(step)) / 2
+    return three_digits(nearest if by_decades else target)

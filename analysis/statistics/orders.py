@@ -1,0 +1,99 @@
+"""What a comparison at one fixed learning rate would have concluded, and where that contradicts the tuned one.
+
+The point of Rothermel et al. 2021 (sections 3 and 4): at 1e-3 the variants ranked in another order than at their own
+best learning rates. Test accuracies are read here; nothing is chosen by them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import combinations, groupby
+from typing import Any
+
+import pandas as pd
+
+from lr_sweep.analysis.statistics.aggregate import GROUP, STATUSES, StudySummary
+from lr_sweep.analysis.statistics.selection import MEAN_DIGITS
+
+Order = tuple[tuple[str, ...], ...]
+"""Variants from best to worst; those in one inner tuple are equal."""
+
+
+def orders(summary: StudySummary) -> pd.DataFrame:
+    """Order the variants by mean test accuracy, tuned and at every learning rate that was tried.
+
+    Returns:
+        One row a task, model and learning rate, the tuned order first: `task`, `model`, `learning_rate` (NaN: tuned,
+        each variant at its own), `order` (an `Order` of the variants with a value), `incomplete` (for each variant with
+        runs there that are not complete, how many have each other status) and `same` (whether the variants with a
+        value here and tuned are in the tuned order).
+    """
+    rows: list[dict[str, Any]] = []
+    for labels, cells, by_rate in _groups(summary):
+        tuned = _means(cells)
+        for rate, found in {math.nan: cells, **by_rate}.items():
+            means = _means(found)
+            common = means.keys() & tuned.keys()
+            same = _order({v: means[v] for v in common}) == _order({v: tuned[v] for v in common})
+            row = {"learning_rate": rate, "order": _order(means), "incomplete": _incomplete(found), "same": same}
+            rows.append(labels | row)
+    return pd.DataFrame(rows, columns=[*GROUP, "learning_rate", "order", "incomplete", "same"])
+
+
+def reversals(summary: StudySummary) -> pd.DataFrame:
+    """Find for each pair of variants the learning rates at which the tuned conclusion is reversed.
+
+    Returns:
+        One row a task, model and pair of variants with tuned values: `better` and `worse` (tuned), `tuned_difference`
+        (fraction), `num_rates` (where both have a value), `num_opposite`, `num_equal`, and `ranges` (tuples of the
+        first and last of neighbouring learning rates where `worse` is ahead). Pairs that are equal when tuned are
+        left out: there is no conclusion to reverse.
+    """
+    rows: list[dict[str, Any]] = []
+    for labels, cells, by_rate in _groups(summary):
+        tuned, means = _means(cells), {rate: _means(found) for rate, found in by_rate.items()}
+        for one, other in combinations(tuned, 2):
+            if tuned[one] != tuned[other]:
+                better, worse = (one, other) if tuned[one] > tuned[other] else (other, one)
+                pair = {"better": better, "worse": worse, "tuned_difference": tuned[better] - tuned[worse]}
+                both = {rate: known for rate, known in means.items() if {better, worse} <= known.keys()}
+                rows.append(labels | pair | _reversed({r: known[better] - known[worse] for r, known in both.items()}))
+    columns = ["better", "worse", "tuned_difference", "num_rates", "num_opposite", "num_equal", "ranges"]
+    return pd.DataFrame(rows, columns=[*GROUP, *columns])
+
+
+def _groups(summary: StudySummary) -> Iterator[tuple[dict[str, Any], pd.DataFrame, dict[float, pd.DataFrame]]]:
+    """Yield each task and model with its cells and its rows of each learning rate."""
+    for group, cells in summary.cells.groupby(GROUP, sort=False):
+        labels = dict(zip(GROUP, map(str, group), strict=True))
+        rates = summary.of(**labels).learning_rates
+        yield labels, cells, {float(rate): rows for rate, rows in rates.groupby("learning_rate")}  # type: ignore[arg-type]
+
+
+def _means(rows: pd.DataFrame) -> dict[str, float]:
+    """Return the mean test accuracy of each variant with a value, rounded so that equal means are equal."""
+    known = rows.dropna(subset=["test_mean"]).set_index("variant")["test_mean"]
+    return {str(variant): round(mean, MEAN_DIGITS) for variant, mean in known.to_dict().items()}
+
+
+def _incomplete(rows: pd.DataFrame) -> dict[str, dict[Any, int]]:
+    counts = rows.set_index("variant")[STATUSES[1:]].to_dict("index")
+    return {str(variant): dict(found) for variant, found in counts.items() if any(found.values())}
+
+
+def _order(means: Mapping[str, float]) -> Order:
+    levels = sorted(set(means.values()), reverse=True)
+    return tuple(tuple(sorted(variant for variant, mean in means.items() if mean == level)) for level in levels)
+
+
+def _reversed(differences: Mapping[float, float]) -> dict[str, Any]:
+    """Count and join the learning rates, rising, at which the difference of a pair is negative."""
+    neighbours = groupby(differences, key=lambda rate: differences[rate] < 0)
+    opposite = [list(rates) for behind, rates in neighbours if behind]
+    return {
+        "num_rates": len(differences),
+        "num_opposite": sum(map(len, opposite)),
+        "num_equal": list(differences.values()).count(0),
+        "ranges": tuple((rates[0], rates[-1]) for rates in opposite),
+    }

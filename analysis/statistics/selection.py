@@ -1,0 +1,93 @@
+"""Choose the step of each run and the learning rate of each cell, by validation accuracy alone.
+
+No function here takes a frame with a test column, so test data cannot select anything (Rothermel et al. 2021,
+section 3 and appendix E).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+
+CELL = ["task", "model", "variant"]
+"""The columns that name a cell: one entry of the main table."""
+
+RULE = (
+    "Selection: in each run the step with the highest validation accuracy (ties: the earliest), then in each cell the "
+    "learning rate with the highest mean of that over seeds (ties: the smaller)."
+)
+"""The selection rule as tables and figures state it."""
+
+MEAN_DIGITS = 12
+"""Means are compared after rounding: accuracies are ratios of counts, so a closer difference is summation error."""
+
+
+def best_steps(curves: pd.DataFrame) -> pd.DataFrame:
+    """Choose each run's evaluation with the highest validation accuracy; ties: the earliest step.
+
+    Args:
+        curves: columns `run_id`, `step` and `validation_accuracy`, already cut at the step budget.
+
+    Returns:
+        One row a run: `run_id`, `best_step`, `validation_accuracy` (fraction). Runs without a value are left out.
+
+    Raises:
+        ValueError: the frame has a test column.
+    """
+    _refuse_test_columns(curves)
+    known = curves[["run_id", "step", "validation_accuracy"]].dropna()
+    ordered = known.sort_values(["run_id", "validation_accuracy", "step"], ascending=[True, False, True])
+    return ordered.drop_duplicates("run_id").rename(columns={"step": "best_step"}).reset_index(drop=True)
+
+
+def best_learning_rates(per_run: pd.DataFrame) -> pd.DataFrame:
+    """Choose each cell's learning rate: the highest mean over seeds of the runs' best validation accuracy.
+
+    Eligible are the learning rates with the most seeds that have a value: all wanted seeds, unless no learning rate
+    has them all; then the cell is flagged incomplete. Ties go to the smaller learning rate: training diverges above
+    a good learning rate and only slows below it, so the smaller one is the safer to reuse.
+
+    Args:
+        per_run: one row a wanted run: the cell's columns, `learning_rate`, `seed`, and `validation_accuracy` (NaN: no
+            value).
+
+    Returns:
+        One row a cell, in order of appearance: the cell's columns, `learning_rate` and `validation_mean` (NaN: no run
+        has a value), `runner_up` and `runner_up_mean` (second best eligible; NaN: none), `incomplete` (whether
+        wanted seeds have no value there), `at_edge` (`low` or `high`: the smallest or largest learning rate wanted,
+        so the best may lie outside; empty: neither, or only one was wanted).
+
+    Raises:
+        ValueError: the frame has a test column.
+    """
+    _refuse_test_columns(per_run)
+    cells = per_run.groupby(CELL, sort=False)
+    columns = [*CELL, "learning_rate", "validation_mean", "runner_up", "runner_up_mean", "incomplete", "at_edge"]
+    return pd.DataFrame(
+        [{**dict(zip(CELL, cell, strict=True)), **_choose(rows)} for cell, rows in cells], columns=columns
+    )
+
+
+def _choose(rows: pd.DataFrame) -> dict[str, Any]:
+    rates = rows.groupby("learning_rate")["validation_accuracy"].agg(["mean", "count"])
+    most = rates["count"].max()
+    eligible = rates[(rates["count"] == most) & (rates["count"] > 0)]
+    ranked = eligible["mean"].round(MEAN_DIGITS).sort_index().sort_values(ascending=False, kind="stable")
+    best, second = [*ranked.index, math.nan, math.nan][:2]
+    edges = {rates.index.min(): "low", rates.index.max(): "high"}
+    return {
+        "learning_rate": best,
+        "validation_mean": ranked.get(best, math.nan),
+        "runner_up": second,
+        "runner_up_mean": ranked.get(second, math.nan),
+        "incomplete": bool(most < rows["seed"].nunique()),
+        # Text in every case: pandas turns a None among texts into NaN, which counts as true.
+        "at_edge": edges.get(best, "") if len(rates) > 1 else "",
+    }
+
+
+def _refuse_test_columns(frame: pd.DataFrame) -> None:
+    if seen := [name for name in frame.columns if str(name).startswith("test")]:
+        raise ValueError(f"selection must not see test data: got columns {seen}, drop them first")

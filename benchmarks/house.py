@@ -1,0 +1,74 @@
+"""The shape of the source tree: modules and lines per folder, imports between folders, circles of imports.
+
+    python -m benchmarks.house [CHECKOUT]
+
+Counts the program's packages in this checkout, or in another commit's. A code line is a line that is not blank, comment
+or docstring. An arrow is a module that imports another; imports in functions count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from lr_sweep.datasets.sources import code_of
+
+PACKAGES = ("analysis", "datasets", "sweep", "trainables")
+
+
+def main() -> None:
+    """Print the tree of a checkout."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkout", nargs="?", type=Path, default=Path(__file__).resolve().parent.parent)
+    root: Path = parser.parse_args().checkout
+    modules = modules_of(root)
+    arrows = arrows_of(root, modules)
+    print(f"{'folder':<26}{'modules':>8}{'lines':>8}{'code lines':>12}")
+    for folder in [*sorted({path.parent for path in modules}), None]:
+        texts = [text for path, text in modules.items() if folder in (None, path.parent) and path.stem != "__init__"]
+        code = sum(len(code_of(text).splitlines()) for text in texts)
+        lines = sum(len(text.splitlines()) for text in texts)
+        print(f"{folder.relative_to(root).as_posix() if folder else 'all':<26}{len(texts):>8}{lines:>8}{code:>12}")
+    rooms = {(one.rpartition(".")[0], other.rpartition(".")[0]) for one, other in arrows}
+    print(f"\narrows between modules   {len(arrows)}")
+    print(f"arrows between folders   {len([1 for one, other in rooms if one != other])}")
+    print(f"circles of modules       {circles(arrows) or 'none'}")
+    print(f"modules in sweep/        {len(list((root / 'sweep').glob('*.py'))) - 1}, besides `__init__`")
+
+
+def modules_of(root: Path) -> dict[Path, str]:
+    """Return the text of each module of a checkout."""
+    return {path: path.read_text() for package in PACKAGES for path in sorted((root / package).rglob("*.py"))}
+
+
+def arrows_of(root: Path, modules: Mapping[Path, str]) -> set[tuple[str, str]]:
+    """Return which module imports which."""
+    names = {".".join(path.relative_to(root).with_suffix("").parts): text for path, text in modules.items()}
+    return {(name, other) for name, text in names.items() for other in imported(text, names) if other != name}
+
+
+def imported(text: str, names: Collection[str]) -> Iterator[str]:
+    """Yield the modules of the checkout that a module imports."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            base = node.module.removeprefix("lr_sweep.")
+            found = [f"{base}.{alias.name}" for alias in node.names]
+            yield from {name if name in names else base for name in found if name in names or base in names}
+
+
+def circles(arrows: set[tuple[str, str]]) -> list[str]:
+    """Return the groups of names that import each other, however far around."""
+    reached = {name: {other for one, other in arrows if one == name} for name, _ in arrows}
+    before = -1
+    while before != (before := sum(map(len, reached.values()))):
+        reached = {
+            name: others.union(*(reached.get(other, ()) for other in others)) for name, others in reached.items()
+        }
+    groups = {frozenset({name} | {o for o in others if name in reached.get(o, ())}) for name, others in reached.items()}
+    return sorted(" <-> ".join(sorted(group)) for group in groups if len(group) > 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""What image tasks share: patches as tokens, and stratified splits.
+
+Shape legend: `N` images, `H` rows, `W` columns, `C` channels, `P` patch size, `T = H/P * W/P` tokens, `D = P*P*C`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def to_patches(images: Tensor, patch_size: int) -> Tensor:
+    """Cut images (N, H, W, C) into tokens (N, T, D) of the same dtype.
+
+    Patches come in raster order; the numbers of a patch row by row, channel fastest (Lu et al. 2021, section 2.1 and
+    public code).
+    """
+    n, height, width, channels = images.shape
+    assert height % patch_size == width % patch_size == 0, f"{height}x{width} into patches of {patch_size}"
+    rows, columns = height // patch_size, width // patch_size
+    grid = images.reshape(n, rows, patch_size, columns, patch_size, channels)
+    return grid.transpose(2, 3).reshape(n, rows * columns, patch_size**2 * channels)  # (N, T, D)
+
+
+def from_patches(tokens: Tensor, patch_size: int, height: int) -> Tensor:
+    """Put tokens (N, T, D) back together into images (N, H, W, C); the inverse of `to_patches`."""
+    n, num_tokens, token_dim = tokens.shape
+    rows, channels = height // patch_size, token_dim // patch_size**2
+    columns = num_tokens // rows
+    grid = tokens.reshape(n, rows, columns, patch_size, patch_size, channels)
+    return grid.transpose(2, 3).reshape(n, height, columns * patch_size, channels)  # (N, H, W, C)
+
+
+def draw_per_class(labels: Tensor, num_per_class: int, random: np.random.RandomState) -> tuple[Tensor, Tensor]:
+    """Draw `num_per_class` random examples of each class by their labels (N,) int64.
+
+    Takes a `RandomState` because numpy froze its stream: a seed gives the same split in every version, which
+    `np.random.Generator` does not promise. Returns indices drawn and indices left, both (M,) int64 and ascending.
+
+    Raises:
+        ValueError: a class has fewer examples than `num_per_class`.
+    """
+    import torch
+
+    fewest = int(labels.bincount().min())
+    if num_per_class > fewest:
+        raise ValueError(f"{num_per_class} examples of each class wanted, but the smallest class has {fewest}")
+    classes = [torch.nonzero(labels == label).flatten().numpy() for label in range(int(labels.max()) + 1)]
+    drawn = np.concatenate([random.permutation(indices)[:num_per_class] for indices in classes])
+    left = np.setdiff1d(np.arange(len(labels)), drawn)
+    return torch.from_numpy(np.sort(drawn)), torch.from_numpy(left)

@@ -1,0 +1,180 @@
+"""ListOps expressions drawn as in the Long Range Arena (Tay et al. 2020, section 2.2.1 and public code).
+
+A node is an operator with probability 0.25, else a digit; an operator has 2 to 10 arguments; the root has depth 1 and
+nodes of depth 10 are digits. Expressions are kept if their length lies between two exclusive bounds and they are new.
+
+Recursion in Python takes minutes for 100k examples, so a forest of many trees is drawn at once, a depth at a time:
+structure from the roots down, lengths from the leaves up, trees of a wrong length dropped, then digits, operators and
+values from the leaves up and token positions from the roots down.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from lr_sweep.datasets.listops.examples import CLOSER, FIRST_DIGIT, FIRST_OPERATOR, Examples
+from lr_sweep.datasets.task import DataError
+
+GENERATOR_VERSION = 1
+"""Part of the data's checksum; raise it when the same seed gives other examples."""
+MAX_DEPTH = 10
+MAX_ARGS = 10
+_TREES_AT_ONCE = 2048
+"""Changes what a seed gives, as everything below that draws numbers does."""
+_MAX_BARREN_FORESTS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Level:
+    """The nodes of one depth in a forest, ordered by parent: siblings are neighbours."""
+
+    is_operator: np.ndarray
+    """(nodes,) bool."""
+    num_args: np.ndarray
+    """(operators,) int64, arguments of each operator of this level, in order."""
+
+
+def _starts(sizes: np.ndarray) -> np.ndarray:
+    """Return the index of each group's first member, of neighbouring groups of these sizes."""
+    return sizes.cumsum() - sizes
+
+
+def generate(num_examples: int, seed: int, min_tree_length: int, max_tree_length: int) -> Examples:
+    """Draw distinct examples; fewer examples of the same seed are the first ones of more.
+
+    Uses `RandomState`, whose stream numpy froze: results are labelled by seed, so a seed must mean the same examples
+    in every numpy version.
+
+    Their lengths lie between the two bounds, in tokens; they are padded to the upper one, T.
+
+    Raises:
+        DataError: there are not so many distinct examples within the bounds, or next to none.
+    """
+    random = np.random.RandomState(seed)
+    inputs = np.zeros((num_examples, max_tree_length), dtype=np.uint8)  # (N, T)
+    labels = np.zeros(num_examples, dtype=np.uint8)  # (N,)
+    lengths = np.zeros(num_examples, dtype=np.int16)  # (N,)
+    seen: set[bytes] = set()
+    num_found = num_barren = 0
+    while num_found < num_examples:
+        forest = _draw_forest(random, min_tree_length, max_tree_length)
+        new = _find_new(forest.inputs, seen)[: num_examples - num_found]
+        found = slice(num_found, num_found + len(new))
+        inputs[found], labels[found], lengths[found] = forest.inputs[new], forest.labels[new], forest.lengths[new]
+        num_found += len(new)
+        num_barren = 0 if len(new) else num_barren + 1
+        if num_barren == _MAX_BARREN_FORESTS:
+            raise DataError(
+                f"listops: found only {num_found} distinct examples longer than {min_tree_length} and shorter than "
+                f"{max_tree_length} tokens, wanted {num_examples}. Widen min_tree_length and max_tree_length, or want "
+                "fewer examples."
+            )
+    return Examples(inputs=inputs, labels=labels, lengths=lengths)
+
+
+def _draw_forest(random: np.random.RandomState, min_tree_length: int, max_tree_length: int) -> Examples:
+    """Draw `_TREES_AT_ONCE` trees and return those of a wanted length."""
+    levels = _draw_structure(random)
+    lengths = _count_tokens(levels)[0]
+    levels = _prune(levels, (lengths > min_tree_length) & (lengths < max_tree_length))
+    sizes = _count_tokens(levels)
+    tokens, labels = _draw_tokens(random, levels)
+    inputs = _lay_out(levels, sizes, tokens, max_tree_length)
+    return Examples(inputs=inputs, labels=labels, lengths=sizes[0].astype(np.int16))
+
+
+def _find_new(inputs: np.ndarray, seen: set[bytes]) -> list[int]:
+    """Return the rows of (N, T) not seen before, and add them to `seen`, by a hash of 16 bytes."""
+    new = []
+    for row, example in enumerate(inputs):
+        digest = hashlib.blake2b(example.tobytes(), digest_size=16).digest()
+        if digest not in seen:
+            seen.add(digest)
+            new.append(row)
+    return new
+
+
+def _draw_structure(random: np.random.RandomState) -> list[_Level]:
+    """Draw which nodes are operators, and their numbers of arguments, given that every root is an operator."""
+    levels: list[_Level] = []
+    is_operator = np.ones(_TREES_AT_ONCE, dtype=bool)
+    for depth in range(1, MAX_DEPTH + 1):
+        num_args = random.randint(2, MAX_ARGS + 1, size=is_operator.sum(), dtype=np.uint8).astype(np.int64)
+        levels.append(_Level(is_operator=is_operator, num_args=num_args))
+        is_operator = np.zeros(num_args.sum(), dtype=bool)
+        if depth + 1 < MAX_DEPTH:
+            is_operator = random.randint(0, 4, size=len(is_operator), dtype=np.uint8) == 0  # probability 0.25
+    return levels
+
+
+def _count_tokens(levels: list[_Level]) -> list[np.ndarray]:
+    """Count the tokens below and including each node: one array (nodes,) int64 a level."""
+    sizes = [np.ones(len(levels[-1].is_operator), dtype=np.int64)]
+    for level in reversed(levels[:-1]):
+        size = np.ones(len(level.is_operator), dtype=np.int64)
+        size[level.is_operator] = 2 + np.add.reduceat(sizes[0], _starts(level.num_args))  # opener and closer
+        sizes.insert(0, size)
+    return sizes
+
+
+def _prune(levels: list[_Level], is_kept: np.ndarray) -> list[_Level]:
+    """Keep the trees whose root is flagged in (trees,) bool."""
+    pruned = []
+    for level in levels:
+        is_operator_kept = is_kept[level.is_operator]
+        pruned.append(_Level(is_operator=level.is_operator[is_kept], num_args=level.num_args[is_operator_kept]))
+        is_kept = np.repeat(is_operator_kept, level.num_args)
+    return pruned
+
+
+def _draw_tokens(random: np.random.RandomState, levels: list[_Level]) -> tuple[list[np.ndarray], np.ndarray]:
+    """Draw digits and operators; returns token ids, (nodes,) uint8 a level, and the roots' values (trees,) uint8."""
+    tokens: list[np.ndarray] = []
+    values = np.zeros(0, dtype=np.uint8)
+    for level in reversed(levels):
+        operators = random.randint(0, 4, size=len(level.num_args), dtype=np.uint8)
+        results = _apply(operators, level.num_args, values)
+        values = random.randint(0, 10, size=len(level.is_operator), dtype=np.uint8)
+        token = FIRST_DIGIT + values
+        token[level.is_operator] = FIRST_OPERATOR + operators
+        values[level.is_operator] = results
+        tokens.insert(0, token)
+    return tokens, values
+
+
+def _apply(operators: np.ndarray, num_args: np.ndarray, args: np.ndarray) -> np.ndarray:
+    """Apply each operator, an index into `OPERATORS`, to its neighbouring `args` (all arguments,) uint8."""
+    first = _starts(num_args)
+    results = np.minimum.reduceat(args, first)
+    results[operators == 1] = np.maximum.reduceat(args, first)[operators == 1]
+    is_median = operators == 2
+    results[is_median] = medians(args[np.repeat(is_median, num_args)], num_args[is_median])
+    results[operators == 3] = np.add.reduceat(args, first, dtype=np.uint32)[operators == 3] % 10
+    return results
+
+
+def medians(args: np.ndarray, num_args: np.ndarray) -> np.ndarray:
+    """Return the median of each group of neighbours: the mean of the middle two, truncated."""
+    groups = np.repeat(np.arange(len(num_args), dtype=np.int32), num_args)
+    ordered = np.sort(groups * 16 + args) % 16  # sorts within groups, as values are below 16
+    first = _starts(num_args)
+    return (ordered[first + (num_args - 1) // 2] + ordered[first + num_args // 2]) // 2
+
+
+def _lay_out(levels: list[_Level], sizes: list[np.ndarray], tokens: list[np.ndarray], width: int) -> np.ndarray:
+    """Write token ids in prefix order, with closers, into rows (trees, width) uint8."""
+    inputs = np.zeros((len(sizes[0]), width), dtype=np.uint8)
+    flat = inputs.reshape(-1)
+    positions = np.arange(len(sizes[0]), dtype=np.int64) * width
+    for depth, level in enumerate(levels):
+        flat[positions] = tokens[depth]
+        openers = positions[level.is_operator]
+        flat[openers + sizes[depth][level.is_operator] - 1] = CLOSER
+        if len(openers) == 0:
+            break
+        before = _starts(sizes[depth + 1])  # tokens of all earlier nodes of the next level
+        positions = np.repeat(openers + 1 - before[_starts(level.num_args)], level.num_args) + before
+    return inputs

@@ -1,0 +1,147 @@
+"""Reader of the Long Range Arena's ListOps files: `basic_train.tsv`, `basic_val.tsv`, `basic_test.tsv`.
+
+Columns Source and Target: an expression, such as `( ( ( [MAX 2 ) 9 ) ] )`, and its value. Words stand between single
+spaces. The round parentheses follow from the tokens: k + 1 open before an operator with k arguments, one closes after
+each argument and one after `]`. They are checked, then dropped. Every line is evaluated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+from collections.abc import Callable
+from itertools import zip_longest
+from pathlib import Path
+
+import numpy as np
+
+from lr_sweep.datasets import files
+from lr_sweep.datasets.listops.examples import VOCABULARY, Examples
+from lr_sweep.datasets.task import DataError
+
+NAMES = ("basic_train.tsv", "basic_val.tsv", "basic_test.tsv")
+"""Training, validation and test file."""
+FOLDERS = ("listops", "listops/listops-1000")
+"""Where the files may lie below the data directory; the second is how the release unpacks."""
+READER_VERSION = 1
+"""Raise it when the reader makes other examples of a file, or refuses more: what was read before is then read again."""
+
+_MAX_SHOWN = 3
+_IDS = {word: index for index, word in enumerate(VOCABULARY) if index}
+_FUNCTIONS: dict[str, Callable[[list[int]], int]] = {
+    "[MIN": min,
+    "[MAX": max,
+    "[MED": lambda values: int(statistics.median(values)),  # the mean of the middle two, truncated
+    "[SM": lambda values: sum(values) % 10,
+}
+
+
+def find(data_dir: Path) -> Path | None:
+    """Return the folder with all three files, or None if there is none of them.
+
+    Raises:
+        DataError: some of the three are there, but not all.
+    """
+    for folder in (data_dir / name for name in FOLDERS):
+        missing = [name for name in NAMES if not (folder / name).is_file()]
+        if not missing:
+            return folder
+        if len(missing) < len(NAMES):
+            raise DataError(
+                f"listops: {folder} has part of the release, but not {', '.join(missing)}. Add or remove all."
+            )
+    return None
+
+
+def checksum(folder: Path) -> str:
+    """Return the sha256 over the sha256 of each file."""
+    hashes = [files.hash_file(folder / name) for name in NAMES]
+    return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
+
+
+def read(path: Path, max_tree_length: int) -> Examples:
+    """Read one file; inputs are (N, max_tree_length) uint8.
+
+    Raises:
+        DataError: lines are not as described above, or not shorter than `max_tree_length`; the message has the first.
+    """
+    examples: list[tuple[bytes, int]] = []
+    problems: list[str] = []
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+        columns = file.readline().rstrip("\r\n").split("\t")
+        if not {"Source", "Target"} <= set(columns):
+            raise DataError(f"{path}, line 1: got columns {columns}, wanted Source, Target")
+        for number, line in enumerate(file, start=2):
+            cells = dict(zip(columns, line.rstrip("\r\n").split("\t"), strict=False))
+            try:
+                examples.append(_example(cells.get("Source", ""), cells.get("Target", ""), max_tree_length))
+            except ValueError as error:
+                problems.append(f"line {number}: {error}")
+    if problems:
+        more = [f"and {len(problems) - _MAX_SHOWN} more"] if len(problems) > _MAX_SHOWN else []
+        raise DataError(
+            f"listops: {len(problems)} of {len(examples) + len(problems)} examples in {path} are not the Long Range "
+            "Arena's:\n  "
+            + "\n  ".join([*problems[:_MAX_SHOWN], *more])
+            + "\nUnpack its lra_release.gz again, or set `source: generated`."
+        )
+    if not examples:
+        raise DataError(f"{path} holds no examples, only a header")
+    inputs = np.zeros((len(examples), max_tree_length), dtype=np.uint8)  # (N, T)
+    for row, (ids, _) in enumerate(examples):
+        inputs[row, : len(ids)] = np.frombuffer(ids, dtype=np.uint8)
+    lengths = np.array([len(ids) for ids, _ in examples], dtype=np.int16)
+    return Examples(inputs=inputs, labels=np.array([value for _, value in examples], dtype=np.uint8), lengths=lengths)
+
+
+def _example(source: str, target: str, max_tree_length: int) -> tuple[bytes, int]:
+    try:
+        ids, value = parse(source)
+    except ValueError as error:
+        raise ValueError(f"Source: {error}") from error
+    if len(ids) >= max_tree_length:
+        raise ValueError(f"Source: got {len(ids)} tokens, want fewer than {max_tree_length}")
+    if target != str(value):
+        raise ValueError(f"Target: got {target[:20]!r}, want '{value}', the value of Source")
+    return ids, value
+
+
+def parse(line: str) -> tuple[bytes, int]:
+    """Return token ids, a byte each, and value of an expression.
+
+    The tokens alone are evaluated and written again with their parentheses, which must give the same line.
+
+    Raises:
+        ValueError: it is not an expression as described above; the message says where and what was wanted.
+    """
+    tokens = line.replace("(", "").replace(")", "").split()
+    outer: list[tuple[str, list[int], list[str]]] = []  # open operators, and the arguments read before each
+    values: list[int] = []  # of the arguments read of the innermost open operator
+    texts: list[str] = []  # how each of them is written
+    for number, token in enumerate(tokens, start=1):
+        if token in _FUNCTIONS:
+            outer.append((token, values, texts))
+            values, texts = [], []
+        elif token == "]":
+            if not outer or not values:
+                raise ValueError(f"token {number}: got ']', want an operator and arguments before it")
+            operator, outer_values, outer_texts = outer.pop()
+            outer_values.append(_FUNCTIONS[operator](values))
+            outer_texts.append(f"{'( ' * len(values)}( {operator} {' ) '.join(texts)} ) ] )")
+            values, texts = outer_values, outer_texts
+        elif token in _IDS:
+            values.append(int(token))
+            texts.append(token)
+        else:
+            raise ValueError(f"token {number}: got {token[:20]!r}, want one of {' '.join(_IDS)}")
+    if outer:
+        raise ValueError(f"got {len(outer)} more operators than ']', want as many")
+    if len(texts) != 1:
+        raise ValueError(f"got {len(texts)} expressions, want one")
+    if texts[0] != line:
+        words = zip_longest(line.split(" "), texts[0].split(" "), fillvalue="the end")
+        word, got, want = next((word, *pair) for word, pair in enumerate(words, start=1) if pair[0] != pair[1])
+        raise ValueError(
+            f"word {word}: got {got[:20]!r}, want {want!r}: parentheses and single spaces follow from the tokens"
+        )
+    return bytes([_IDS[token] for token in tokens]), values[0]

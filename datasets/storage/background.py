@@ -1,0 +1,115 @@
+"""Work that is done beside the main thread, tried again until it succeeds, and never stops the program."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class BackgroundWorker(Generic[K]):
+    """A daemon thread that calls an action with each submitted key; a key submitted twice before its turn runs once.
+
+    An action that raises is called again, after the other keys and a wait. The thread lives while there is work.
+
+    Args:
+        name: of the thread.
+        action: called with a key, in the thread, one key at a time.
+        on_problem: called from the thread with the error when an action fails, but not again before all succeed.
+        retry_s: wait after a failure; it doubles with each failure in a row, up to `max_retry_s`.
+        max_retry_s: longest wait; None: as `retry_s`.
+        always: a key that is submitted whenever there was no work for `every_s`, until `close`; None: no such key.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        action: Callable[[K], None],
+        on_problem: Callable[[Exception], None],
+        *,
+        retry_s: float,
+        max_retry_s: float | None = None,
+        always: K | None = None,
+        every_s: float = 0.0,
+    ) -> None:
+        self._name, self._action, self._on_problem = name, action, on_problem
+        self._retry_s, self._max_retry_s = retry_s, max_retry_s or retry_s
+        self._always, self._every_s = always, every_s
+        self._changed = threading.Condition()
+        self._pending: dict[K, None] = {}  # an ordered set
+        self._current: K | None = None
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self.failing: dict[K, Exception] = {}
+        """Keys whose last call failed, with its error."""
+        if always is not None:
+            self.submit(always)
+
+    def submit(self, *keys: K) -> None:
+        """Have the action called with these keys; returns at once."""
+        with self._changed:
+            self._pending.update(dict.fromkeys(keys))
+            self._changed.notify_all()
+            if self._thread is None and self._pending:
+                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                self._thread.start()
+
+    def wait(self, keys: Collection[K], timeout_s: float) -> bool:
+        """Wait until the action has succeeded with these keys since they were submitted; False: not in this time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not {*self._left()} & {*keys}, timeout_s)
+
+    def close(self, timeout_s: float) -> list[K]:
+        """Call the action once more with each key that is left, and return those that did not succeed in time."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._thread is None, timeout_s)
+            return self._left()
+
+    def _left(self) -> list[K]:
+        current = [] if self._current is None else [self._current]
+        return list(dict.fromkeys([*current, *self._pending, *self.failing]))
+
+    def _work(self) -> None:
+        wait_s = self._retry_s
+        while (key := self._next()) is not None:
+            try:
+                self._action(key)
+            except Exception as problem:  # whatever it is, the main thread goes its way; `on_problem` reports it
+                if not self.failing:
+                    self._on_problem(problem)
+                self._ended(key, problem, wait_s)
+                wait_s = min(2 * wait_s, self._max_retry_s)
+            else:
+                self._ended(key)
+                wait_s = self._retry_s
+
+    def _next(self) -> K | None:
+        """Return the key to work on; None: there is none, and the thread is to end."""
+        with self._changed:
+            if self._always is not None:
+                self._changed.wait_for(lambda: self._pending or self._closing, self._every_s)
+                if not self._closing:
+                    self._pending.setdefault(self._always)
+            self._current = next(iter(self._pending), None)
+            if self._current is None:
+                self._thread = None
+                self._changed.notify_all()
+            else:
+                del self._pending[self._current]
+            return self._current
+
+    def _ended(self, key: K, problem: Exception | None = None, wait_s: float = 0.0) -> None:
+        with self._changed:
+            self._current = None
+            if problem is None:
+                self.failing.pop(key, None)
+                self._changed.notify_all()
+                return
+            self.failing[key] = problem
+            if not self._closing:
+                self._pending[key] = None
+                self._changed.wait_for(lambda: self._closing, wait_s)

@@ -1,0 +1,195 @@
+"""Objects in S3, or a server of its protocol, below an address such as `s3://bucket/prefix`.
+
+An object that is being uploaded is not seen until it is whole, and lists show what was put before they began.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from lr_sweep.datasets.storage.problems import UserError, reason, translated
+
+_NOT_THERE = ("404", "NoSuchKey")
+_CONDITION_FAILED = ("412", "PreconditionFailed", "409", "ConditionalRequestConflict", *_NOT_THERE)
+
+
+class StoreError(UserError):
+    """The store's address is wrong, or it cannot be used; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """An object that was read."""
+
+    content: bytes
+    version: str
+    age_s: float
+    """Seconds since it was put, by the server's clock alone."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return the content as a JSON object; empty if it is none."""
+        try:
+            found = json.loads(self.content)
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+class ObjectStore:
+    """Objects below a URI, by their names relative to it.
+
+    Every method raises OSError if the server does not answer or refuses, without an `errno`, and FileNotFoundError
+    where it needs an object that is not there. boto3 finds the credentials. Versions are ETags. Raises StoreError if
+    the URI is not an object store's, has credentials in it, or boto3 cannot be set up.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self.uri = checked(uri)
+        parts = urlsplit(self.uri)
+        self._bucket, self._root = parts.netloc, unquote(parts.path).strip("/")
+        import boto3  # late: it takes a fifth of a second, and results on a disk need none
+        from botocore.config import Config
+
+        retries = {"mode": "standard", "total_max_attempts": 3}
+        # Three attempts on a connection that has died without a word end before `settle` loses patience.
+        config = Config(retries=retries, connect_timeout=10, read_timeout=20, max_pool_connections=32)
+        with reachable(self.uri), _problems():
+            self._client = boto3.session.Session().client("s3", config=config)
+
+    def listed(self, folder: str = "") -> Iterator[tuple[str, str]]:
+        """Yield names and versions of all objects below a folder, at any depth."""
+        pages = self._client.get_paginator("list_objects_v2")
+        with _problems():
+            for page in pages.paginate(Bucket=self._bucket, Prefix=self._key(f"{folder}/" if folder else "")):
+                for found in page.get("Contents", ()):
+                    yield found["Key"].removeprefix(self._key("")), found["ETag"]
+
+    def names(self, folder: str) -> dict[str, str]:
+        """Return the versions of all objects below a folder, by name; none if it is not there."""
+        return dict(self.listed(folder))
+
+    def find(self, name: str) -> Found | None:
+        """Read an object; None: it is not there."""
+        try:
+            with _problems():
+                answer = self._client.get_object(**self._object(name))
+                now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
+                return Found(answer["Body"].read(), answer["ETag"], (now - answer["LastModified"]).total_seconds())
+        except FileNotFoundError:
+            return None
+
+    def sha256(self, name: str) -> str:
+        """Return the checksum of an object that may be large."""
+        digest = hashlib.sha256()
+        with _problems():
+            for piece in self._client.get_object(**self._object(name))["Body"].iter_chunks(8 << 20):
+                digest.update(piece)
+        return digest.hexdigest()
+
+    def download(self, name: str, path: Path) -> None:
+        """Write an object, which may be large, to a file, whole or not at all."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _problems():
+            self._client.download_file(self._bucket, self._key(name), str(path))
+
+    def write(self, name: str, content: bytes) -> None:
+        """Put an object; it replaces the one of this name."""
+        with _problems():
+            self._client.put_object(**self._object(name), Body=content)
+
+    def upload(self, path: Path, name: str) -> None:
+        """Put a file, which may be large, as the object of this name; FileNotFoundError: there is no such file."""
+        with _problems():
+            self._client.upload_file(str(path), self._bucket, self._key(name))
+
+    def write_if(self, version: str | None, name: str, content: bytes) -> str | None:
+        """Put an object if the one of this name still has a version (None: if there is none); return its new version.
+
+        Returns None if the condition does not hold; nothing was written then.
+        """
+        from botocore.exceptions import ClientError
+
+        condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
+        with _problems():
+            try:
+                answer = self._client.put_object(**self._object(name), Body=content, **condition)
+            except ClientError as error:
+                if error.response["Error"]["Code"] in _CONDITION_FAILED:
+                    return None
+                raise
+        return str(answer["ETag"])
+
+    def remove(self, name: str) -> None:
+        """Remove an object, if it is there."""
+        with _problems():
+            self._client.delete_object(**self._object(name))
+
+    def _object(self, name: str) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": self._key(name)}
+
+    def _key(self, name: str) -> str:
+        return f"{self._root}/{name}" if self._root else name
+
+
+def local_path(location: str) -> Path | None:
+    """Return the directory that a path or a `file://` URI names; None: it is of a store."""
+    if "://" not in location:
+        return Path(location)
+    parts = urlsplit(location)
+    return Path(unquote(parts.path)) if parts.scheme == "file" and parts.netloc in ("", "localhost") else None
+
+
+def checked(uri: str) -> str:
+    """Return a store's URI in its one spelling; raises StoreError if it is none, or has credentials in it."""
+    parts = urlsplit(uri)
+    if parts.scheme != "s3":
+        raise StoreError(
+            f"got {uri}, want a directory, file:///PATH, or s3://BUCKET/PREFIX: stores of other protocols are not "
+            f"supported, since one writer at a time needs S3's conditional writes"
+        )
+    if "@" in parts.netloc:
+        raise StoreError(
+            f"got credentials in the address of s3://{parts.netloc.rpartition('@')[2]}{parts.path}, which is printed "
+            f"and logged: leave them out, and give them as AWS's tools take them (environment, profile, the machine's "
+            f"role)"
+        )
+    if not parts.netloc or parts.query or parts.fragment:
+        raise StoreError(
+            f"got {uri}, want s3://BUCKET/PREFIX alone: name another server with AWS_ENDPOINT_URL, a region with "
+            f"AWS_DEFAULT_REGION"
+        )
+    return uri.rstrip("/")
+
+
+def reachable(uri: str) -> AbstractContextManager[None]:
+    """Turn the OSErrors of a store into a StoreError."""
+
+    def explain(error: Exception) -> StoreError:
+        return StoreError(
+            f"cannot use {uri}: {reason(error)}. Check the bucket's name, the network and the credentials; the same "
+            f"command resumes from what is recorded."
+        )
+
+    return translated((OSError,), explain)
+
+
+def _problems() -> AbstractContextManager[None]:
+    """Turn what boto3 raises into an OSError."""
+    from boto3.exceptions import Boto3Error
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    def explain(error: Exception) -> OSError:
+        if isinstance(error, ClientError) and error.response["Error"]["Code"] in _NOT_THERE:
+            return FileNotFoundError(errno.ENOENT, "no such object")
+        return OSError(reason(error))
+
+    return translated((ClientError, BotoCoreError, Boto3Error), explain)

@@ -1,0 +1,84 @@
+"""The command line: reads arguments, calls the command's function, turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import pkgutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from lr_sweep.datasets.program import PROGRAM
+from lr_sweep.sweep.cli.commands import COMMANDS
+from lr_sweep.sweep.errors import UserError, path_problem
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0 done, 1 failed runs or problems, 2 cannot be done, 130 stopped."""
+    chosen = parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that is not in UTF-8 lacks the blocks of `show`
+    try:
+        code = _run(chosen)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader, such as `head`, has ended
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    # Imported late: `--help` does not wait for torch.
+    from lr_sweep.analysis.record.access import denied
+    from lr_sweep.analysis.record.read import RecordError
+    from lr_sweep.datasets.task import DataError
+    from lr_sweep.trainables.pretraining.weights import WeightsError
+
+    problem: object
+    try:
+        return int(pkgutil.resolve_name(f"lr_sweep.sweep.cli.{chosen.function}")(chosen))
+    except (UserError, DataError, WeightsError, RecordError) as error:
+        problem = error
+    except OSError as error:
+        refused = isinstance(error, PermissionError) and error.filename is not None
+        problem = denied(Path(error.filename)) if refused else path_problem(error, _given_paths(chosen))
+        if problem is None:
+            raise
+    sys.stdout.flush()
+    print(f"error: {problem}", file=sys.stderr)
+    return 2
+
+
+def _given_paths(chosen: argparse.Namespace) -> list[str]:
+    """Return the arguments that may be paths, and the folders that are used by default."""
+    from lr_sweep.datasets.files import cache_dir
+
+    names = ("results", "data_dir", "archive", "cluster", "study", "studies", "names", "weights", "out")
+    given = [getattr(chosen, name, None) or [] for name in names]
+    paths = [path for each in given for path in (each if isinstance(each, list) else [each])]
+    return [*map(str, paths), os.environ.get("SWEEP_DATA_DIR", ""), str(cache_dir().parent), tempfile.gettempdir()]
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    program = argparse.ArgumentParser(prog=PROGRAM, description="Learning-rate sweeps whose conclusions hold.")
+    subparsers = program.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for function, does, example, *arguments in COMMANDS:
+        name = function.partition(":")[2].rstrip("_")
+        subparser = subparsers.add_parser(
+            name,
+            help=does,
+            description=does[0].upper() + does[1:] + ".",
+            epilog=f"example:\n  {PROGRAM} {name} {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        subparser.set_defaults(function=function)
+        for add in arguments:
+            add(subparser)
+    return program

@@ -1,0 +1,151 @@
+"""Commands that show or maintain a results directory, as those of `sweep.cli.study_commands`; none needs torch."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Collection
+from pathlib import Path
+
+from lr_sweep.analysis.record.read import check_format, recorded_studies
+from lr_sweep.analysis.record.working_copy import publish
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.results.directory import Results, storage_problems
+from lr_sweep.sweep.store.results import directory_at, fetched, results_here
+
+
+def status(chosen: Namespace) -> int:
+    """Print the progress of studies."""
+    from lr_sweep.sweep.inspection.status import status_text
+
+    results = results_here(chosen.results)
+    results.check()
+    for study in _study_names(chosen, results):
+        print(status_text(results, study))
+    return 0
+
+
+def report(chosen: Namespace) -> int:
+    """Write reports of what is recorded."""
+    from lr_sweep.analysis.study_report import write_report
+    from lr_sweep.datasets.sources import version_here
+
+    num_problems = 0
+    results = results_here(chosen.results)
+    results.check()
+    for study in _study_names(chosen, results):
+        with storage_problems(results.root):
+            written = write_report(results.root, study, version_here)
+        print(f"{written.text}\n\nreport     {written.page}")
+        if results.uri is not None:
+            print(f"store      {publish(results.uri, results.root, written.folder)}")
+        num_problems += written.num_problems
+    return int(chosen.strict and num_problems > 0)
+
+
+def ls(chosen: Namespace) -> int:
+    """List studies and runs."""
+    from lr_sweep.sweep.inspection.ls import listing
+
+    results = results_here(chosen.results)
+    print(listing(results, _study_names(chosen, results)))
+    return 0
+
+
+def show(chosen: Namespace) -> int:
+    """Print everything about a run."""
+    from lr_sweep.sweep.inspection.show import run_text
+
+    print(run_text(results_here(chosen.results), chosen.run))
+    return 0
+
+
+def mlflow(chosen: Namespace) -> int:
+    """Rebuild MLflow from the record."""
+    from lr_sweep.sweep.mirror.sync import sync
+
+    results = results_here(chosen.results)
+    results.check()
+    print(sync(results, _study_names(chosen, results)))
+    return 0
+
+
+def ui(chosen: Namespace) -> int:
+    """Open the MLflow pages, and Ray's of a cluster."""
+    if chosen.cluster is not None:
+        from lr_sweep.sweep.cluster.tunnels import open_tunnels
+
+        if chosen.host != "127.0.0.1":
+            raise UserError("--host works only with --results: tunnels to a cluster listen on 127.0.0.1")
+        return open_tunnels(chosen.cluster, chosen.port)
+    from lr_sweep.sweep.mirror.client import open_ui
+
+    return open_ui(results_here(chosen.results).root, chosen.host, chosen.port)
+
+
+def export(chosen: Namespace) -> int:
+    """Write results into an archive."""
+    from lr_sweep.sweep.archive import exporter
+
+    if chosen.checkpoints:
+        directory_at(chosen.results, "export --checkpoints")
+    results = results_here(chosen.results, weights=True)
+    exported = exporter.export(results, chosen.archive, chosen.studies, checkpoints=chosen.checkpoints)
+    print(exported.text)
+    return 1 if exported.left_out else 0
+
+
+def import_(chosen: Namespace) -> int:
+    """Merge an archive into a results directory."""
+    from lr_sweep.sweep.archive.importer import import_archive
+
+    print(import_archive(chosen.archive, directory_at(chosen.results, "import")))
+    return 0
+
+
+def verify(chosen: Namespace) -> int:
+    """Check every file of a results directory."""
+    from lr_sweep.sweep.inspection.verify import verify as verify_all
+
+    with fetched(chosen.results) as results:
+        # A store is verified in a temporary copy; findings name the store.
+        return 1 if verify_all(results, lambda line: print(line.replace(str(results.root), results.location))) else 0
+
+
+def gc(chosen: Namespace) -> int:
+    """Remove what no study needs from a results directory, kind by kind."""
+    from lr_sweep.sweep.inspection.gc import KINDS, collect
+
+    def agreed(kind: str) -> bool:
+        if chosen.yes:
+            return True
+        if not sys.stdin.isatty():
+            raise UserError("nothing was removed: there is no terminal to ask at. Give --yes to remove what is listed.")
+        try:
+            return input(f"{kind}: remove? [y/N] ").strip().lower() in ("y", "yes")
+        except EOFError:
+            return False
+
+    results = directory_at(chosen.results, "gc")
+    check_format(results.root)
+    collect(results, chosen.only or KINDS, agreed, print)
+    return 0
+
+
+def _study_names(chosen: Namespace, results: Results) -> list[str]:
+    """Return the names of the given studies: recorded ones, or ones that could be."""
+    if chosen.studies and results.uri is None:
+        check_format(results.root)  # first: without a record, every study would be unknown
+    recorded = recorded_studies(results.root)
+    return [_study_name(given, recorded) for given in chosen.studies]
+
+
+def _study_name(given: str, recorded: Collection[str]) -> str:
+    path = Path(given)
+    is_file = path.suffix in (".yaml", ".yml")
+    name = path.stem if is_file else given
+    if name in recorded and (path.is_file() or not is_file):
+        return name
+    from lr_sweep.sweep.study.file import load_study  # imported late: a recorded study needs no YAML
+
+    return load_study(given, recorded).study

@@ -1,0 +1,189 @@
+"""The jobs of a Ray cluster that train studies: list, start, follow and stop them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from lr_sweep.datasets.storage.problems import reason, translated
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.network import check_answers
+
+DEFAULT_ADDRESS = "http://127.0.0.1:8265"
+"""URL of the job server at the end of `ui --cluster`'s tunnel, and of a local `ray start --head`."""
+
+STUDY_KEY = "lr_sweep_study"
+RESULTS_KEY = "lr_sweep_results"
+
+STOP_WAIT_S = 120
+"""How long a stopped sweep may take to save its runs before Ray kills it; Ray's own default is 3 s."""
+
+RECONNECT_S = 60.0
+"""How long a lost connection is tried again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job as the cluster reports it."""
+
+    name: str
+    """The study's name and a number: `mnist-small-2` is the second job of that study on this cluster."""
+    study: str
+    results: str
+    """The results directory, on the cluster's machines."""
+    status: str
+    """PENDING, RUNNING, SUCCEEDED, STOPPED or FAILED."""
+    exit_code: int | None
+    """Of the driver; None while it runs, or if Ray ended it."""
+    started_s: float
+    """Seconds since the epoch."""
+    ended_s: float | None
+
+    @property
+    def active(self) -> bool:
+        """Whether it waits or runs."""
+        return self.status in ("PENDING", "RUNNING")
+
+
+class ClusterJobs:
+    """The job server of a cluster, by its URL; raises UserError if none of Ray's answers, or it refuses our token."""
+
+    def __init__(self, address: str = DEFAULT_ADDRESS) -> None:
+        _check_address(address)
+        from ray._private.authentication import authentication_token_setup as token
+        from ray.job_submission import JobSubmissionClient
+
+        for name in ("ray", "ray.dashboard.modules.dashboard_sdk", "ray.dashboard.modules.job.sdk"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+        # If the token's file exists, `ray start` requires the token, but clients do not send it by default (2.60).
+        token.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+        self.address = address
+        os.environ["RAY_API_SERVER_ADDRESS"] = address  # overrides RAY_ADDRESS, which overrides the argument (2.60)
+        with _problems(address):
+            self._client = JobSubmissionClient(address)
+
+    def jobs(self, study: str | None = None) -> list[Job]:
+        """Return the jobs of a study, or of all studies, oldest first."""
+        with _problems(self.address):
+            found = [_job(details) for details in self._client.list_jobs() if STUDY_KEY in (details.metadata or {})]
+        return sorted((job for job in found if study in (None, job.study)), key=lambda job: job.started_s)
+
+    def newest(self, study: str) -> Job:
+        """Return the newest job of a study; raises UserError if it has none on this cluster."""
+        jobs = self.jobs()
+        mine = [job for job in jobs if job.study == study]
+        if not mine:
+            others = ", ".join(sorted({job.study for job in jobs})) or "none"
+            raise UserError(
+                f"no job of study {study!r} on the cluster at {self.address}; studies with jobs there: {others}. "
+                f"Submit it with `submit`."
+            )
+        return mine[-1]
+
+    def get(self, name: str) -> Job:
+        """Return a job by its name."""
+        with _problems(self.address):
+            return _job(self._client.get_job_info(name))
+
+    def start(self, study: str, results: str, command: str, folder: Path) -> str:
+        """Start a job and return its name.
+
+        `command` is a shell command that the cluster's head runs in its copy of `folder`, from where it imports, too.
+        """
+        number = max((int(job.name.rpartition("-")[2]) for job in self.jobs(study)), default=0) + 1
+        environment = {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)}
+        with _problems(self.address):
+            return self._client.submit_job(
+                entrypoint=command,
+                submission_id=f"{study}-{number}",
+                runtime_env={"working_dir": str(folder), "env_vars": environment},
+                metadata={STUDY_KEY: study, RESULTS_KEY: results},
+            )
+
+    def stop(self, name: str) -> None:
+        """Ask a job to save its runs and end; do not wait for it."""
+        with _problems(self.address):
+            self._client.stop_job(name)
+
+    def log(self, name: str) -> str:
+        """Return all that a job has printed."""
+        with _problems(self.address):
+            return str(self._client.get_job_logs(name))
+
+    def follow(self, name: str, write: Callable[[str], None]) -> Job:
+        """Write what a job prints, from its beginning, until it ends; return its final state.
+
+        Raises UserError if the cluster was out of reach for a minute. The job keeps running.
+        """
+        num_written, reached_at = 0, time.monotonic()
+        while True:
+            try:
+                job, log = self.get(name), self.log(name)  # in this order: the log of a job that has ended is whole
+                if new := log[num_written:]:
+                    write(new)
+                if not job.active:
+                    return job
+                num_written, reached_at = len(log), time.monotonic()
+            except UserError as problem:
+                if time.monotonic() - reached_at > RECONNECT_S:
+                    raise UserError(f"{problem} {name} keeps running; `job logs` shows it again.") from problem
+            time.sleep(1.0)
+
+
+def _job(details: Any) -> Job:
+    return Job(
+        name=details.submission_id,
+        study=details.metadata[STUDY_KEY],
+        results=details.metadata[RESULTS_KEY],
+        status=str(details.status.value),
+        exit_code=details.driver_exit_code,
+        started_s=(details.start_time or 0) / 1000,
+        ended_s=details.end_time / 1000 if details.end_time else None,
+    )
+
+
+def _check_address(address: str) -> None:
+    """Fail early: Ray waits minutes for a silent host, and takes other strings for other kinds of address."""
+    try:
+        parts = urlsplit(address)
+        usual_port = {"http": 80, "https": 443}[parts.scheme]
+        host, port = parts.hostname, parts.port or usual_port
+    except (KeyError, ValueError):  # another scheme; an unclosed bracket, a port over 65535
+        host = None
+    if not host:
+        raise UserError(
+            f"--address: got {address!r}, want the URL of a cluster's job server, such as {DEFAULT_ADDRESS}, where "
+            f"`ui --cluster cluster.yaml` makes it available."
+        )
+    try:
+        check_answers(host, port)
+    except OSError as error:
+        raise UserError(
+            f"nothing answers at --address {address}: {error}. Start a cluster with `ray up cluster.yaml` and a tunnel "
+            f"to it with `ui --cluster cluster.yaml`, or one on this machine with `ray start --head`."
+        ) from error
+
+
+def _problems(address: str) -> AbstractContextManager[None]:
+    """Translate what Ray's client raises into a UserError."""
+    import aiohttp
+    import requests
+    from ray.exceptions import AuthenticationError
+
+    def explain(error: Exception) -> UserError:
+        if not isinstance(error, AuthenticationError):
+            return UserError(f"the job server at {address} fails: {reason(error)}.")
+        return UserError(
+            f"the cluster at {address} refuses our token: {reason(error)}. Its token should be in "
+            f"~/.ray/auth_token here, and RAY_AUTH_MODE unset or `token`."
+        )
+
+    kinds = (AuthenticationError, requests.RequestException, aiohttp.ClientError, RuntimeError, OSError)
+    return translated(kinds, explain)

@@ -1,0 +1,82 @@
+"""Sends a study to a cluster, where a job trains it with `run`; this machine may be switched off then."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
+
+from lr_sweep.datasets.sources import CHECKOUT
+from lr_sweep.datasets.storage.object_store import checked, local_path
+from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, ClusterJobs, Job
+from lr_sweep.sweep.cluster.package import copy_program
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.study.file import load_study, study_to_yaml
+from lr_sweep.sweep.study.study import Study
+from lr_sweep.sweep.text import gigabytes
+
+
+def submit(
+    study: str | Path | Study,
+    results: str,
+    data_dir: str,
+    address: str = DEFAULT_ADDRESS,
+    *,
+    options: Sequence[str] = (),
+    say: Callable[[str], None] = print,
+) -> Job:
+    """Start a job that trains the runs of a study that the record on the cluster lacks; do not wait for its end.
+
+    Args:
+        study: a study, or the name or file of one.
+        results: the results directory, on a disk that all of the cluster's machines see, or a store.
+        data_dir: where data sets are or are downloaded to, on such a disk.
+        options: further options of `run`, such as `["--gpus-per-trial", "0.5"]`.
+        say: receives a line about what is sent.
+
+    Raises UserError for mistakes in the study or the paths, without a cluster, and while a job of the study is running.
+    """
+    check_paths(results, data_dir)
+    study = study if isinstance(study, Study) else load_study(study)
+    cluster = ClusterJobs(address)
+    _refuse_a_second(cluster, study.study, results)
+    with tempfile.TemporaryDirectory(prefix="lr-sweep-") as folder:
+        size = copy_program(Path(folder))
+        sent = f"{study.study}.yaml"  # with all defaults and absolute paths
+        (Path(folder) / sent).write_text(study_to_yaml(study), encoding="utf-8")
+        say(f"sending {CHECKOUT}, {gigabytes(size)}, to {address}")
+        run = ("run", sent, "--address", "auto", "--results", results, "--data-dir", data_dir, *options)
+        command = f"exec python -m lr_sweep.sweep {shlex.join(run)}"  # `exec`: a stop signals Python, not a shell
+        name = cluster.start(study.study, results, command, Path(folder))
+    return cluster.get(name)
+
+
+def _refuse_a_second(cluster: ClusterJobs, study: str, results: str) -> None:
+    for job in filter(lambda job: job.active, cluster.jobs()):
+        if job.study == study:
+            raise UserError(
+                f"{job.name} trains this study already, in {job.results}; nothing was sent. Follow it with `job "
+                f"logs {study}`; if the study has changed since, `job stop {study}` and submit it again: "
+                f"what was trained stays."
+            )
+        if PurePosixPath(job.results) == PurePosixPath(results):
+            raise UserError(
+                f"{job.name} writes to {results}, and a results directory has one writer at a time; nothing was sent. "
+                f"Give this study one of its own with --results (`import` merges them later), or submit it when "
+                f"{job.name} has ended."
+            )
+
+
+def check_paths(results: str, data_dir: str) -> None:
+    """Raise UserError for relative paths, which mean nothing on other machines, StoreError for URIs of no store."""
+    folder = local_path(results)
+    given = {"--results": folder, "--data-dir": PurePosixPath(data_dir)}
+    relative = [f"{option} {path}" for option, path in given.items() if path is not None and not path.is_absolute()]
+    if folder is None:
+        checked(results)
+    if relative:
+        raise UserError(
+            f"got {' and '.join(relative)}, want absolute paths: they are folders on a disk that all of the cluster's "
+            f"machines see, such as /shared/results. The job itself runs in a temporary folder."
+        )

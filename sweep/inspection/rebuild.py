@@ -1,0 +1,117 @@
+"""A recorded run's model, built again: from its content, the weights it started from and its checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lr_sweep.analysis.record.read import check_format
+from lr_sweep.datasets.task import TaskData
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.inspection.show import find_run
+from lr_sweep.sweep.results import run_state
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.run_state import KnownRun
+from lr_sweep.sweep.study.backbones import find_backbone
+from lr_sweep.sweep.study.file import load_study
+from lr_sweep.trainables.checkpoint import checkpoints, read_checkpoint
+from lr_sweep.trainables.classifier import Classifier
+from lr_sweep.trainables.initialise import build_classifier
+from lr_sweep.trainables.pretraining.weights import WEIGHTS, WeightsSource, weights_checksum
+from lr_sweep.trainables.run import PROTOCOL_VERSION, Run
+from lr_sweep.trainables.session import pretrained_tensors, task_data
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rebuilt:
+    """A run as it was at its best validation accuracy, on the CPU."""
+
+    run_id: str
+    title: str
+    """Its labels in a line."""
+    run: Run
+    data: TaskData
+    model: Classifier
+    step: int
+    """The best step of its checkpoint."""
+    test_accuracy: float
+    """There, a fraction."""
+
+
+def recorded_run(results: Results, given: str) -> tuple[KnownRun, Run]:
+    """Find an ended run by its id or the first letters of it; return it and its content.
+
+    Raises:
+        UserError: no such run, it has not ended, or it is of another version of the protocol.
+        RecordError: damaged files.
+    """
+    check_format(results.root)
+    known = find_run(given, run_state.known_runs(results, run_state.read_all_wanted(results), ["content"]))
+    if known.end is None:
+        raise UserError(f"run {known.run_id} is {known.status}: want one that has ended; `ls` lists them")
+    content: dict[str, Any] = json.loads(known.end["content"])
+    if (version := content.get("protocol_version")) != PROTOCOL_VERSION:
+        raise UserError(
+            f"run {known.run_id} is of protocol version {version}, this program trains by version {PROTOCOL_VERSION}: "
+            f"use the program that trained it"
+        )
+    return known, Run.from_content(content)
+
+
+def rebuild(results: Results, known: KnownRun, run: Run, data_dir: Path) -> Rebuilt:
+    """Build a run's model with the tensors of its best step.
+
+    Raises:
+        UserError: there is no intact checkpoint with an evaluation, or its pretrained weights are not known.
+        WeightsError, DataError: weights or data are missing, or not those of the run.
+    """
+    saved = next(_intact(results.checkpoints(known.run_id)), None)
+    if saved is None or saved[1]["best_step"] is None:
+        what = "no intact checkpoint" if saved is None else "no evaluation in its checkpoint"
+        raise UserError(
+            f"run {known.run_id} has {what} in {results.checkpoints(known.run_id)}. Archives have checkpoints if they "
+            f"are made with `export --checkpoints`, and `gc` removes them; without one, train the run again."
+        )
+    tensors, progress = saved
+    source = _weights_of(results, known, run) if run.weights_checksum else None
+    data = task_data(run, data_dir, "cpu")
+    model = build_classifier(run, data.shape, pretrained_tensors(run, source, None))
+    with torch.no_grad():
+        for name, parameter in model.trained_parameters():
+            parameter.copy_(tensors[f"best.{name}"])
+    (best,) = [each for each in progress["curve"] if each["step"] == progress["best_step"]]
+    assert known.labels, "it has ended"
+    return Rebuilt(
+        run_id=known.run_id,
+        title=run_state.run_title(known.labels),
+        run=run,
+        data=data,
+        model=model,
+        step=best["step"],
+        test_accuracy=best["test_accuracy"],
+    )
+
+
+def _intact(folder: Path) -> Iterator[tuple[dict[str, torch.Tensor], dict[str, Any]]]:
+    return (saved for path in checkpoints(folder) if (saved := read_checkpoint(path)) is not None)
+
+
+def _weights_of(results: Results, known: KnownRun, run: Run) -> WeightsSource:
+    """Return where a run's pretrained weights are: made here, else where a study that wants the run has them."""
+    for path in sorted(results.pretrained.glob(f"[!.]*/{WEIGHTS}")):
+        if weights_checksum(path.parent) == run.weights_checksum:
+            return WeightsSource(folder=str(path.parent))
+    for study in known.budgets:
+        model = load_study(results.study(study) / f"{study}.yaml").models.get((known.labels or {})["model"])
+        if model is not None and (source := find_backbone(model, results.pretrained).source) is not None:
+            return source
+    raise UserError(
+        f"run {known.run_id} started from weights with sha256 {run.weights_checksum}: they are not in "
+        f"{results.pretrained}, and no recorded study that wants the run says where they are. Put them into a folder "
+        f"there, with their config.json."
+    )

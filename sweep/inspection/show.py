@@ -1,0 +1,185 @@
+"""`show`: everything that is known about one run, with its curve as a table with bars."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lr_sweep.analysis.record.access import denied
+from lr_sweep.analysis.record.columns import RUNS
+from lr_sweep.analysis.record.read import check_format, read_curves
+from lr_sweep.analysis.statistics.selection import best_steps
+from lr_sweep.analysis.text import rate_text
+from lr_sweep.datasets.storage.files import hash_file
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.results import run_state
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.run_state import KnownRun, Row
+from lr_sweep.sweep.results.validation import digest_problem
+from lr_sweep.sweep.text import aligned, counted, duration, gigabytes, percent
+
+SHORTEST_PREFIX = 4
+"""Letters of an id that name a run, if no other id begins with them."""
+MAX_CANDIDATES = 10
+MAX_EVALUATIONS = 20
+"""Evaluations of a curve that are shown; the first, the best and the last are among them."""
+BAR_WIDTH = 24
+"""Letters of the bar for an accuracy of 1."""
+EIGHTHS = " ▏▎▍▌▋▊▉"
+"""Blocks that fill so many eighths of a letter."""
+
+Fact = tuple[str, str]
+
+
+def run_text(results: Results, given: str) -> str:
+    """Return everything about a run, given by its id or the first letters of it; raises UserError or RecordError."""
+    check_format(results.root)
+    run = find_run(given, run_state.known_runs(results, run_state.read_all_wanted(results)))
+    end = run_state.read_ends(results, [run.run_id], [column.name for column in RUNS]).get(run.run_id)
+    sections = {"wanted by": _studies(run, end)}
+    if end is not None:
+        sections |= {"content": _content(end), "provenance": _provenance(end), "cost": _cost(end)}
+    sections["files"] = _files(run.run_id, results)
+    lines = {title: aligned(facts) for title, facts in sections.items()} | {"curve": _curve_lines(results, run.run_id)}
+    texts = ["\n  ".join([title, *shown]) for title, shown in lines.items()]
+    return "\n\n".join(["\n".join(aligned(_outcome(run, end))), *texts])
+
+
+def find_run(given: str, runs: Sequence[KnownRun]) -> KnownRun:
+    """Return the run with an id, or the one whose id begins so; raises UserError for none and for several."""
+    by_id = {run.run_id: run for run in runs}
+    if len(given) < SHORTEST_PREFIX:
+        raise UserError(
+            f"got {given!r} as a run, want its id or at least {SHORTEST_PREFIX} of its first letters; "
+            f"`ls` lists all runs"
+        )
+    found = [run_id for run_id in by_id if run_id.startswith(given)]
+    if len(found) == 1:
+        return by_id[found[0]]
+    if found:
+        labels = {run_id: by_id[run_id].labels for run_id in found[:MAX_CANDIDATES]}
+        titles = {each: run_state.run_title(row) if row else "wanted by no study here" for each, row in labels.items()}
+        shown = "".join(f"\n  {run_id}  {title}" for run_id, title in titles.items())
+        more = f"\n  and {len(found) - MAX_CANDIDATES} more" if len(found) > MAX_CANDIDATES else ""
+        raise UserError(f"{len(found)} runs begin with {given!r}; give more letters of one of:{shown}{more}")
+    raise UserError(f"no run {given!r}; `ls` lists all {len(by_id)} runs")
+
+
+def _outcome(run: KnownRun, end: Row | None) -> list[Fact]:
+    facts = [("run", run.run_id), ("status", run.status)]
+    if end is not None:
+        if end["diverged_at_step"] is not None:
+            facts[-1] = ("status", f"{run.status} at step {end['diverged_at_step']}")
+        facts += [("failure", end["failure"])] if end["failure"] else []
+        facts.append(("steps", f"{end['num_steps']} trained"))
+        if end["best_step"] is not None:
+            accuracies = f"validation {percent(end['validation_at_best'])}, test {percent(end['test_at_best'])}"
+            facts.append(("accuracy", f"{accuracies}, at step {end['best_step']}, where validation is highest"))
+    if run.labels is None:
+        return [*facts, ("labels", "not known: no study here wants it, and its row is written when it ends")]
+    return facts + [(name.replace("_", " "), run_state.label(run.labels, name)) for name in run_state.LABELS]
+
+
+def _studies(run: KnownRun, end: Row | None) -> list[Fact]:
+    return [
+        (study, f"up to step {budget}: {run_state.SHOWN[run_state.state_of(budget, end, run.started)]}")
+        for study, budget in run.budgets.items()
+    ] or [("no study", "that is recorded here")]
+
+
+def _content(end: Row) -> list[Fact]:
+    """Return the plain values first, then those of each mapping under its name."""
+    flat = run_state.flattened(json.loads(end["content"]))
+    texts = {name: _rate(value) if name == "learning_rate" else _plain(value) for name, value in flat.items()}
+    return sorted(texts.items(), key=lambda fact: "." in fact[0])
+
+
+def _rate(rate: float) -> str:
+    """Return a learning rate as everywhere, unless that would round it."""
+    return text if float(text := rate_text(rate)) == rate else _plain(rate)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _provenance(end: Row) -> list[Fact]:
+    changed = ", with changes" if end["git_dirty"] else ""
+    versions: dict[str, str] = json.loads(end["versions"])
+    return [
+        ("data", f"{end['data_origin']}, {end['data_checksum']}"),
+        ("weights", f"{end['pretrained_on']}, {end['weights_checksum']}" if end["weights_checksum"] else "random"),
+        ("commit", f"{end['git_commit']}{changed}" if end["git_commit"] else "not a git checkout"),
+        ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
+    ]
+
+
+def _cost(end: Row) -> list[Fact]:
+    return [
+        ("device", end["device"]),
+        ("trained for", f"{duration(end['wall_s'])} ({end['wall_s']:.1f} s)"),
+        ("device time", f"{duration(end['device_s'])} ({end['device_s']:.1f} s)"),
+        ("attempts", str(end["attempts"])),
+        ("trained again", "not counted" if end["lost_steps"] is None else counted(end["lost_steps"], "lost step")),
+        ("started", f"{end['started_at']:%Y-%m-%d %H:%M:%S} UTC"),
+        ("finished", f"{end['finished_at']:%Y-%m-%d %H:%M:%S} UTC"),
+    ]
+
+
+def _files(run_id: str, results: Results) -> list[Fact]:
+    paths = {"row": results.run(run_id), "evaluations": results.curve(run_id)}
+    facts = [(name, str(path) if path.exists() else "none") for name, path in paths.items()]
+    if results.uri is not None:
+        return [*facts, ("checkpoints", f"{results.uri}/checkpoints/{run_id}")]
+    saved = [_checkpoint(path) for path in sorted(results.checkpoints(run_id).glob("*"), reverse=True)]
+    return facts + (saved or [("checkpoint", "none")])
+
+
+def _checkpoint(path: Path) -> Fact:
+    """Describe a file of a run's folder of checkpoints: `[damaged-]step-<step>-<sha256 prefix>.safetensors`."""
+    try:
+        size, name = gigabytes(path.stat().st_size), path.name.removeprefix("damaged-")
+        if not name.startswith("step-"):
+            return "unfinished", f"{path}  {size}"
+        damaged = ", DAMAGED: its checksum differs" if digest_problem(path.name, hash_file(path)) else ""
+        return "checkpoint", f"{path}  step {int(name.split('-')[1])}, {size}{damaged}"
+    except PermissionError:
+        return "checkpoint", denied(path)
+    except FileNotFoundError:  # a running sweep has saved a newer one
+        return "checkpoint", f"{path}  just removed"
+
+
+def _curve_lines(results: Results, run_id: str) -> list[str]:
+    curve = read_curves(results.root, [run_id])
+    if curve.empty:
+        return ["no evaluations yet"]
+    found = best_steps(curve[["run_id", "step", "validation_accuracy"]])
+    best = None if found.empty else int((curve["step"] == found["best_step"][0]).to_numpy().argmax())
+    rows = [("step", "train loss", "test accuracy", "validation accuracy", "", "")]
+    for index in shown_evaluations(len(curve), best):
+        at = curve.iloc[index]
+        validation = at["validation_accuracy"]
+        numbers = (f"{at['step']}", f"{at['train_loss']:.4f}", f"{at['test_accuracy']:.2%}", f"{validation:.2%}")
+        rows.append((*numbers, bar(validation), "best" if index == best else ""))
+    hidden = len(curve) - (len(rows) - 1)
+    return aligned(rows, right=range(4)) + ([f"{hidden} evaluations between these are not shown"] if hidden else [])
+
+
+def shown_evaluations(number: int, best: int | None) -> list[int]:
+    """Choose evenly among so many evaluations, by index; with the first, the best if there is one, and the last."""
+    even = min(number, MAX_EVALUATIONS - 1)
+    indices = {round(index * (number - 1) / max(1, even - 1)) for index in range(even)}
+    return sorted(indices | ({best} if best is not None else set()))
+
+
+def bar(fraction: float) -> str:
+    """Return a bar as long as a fraction of `BAR_WIDTH` letters, to an eighth of a letter; nothing for NaN."""
+    if math.isnan(fraction):
+        return ""
+    whole, eighths = divmod(round(fraction * BAR_WIDTH * 8), 8)
+    return ("█" * whole + EIGHTHS[eighths]).rstrip()

@@ -1,0 +1,79 @@
+"""`status`: how far a study is, from the record and from the progress that a running sweep last wrote."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from lr_sweep.analysis.record.read import read_study, read_wanted_rows
+from lr_sweep.analysis.text import study_heading
+from lr_sweep.sweep.results.directory import Results, read_state
+from lr_sweep.sweep.results.run_state import SHOWN, Row, State, read_ends, run_title, states_of
+from lr_sweep.sweep.text import aligned, counted, duration
+
+
+def status_text(results: Results, study: str, now: float | None = None) -> str:
+    """Return a study's runs by cell and state, and what is running; raises RecordError if it was never run here."""
+    activity = _activity(results, time.time() if now is None else now)
+    if _pretrains_first(results, study):
+        return "\n".join([f"{study}: no run yet", activity, f"results: {results.location}"])
+    info = read_study(results.root, study)
+    wanted = read_wanted_rows(results.root, study)
+    ends = read_ends(results, [row["run_id"] for row in wanted], ["failure"])
+    states = states_of([(row["run_id"], row["num_steps"]) for row in wanted], ends, results)
+    lines = [study_heading(info.study, info.title), activity, "", *_cell_lines(wanted, states)]
+    for row, state in zip(wanted, states, strict=True):
+        if state is State.FAILED:
+            lines.append(f"failed: {run_title(row)}: {ends[row['run_id']]['failure']}")
+    return "\n".join([*lines, f"results: {results.location}"])
+
+
+def _pretrains_first(results: Results, study: str) -> bool:
+    """Return whether a sweep pretrains for a study that was never run here; it is recorded only after that."""
+    if (results.study(study) / "study.json").exists() or not results.being_written():
+        return False
+    return results.pretraining_progress.exists() and read_state(results.holder).get("study") == study
+
+
+def _cell_lines(wanted: Sequence[Row], states: list[State]) -> list[str]:
+    rows: list[tuple[str, ...]] = [("task", "model", "variant", *SHOWN.values())]
+    cells: dict[tuple[str, ...], Counter[State]] = {}
+    for row, state in zip(wanted, states, strict=True):
+        cells.setdefault((row["task"], row["model"], row["variant"]), Counter())[state] += 1
+    for labels, counts in (cells | {("all", "", ""): Counter(states)}).items():
+        rows.append((*labels, *(str(counts[state]) for state in SHOWN)))
+    return aligned(rows, right=range(3, 3 + len(SHOWN)))
+
+
+def _activity(results: Results, now: float) -> str:
+    """Return which process writes here and its latest progress; it may train another study than the one asked for."""
+    if not results.being_written():
+        return "no sweep is running; `run` trains what is left"
+    holder = read_state(results.holder)
+    if not holder:
+        return "a sweep has just started"
+    who = f"process {holder['pid']} on {holder['host']}"
+    study = holder["study"]
+    if progress := read_state(results.pretraining_progress):
+        doing = f"pretrains {progress['model']} for {study}: step {progress['step']} of {progress['num_steps']}"
+    elif progress := read_state(results.progress(study)):
+        doing = f"trains study {study}: {progress['steps_per_s']:.0f} steps/s"
+    else:
+        return f"{who} is writing here ({study}); it has trained nothing yet"
+    return f"{who} {doing}, {_remaining(progress)} ({_age(now - progress['updated_at'])})"
+
+
+def _remaining(progress: dict[str, Any]) -> str:
+    left = progress["time_left_s"]
+    remaining = "time left not known yet" if left is None else f"about {duration(left)} left"
+    if evaluating := progress.get("evaluating"):
+        remaining += f", {counted(evaluating, 'run')} evaluating"
+    return remaining
+
+
+def _age(seconds: float) -> str:
+    if round(seconds) < 0:  # the sweep runs on another machine, or the clock was set back since
+        return f"as of its last report; this machine's clock is {-seconds:.0f} s behind the sweep's"
+    return f"as of {abs(seconds):.0f} s ago"

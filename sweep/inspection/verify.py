@@ -1,0 +1,163 @@
+"""`verify`: whether a results directory is sound. Reads every file, one at a time, and changes nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from lr_sweep.analysis.record.access import closed_folder, is_folder, unreadable
+from lr_sweep.analysis.record.columns import CURVES, PLANNED
+from lr_sweep.analysis.record.read import RecordError, UnreadableError, check_format, planned_path, read_rows
+from lr_sweep.datasets.storage.files import hash_file
+from lr_sweep.datasets.storage.object_store import ObjectStore
+from lr_sweep.sweep.inspection.gc import damaged_weights, leftovers, wanted_budgets
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.run_state import recorded_ids
+from lr_sweep.sweep.results.validation import checkpoint_problem, curve_problems, read_sound_row, study_problems
+from lr_sweep.sweep.text import counted
+from lr_sweep.trainables.pretraining.weights import WEIGHTS, weights_damage
+
+
+class Issue(NamedTuple):
+    """A line that names a file which is not as it should be, and says what to do."""
+
+    text: str
+    is_note: bool = False
+    """Whether it does no harm."""
+
+
+class Verification:
+    """Looks at everything in a results directory; a sweep may be writing to it."""
+
+    def __init__(self, results: Results) -> None:
+        self.results = results
+        self.counts: Counter[str] = Counter()
+
+    def issues(self) -> Iterator[Issue]:
+        """Yield what is found, file by file. No more than one file and the runs' ids are held at a time."""
+        yield from self._closed_folders()
+        yield from self._studies()
+        for run_id in recorded_ids(self.results):
+            num_evaluations, found = self._run(run_id)
+            if found:  # looked at once more: a sweep may have been between writing a run's curve and its row
+                num_evaluations, found = self._run(run_id)
+            self.counts["runs"] += self.results.holds(run_id)
+            self.counts["evaluations"] += num_evaluations
+            yield from found
+            yield from self._checkpoints(run_id)
+        if self.results.uri is not None:
+            yield from self._stored_checkpoints(ObjectStore(self.results.uri))
+        yield from self._weights()
+        if not self.results.being_written():
+            yield from self._garbage()
+
+    def _closed_folders(self) -> Iterator[Issue]:
+        """Find folders that would seem to be empty; `check_format` has looked at the others."""
+        for name in ("checkpoints", "pretrained"):
+            folders = [self.results.root / name, *sorted((self.results.root / name).glob("*"))]
+            yield from (Issue(text) for folder in folders if (text := closed_folder(folder)))
+
+    def _studies(self) -> Iterator[Issue]:
+        for folder in sorted(path for path in (self.results.root / "studies").glob("*") if path.is_dir()):
+            try:
+                problems = study_problems(self.results, folder.name)
+                read_rows(planned_path(self.results.root, folder.name), PLANNED)
+            except RecordError as error:
+                problems = [str(error)]
+                begun = self.results.being_written() and not (folder / "study.json").exists()  # its last file
+                if begun and not isinstance(error, UnreadableError):
+                    continue
+            yield from map(Issue, problems)
+
+    def _run(self, run_id: str) -> tuple[int, list[Issue]]:
+        """Look at a run's row, then at its curve, which is written before it; return how many evaluations it has."""
+        row, issues = None, []
+        row_path, path = self.results.run(run_id), self.results.curve(run_id)
+        try:
+            row = read_sound_row(self.results, run_id)
+        except RecordError as error:
+            issues.append(Issue(str(error)))
+        try:
+            points = read_rows(path, CURVES)
+        except RecordError as error:
+            return 0, [*issues, Issue(str(error))]
+        problems = curve_problems(run_id, points, row)
+        where, also = (row_path, "") if points is None else (path, f", and {row_path} if there is one,")
+        issues += [Issue(f"{where}: {problem}: delete it{also} and run the study again") for problem in problems]
+        return len(points or ()), issues
+
+    def _checkpoints(self, run_id: str) -> Iterator[Issue]:
+        for path in sorted(self.results.checkpoints(run_id).glob("step-*.safetensors")):
+            try:
+                with suppress(FileNotFoundError):  # a sweep has saved a newer one
+                    yield from self._checkpoint(str(path), hash_file(path))
+            except OSError as error:
+                yield Issue(unreadable(path, error))
+
+    def _stored_checkpoints(self, store: ObjectStore) -> Iterator[Issue]:
+        """Look at all checkpoints in a store; its copy has none."""
+        for name in store.names("checkpoints"):
+            with suppress(FileNotFoundError):  # a sweep has saved a newer one
+                yield from self._checkpoint(f"{store.uri}/{name}", store.sha256(name))
+
+    def _checkpoint(self, name: str, sha256: str) -> list[Issue]:
+        self.counts["checkpoints"] += 1
+        problem = checkpoint_problem(name, sha256)
+        return [Issue(problem)] if problem else []
+
+    def _weights(self) -> Iterator[Issue]:
+        for folder in sorted(self.results.pretrained.glob("[!.]*")):
+            if not is_folder(folder) or closed_folder(folder) or ".partial-" in folder.name:
+                continue
+            try:
+                problem = weights_damage(folder)
+            except OSError as error:
+                yield Issue(unreadable(Path(error.filename or folder), error))
+                continue
+            self.counts["weights"] += 1
+            if problem:
+                mend = "`run` and `pretrain` make it again; runs from other bytes are new runs"
+                yield Issue(f"{folder}: {problem}: delete it; {mend}")
+
+    def _garbage(self) -> Iterator[Issue]:
+        """Yield notes on what `gc` removes, and on what it leaves to the user."""
+        for folder in sorted(self.results.pretrained.glob(".*.checkpoints")):
+            weights = self.results.pretrained / folder.name[1:].removesuffix(".checkpoints")
+            if not (weights / WEIGHTS).exists():
+                mend = "`run` and `pretrain` resume it; delete it if no study needs it"
+                yield Issue(f"{folder}: a pretraining that has not ended; {mend}", is_note=True)
+        for path in leftovers(self.results):
+            yield Issue(f"{path}: a leftover of a process that died; `gc` removes it", is_note=True)
+        try:
+            wanted = wanted_budgets(self.results)
+        except RecordError:  # `_studies` has named it, unless there is no study at all
+            return
+        unwanted = [run_id for run_id in recorded_ids(self.results) if run_id not in wanted]
+        recorded = [run_id for run_id in unwanted if self.results.holds(run_id)]
+        if recorded and not damaged_weights(self.results):
+            runs = counted(len(recorded), "run")
+            yield Issue(f"no recorded study wants {runs}, such as {recorded[0]}; `gc` removes them", is_note=True)
+        for run_id in sorted(set(unwanted) - set(recorded)):
+            folder = self.results.checkpoints(run_id)
+            if any(folder.glob("step-*.safetensors")):
+                yield Issue(f"{folder}: of a run that has no row, curve or study; `gc` removes it", is_note=True)
+
+
+def verify(results: Results, say: Callable[[str], None]) -> int:
+    """Pass every issue to `say` as it is found, a line each, then a summary; return the number of problems."""
+    check_format(results.root)
+    verification = Verification(results)
+    if results.being_written():
+        say("a sweep is writing here: what it adds from now on may not be checked")
+    found: Counter[bool] = Counter()
+    for issue in verification.issues():
+        found[issue.is_note] += 1
+        say(f"{'note' if issue.is_note else 'problem'}: {issue.text}")
+    seen = ", ".join(counted(verification.counts[f"{noun}s"], noun) for noun in ("run", "evaluation", "checkpoint"))
+    problems = counted(found[False], "problem") if found[False] else "no problems"
+    notes = f", {counted(found[True], 'note')}" if found[True] else ""
+    say(f"{seen}, {verification.counts['weights']} weights: {problems}{notes}")
+    return found[False]

@@ -1,0 +1,166 @@
+"""The address of the mirror, a quiet MLflow client with errors that say what to do, and MLflow's web page."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from lr_sweep.datasets.storage.problems import reason, translated
+from lr_sweep.sweep.errors import UserError
+
+EXPERIMENT = "lr-sweep"
+"""The MLflow experiment that holds everything."""
+
+_DEFAULT_ENVIRONMENT = {
+    # We retry ourselves, after asking what has arrived: MLflow's own retry of a lost answer can create a run twice.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+}
+
+_SQLITE = "sqlite:///"
+_DAMAGE = ("file is not a database", "database disk image is malformed")
+"""What SQLite says of a damaged database."""
+
+
+class MirrorError(UserError):
+    """MLflow cannot be reached or refuses; the message says which store, why, and what to do."""
+
+
+def tracking_uri(results: Path) -> str:
+    """Return the mirror's address: `MLFLOW_TRACKING_URI` if set, else a SQLite database in the results directory.
+
+    Raises MirrorError if the directory's name has a character that a SQLite address cannot hold.
+    """
+    if uri := os.environ.get("MLFLOW_TRACKING_URI"):
+        return uri
+    path = (results.resolve() / "mlflow.db").as_posix()
+    if unusable := set("%?") & set(path):
+        raise MirrorError(
+            f"{path} contains {' '.join(sorted(unusable))}, which the address of a SQLite database cannot hold. "
+            "Rename the results directory, or set MLFLOW_TRACKING_URI."
+        )
+    return f"{_SQLITE}{path}"
+
+
+def shown_uri(uri: str) -> str:
+    """Return the address without user name and password, for messages."""
+    parts = urlsplit(uri)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if "@" in parts.netloc else uri
+
+
+def open_client(uri: str) -> Any:
+    """Return an `MlflowClient` that logs nothing and retries nothing; raises MirrorError if MLflow refuses the address.
+
+    The first call imports mlflow, which takes seconds.
+    """
+    for name, value in _DEFAULT_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    with store_problems(uri):
+        from mlflow import MlflowClient
+
+        # Its failures reach us as exceptions; alembic logs every table of a new database.
+        logging.getLogger("mlflow").setLevel(logging.CRITICAL)
+        logging.getLogger("alembic").setLevel(logging.WARNING)
+        if (database := _own_database(uri)) and database.parent.is_dir() and not database.exists():
+            database.touch()  # with the permissions of other files; SQLite's own leave a group out, whatever the umask
+        return MlflowClient(tracking_uri=uri)
+
+
+def store_problems(uri: str) -> AbstractContextManager[None]:
+    """Turn what MLflow and the layers below it raise into a `MirrorError`."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    def explain(error: Exception) -> MirrorError:
+        cause = reason(error).replace(uri, shown_uri(uri))
+        database, mend = _own_database(uri), ""
+        if database is not None and any(damage in cause for damage in _DAMAGE):
+            mend = (
+                f". The database is damaged; it only mirrors the record: delete {database} (and "
+                f"{database.name}-journal, if there is one), and the next `run` or `mlflow sync` rebuilds it"
+            )
+        return MirrorError(f"MLflow at {shown_uri(uri)}: {cause}{mend}")
+
+    return translated((MlflowException, SQLAlchemyError, OSError), explain)
+
+
+def _own_database(uri: str) -> Path | None:
+    """Return the SQLite database of a results directory; None: the user set another address."""
+    own = uri.startswith(_SQLITE) and not os.environ.get("MLFLOW_TRACKING_URI")
+    return Path(uri.removeprefix(_SQLITE)) if own else None
+
+
+def open_ui(results: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
+    """Serve MLflow's page, without a password, in the foreground until Ctrl-C; return the exit code.
+
+    It is 0 after Ctrl-C, or if the mirror is on a server that the user runs. Raises MirrorError if there is no mirror
+    yet or it cannot be read, UserError if the port is taken or the address is not this machine's.
+    """
+    uri = tracking_uri(results)
+    if urlsplit(uri).scheme in ("http", "https"):
+        print(f"The mirror is on the MLflow server at {shown_uri(uri)} (MLFLOW_TRACKING_URI): open it there.")
+        return 0
+    experiment_id = find_experiment(uri)
+    check_listening(host, port, "another program may have it: choose another with --port")
+    if host not in ("127.0.0.1", "::1", "localhost"):
+        print(f"Warning: anyone who can reach {host}:{port} can read and change the mirror; it has no password.")
+    print(experiment_page(f"http://{host}:{port}", experiment_id))
+    print("Open this in a browser when the server is up (5 to 20 seconds). Ctrl-C ends it.", flush=True)
+    command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
+    # The address goes by the environment: it may hold a password, and every user can list command lines.
+    environment = os.environ | {
+        "MLFLOW_BACKEND_STORE_URI": uri,
+        "MLFLOW_REGISTRY_STORE_URI": uri,
+        "MLFLOW_UVICORN_OPTS": "--log-level warning",
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "PYTHONWARNINGS": "ignore",
+    }
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    # In a session of its own, since it answers a Ctrl-C of the terminal with a traceback, and SIGTERM quietly.
+    with subprocess.Popen(command, env=environment, start_new_session=True) as server:
+        try:
+            return server.wait()
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            server.terminate()
+
+
+def find_experiment(uri: str) -> str:
+    """Return the id of the sweep's experiment in an MLflow store; raises MirrorError if there is none."""
+    database = Path(uri.removeprefix("sqlite:///"))
+    if uri.startswith("sqlite:///") and not database.exists():
+        raise MirrorError(f"there is no MLflow store at {database}; `run` makes one")
+    client = open_client(uri)
+    with store_problems(uri):
+        experiment = client.get_experiment_by_name(EXPERIMENT)
+    if experiment is None:
+        raise MirrorError(f"MLflow at {shown_uri(uri)} has no experiment {EXPERIMENT}; `run` makes it")
+    return str(experiment.experiment_id)
+
+
+def experiment_page(server: str, experiment_id: str) -> str:
+    """Return the address of the sweep's runs on an MLflow server; its own first page is for language models."""
+    return f"{server}/#/experiments/{experiment_id}/runs?workflowType=machine_learning"
+
+
+def check_listening(host: str, port: int, advice: str) -> None:
+    """Raise UserError, with the advice, for an address that cannot be listened on."""
+    try:
+        socket.create_server((host, port)).close()
+    except OSError as problem:
+        raise UserError(f"cannot listen on {host}:{port} ({problem.strerror}); {advice}") from problem
+    except (UnicodeError, OverflowError) as problem:
+        raise UserError(f"cannot listen on {host}:{port}: not a valid address or port") from problem

@@ -1,0 +1,122 @@
+"""What MLflow shows of a run: params, tags and points, computed from the record alone."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from lr_sweep.analysis.record.columns import CURVES, RUNS
+from lr_sweep.analysis.record.read import curve_path, read_rows, run_path
+from lr_sweep.analysis.text import rate_text
+from lr_sweep.sweep.results.run_state import LABELS, flattened
+
+METRICS = tuple(column.name for column in CURVES if column.name not in ("run_id", "step", "time_ms"))
+"""Columns of a curve that are mirrored, under the same names."""
+
+ENDING_TAGS = ("sweep.failure", "sweep.diverged_at_step")
+"""Tags that a later attempt of the same run may make untrue; they are removed then."""
+
+_TAGGED = (
+    *("num_steps", "pretrained_on", "data_origin", "weights_checksum", "data_checksum", "diverged_at_step", "failure"),
+    *("device", "wall_s", "device_s", "attempts", "git_dirty", "versions"),
+)
+_UNLOGGED_CONTENT = {"task", "learning_rate", "seed", "data_checksum", "weights_checksum"}
+_MAX_TAG_LENGTH = 5000
+"""Characters; MLflow takes 8000, its hosted form 5000."""
+
+
+@dataclass(frozen=True)
+class MirroredRun:
+    """What the record holds of one run, in MLflow's terms."""
+
+    run_id: str
+    wanted: dict[str, Any]
+    """Its row in the study's `wanted.parquet`; empty if the study does not want it."""
+    row: dict[str, Any] | None
+    """Its row in `runs/`; None: it has not ended."""
+    curve: list[dict[str, Any]]
+    """Its evaluations, ordered by step."""
+
+    @classmethod
+    def read(cls, results: Path, run_id: str, wanted: dict[str, Any]) -> MirroredRun | None:
+        """Read a run; None if the record holds neither an evaluation nor an end of it."""
+        rows = read_rows(run_path(results, run_id), RUNS)
+        curve = read_rows(curve_path(results, run_id), CURVES) or []
+        return cls(run_id, wanted, rows[0] if rows else None, curve) if rows or curve else None
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Task, model, variant, learning rate and seed, as first trained if it has ended, else as wanted."""
+        return {name: value for name, value in (self.row or self.wanted).items() if name in LABELS}
+
+    @property
+    def name(self) -> str:
+        """The name shown: `cifar10/gpt2/frozen-random lr=1e-3 seed=0`."""
+        if not self.labels:
+            return self.run_id
+        rate = rate_text(self.labels["learning_rate"])
+        return "{task}/{model}/{variant} lr={rate} seed={seed}".format(**self.labels, rate=rate)
+
+    @property
+    def status(self) -> str:
+        """`complete`, `diverged`, `failed` or `training`; a run that went beyond its last end is training again."""
+        if self.row is None or (self.curve and self.curve[-1]["step"] > self.row["num_steps"]):
+            return "training"
+        return str(self.row["status"])
+
+    @property
+    def mlflow_status(self) -> str:
+        """MLflow's word for the status; a divergence is a result, so such a run is FINISHED."""
+        return {"training": "RUNNING", "failed": "FAILED"}.get(self.status, "FINISHED")
+
+    @property
+    def started_ms(self) -> int:
+        """Unix time of the start, in milliseconds; while the run trains, computed from its first evaluation."""
+        if self.row is not None:
+            return unix_ms(self.row["started_at"])
+        first = self.curve[0]
+        return int(first["time_ms"] - 1000 * first["elapsed_s"])
+
+    @property
+    def ended_ms(self) -> int | None:
+        """Unix time of the end, in milliseconds; None while the run trains."""
+        return None if self.row is None or self.status == "training" else unix_ms(self.row["finished_at"])
+
+    def params(self) -> dict[str, str]:
+        """Labels, and what defines the run (`protocol.batch_size`, `model.layers`); no param ever changes."""
+        content = json.loads(self.row["content"]) if self.row else {}
+        named = {key: value for key, value in content.items() if key not in _UNLOGGED_CONTENT}
+        return {key: _text(value) for key, value in (flattened(named) | self.labels).items()}
+
+    def tags(self) -> dict[str, str]:
+        """Everything that is not part of a run's definition; what is missing gets no tag."""
+        fields = self.row or {name: value for name, value in self.wanted.items() if name != "num_steps"}
+        values = {f"sweep.{name}": fields.get(name) for name in _TAGGED}
+        values |= {"sweep.status": self.status, "mlflow.source.git.commit": fields.get("git_commit")}
+        if self.status == "training":
+            values |= dict.fromkeys(ENDING_TAGS)
+        return {key: _text(value)[:_MAX_TAG_LENGTH] for key, value in values.items() if value is not None}
+
+    def points(self, but_steps: set[int]) -> list[list[tuple[str, float, int, int]]]:
+        """List (metric, value, time_ms, step) by evaluation, without the given steps and without what is missing.
+
+        NaN and infinities are left out too: MLflow's databases keep an infinity as 1.8e308, which spoils every plot.
+        """
+        return [
+            [(name, row[name], row["time_ms"], row["step"]) for name in METRICS if math.isfinite(row[name])]
+            for row in self.curve
+            if row["step"] not in but_steps
+        ]
+
+
+def unix_ms(time: datetime) -> int:
+    """Return milliseconds since 1970."""
+    return round(time.timestamp() * 1000)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,249 @@
+"""The MLflow mirror of the record: an MLflow run per run, as children of one per study. It can be rebuilt at any time.
+
+MLflow itself is asked what it holds, so that a lost answer, a deleted database or another machine cannot make a point
+appear twice. Nothing here is needed for training, resuming or the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from lr_sweep.analysis.record.read import read_run_rows, read_study, read_wanted_rows
+from lr_sweep.sweep.mirror.client import EXPERIMENT, MirrorError, open_client, shown_uri, store_problems
+from lr_sweep.sweep.mirror.content import ENDING_TAGS, METRICS, MirroredRun, unix_ms
+
+_MAX_METRICS_A_BATCH = 1000
+_MAX_RUNS_A_PAGE = 1000
+_ENDED_TAG = "sweep.mirrored_end_ms"
+"""Set last, to the end that is fully mirrored: such a run costs nothing at the next start."""
+
+
+@dataclass
+class _MlflowRun:
+    """What MLflow is known to hold of a run."""
+
+    mlflow_id: str
+    status: str
+    params: set[str]
+    tags: dict[str, str]
+    steps: set[int] | None = None
+    """Steps whose evaluation is there; None: not known."""
+
+
+class Mirror:
+    """Brings MLflow in line with the record. For one thread; makes no connection before the first sync.
+
+    A study is an MLflow run with the tags `sweep.kind=study` and `sweep.study`; a run is one with `sweep.run_id`, and
+    stays below the study that mirrored it first; `sweep.studies` names all.
+
+    Every method raises MirrorError if MLflow cannot be reached or refuses. Call it again later; nothing will be there
+    twice.
+    """
+
+    def __init__(self, results: Path, study: str, tracking_uri: str) -> None:
+        self.results, self.study, self.tracking_uri = results.resolve(), study, tracking_uri
+        self._client: Any = None
+        self._experiment_id = ""
+        self._parent: _MlflowRun | None = None
+        self._runs: dict[str, _MlflowRun] = {}
+        self._wanted: dict[str, dict[str, Any]] = {}
+
+    def sync_run(self, run_id: str) -> None:
+        """Mirror all that the record holds of a run by now; nothing happens if that is there already."""
+        if (recorded := self._read(run_id)) is not None:
+            with self._session() as parent:
+                if parent.status != "RUNNING":
+                    self._set_status(parent, "RUNNING")
+                self._sync(recorded, parent)
+
+    def sync_all(self) -> int:
+        """Mirror every recorded run of the study, which no sweep trains now; return how many runs MLflow holds."""
+        self._read_wanted()
+        for run_id in self._wanted:
+            self.sync_run(run_id)
+        self.close_study()
+        return len(self._wanted.keys() & self._runs.keys())
+
+    def missing(self) -> list[str]:
+        """Return the ended runs whose end MLflow does not hold."""
+        self._read_wanted()
+        with self._session():
+            known = {run_id: run.tags.get(_ENDED_TAG) for run_id, run in self._runs.items()}
+        ended = read_run_rows(self.results, self._wanted, ["run_id", "finished_at"])
+        return [row["run_id"] for row in ended if known.get(row["run_id"]) != str(unix_ms(row["finished_at"]))]
+
+    def close_study(self) -> None:
+        """Mark the study's MLflow run FINISHED if every wanted run has ended, else KILLED, with those that have not.
+
+        The next sweep marks what it trains RUNNING again.
+        """
+        self._read_wanted()
+        with self._session() as parent:
+            mirrored = [self._runs[run_id] for run_id in self._wanted if run_id in self._runs]
+            for run in mirrored:
+                if run.status == "RUNNING":
+                    self._set_status(run, "KILLED")
+            ends_ms = [int(run.tags[_ENDED_TAG]) for run in mirrored if run.status in ("FINISHED", "FAILED")]
+            if len(ends_ms) < len(self._wanted):
+                self._set_status(parent, "KILLED")
+            else:
+                self._set_status(parent, "FINISHED", max(ends_ms))
+
+    def log_report(self, folder: Path) -> None:
+        """Store the files of a folder as the artifact `report` of the study's MLflow run.
+
+        Raises MirrorError also if the results directory was moved, and MLflow has its old path.
+        """
+        with self._session() as parent:
+            location = self._client.get_run(parent.mlflow_id).info.artifact_uri
+            expected = self._artifact_location()
+            if expected and location.startswith("file:") and not location.startswith(f"{expected}/"):
+                raise MirrorError(
+                    f"MLflow at {shown_uri(self.tracking_uri)} keeps files at {location}, not below {expected}: the "
+                    "results directory was moved. Delete mlflow.db; the next run rebuilds it from the record."
+                )
+            self._client.log_artifacts(parent.mlflow_id, str(folder), artifact_path="report")
+
+    def _read_wanted(self) -> None:
+        self._wanted = {row["run_id"]: row for row in read_wanted_rows(self.results, self.study)}
+
+    def _read(self, run_id: str) -> MirroredRun | None:
+        if run_id not in self._wanted:
+            self._read_wanted()
+        return MirroredRun.read(self.results, run_id, self._wanted.get(run_id, {}))
+
+    @contextmanager
+    def _session(self) -> Iterator[_MlflowRun]:
+        """Connect, and yield the study's run; after a problem, forget what MLflow holds: it may hold more."""
+        if self._client is None:
+            self._client = open_client(self.tracking_uri)
+        try:
+            with store_problems(self.tracking_uri):
+                if self._parent is None:
+                    self._experiment_id = self._find_or_create_experiment()
+                    self._runs = self._once("run", "sweep.run_id")
+                    self._parent = self._once("study", "sweep.study").get(self.study) or self._create_parent()
+                yield self._parent
+        except Exception:
+            self._parent = None
+            raise
+
+    def _once(self, kind: str, tag: str) -> dict[str, _MlflowRun]:
+        """Return the MLflow runs of a kind by a tag's value.
+
+        A request under way when its sender was killed may create a second one after the next sender has looked: all
+        but one are deleted, which MLflow can undo.
+        """
+        found: dict[str, _MlflowRun] = {}
+        for run in map(_known, self._search(kind)):
+            kept = found.setdefault(run.tags[tag], run)
+            if kept is not run:
+                self._client.delete_run(run.mlflow_id)
+        return found
+
+    def _find_or_create_experiment(self) -> str:
+        experiment = self._client.get_experiment_by_name(EXPERIMENT)
+        if experiment is None:
+            return str(self._client.create_experiment(EXPERIMENT, artifact_location=self._artifact_location()))
+        return str(experiment.experiment_id)
+
+    def _artifact_location(self) -> str | None:
+        """Return the folder of artifacts beside a database; None: a server has its own."""
+        if urlsplit(self.tracking_uri).scheme in ("http", "https"):
+            return None
+        return (self.results / "mlflow-artifacts").as_uri()
+
+    def _search(self, kind: str) -> Iterator[Any]:
+        token: str | None = ""
+        while token is not None:
+            query = f"tags.`sweep.kind` = '{kind}'"
+            page = self._client.search_runs(
+                [self._experiment_id], query, max_results=_MAX_RUNS_A_PAGE, page_token=token or None
+            )
+            yield from page
+            token = page.token or None
+
+    def _create_parent(self) -> _MlflowRun:
+        self._read_wanted()
+        started_ms = [recorded.started_ms for run_id in self._wanted if (recorded := self._read(run_id))]
+        tags = {
+            "sweep.kind": "study",
+            "sweep.study": self.study,
+            "mlflow.note.content": read_study(self.results, self.study).title,
+        }
+        return self._create_run(min(started_ms, default=None), tags, self.study)
+
+    def _sync(self, recorded: MirroredRun, parent: _MlflowRun) -> None:
+        run = self._runs.get(recorded.run_id)
+        if run is None:
+            labels = {"sweep.kind": "run", "sweep.run_id": recorded.run_id, "mlflow.parentRunId": parent.mlflow_id}
+            run = self._runs[recorded.run_id] = self._create_run(recorded.started_ms, labels, recorded.name)
+            run.steps = set()
+        studies = set(filter(None, run.tags.get("sweep.studies", "").split(","))) | {self.study}
+        tags = {"sweep.studies": ",".join(sorted(studies))}
+        if recorded.ended_ms is None or run.tags.get(_ENDED_TAG) != str(recorded.ended_ms):
+            self._log_params(run, recorded)
+            self._log_points(run, recorded)
+            if recorded.ended_ms is not None:
+                self._set_status(run, recorded.mlflow_status, recorded.ended_ms)
+                run.steps = None  # of thousands of runs, not needed any more
+            elif run.status != "RUNNING":
+                self._set_status(run, "RUNNING")
+            tags |= recorded.tags() | ({_ENDED_TAG: str(recorded.ended_ms)} if recorded.ended_ms else {})
+        self._set_tags(run, tags)
+
+    def _create_run(self, started_ms: int | None, tags: dict[str, str], name: str) -> _MlflowRun:
+        return _known(self._client.create_run(self._experiment_id, start_time=started_ms, tags=tags, run_name=name))
+
+    def _log_params(self, run: _MlflowRun, recorded: MirroredRun) -> None:
+        """Add the params that are not there yet: another study may have given the run other labels before."""
+        from mlflow.entities import Param
+
+        new = [Param(key, value) for key, value in recorded.params().items() if key not in run.params]
+        if new:
+            self._client.log_batch(run.mlflow_id, params=new)  # it takes 100, and a run has fewer
+        run.params |= {param.key for param in new}
+
+    def _log_points(self, run: _MlflowRun, recorded: MirroredRun) -> None:
+        """Add the evaluations that are not there yet, each whole in one batch, which is one transaction.
+
+        They keep their recorded time: MLflow takes the same point at another time as a second one.
+        """
+        from mlflow.entities import Metric
+
+        if run.steps is None:
+            run.steps = {point.step for point in self._client.get_metric_history(run.mlflow_id, "elapsed_s")}
+        points, size = recorded.points(but_steps=run.steps), _MAX_METRICS_A_BATCH // len(METRICS)
+        for start in range(0, len(points), size):
+            chunk = [Metric(*point) for points_of_step in points[start : start + size] for point in points_of_step]
+            self._client.log_batch(run.mlflow_id, metrics=chunk)
+            run.steps |= {point.step for point in chunk}
+
+    def _set_status(self, run: _MlflowRun, status: str, ended_ms: int | None = None) -> None:
+        if ended_ms is None:
+            self._client.update_run(run.mlflow_id, status=status)
+        else:
+            self._client.set_terminated(run.mlflow_id, status, end_time=ended_ms)
+        run.status = status
+
+    def _set_tags(self, run: _MlflowRun, tags: dict[str, str]) -> None:
+        from mlflow.entities import RunTag
+
+        for key in ENDING_TAGS:
+            if "sweep.status" in tags and key in run.tags and key not in tags:
+                self._client.delete_tag(run.mlflow_id, key)
+                del run.tags[key]
+        changed = {key: value for key, value in tags.items() if run.tags.get(key) != value}
+        if changed:
+            self._client.log_batch(run.mlflow_id, tags=[RunTag(key, value) for key, value in changed.items()])
+            run.tags |= changed
+
+
+def _known(run: Any) -> _MlflowRun:
+    """Keep what we need of an `mlflow.entities.Run`."""
+    return _MlflowRun(run.info.run_id, run.info.status, set(run.data.params), dict(run.data.tags))

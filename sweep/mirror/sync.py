@@ -1,0 +1,100 @@
+"""`mlflow sync`: bring MLflow in line with the record, whatever happened to either, and from an empty store, too."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+from lr_sweep.analysis.record.read import read_study, recorded_studies
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.mirror.client import MirrorError, shown_uri, tracking_uri
+from lr_sweep.sweep.mirror.mirror import Mirror
+from lr_sweep.sweep.results.directory import Results, storage_problems
+
+MAX_WRITERS = 4
+"""Processes that mirror runs: MLflow makes an object of each point, which keeps a core busy, but a database has one
+writer at a time."""
+RUNS_PER_WRITER = 20
+"""Fewer are mirrored sooner by one process: another takes seconds to start."""
+GARBAGE_THRESHOLDS = (50_000, 20, 100)
+"""Far above Python's: looking for garbage among MLflow's objects took a seventh of the time, and there is little."""
+
+_mirror: Mirror
+"""Of this process, if it is one of the writers."""
+
+
+def sync(results: Results, names: Sequence[str]) -> str:
+    """Mirror the named studies, or all, and return what MLflow holds now, as text.
+
+    Raises RecordError if there is no such study or the record is damaged, MirrorError if MLflow cannot be reached or
+    refuses (the same command resumes from there), and UserError if nothing was ever recorded, or a sweep is running,
+    which mirrors by itself.
+    """
+    studies = list(names) or recorded_studies(results.root)
+    for study in studies:
+        read_study(results.root, study)
+    if not studies:
+        raise UserError(f"{results.root} holds no study yet; `run` one first, or give its --results.")
+    uri = tracking_uri(results.root)
+    with storage_problems(results.root), results.writing("mlflow sync"):
+        lines = []
+        for study in studies:
+            mirror_in_parallel(results.root, study, uri)
+            lines.append(f"{study}: {Mirror(results.root, study, uri).sync_all()} runs")
+    return "\n".join([*lines, f"MLflow at {shown_uri(uri)} holds what the record holds"])
+
+
+def mirror_in_parallel(results: Path, study: str, uri: str) -> None:
+    """Mirror a study's missing runs in several processes, as far as MLflow lets it; does nothing where they are few.
+
+    What MLflow refuses is left for `Mirror.sync_all`, which reports it. Raises MirrorError as `Mirror.sync_run`, before
+    anything is mirrored, and RecordError for a damaged file.
+    """
+    missing = Mirror(results, study, uri).missing()
+    number = min(MAX_WRITERS, os.cpu_count() or 1, len(missing) // RUNS_PER_WRITER)
+    if number < 2:
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(number, context, _start_writer, (results, study, uri)) as pool:
+        try:
+            # All writers start here and inherit the mask: a terminal sends Ctrl-C to them, too.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                written = pool.map(_write, missing)
+            finally:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            for _ in written:
+                pass
+        except (MirrorError, BrokenProcessPool):
+            pass
+        except KeyboardInterrupt:
+            for writer in multiprocessing.active_children():
+                writer.terminate()  # in the middle of a run: the database rolls back what is not complete
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _start_writer(results: Path, study: str, uri: str) -> None:
+    global _mirror
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
+    _mirror = Mirror(results, study, uri)
+
+
+def _exit_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _write(run_id: str) -> None:
+    _mirror.sync_run(run_id)

@@ -1,0 +1,140 @@
+"""`plan --measure`: times a few steps and evaluations of each cell here, and how busy other processes keep the CPUs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from lr_sweep.datasets.task import DataError, TaskData
+from lr_sweep.sweep.plan.packing import CohortSizes
+from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.plan.timings import busy_text, write_measured
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.sweep.text import counted
+from lr_sweep.trainables.backbones import load_family
+from lr_sweep.trainables.initialise import load_weights
+from lr_sweep.trainables.memory import largest_stack, share_memory
+from lr_sweep.trainables.pretraining.weights import find_weights
+from lr_sweep.trainables.run import engine_of
+from lr_sweep.trainables.session import device_name, task_data
+from lr_sweep.trainables.timing import time_engine
+
+PROC_STAT = Path("/proc/stat")
+MAX_SHARE = 0.9
+"""Largest share of the CPUs that counts as used by others; beyond it the estimate is no measure any more."""
+
+
+def measure_cells(
+    groups: Sequence[Sequence[WantedRun]],
+    placement: Placement,
+    results: Results,
+    data_dir: Path,
+    say: Callable[[str], None],
+) -> None:
+    """Time the largest group of every cell and store what was found; the caller holds the lock of the results.
+
+    Fetches nothing: cells without their data are reported to `say` and left out.
+    """
+    largest = {group[0].cell: group for group in sorted(groups, key=len)}
+    for cell, group in largest.items():
+        name = " ".join(cell)
+        try:
+            data = task_data(group[0].run, data_dir, placement.device)
+        except DataError as error:
+            say(f"{name}: not measured: {error}")
+            continue
+        together = _together(group, data, placement, results)
+        runs, weights = [each.run for each in group[:together]], _weights(group[0])
+        device = torch.device(placement.device)
+        before = Moment.now()
+        engine = engine_of(runs[0], placement.resources.engine)
+        try:
+            timing = time_engine(runs, data, weights, device, plain=engine == "plain")
+        except (MemoryError, torch.OutOfMemoryError) as error:
+            say(f"{name}: not measured: {counted(together, 'run')} together: {error}; fewer with --runs-per-trial")
+            continue
+        share = others_share(before, Moment.now(), wants_a_cpu=placement.device == "cpu")
+        entry = {
+            "content": runs[0].content(),
+            "device": device_name(placement.device),
+            "engine": engine,
+            "runs_together": together,
+            "step_s": list(timing.step_s),
+            "evaluation_s": list(timing.evaluation_s),
+            "measured_at": time.time(),
+            "others_share": share,
+        }
+        write_measured(results, entry)
+        say(f"{name}: measured, {counted(together, 'run')} together{busy_text(share)}")
+
+
+def _together(group: Sequence[WantedRun], data: TaskData, placement: Placement, results: Results) -> int:
+    """Return how many of a group train at once, as `Session` decides it."""
+    if engine_of(group[0].run, placement.resources.engine) == "plain":
+        return 1
+    most = CohortSizes(results).of(group)
+    if placement.resources.runs_per_trial is not None:
+        return most
+    memory = share_memory(placement.device, placement.devices_per_trial)
+    runs = [each.run for each in group]
+    return min(most, largest_stack(runs, data.shape, memory, on_cpu=placement.device == "cpu"))
+
+
+def _weights(run: WantedRun) -> dict[str, Tensor] | None:
+    """Return a run's pretrained weights, or random ones where they are not here: a step takes as long with them."""
+    if run.weights is None:
+        return None
+    named = run.weights.folder
+    missing = named is not None and not (Path(named) / "model.safetensors").is_file()  # `run` trains them first
+    if not missing and (folder := find_weights(run.weights, download=False)):
+        return load_weights(folder, run.run.model.family)
+    generator = torch.Generator().manual_seed(0)
+    return {
+        name: torch.empty_like(tensor).normal_(0, 0.02, generator=generator)
+        for name, tensor in load_family(run.run.model.family).build(run.run.model, 0).state_dict().items()
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """Clocks at one moment, in seconds."""
+
+    wall_s: float
+    own_s: float
+    """CPU time of this process."""
+    all_s: float | None
+    """CPU time of all processes, and of other virtual machines on the same CPUs; None: the system counts none."""
+    cpus: int
+
+    @classmethod
+    def now(cls, proc_stat: Path = PROC_STAT) -> Moment:
+        """Read the clocks; `all_s` and `cpus` from Linux's counters."""
+        all_s, cpus = None, os.cpu_count() or 1
+        with suppress(OSError):
+            lines = [line.split() for line in proc_stat.read_text().splitlines() if line.startswith("cpu")]
+            user, nice, system, _idle, _waiting, irq, softirq, steal = map(int, lines[0][1:9])
+            all_s = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+            cpus = len(lines) - 1
+        return cls(wall_s=time.monotonic(), own_s=time.process_time(), all_s=all_s, cpus=cpus)
+
+
+def others_share(before: Moment, after: Moment, *, wants_a_cpu: bool) -> float:
+    """Return the share of the CPUs that other processes used between two moments, at most `MAX_SHARE`.
+
+    If this process wanted a CPU all the time, the CPU time that it did not get counts as others', too.
+    """
+    wall_s = max(after.wall_s - before.wall_s, 1e-9)
+    own_s = after.own_s - before.own_s
+    missed = 1 - own_s / wall_s if wants_a_cpu else 0.0
+    used = 0.0
+    if before.all_s is not None and after.all_s is not None:
+        used = (after.all_s - before.all_s - own_s) / (wall_s * after.cpus)
+    return min(MAX_SHARE, max(0.0, used, missed))

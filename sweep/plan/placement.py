@@ -1,0 +1,119 @@
+"""Where trials run, what each holds, and whether the machines have that."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.network import check_answers
+from lr_sweep.sweep.study.study import Resources
+from lr_sweep.trainables.run import Precision
+
+GPU_FILES = ("proc/driver/nvidia/gpus/*", "dev/nvidia[0-9]*", "dev/nvhost*", "dev/dxg", "dev/kfd")
+"""Device files of GPUs on Linux: NVIDIA's, its boards', those below Windows, AMD's."""
+
+Nodes = Sequence[dict[str, float]]
+"""Each node's resources by Ray's names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Where trials run and what each holds."""
+
+    resources: Resources
+    address: str | None = None
+    """Address of a running Ray cluster, `auto` or `ray://...` or host:port; None: start Ray on this machine."""
+    cpus: int | None = None
+    """CPUs that a Ray started here may use; None: all."""
+    priority: int = 1
+    """With 2, the sweep gets twice as many trials at once as another with 1 on the same cluster."""
+
+    @property
+    def device(self) -> str:
+        """`cuda` for trials that hold a GPU or a share of one, else `cpu`."""
+        return "cuda" if self.resources.gpus_per_trial > 0 else "cpu"
+
+    @property
+    def trial(self) -> dict[str, float]:
+        """What a trial holds, by Ray's names."""
+        return {"CPU": self.resources.cpus_per_trial, "GPU": self.resources.gpus_per_trial}
+
+    def trials_at_once(self, nodes: Nodes) -> int:
+        """Return how many trials these nodes hold; at least 1."""
+        cpus, gpus = self.resources.cpus_per_trial, self.resources.gpus_per_trial
+        by_cpu = [node.get("CPU", 0) / cpus for node in nodes]
+        by_gpu = [node.get("GPU", 0) / gpus + 1e-9 if gpus else math.inf for node in nodes]  # 3 x 0.3333 fill a GPU
+        return max(1, sum(int(min(each)) for each in zip(by_cpu, by_gpu, strict=True)))
+
+    @property
+    def devices_per_trial(self) -> float:
+        """GPUs a trial holds, else CPUs."""
+        return self.resources.gpus_per_trial or self.resources.cpus_per_trial
+
+
+def devices_here(cpus: int | None, gpus: int | None) -> dict[str, float]:
+    """Return a node of so many devices by Ray's names; None: as many as this machine has."""
+    return {"CPU": cpus or os.cpu_count() or 1, "GPU": gpus_here() if gpus is None else gpus}
+
+
+def gpus_here() -> int:
+    """Return how many GPUs torch can use. Asking takes seconds, so a machine without device files is not asked."""
+    if not any(found for pattern in GPU_FILES for found in Path("/").glob(pattern)):
+        return 0
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def check_beforehand(placement: Placement, precision: Precision) -> None:
+    """Check precision and this machine, or that the cluster answers, before anything is fetched; raise `UserError`."""
+    check_precision(placement, precision)
+    if placement.address is None:
+        check_fit(placement, [devices_here(placement.cpus, None)])
+        return
+    host, _, port = placement.address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():  # not `auto`
+        try:
+            check_answers(host, int(port))
+        except OSError as error:
+            raise no_cluster(placement.address, error) from error
+
+
+def described(node: Mapping[str, float]) -> str:
+    """Return `2 CPU and 0 GPU`."""
+    return f"{node.get('CPU', 0):g} CPU and {node.get('GPU', 0):g} GPU"
+
+
+def check_precision(placement: Placement, precision: Precision) -> None:
+    """Raise `UserError` for tf32 where trials hold no GPU."""
+    if precision == "tf32" and placement.device == "cpu":
+        raise UserError("protocol.precision is tf32, which only GPUs have. Give trials one with --gpus-per-trial 1.")
+
+
+def no_cluster(address: str, reason: object) -> UserError:
+    """Return the error that no Ray cluster answers at an address."""
+    return UserError(
+        f"no Ray cluster answers at --address {address}: {reason}. Start one with `ray start --head` or "
+        f"`ray up cluster.yaml`, or leave --address out to run on this machine."
+    )
+
+
+def fits(placement: Placement, nodes: Nodes) -> bool:
+    """Return whether a node can hold a trial."""
+    return any(all(node.get(name, 0) >= number for name, number in placement.trial.items()) for node in nodes)
+
+
+def check_fit(placement: Placement, nodes: Nodes) -> None:
+    """Raise `UserError` if no living node can hold a trial: Ray would wait forever."""
+    if fits(placement, nodes):
+        return
+    have = "; ".join(described(node) for node in nodes)
+    where = f"the cluster at {placement.address}" if placement.address else "this machine"
+    raise UserError(
+        f"a trial asks for {described(placement.trial)}, but {where} has no such node (nodes: {have}). Ask for less "
+        f"with --cpus-per-trial and --gpus-per-trial or in the study's `resources`, or use a larger cluster."
+    )

@@ -1,0 +1,127 @@
+"""`plan`: what `run` would do and what that costs, as text. Starts nothing, fetches nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence, Sized
+from pathlib import Path
+
+from lr_sweep.analysis.text import rate_text, study_heading
+from lr_sweep.sweep.plan.cost import Cost, cost_lines, disk_bytes
+from lr_sweep.sweep.plan.placement import Placement, check_precision, described
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.reconcile import reconcile
+from lr_sweep.sweep.results.run_state import State
+from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown, to_pretrain
+from lr_sweep.sweep.study.runs import by_cell, wanted_runs
+from lr_sweep.sweep.study.study import Study
+from lr_sweep.sweep.text import aligned, counted, gigabytes
+from lr_sweep.trainables.memory import trained_parameters
+from lr_sweep.trainables.run import engine_for
+
+
+class Plan:
+    """A study beside what is recorded of it; `UserError` if trials on this device cannot train it."""
+
+    def __init__(self, study: Study, placement: Placement, results: Results, data_dir: Path) -> None:
+        check_precision(placement, study.protocol.precision)
+        self.study, self.placement, self.results, self.data_dir = study, placement, results, data_dir
+        self.backbones = find_backbones(study, results.pretrained)
+        self.wanted = wanted_runs(study, self.backbones, data_dir)
+        self.reconciled = reconcile(self.wanted, results)
+
+
+def plan_text(plan: Plan, cost: Cost, *, changes: Sequence[str] = (), elsewhere: bool = False) -> str:
+    """Return the plan for the terminal, with lines of `sweep.results.changes`; `elsewhere`: without disk and cost."""
+    lines = [study_heading(plan.study.study, plan.study.title), "", *_grid_lines(plan), "", *_cell_lines(plan), ""]
+    lines += [*_weights_lines(plan.backbones), *_total_lines(plan, cost)]
+    lines += [f"{'' if index else 'changed':11}{line}" for index, line in enumerate(changes)]
+    lines += [] if elsewhere else [_disk_line(plan, cost)]
+    lines += [f"data       {plan.data_dir}", f"results    {plan.results.location}"]
+    return "\n".join(lines if elsewhere else [*lines, "", *cost_lines(cost)])
+
+
+def _grid_lines(plan: Plan) -> list[str]:
+    study, rates = plan.study, plan.study.learning_rate_grid()
+    axes: tuple[Sized, ...] = (study.tasks, study.models, study.variants, rates, study.seed_list())
+    names = ("task", "model", "variant", "learning rate", "seed")
+    factors = " x ".join(counted(len(axis), name) for axis, name in zip(axes, names, strict=True))
+    number = counted(len(plan.wanted), "run")
+    return [
+        f"grid       {factors} = {number}" if study.cells is None else f"grid       {number} of {factors}",
+        f"rates      {'  '.join(map(rate_text, rates))}",
+        f"seeds      {'  '.join(map(str, study.seed_list()))}",
+    ]
+
+
+def _cell_lines(plan: Plan) -> list[str]:
+    rows = [("task", "model", "variant", "runs", "steps", "trained parameters", "done", "to train")]
+    to_train = Counter(run.cell for run in plan.reconciled.to_train)
+    for cell, runs in by_cell(plan.wanted).items():
+        done = sum(plan.reconciled.states[run.run_id].over for run in runs)
+        trained = trained_parameters(runs[0].run, runs[0].shape)
+        rows.append((*cell, str(len(runs)), str(runs[0].num_steps), f"{trained:,}", str(done), str(to_train[cell])))
+    return aligned(rows, right=range(3, 8))
+
+
+def _weights_lines(backbones: Mapping[str, Backbone]) -> list[str]:
+    lines = []
+    for name, backbone in backbones.items():
+        if backbone.source is None:
+            continue
+        where = "here" if backbone.here else "not here yet; `run` gets or trains them first"
+        lines.append(f"weights    {name}: {backbone.description} ({where})")
+        if is_unknown(backbone.checksum):
+            lines.append("           the ids of its pretrained runs depend on these weights: not known yet")
+    return lines
+
+
+def _total_lines(plan: Plan, cost: Cost) -> list[str]:
+    to_train, resources = plan.reconciled.to_train, plan.study.resources
+    return [
+        f"runs       {len(plan.wanted)} wanted: {state_counts(plan.reconciled.counts())}",
+        f"to train   {counted(len(to_train), 'run')} in {counted(cost.num_trials, 'trial')}, "
+        f"at most {sum(run.num_steps for run in to_train):,} gradient steps",
+        f"resources  {resources.cpus_per_trial} CPU and {resources.gpus_per_trial:g} GPU a trial",
+        *_engine_lines(plan),
+    ]
+
+
+def _engine_lines(plan: Plan) -> list[str]:
+    """Return a line that names the models which the wanted engine does not train, if there are any."""
+    wanted = plan.study.resources.engine
+    plain = [name for name, model in plan.study.models.items() if engine_for(model.size, wanted) != wanted]
+    return [f"engine     plain for {', '.join(plain)}: only GPT-2 has a stacked version"] if plain else []
+
+
+def _disk_line(plan: Plan, cost: Cost) -> str:
+    models = to_pretrain(plan.study, plan.backbones)
+    needed, free = disk_bytes(plan.reconciled.to_train, cost.at_once, models), plan.results.free_bytes()
+    line = f"disk       about {gigabytes(needed)} for {'weights, ' if models else ''}checkpoints and record"
+    if plan.results.uri is not None:  # a store has no limit
+        return line
+    return f"{line}, {gigabytes(free)} free{': not enough' if needed > free else ''}"
+
+
+def state_counts(counts: Counter[State]) -> str:
+    """Return `3 complete, 9 new`."""
+    return ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state]) or "none"
+
+
+def misfit_line(placement: Placement, machine: Mapping[str, float]) -> str:
+    """Return the note that `run` would refuse a machine, since it cannot hold a trial."""
+    return (
+        f"note       `run` would refuse this: a trial asks for {described(placement.trial)}, and the machine planned "
+        f"for has {described(machine)}. Plan for another with --cpus and --gpus, or ask for less with "
+        f"--cpus-per-trial and --gpus-per-trial."
+    )
+
+
+def id_lines(plan: Plan) -> list[str]:
+    """Return a line for each run with its id and state, for `--ids`; runs whose weights are not here have no id yet."""
+    lines = []
+    for run in plan.wanted:
+        run_id = "(no-weights-yet)" if is_unknown(run.run.weights_checksum) else run.run_id
+        state = plan.reconciled.states[run.run_id].value
+        lines.append(" ".join((run_id, *run.cell, rate_text(run.run.learning_rate), str(run.run.seed), state)))
+    return lines

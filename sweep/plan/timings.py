@@ -1,0 +1,248 @@
+"""How long runs take, by the record and by what `plan --measure` timed; what was known of it when a sweep began."""
+
+from __future__ import annotations
+
+import json
+import operator
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lr_sweep.analysis.record.columns import PLANNED
+from lr_sweep.analysis.record.read import planned_path, read_rows, read_run_rows
+from lr_sweep.datasets import TASKS
+from lr_sweep.datasets.storage.files import write_json
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.results.directory import Results, write_parquet
+from lr_sweep.sweep.results.reconcile import Reconciled
+from lr_sweep.sweep.results.run_state import Row, State
+from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
+from lr_sweep.trainables.run import reads_features
+
+MAX_RUNS_OF_A_CELL = 20
+"""Latest runs of a cell that are read; more would make `plan` slow and the range no better."""
+MAX_OTHER_RUNS = 300
+"""Latest runs of other studies that are read for cells that have no complete run."""
+UNTIMED_FIELDS = ("learning_rate", "seed", "weights_checksum", "data_checksum", "protocol_version")
+"""Fields of a run's content that do not change how long it takes."""
+BUSY = 0.1
+"""Share of the machine's CPUs; where other processes use more, the range of what was measured is widened."""
+COLUMNS = ("run_id", "status", "num_steps", "content", "device", "engine", "wall_s")
+"""Without times of day: pyarrow imports pandas to convert them to Python values."""
+
+
+class Span(NamedTuple):
+    """A number with a range."""
+
+    low: float
+    middle: float
+    high: float
+
+    def __mul__(self, factor: float) -> Span:  # type: ignore[override]
+        return Span(*(bound * factor for bound in self))
+
+    def __add__(self, other: Span) -> Span:  # type: ignore[override]
+        return Span(*map(operator.add, self, other))
+
+    @classmethod
+    def of(cls, numbers: Sequence[float]) -> Span:
+        """Return the lowest, the median and the highest."""
+        return cls(low=min(numbers), middle=statistics.median(numbers), high=max(numbers))
+
+
+NO_TIME = Span(low=0.0, middle=0.0, high=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """How long runs of a cell take."""
+
+    step_s: Span
+    """Seconds of a trial for one gradient step of one run, its evaluations included; over what was timed."""
+    device: str
+    """What it was timed on."""
+    source: str
+    """What was timed, for the reader."""
+    written_at: float
+    """Unix time at which the timing was written."""
+    others_share: float | None = None
+    """Share of the CPUs that other processes used while `--measure` timed; None: recorded, or unknown."""
+
+
+class _Known(NamedTuple):
+    cell: str
+    """What runs of the timed cell have in common."""
+    kind: str
+    """The same without the task, but with its shape."""
+    timing: Timing
+
+
+def find_timings(
+    wanted: Sequence[WantedRun], reconciled: Reconciled, results: Results, device: str, engine: str
+) -> dict[Cell, Timing]:
+    """Return the timings of cells that have runs to train, where they are known.
+
+    A timing of the same cell is preferred to one of another task of the same shape, then a later one to an earlier one.
+    Timings on another device (`cpu` or `cuda`) and of another engine than the trials' are ignored.
+    """
+    if not reconciled.to_train or not results.exists():
+        return {}
+    examples = {run.cell: run for run in reconciled.to_train}
+    complete = [run for run in wanted if reconciled.states[run.run_id] is State.COMPLETE and run.cell in examples]
+    done = [[run.run_id for run in runs] for runs in by_cell(complete).values()]
+    own = [run_id for ids in done for run_id in _latest(results, ids, MAX_RUNS_OF_A_CELL)]
+    known = [*_measured(results, engine), *_recorded(results, own, engine)]
+    found = _chosen(examples, known, device)
+    if len(found) < len(examples):
+        others = {path.stem for path in (results.root / "runs").glob("[!.]*.parquet")}.difference(*done)
+        known += _recorded(results, _latest(results, others, MAX_OTHER_RUNS), engine)
+        found = _chosen(examples, known, device)
+    return found
+
+
+def _latest(results: Results, run_ids: Iterable[str], number: int) -> list[str]:
+    """Return the runs whose rows were written last, latest first."""
+    return sorted(run_ids, key=lambda run_id: _written_at(results.run(run_id)), reverse=True)[:number]
+
+
+def _written_at(path: Path) -> float:
+    with suppress(FileNotFoundError):  # removed by `gc` since it was listed
+        return path.stat().st_mtime
+    return 0.0
+
+
+def _chosen(examples: Mapping[Cell, WantedRun], known: Sequence[_Known], device: str) -> dict[Cell, Timing]:
+    usable = [each for each in known if each.timing.device.lower().startswith("cpu") == (device == "cpu")]
+    found = {}
+    for cell, run in examples.items():
+        cell_key, kind_key = _keys(run.run.content())
+        fitting = [each for each in usable if each.kind == kind_key]
+        if fitting:
+            found[cell] = max(fitting, key=lambda each: (each.cell == cell_key, each.timing.written_at)).timing
+    return found
+
+
+def _keys(content: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the two keys of `_Known`; raises KeyError or TypeError if this version lacks the task or an option."""
+    task = TASKS[content["task"]]
+    shape = asdict(task.shape(task.Options(**content["task_options"])))
+    kind = {name: value for name, value in content.items() if name not in (*UNTIMED_FIELDS, "task", "task_options")}
+    return _cell_key(content), json.dumps(kind | {"shape": shape}, sort_keys=True)
+
+
+def _cell_key(content: Mapping[str, Any]) -> str:
+    return json.dumps({name: value for name, value in content.items() if name not in UNTIMED_FIELDS}, sort_keys=True)
+
+
+def _recorded(results: Results, run_ids: Iterable[str], engine: str) -> Iterator[_Known]:
+    """Yield one timing for each cell and device, over the runs that are complete."""
+    groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in read_run_rows(results.root, run_ids, COLUMNS):
+        if row["status"] == "complete" and row["wall_s"]:
+            content = json.loads(row["content"])
+            with suppress(KeyError, TypeError):  # trained by a version with tasks or options that this one lacks
+                if row["engine"] in (_engine(content, engine), None):
+                    groups[*_keys(content), row["device"]].append(row)
+    for (cell, kind, device), rows in groups.items():
+        step_s = Span.of([row["wall_s"] / row["num_steps"] for row in rows])
+        written_at = max(_written_at(results.run(row["run_id"])) for row in rows)
+        source = f"{len(rows)} recorded"
+        yield _Known(cell, kind, Timing(step_s=step_s, device=device, source=source, written_at=written_at))
+
+
+def _measured(results: Results, engine: str) -> Iterator[_Known]:
+    for entry in read_measured(results):
+        if entry["engine"] == _engine(entry["content"], engine):
+            with suppress(KeyError, TypeError):  # as of recorded runs
+                yield _Known(*_keys(entry["content"]), _measured_timing(entry))
+
+
+def _engine(content: Mapping[str, Any], wanted: str) -> str:
+    """Return the engine that trains such runs now; see `trainables.run.engine_of`."""
+    plain = "family" in content["model"] or reads_features(content["trained"], content["protocol"])
+    return "plain" if plain else wanted
+
+
+def _measured_timing(entry: Mapping[str, Any]) -> Timing:
+    every, together = entry["content"]["protocol"]["evaluate_every"], entry["runs_together"]
+    step_s = (Span.of(entry["step_s"]) + Span.of(entry["evaluation_s"]) * (1 / every)) * (1 / together)
+    share = entry.get("others_share")  # entries of earlier versions lack it
+    if share is not None and share >= BUSY:  # from a machine without the others to one where they use as much again
+        step_s = Span(step_s.low * (1 - share), step_s.middle, step_s.high / (1 - share))
+    return Timing(
+        step_s=step_s,
+        device=entry["device"],
+        source=f"measured, {together} together{busy_text(share)}",
+        others_share=share,
+        written_at=entry["measured_at"],
+    )
+
+
+def busy_text(others_share: float | None) -> str:
+    """Return how busy the machine was, after a comma; nothing if it was not."""
+    busy = others_share is not None and others_share >= BUSY
+    return f", other processes used {others_share:.0%} of the CPUs" if busy else ""
+
+
+def read_measured(results: Results) -> list[dict[str, Any]]:
+    """Return what `write_measured` wrote: an entry for each cell, device, engine and number of runs together."""
+    path = measured_path(results)
+    if not path.is_file():
+        return []
+    try:
+        entries: list[dict[str, Any]] = json.loads(path.read_text())["timings"]
+        for entry in entries:
+            _identity(entry)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f"cannot read {path} ({error}): delete it; `plan --measure` times cells again") from error
+    return entries
+
+
+def write_measured(results: Results, entry: Mapping[str, Any]) -> None:
+    """Add a timing, or replace an earlier one of the same cell, device, engine and number of runs.
+
+    An entry has `content` (of a run of the cell), `device`, `engine`, `runs_together`, `step_s` and `evaluation_s`
+    (lists of seconds for all runs together), `measured_at` (Unix time) and `others_share` (as of `Timing`).
+    """
+    timed = {name: value for name, value in entry["content"].items() if name not in UNTIMED_FIELDS}
+    entry = {**entry, "content": timed}
+    others = [other for other in read_measured(results) if _identity(other) != _identity(entry)]
+    write_json(measured_path(results), {"timings": [*others, entry]})
+
+
+def _identity(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    return _cell_key(entry["content"]), entry["device"], entry["engine"], entry["runs_together"]
+
+
+def measured_path(results: Results) -> Path:
+    """Return the file of measured timings."""
+    return results.root / "timings.json"
+
+
+def write_planned(
+    study: str, wanted: Sequence[WantedRun], reconciled: Reconciled, placement: Placement, results: Results
+) -> dict[Cell, Timing]:
+    """Write down, for the report's ledger, how long runs that are about to train will take; return the timings.
+
+    The first plan of a run for a step budget is kept: a later one would know how training went.
+    """
+    path = planned_path(results.root, study)
+    before = read_rows(path, PLANNED) or []
+    known = {(row["run_id"], row["num_steps"]) for row in before}
+    timings = find_timings(wanted, reconciled, results, placement.device, placement.resources.engine)
+    new: dict[str, dict[str, Any]] = {}
+    for run in reconciled.to_train:
+        if run.cell in timings and (run.run_id, run.num_steps) not in known:
+            timing = timings[run.cell]
+            device_s = timing.step_s.middle * run.num_steps * placement.devices_per_trial
+            planned = {"run_id": run.run_id, "num_steps": run.num_steps, "device_s": device_s}
+            new[run.run_id] = planned | {"timed_by": f"{timing.source} on {timing.device}"}
+    if new:
+        kept = [row for row in before if row["run_id"] not in new]
+        write_parquet(path, [*kept, *new.values()], PLANNED)
+    return timings

@@ -1,0 +1,182 @@
+"""The results directory: where everything of it is, who writes to it, and writing whole files."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from lr_sweep.analysis.record.columns import Columns, table
+from lr_sweep.analysis.record.index import write_index
+from lr_sweep.analysis.record.parquet import parquet_bytes
+from lr_sweep.analysis.record.read import FORMAT, RecordError, check_format, curve_path, run_path, study_dir
+from lr_sweep.datasets.storage.files import is_locked, write_bytes, write_json
+from lr_sweep.sweep.errors import UserError
+
+STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
+"""Failures to write that trying again will not mend."""
+
+LOCK_PATIENCE_S = 1.0
+"""`status` takes the lock for a moment to see whether a process holds it; a `run` that starts just then waits."""
+
+
+class Results:
+    """All paths below a results directory."""
+
+    uri: str | None = None
+    """The object store that the directory is a working copy of (`sweep.store.results`); None: there is none."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.expanduser().resolve()
+        self.pretrained = self.root / "pretrained"
+        self.tune = self.root / "tune"
+        self.logs = self.root / "logs"
+        self.holder = self.root / "writer.json"
+        self.pretraining_progress = self.root / "pretraining-progress.json"
+
+    def run(self, run_id: str) -> Path:
+        """Return the file of a finished run's row."""
+        return run_path(self.root, run_id)
+
+    def curve(self, run_id: str) -> Path:
+        """Return the file of a run's evaluations."""
+        return curve_path(self.root, run_id)
+
+    def checkpoints(self, run_id: str) -> Path:
+        """Return the folder of a run's checkpoints."""
+        return self.root / "checkpoints" / run_id
+
+    def holds(self, run_id: str) -> bool:
+        """Return whether a run has a row or a curve."""
+        return self.run(run_id).exists() or self.curve(run_id).exists()
+
+    def study(self, name: str) -> Path:
+        """Return the folder of a study: what it wants, its progress, its report."""
+        return study_dir(self.root, name)
+
+    def progress(self, study: str) -> Path:
+        """Return the file that `status` reads while a sweep is running."""
+        return self.study(study) / "progress.json"
+
+    def exists(self) -> bool:
+        """Return whether it is a results directory."""
+        return (self.root / "format.json").is_file()
+
+    def check(self) -> None:
+        """Refuse a directory that is no results directory, or of another version; it may be missing.
+
+        Raises UserError if it is a file, holds something else, or was written by an incompatible version.
+        """
+        if self.exists():
+            try:
+                check_format(self.root)
+            except RecordError as error:
+                raise UserError(str(error)) from error
+            return
+        mend = "Choose a new or empty directory with --results."
+        if self.root.exists() and not self.root.is_dir():
+            raise UserError(f"{self.root} is a file. {mend}")
+        if self.root.is_dir() and any(path.name[0] != "." for path in self.root.iterdir()):
+            raise UserError(f"{self.root} is not empty and holds no record of ours (no format.json). {mend}")
+
+    def prepare(self) -> None:
+        """Create the directory, or check that it can be written to; raises as `check`, and if it cannot be."""
+        self.check()
+        with storage_problems(self.root):
+            if not self.exists():  # written first: a process that dies after it leaves a results directory
+                write_json(self.root / "format.json", {"format": FORMAT})
+            for folder in (self.root / "runs", self.root / "curves", self.logs, self.pretrained):
+                folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.root):
+                pass
+
+    @contextmanager
+    def writing(self, study: str) -> Iterator[None]:
+        """Hold the writers' lock, or raise UserError; the system releases the lock of a process that died."""
+        lock = FileLock(self.root / "writer.lock")
+        try:
+            lock.acquire(timeout=LOCK_PATIENCE_S)
+        except Timeout as error:
+            raise UserError(
+                f"{self.root} is being written to by {described(read_state(self.holder))}. Wait for it, stop it, or "
+                f"use another directory with --results; `status` shows how far it is."
+            ) from error
+        try:
+            holder = {"pid": os.getpid(), "host": socket.gethostname(), "study": study, "since": time.time()}
+            write_json(self.holder, holder)
+            self.pretraining_progress.unlink(missing_ok=True)  # of a process that died
+            yield
+            write_index(self.root)
+        finally:
+            self.holder.unlink(missing_ok=True)
+            lock.release()
+
+    def being_written(self) -> bool:
+        """Return whether a process holds the writers' lock now."""
+        try:
+            return is_locked(self.root / "writer.lock")
+        except OSError:  # the lock may not be opened, for example in another user's directory
+            return self.holder.exists()
+
+    @property
+    def location(self) -> str:
+        """Return where it is, as `--results` takes it."""
+        return self.uri or str(self.root)
+
+    def settle(self) -> None:
+        """Wait until all machines can see what was written so far: on a disk they do."""
+
+    def news(self) -> list[str]:
+        """Return what the store has to report since the last call; nothing, for a disk."""
+        return []
+
+    def free_bytes(self) -> int:
+        """Return the free space of the disk the directory is, or will be, on."""
+        return shutil.disk_usage(next(path for path in (self.root, *self.root.parents) if path.exists())).free
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """Read what a running sweep writes of itself; empty if it is not there."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def described(holder: Mapping[str, Any]) -> str:
+    """Return `process 12 on host (study x)` of the content of a `writer.json`."""
+    try:
+        return f"process {holder['pid']} on {holder['host']} (study {holder['study']})"
+    except KeyError:
+        return "another process"
+
+
+@contextmanager
+def storage_problems(path: Path) -> Iterator[None]:
+    """Raise UserError for a full, read-only or forbidden disk; let other problems pass."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in STORAGE_ERRORS:
+            raise
+        mend = "Free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Make it writable"
+        raise UserError(
+            f"cannot write to {error.filename or path}: {error.strerror or error}. {mend}; what is recorded is intact, "
+            f"and the same command resumes from it."
+        ) from error
+
+
+def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]], columns: Columns) -> None:
+    """Write a table of the record, whole or not at all."""
+    write_bytes(path, parquet_bytes(table(rows, columns)))

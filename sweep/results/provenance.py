@@ -1,0 +1,40 @@
+"""Which commit and which packages produced a result."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import metadata
+
+from lr_sweep.datasets.sources import CHECKOUT
+
+PACKED_STATE = "packed.json"
+"""In a checkout that was packed and sent to a cluster: the commit and whether it had changes, where it was packed."""
+
+PACKAGES = ("torch", "torchvision", "transformers", "ray", "numpy", "scikit-learn", "safetensors", "pyarrow")
+
+
+def package_versions() -> str:
+    """Return a JSON object of package to version, Python included."""
+    return json.dumps({"python": sys.version.split()[0]} | {name: metadata.version(name) for name in PACKAGES})
+
+
+def git_state() -> tuple[str | None, bool | None]:
+    """Return the commit of the code and whether the checkout had changes; None, None outside a git checkout."""
+    if (CHECKOUT / PACKED_STATE).is_file():
+        packed = json.loads((CHECKOUT / PACKED_STATE).read_text())
+        return packed["git_commit"], packed["git_dirty"]
+    if not (CHECKOUT / ".git").exists():  # an installation may be below a folder of another repository
+        return None, None
+    commit = _git("rev-parse", "HEAD")
+    changes = _git("status", "--porcelain", "--untracked-files=no")
+    return (commit, None if changes is None else bool(changes)) if commit else (None, None)
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", CHECKOUT, *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

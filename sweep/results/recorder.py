@@ -1,0 +1,172 @@
+"""Events of trials -> the record. The one writer of runs and curves."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from lr_sweep.analysis.record.columns import CURVES, RUNS, best_of
+from lr_sweep.analysis.record.read import RecordError, read_curves, read_rows, read_run_rows
+from lr_sweep.sweep.results.directory import Results, write_parquet
+from lr_sweep.sweep.results.provenance import git_state, package_versions
+from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.trainables.curve import Evaluation
+from lr_sweep.trainables.events import Advanced, Event, Finished, Started
+from lr_sweep.trainables.run import PROTOCOL_VERSION
+
+
+@dataclass
+class _Open:
+    """A run that this process has seen start."""
+
+    started_at: float
+    attempts: int
+    """Times it was started, by earlier processes too if they saw it end."""
+    recorded_step: int
+    """Last step of the curve that the record holds; 0: it holds none."""
+    seen_step: int
+    """How far it is known to have been trained; what lies beyond the step that it starts from again is lost."""
+    lost_steps: int | None
+    """Trained again after a death, counted as `attempts`; None: an earlier row does not say."""
+    code: str | None
+    """Which code trained it, as the record has it; None: not known."""
+    step: int = 0
+    curve: dict[int, Evaluation] = field(default_factory=dict)
+    """Evaluations by step: one that comes twice, from a checkpoint, is there once."""
+
+
+class Recorder:
+    """Writes what trials of the `wanted` runs report.
+
+    `devices_per_trial`: devices a trial holds (GPUs, else CPUs), for device seconds. `clock`: Unix time in seconds.
+    """
+
+    def __init__(
+        self,
+        results: Results,
+        wanted: Sequence[WantedRun],
+        devices_per_trial: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.results, self.devices_per_trial, self.clock = results, devices_per_trial, clock
+        self.wanted = {run.run_id: run for run in wanted}
+        self.git_commit, self.git_dirty = git_state()
+        self.versions = package_versions()
+        self._open: dict[str, _Open] = {}
+
+    def event(self, event: Event) -> None:
+        """Take one event in, writing what it adds; raises OSError if the disk is full or not writable."""
+        run_id = event.run_id
+        run = self._opened(run_id)
+        seen_step, run.step, run.seen_step = run.seen_step, event.step, event.step
+        match event:
+            case Started():
+                run.attempts += 1
+                if run.lost_steps is not None:
+                    run.lost_steps += max(0, seen_step - event.step)
+                run.code = json.dumps(event.code) if event.code else None
+                self._add(run_id, run, event.curve)
+            case Advanced(evaluation=Evaluation() as evaluation):
+                self._add(run_id, run, [evaluation])
+            case Finished():
+                self._finish(run_id, run, event)
+
+    def failed(self, run_id: str, reason: str) -> None:
+        """Record that a run ended by an error; what an earlier process trained of it stays."""
+        started_here = run_id in self._open
+        run = self._opened(run_id)
+        run.attempts += not started_here  # its trial could not even start it
+        run.step = max(run.step, run.recorded_step)
+        elapsed_s = run.curve[max(run.curve)].elapsed_s if run.curve else 0.0
+        self._write_row(run, {"run_id": run_id, "status": "failed", "failure": reason, "elapsed_s": elapsed_s})
+
+    def _opened(self, run_id: str) -> _Open:
+        if run_id not in self._open:
+            try:
+                step = max(read_curves(self.results.root, [run_id])["step"], default=0)
+            except RecordError:  # damaged: what is trained now replaces it
+                step = 0
+            before: dict[str, Any] = {"attempts": 0, "num_steps": 0, "lost_steps": 0, "code": None}
+            for row in read_run_rows(self.results.root, [run_id], before.keys()):
+                before = row
+            self._open[run_id] = _Open(
+                started_at=self.clock(),
+                attempts=before["attempts"],
+                recorded_step=step,
+                seen_step=max(step, before["num_steps"]),
+                lost_steps=before["lost_steps"],
+                code=before["code"],
+            )
+        return self._open[run_id]
+
+    def _add(self, run_id: str, run: _Open, evaluations: Sequence[Evaluation]) -> None:
+        if not evaluations:
+            return
+        if not run.curve:  # resumed from a checkpoint: it started before this process did
+            run.started_at = min(run.started_at, evaluations[0].time_ms / 1000 - evaluations[0].elapsed_s)
+        run.curve |= {evaluation.step: evaluation for evaluation in evaluations}
+        # A run whose checkpoints are lost starts over; until it is as far again, the longer curve stays.
+        if max(run.curve) >= run.recorded_step:
+            self._write_curve(run_id, run)
+
+    def _write_curve(self, run_id: str, run: _Open) -> None:
+        rows = [{"run_id": run_id, **vars(run.curve[step])} for step in sorted(run.curve)]
+        write_parquet(self.results.curve(run_id), rows, CURVES)
+        run.recorded_step = max(run.curve)
+
+    def _finish(self, run_id: str, run: _Open, end: Finished) -> None:
+        if run.recorded_step > max(run.curve, default=0):  # started over, it ended before it was as far again
+            self.results.run(run_id).unlink(missing_ok=True)  # first: a row never speaks of a curve that is not there
+            self.results.curve(run_id).unlink()
+            if run.curve:
+                self._write_curve(run_id, run)
+        self._write_row(run, vars(end))
+
+    def _write_row(self, run: _Open, facts: Mapping[str, Any]) -> None:
+        wanted = self.wanted[facts["run_id"]]
+        row = {
+            "run_id": wanted.run_id,
+            "protocol_version": PROTOCOL_VERSION,
+            "status": facts["status"],
+            "num_steps": facts.get("diverged_at_step") or run.step,
+            "diverged_at_step": facts.get("diverged_at_step"),
+            "failure": facts.get("failure"),
+            "task": wanted.run.task,
+            "model": wanted.model,
+            "variant": wanted.variant,
+            "learning_rate": wanted.run.learning_rate,
+            "seed": wanted.run.seed,
+            "content": wanted.run.canonical_json(),
+            "pretrained_on": wanted.pretrained_on,
+            "weights_checksum": wanted.run.weights_checksum,
+            "data_checksum": wanted.run.data_checksum,
+            "data_origin": wanted.data_origin,
+            "device": facts.get("device", "unknown"),
+            "wall_s": facts["elapsed_s"],
+            "device_s": facts["elapsed_s"] * self.devices_per_trial,
+            "started_at": datetime.fromtimestamp(run.started_at, UTC),
+            "finished_at": datetime.fromtimestamp(self.clock(), UTC),
+            "attempts": run.attempts,
+            "git_commit": self.git_commit,
+            "git_dirty": self.git_dirty,
+            "versions": self.versions,
+            "lost_steps": run.lost_steps,
+            "engine": facts.get("engine"),
+            "code": run.code,
+            **best_of(self._whole_curve(wanted.run_id, run)),
+        }
+        write_parquet(self.results.run(wanted.run_id), [row], RUNS)
+        del self._open[wanted.run_id]
+
+    def _whole_curve(self, run_id: str, run: _Open) -> Iterable[Mapping[str, Any]]:
+        """Return the evaluations that the record holds of a run."""
+        if run.recorded_step <= max(run.curve, default=0):
+            return [vars(evaluation) for evaluation in run.curve.values()]
+        try:  # it failed before it was as far again as an earlier process got it
+            return read_rows(self.results.curve(run_id), CURVES) or []
+        except RecordError:
+            return []

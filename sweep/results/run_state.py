@@ -1,0 +1,179 @@
+"""The state of a run, and all that is known of it without reading its curve: for what is trained and what is shown."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from lr_sweep.analysis.record.access import is_folder
+from lr_sweep.analysis.record.read import RecordError, read_run_rows, read_wanted_rows, recorded_studies
+from lr_sweep.analysis.text import rate_text
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.trainables.checkpoint import checkpoints
+
+Row = Mapping[str, Any]
+"""A row of a table of `analysis.record.columns`, by column; perhaps some columns only."""
+
+
+class State(Enum):
+    """What the record holds of a wanted run."""
+
+    COMPLETE = "complete"
+    """Trained to the study's budget, or beyond it."""
+    DIVERGED = "diverged"
+    """Ended by a loss that was not finite; a result."""
+    FAILED = "failed"
+    """Ended by errors, retries included; trained again on request only."""
+    STARTED = "started"
+    """Has a curve or a checkpoint, and steps left to train."""
+    NEW = "new"
+    """Nothing is recorded."""
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing left to train."""
+        return self in (State.COMPLETE, State.DIVERGED)
+
+
+LABELS = ("task", "model", "variant", "learning_rate", "seed")
+"""Columns of both `RUNS` and `WANTED` by which people know a run."""
+STATUSES = ("complete", "diverged", "failed")
+"""What a row of `RUNS` may have as its `status`."""
+SHOWN = {state: state.value for state in State} | {State.NEW: "waiting"}
+"""The names of the states in tables of a study's progress, in their order."""
+
+
+def state_of(num_steps: int, end: Row | None, started: bool) -> State:
+    """Return the state of a run that a study wants to train `num_steps`, by its row (None: it has not ended).
+
+    `started` is whether it has a curve or a checkpoint; it counts only if the run has not ended.
+    """
+    if end is None:
+        return State.STARTED if started else State.NEW
+    status, trained = State(end["status"]), end["num_steps"]
+    # A run that passed this budget is complete, even if it diverged or failed later, under a higher one.
+    if trained > num_steps or (trained == num_steps and status is not State.DIVERGED):
+        return State.COMPLETE
+    return State.STARTED if status is State.COMPLETE else status
+
+
+def states_of(wanted: Sequence[tuple[str, int]], ends: Mapping[str, Row], results: Results) -> list[State]:
+    """Return the states of runs, given as (id, budget), in their order; `ends` is what `read_ends` returned."""
+    started = started_ids(results) if any(run_id not in ends for run_id, _ in wanted) else set()
+    return [state_of(num_steps, ends.get(run_id), run_id in started) for run_id, num_steps in wanted]
+
+
+def read_ends(results: Results, run_ids: Iterable[str] | None, columns: Iterable[str] = ()) -> dict[str, Row]:
+    """Return the rows of ended runs by run id; `run_ids` None: all. The directory need not exist yet.
+
+    The columns are `run_id`, `status`, `num_steps` and those of `RUNS` that are asked for. Raises RecordError for a
+    damaged file, or a status that this version does not know.
+    """
+    if not results.exists():
+        return {}
+    ends: dict[str, Row] = {}
+    for row in read_run_rows(results.root, run_ids, {"run_id", "status", "num_steps", *columns}):
+        if row["status"] not in STATUSES:
+            path = results.run(row["run_id"])
+            raise RecordError(f"{path}: got status {row['status']!r}: delete it and run the study again")
+        ends[row["run_id"]] = row
+    return ends
+
+
+def recorded_ids(results: Results) -> list[str]:
+    """Return the ids of runs with a row, a curve or a folder of checkpoints, sorted."""
+    names = {path.stem for folder in ("runs", "curves") for path in (results.root / folder).glob("[!.]*.parquet")}
+    checkpoints = (results.root / "checkpoints").glob("[!.]*")
+    return sorted(names | {path.name for path in checkpoints if is_folder(path)})
+
+
+def started_ids(results: Results) -> set[str]:
+    """Return the ids of runs that have a curve or a folder of checkpoints, ended or not; opens no file."""
+    found: set[str] = set()
+    for folder in ("curves", "checkpoints"):
+        with suppress(FileNotFoundError), os.scandir(results.root / folder) as entries:
+            names = [each.name for each in entries if each.name.endswith(".parquet") or each.is_dir()]
+            found |= {name.removesuffix(".parquet") for name in names if name[0] != "."}
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownRun:
+    """What is known of a run without reading its curve."""
+
+    run_id: str
+    labels: Row | None
+    """With `LABELS`; None: no study wants it, and it has no row."""
+    end: Row | None
+    """Its row of the record; None: it has not ended."""
+    budgets: Mapping[str, int]
+    """Gradient steps, by the studies that want the run."""
+    started: bool
+
+    @property
+    def status(self) -> str:
+        """Return how it ended, else `started` or `waiting`."""
+        if self.end is not None:
+            return str(self.end["status"])
+        return "started" if self.started else "waiting"
+
+
+def read_all_wanted(results: Results) -> dict[str, list[Row]]:
+    """Return what each recorded study wants, by study; raises RecordError for a damaged file."""
+    return {study: list(read_wanted_rows(results.root, study)) for study in recorded_studies(results.root)}
+
+
+def known_runs(results: Results, wanted: Mapping[str, list[Row]], columns: Iterable[str] = ()) -> list[KnownRun]:
+    """Return every run: those of studies in the order of `wanted`, then the others by their labels.
+
+    Labels are those of the first study that has the run. `columns` are read into `end` beside its status and steps.
+    """
+    ends, started = read_ends(results, None, (*LABELS, *columns)), started_ids(results)
+    labels: dict[str, Row] = {}
+    budgets: dict[str, dict[str, int]] = {}
+    for study, rows in wanted.items():
+        for row in rows:
+            labels.setdefault(row["run_id"], row)
+            budgets.setdefault(row["run_id"], {})[study] = row["num_steps"]
+    others = sorted(ends.keys() - labels.keys(), key=lambda run_id: [ends[run_id][name] for name in LABELS])
+    unlabelled = sorted(started - labels.keys() - ends.keys())
+    return [
+        KnownRun(
+            run_id=run_id,
+            labels=labels.get(run_id, ends.get(run_id)),
+            end=ends.get(run_id),
+            budgets=budgets.get(run_id, {}),
+            started=run_id in started,
+        )
+        for run_id in [*labels, *others, *unlabelled]
+    ]
+
+
+def checkpoint_step(results: Results, run_id: str) -> int | None:
+    """Return the step in the name of a run's newest checkpoint; None: it has none."""
+    found = checkpoints(results.checkpoints(run_id))
+    return int(found[0].name.split("-")[1]) if found else None
+
+
+def flattened(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Turn `{"protocol": {"dropout": 0.1}}`, of a run's content, into `{"protocol.dropout": 0.1}`."""
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        flat |= flattened(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return flat
+
+
+def run_title(labels: Row) -> str:
+    """Return a run's `LABELS` in a line."""
+    return "{} {} {} {} seed {}".format(*(label(labels, name) for name in LABELS))
+
+
+def label(labels: Row | None, name: str) -> str:
+    """Return one of a run's `LABELS` as tables show it."""
+    if labels is None:
+        return "-"
+    return rate_text(labels[name]) if name == "learning_rate" else str(labels[name])

@@ -1,0 +1,156 @@
+"""What must hold in the record of a run or a study: the one definition, for `verify`, `gc`, `export` and `import`.
+
+Rows of the record come in as plain values; phrases come out, each about one problem. None of them: it is sound.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+
+from lr_sweep.analysis.record.columns import CURVES, RUNS, Columns
+from lr_sweep.analysis.record.read import RecordError, read_rows, read_study, read_wanted_rows
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.run_state import STATUSES, Row
+
+SHARED_WITH_CONTENT = ("task", "learning_rate", "seed", "protocol_version", "weights_checksum", "data_checksum")
+"""Columns of a row that its `content` has, too."""
+
+
+def row_problems(run_id: str, rows: Sequence[Row]) -> list[str]:
+    """Check the rows of `runs/<run_id>.parquet`."""
+    if len(rows) != 1:
+        return [f"got {len(rows)} rows, want 1"]
+    return _null_problems(rows, RUNS) or [*_identity_problems(run_id, rows[0]), *_end_problems(rows[0])]
+
+
+def read_sound_row(results: Results, run_id: str) -> Row | None:
+    """Read a run's row (None: there is none); raises RecordError if anything is wrong with it."""
+    path = results.run(run_id)
+    rows = read_rows(path, RUNS)
+    if rows is None:
+        return None
+    if problems := row_problems(run_id, rows):
+        raise RecordError(f"{path}: {'; '.join(problems)}: delete it and run the study again")
+    return rows[0]
+
+
+def _null_problems(rows: Sequence[Row], columns: Columns) -> list[str]:
+    names = [c.name for c in columns if not c.nullable and any(row[c.name] is None for row in rows)]
+    return [f"nothing in columns {', '.join(names)}, which are never empty"] if names else []
+
+
+def _identity_problems(run_id: str, row: Row) -> Iterator[str]:
+    if row["run_id"] != run_id:
+        yield f"got the row of run {row['run_id']}, want that of the file's name"
+    # Hashed as text: it holds for every protocol version, whatever a run was made of in it.
+    hashed = hashlib.sha256(row["content"].encode()).hexdigest()[:16]
+    if hashed != row["run_id"]:
+        yield f"its content is that of run {hashed}, not of {row['run_id']}"
+    content = _content(row)
+    for name in SHARED_WITH_CONTENT:
+        if row[name] != content.get(name):
+            yield f"{name}: got {row[name]}, content has {content.get(name)}"
+
+
+def _end_problems(row: Row) -> Iterator[str]:
+    status, num_steps, diverged_at = row["status"], row["num_steps"], row["diverged_at_step"]
+    if status not in STATUSES:
+        yield f"got status {status!r}, want one of {', '.join(STATUSES)}"
+    if num_steps < 0 or (status == "complete" and num_steps == 0):
+        yield f"{status} after {num_steps} steps"
+    if diverged_at != (num_steps if status == "diverged" else None):
+        yield f"{status} after {num_steps} steps, and diverged_at_step is {diverged_at}"
+
+
+def _content(row: Row) -> dict[str, Any]:
+    """Return a row's `content`; empty if it is not JSON of an object."""
+    with suppress(ValueError, RecursionError):
+        if isinstance(content := json.loads(row["content"]), dict):
+            return content
+    return {}
+
+
+def curve_problems(run_id: str, points: Sequence[Row] | None, row: Row | None) -> list[str]:
+    """Check the rows of `curves/<run_id>.parquet` (None: no file), and that they fit the run's row if that is sound."""
+    if points is None:
+        missing = row is not None and row["status"] != "failed" and _last_evaluation(row, _evaluate_every(row) or 1)
+        return [f"it has no evaluations, want some up to step {missing}"] if row and missing else []
+    if not points:
+        return ["got no evaluations, want one at least"]
+    if nulls := _null_problems(points, CURVES):
+        return nulls
+    every = _evaluate_every(row) or points[0]["step"]
+    return [*_point_problems(run_id, points), *(_step_problems(points, every) or _length_problems(points, row, every))]
+
+
+def _evaluate_every(row: Row | None) -> int | None:
+    """Return the gradient steps between a run's evaluations; None if they are not known."""
+    protocol = _content(row).get("protocol") if row else None
+    every = protocol.get("evaluate_every") if isinstance(protocol, dict) else None
+    return every if isinstance(every, int) and every > 0 else None
+
+
+def _last_evaluation(row: Row, every: int) -> int:
+    """Return the last step that a run evaluated before it ended; 0: it ended before any."""
+    num_steps: int = row["num_steps"] - (row["status"] == "diverged")  # it is not evaluated where it diverges
+    return num_steps // every * every
+
+
+def _point_problems(run_id: str, points: Sequence[Row]) -> Iterator[str]:
+    if others := sorted({str(point["run_id"]) for point in points} - {run_id}):
+        yield f"got evaluations of run {', '.join(others)}, want those of the file's name alone"
+    for name in (column.name for column in CURVES if column.type == pa.float64()):
+        most = 1.0 if name.endswith("_accuracy") else sys.float_info.max
+        wrong = next((point for point in points if not 0 <= point[name] <= most), None)
+        if wrong:
+            yield f"{name} is {wrong[name]} at step {wrong['step']}"
+
+
+def _step_problems(points: Sequence[Row], every: int) -> list[str]:
+    for index, point in enumerate(points, start=1):
+        if point["step"] != every * index or every < 1:
+            return [f"evaluation {index} is at step {point['step']}, want {every * index}"]
+    return []
+
+
+def _length_problems(points: Sequence[Row], row: Row | None, every: int) -> Iterator[str]:
+    """A curve may be longer than the row of a complete or failed run says: it was being trained further."""
+    if row is None or row["status"] == "failed":
+        return
+    last, wanted = points[-1]["step"], _last_evaluation(row, every)
+    if last < wanted or (row["status"] == "diverged" and last > wanted):
+        end = f"{row['status']} at step {row['num_steps']}"
+        yield f"its last evaluation is at step {last}, want {wanted}: its row says {end}"
+
+
+def digest_problem(name: str, sha256: str) -> str | None:
+    """Compare the sha256 of a checkpoint with its name, `step-<step>-<sha256 prefix>.safetensors`."""
+    want = name.removesuffix(".safetensors").split("-")[-1]
+    got = sha256[: len(want)]
+    return None if got == want else f"its sha256 begins with {got}, its name says {want}"
+
+
+def checkpoint_problem(name: str, sha256: str) -> str | None:
+    """Return what is wrong with a checkpoint, by `digest_problem`, and what to do."""
+    problem = digest_problem(name, sha256)
+    return problem and f"{name}: {problem}: delete it; its run resumes from an earlier one, or from step 0"
+
+
+def study_problems(results: Results, name: str) -> list[str]:
+    """Check a study's files, which are named with what to do; raises RecordError if they cannot be read."""
+    folder, again, problems = results.study(name), "run the study again to write it", []
+    study = read_study(results.root, name).study
+    ids = Counter(row["run_id"] for row in read_wanted_rows(results.root, name))
+    if study != name:
+        problems.append(f"{folder / 'study.json'}: got study {study!r}, want {name!r}: {again}")
+    if twice := sorted(run_id for run_id, number in ids.items() if number > 1):
+        problems.append(f"{folder / 'wanted.parquet'}: wants {', '.join(twice)} more than once: {again}")
+    return problems

@@ -1,0 +1,1 @@
+"""In: a study file. Out: a validated `Study`, and the runs that it wants."""

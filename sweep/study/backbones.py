@@ -1,0 +1,249 @@
+"""The models of a study with their weights: found where they are, fetched or pretrained where they are missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lr_sweep.datasets.storage.files import write_json
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, Recipe, StudyModel
+from lr_sweep.sweep.study.study import Study
+from lr_sweep.sweep.text import duration, percent
+from lr_sweep.trainables.pretraining.recipe import (
+    VALIDATION_SHARE,
+    describe_corpus,
+    fewest_bytes,
+    pretrained_folder,
+    read_corpus,
+)
+from lr_sweep.trainables.pretraining.task_recipe import TaskRecipe
+from lr_sweep.trainables.pretraining.weights import (
+    WEIGHTS,
+    WeightsError,
+    WeightsSource,
+    check_made_here,
+    check_weights_fit,
+    find_weights,
+    weights_checksum,
+)
+from lr_sweep.trainables.run import BodySize, ModelSize
+
+if TYPE_CHECKING:
+    import torch
+
+UNKNOWN_WEIGHTS = "not known yet"
+"""Checksum of weights that are not here; ids of runs that start from them are provisional."""
+
+SAY_EVERY_S = 10.0
+"""Seconds between lines about a pretraining."""
+STATUS_EVERY_S = 2.0
+"""Seconds between writes of the file that `status` reads."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backbone:
+    """A model of a study, and what is known of its weights; without weights, the study wants none."""
+
+    size: BodySize
+    source: WeightsSource | None = None
+    """Where the weights are or will be."""
+    checksum: str | None = None
+    """sha256 of the weights; `UNKNOWN_WEIGHTS` and where from, if they are not here and the study names none."""
+    description: str | None = None
+    """Name of the weights in tables."""
+    here: bool = False
+    """Whether the weights are on this machine."""
+
+
+def is_unknown(checksum: str | None) -> bool:
+    """Return whether weights, by `Backbone.checksum`, are not known yet."""
+    return (checksum or "").startswith(UNKNOWN_WEIGHTS)
+
+
+def find_backbones(study: Study, pretrained_root: Path) -> dict[str, Backbone]:
+    """Look up every model's weights without fetching or training anything.
+
+    Raises:
+        WeightsError: weights are missing, damaged, or of another model; the message lists all of them.
+        UserError: a text file to pretrain on cannot be read.
+    """
+    found, problems = {}, []
+    for name, model in study.models.items():
+        try:
+            needed = study.needs_weights(name)
+            found[name] = find_backbone(model, pretrained_root) if needed else Backbone(size=model.body_size)
+        except WeightsError as error:
+            problems.append(f"model {name}: {error}")
+    if problems:
+        raise WeightsError("\n".join(problems))
+    return found
+
+
+def hub_sources(study: Study) -> dict[str, WeightsSource]:
+    """Return the weights that a study takes from the Hugging Face hub, by model."""
+    models = [(name, model) for name, model in study.models.items() if study.needs_weights(name)]
+    return {name: _named_source(m, m.pretrained)[0] for name, m in models if isinstance(m.pretrained, HubWeights)}
+
+
+def to_pretrain(study: Study, backbones: Mapping[str, Backbone]) -> list[ModelSize]:
+    """Return the models of a study that must be pretrained here before its runs."""
+    missing = [study.models[name] for name, backbone in backbones.items() if backbone.source and not backbone.here]
+    return [_gpt2_size(model) for model in missing if isinstance(model.pretrained, PretrainedHere)]
+
+
+def _gpt2_size(model: StudyModel) -> ModelSize:
+    assert isinstance(model.size, ModelSize), "no other is pretrained here"
+    return model.size
+
+
+def ensure_backbones(
+    study: Study, pretrained_root: Path, progress_file: Path, device: torch.device, say: Say
+) -> dict[str, Backbone]:
+    """Fetch or train missing weights, then look everything up; arguments as of `pretrain_model`, errors of both."""
+    for name, backbone in find_backbones(study, pretrained_root).items():
+        if backbone.source is None or backbone.here:
+            continue
+        if isinstance(study.models[name].pretrained, PretrainedHere):
+            pretrain_model(name, study.models[name], pretrained_root, progress_file, device, say)
+        else:
+            say(f"fetching {backbone.source} for {name}")
+            find_weights(backbone.source, download=True)
+    return find_backbones(study, pretrained_root)
+
+
+def pretrain_model(
+    name: str, model: StudyModel, pretrained_root: Path, progress_file: Path, device: torch.device, say: Say
+) -> Path:
+    """Train a model's weights by its recipe, or resume that, and return their folder.
+
+    `status` reads the progress file, which is removed at the end; `say` is called with lines of text.
+    """
+    assert isinstance(model.pretrained, PretrainedHere)
+    recipe, size = model.pretrained.pretrain, _gpt2_size(model)
+    corpus = _corpus(recipe)
+    folder = _folder(pretrained_root, size, recipe, corpus)
+    say(f"pretraining {name}: {recipe.description(size)}")
+    reporter = Reporter(name, recipe.num_steps, progress_file, say, per=recipe.predicts)
+    try:
+        facts = _train(size, recipe, corpus, folder, device, reporter)
+    finally:
+        progress_file.unlink(missing_ok=True)
+    say(f"pretrained {name} in {facts['duration_s']:.0f} s: {_gain(facts)}")
+    return folder
+
+
+def _train(
+    size: ModelSize, recipe: Recipe, corpus: bytes, folder: Path, device: torch.device, reporter: Reporter
+) -> dict[str, Any]:
+    # Imported late: `plan` does not wait for torch.
+    if isinstance(recipe, TaskRecipe):
+        from lr_sweep.trainables.pretraining.on_task import pretrain_on_task
+
+        return pretrain_on_task(size, recipe, folder, device, reporter)
+    from lr_sweep.trainables.pretraining.train import pretrain
+
+    return pretrain(size, recipe, corpus, folder, device, reporter)
+
+
+def _gain(facts: Mapping[str, Any]) -> str:
+    """Return what a pretraining has improved, of the content of its `pretraining.json`."""
+    if "accuracy" in facts:
+        return f"{percent(facts['accuracy_before'])} -> {percent(facts['accuracy'])} of test answers right"
+    before, after = facts["held_out_bits_per_byte_before"], facts["held_out_bits_per_byte"]
+    return f"{before:.2f} -> {after:.2f} bits per held-out byte"
+
+
+class Reporter:
+    """Called after each step of a pretraining: prints its progress, and writes it to a file for `status`."""
+
+    def __init__(
+        self,
+        model: str,
+        num_steps: int,
+        path: Path,
+        say: Say,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        per: str = "byte",
+    ) -> None:
+        """Report on a model's steps; losses are nats `per` what the recipe has it predict."""
+        self.model, self.num_steps, self.path, self.say, self.clock, self.per = model, num_steps, path, say, clock, per
+        self.first: tuple[int, float] | None = None
+        """The first step of this process, and when it ended."""
+        self.said_at = self.written_at = clock()
+
+    def __call__(self, step: int, loss: float) -> None:
+        """Report the step that just ended, and its training loss."""
+        now = self.clock()
+        if self.first is None:
+            self.first = step, now
+            if step > 1:
+                self.say(f"  resumes after step {step - 1} of {self.num_steps}")
+        first, began = self.first
+        left_s = (now - began) / (step - first) * (self.num_steps - step) if step > first else None
+        if now - self.said_at >= SAY_EVERY_S:
+            self.said_at = now
+            left = "" if left_s is None else f", {duration(left_s)} left"
+            self.say(f"  step {step} of {self.num_steps}, training loss {loss:.2f} nats per {self.per}{left}")
+        if now - self.written_at >= STATUS_EVERY_S:
+            self.written_at = now
+            progress = {"model": self.model, "step": step, "num_steps": self.num_steps, "time_left_s": left_s}
+            write_json(self.path, progress | {"updated_at": time.time()})
+
+
+def find_backbone(model: StudyModel, root: Path) -> Backbone:
+    """Look up one model's weights without fetching or training anything; raises as `find_backbones`."""
+    if model.pretrained is None:
+        return Backbone(size=model.body_size)
+    if isinstance(model.pretrained, PretrainedHere):
+        recipe = model.pretrained.pretrain
+        folder = _folder(root, _gpt2_size(model), recipe, _corpus(recipe))
+        source, description = WeightsSource(folder=str(folder)), recipe.description(_gpt2_size(model))
+        if here := (folder / WEIGHTS).is_file():
+            check_made_here(folder)
+    else:
+        source, description = _named_source(model, model.pretrained)
+        found = find_weights(source, download=False)
+        here, folder = found is not None, found or Path()
+    if here:
+        check_weights_fit(folder, model.size)
+    checksum = weights_checksum(folder) if here else source.sha256 or f"{UNKNOWN_WEIGHTS}: {source}"
+    return Backbone(size=model.body_size, source=source, checksum=checksum, description=description, here=here)
+
+
+def _named_source(model: StudyModel, pretrained: HubWeights | FolderWeights) -> tuple[WeightsSource, str]:
+    family = model.size.family
+    if isinstance(pretrained, FolderWeights):
+        return WeightsSource(folder=str(pretrained.folder), family=family), f"the weights in {pretrained.folder.name}"
+    source = WeightsSource(**dict(pretrained), family=family)
+    return source, str(source)
+
+
+def _folder(root: Path, size: ModelSize, recipe: Recipe, corpus: bytes) -> Path:
+    if isinstance(recipe, TaskRecipe):
+        return recipe.folder(root, size)
+    return pretrained_folder(root, size, recipe, corpus)
+
+
+def _corpus(recipe: Recipe) -> bytes:
+    """Return the text of a recipe; empty for a task."""
+    if isinstance(recipe, TaskRecipe):
+        return b""
+    try:
+        corpus = read_corpus(recipe)
+    except OSError as error:
+        raise UserError(f"cannot read the text to pretrain on: {error.filename}: {error.strerror}") from error
+    fewest = fewest_bytes(recipe.num_tokens)
+    if len(corpus) < fewest:
+        raise UserError(
+            f"the text to pretrain on ({describe_corpus(recipe)}) has {len(corpus)} bytes, want at least {fewest}: "
+            f"{VALIDATION_SHARE:.0%} is held out, and a sequence has num_tokens = {recipe.num_tokens}. Give more "
+            f"text, or lower `num_tokens`."
+        )
+    return corpus

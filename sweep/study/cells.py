@@ -1,0 +1,117 @@
+"""The cells of a study where it is no full grid: which there are, and what is their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter
+
+from lr_sweep.sweep.errors import unknown
+from lr_sweep.sweep.study.learning_rates import LearningRates
+from lr_sweep.sweep.study.validation import (
+    AtLeast1,
+    Fraction,
+    Mistakes,
+    Positive,
+    Steps,
+    Strict,
+    dataclass_from,
+    mistake,
+    some_distinct,
+)
+from lr_sweep.trainables.run import Protocol
+
+AXES = ("tasks", "models", "variants")
+"""Fields of a study that name what its cells are made of."""
+
+ProtocolField = Annotated[
+    Protocol,
+    PlainValidator(
+        dataclass_from(
+            Protocol,
+            {"position_std": Field(ge=0, le=1e30), "evaluate_every": Steps}
+            | dict.fromkeys(("batch_size", "train_examples_evaluated"), AtLeast1)
+            | dict.fromkeys(("adam_beta1", "adam_beta2", "dropout", "input_dropout"), Fraction)
+            | dict.fromkeys(("adam_eps", "gradient_clip_norm", "input_gain"), Positive),
+        )
+    ),
+]
+_PROTOCOL: TypeAdapter[Protocol] = TypeAdapter(ProtocolField)
+Names = Annotated[tuple[str, ...], AfterValidator(some_distinct)]
+
+
+class Cells(Strict):
+    """Some of a study's cells: all tasks x models x variants that it names."""
+
+    tasks: Names | None = None
+    """Names in the study's `tasks`; null: all."""
+    models: Names | None = None
+    """Names in the study's `models`; null: all."""
+    variants: Names | None = None
+    """Names in the study's `variants`; null: all."""
+    learning_rates: LearningRates | None = None
+    """Null: the study's."""
+    protocol: dict[str, Any] = Field(default_factory=dict)
+    """Options that differ from the study's protocol; not `precision`, which holds for a whole study."""
+
+    def have(self, **names: str) -> bool:
+        """Return whether some of them have these, for instance `have(models="gpt2", variants="frozen-random")`."""
+        return all((listed := getattr(self, axis)) is None or name in listed for axis, name in names.items())
+
+    def changed(self, protocol: Protocol) -> Protocol:
+        """Return the study's protocol with these cells' own options; raise `ValidationError` for wrong ones."""
+        if "precision" in self.protocol:
+            raise mistake("holds for a whole study; set it in the study's protocol", "precision")
+        return _PROTOCOL.validate_python(vars(protocol) | self.protocol) if self.protocol else protocol
+
+
+class StudyCell(NamedTuple):
+    """A task, model and variant of a study, and how its runs are trained."""
+
+    task: str
+    model: str
+    variant: str
+    learning_rates: tuple[float, ...]
+    """In ascending order."""
+    protocol: Protocol
+
+
+def check_cells(entries: Sequence[Cells], axes: Mapping[str, Mapping[str, Any]], protocol: Protocol) -> None:
+    """Raise all mistakes in a study's `cells`: wrong names and options, cells that are there twice or never.
+
+    `axes`: the study's `AXES` by name; `protocol`: the study's.
+    """
+    mistakes = Mistakes()
+    for index, cells in enumerate(entries):
+        for axis, valid in axes.items():
+            for place, name in enumerate(getattr(cells, axis) or ()):
+                if name not in valid:
+                    mistakes.add(unknown(axis[:-1], name, valid), "cells", index, axis, place)
+        with mistakes.below("cells", index, "protocol", keys=vars(protocol)):
+            _check_budgets(cells, axes["tasks"], cells.changed(protocol).evaluate_every)
+    mistakes.raise_all()
+    _check_each_once(entries, axes)
+
+
+def _check_budgets(cells: Cells, tasks: Mapping[str, Any], every: int) -> None:
+    for name, task in tasks.items():
+        if cells.have(tasks=name) and task.num_steps % every:
+            raise mistake(f"tasks.{name}.num_steps = {task.num_steps} is no multiple of {every}", "evaluate_every")
+
+
+def _check_each_once(entries: Sequence[Cells], axes: Mapping[str, Mapping[str, Any]]) -> None:
+    mistakes, used = Mistakes(), set[tuple[str, str]]()
+    for names in product(*axes.values()):
+        of_axis = dict(zip(axes, names, strict=True))
+        found = [index for index, cells in enumerate(entries) if cells.have(**of_axis)]
+        if len(found) > 1:
+            mistakes.add(f"{', '.join(names)}: is in cells[{found[0]}], too", "cells", found[1])
+        if found:
+            used |= of_axis.items()
+    for axis, valid in axes.items():
+        for name in valid:
+            if (axis, name) not in used:
+                mistakes.add("is in none of the `cells`; add it there, or leave it out here", axis, name)
+    mistakes.raise_all()

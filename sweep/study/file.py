@@ -1,0 +1,209 @@
+"""Study files: YAML 1.2 to `Study` and back, with every mistake at its line."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from lr_sweep.analysis.paper.lu2021.published import is_small
+from lr_sweep.datasets.storage.files import read_plain
+from lr_sweep.sweep.errors import UserError, unknown
+from lr_sweep.sweep.study.lu2021 import STUDY_NAMES, table_study
+from lr_sweep.sweep.study.study import Study
+from lr_sweep.sweep.study.validation import Loc, shown
+from lr_sweep.trainables.parts import VARIANTS
+
+MAX_BYTES = 10_000_000
+"""Of a study file: 100,000 learning rates, written out, take 2 MB."""
+MAX_LEVELS = 20
+"""Of nesting; a study has six."""
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half a character, which YAML's escapes can write and no encoding can."""
+STUDIES = Path(__file__).parent.parent / "studies"
+"""Folder of the shipped studies, `NAME.yaml`; those of Lu et al. 2021 are made of one file (`sweep.study.lu2021`)."""
+
+
+def shipped_studies() -> list[str]:
+    """Return the names of the shipped studies."""
+    return [*_in_files(), *STUDY_NAMES]
+
+
+def listed_studies() -> list[str]:
+    """Return the names of the shipped studies for messages, those of Lu et al. 2021 in one."""
+    return [*_in_files(), "lu2021-table1 to lu2021-table21, each also with -swept, some with -small"]
+
+
+def _in_files() -> list[str]:
+    return sorted(path.stem for path in STUDIES.glob("*.yaml"))
+
+
+def load_study(name_or_path: str | Path, recorded: Iterable[str] = ()) -> Study:
+    """Read a shipped study by its name, or a `.yaml` file by its path; `recorded` are further names for its error.
+
+    Raises:
+        UserError: no such study; or its mistakes, a line each, as `FILE:LINE: message`.
+    """
+    path = Path(name_or_path)
+    if path.suffix not in (".yaml", ".yml"):
+        if str(name_or_path) in STUDY_NAMES:
+            return _table_study(str(name_or_path))
+        if str(name_or_path) not in shipped_studies():
+            recorded = sorted(set(recorded) - set(shipped_studies()))
+            names = [*shipped_studies(), *recorded], [*listed_studies(), *recorded]
+            problem = unknown("study", name_or_path, *names)
+            raise UserError(f"{problem}; or give the path of a .yaml file")
+        path = STUDIES / f"{name_or_path}.yaml"
+    return _parse(_read(path), path)
+
+
+def study_to_yaml(study: Study) -> str:
+    """Write a study as YAML with all defaults filled in; loading it gives an equal study."""
+    plain = study.model_dump(mode="json", warnings=False)
+    for task in plain["tasks"].values():
+        task |= task.pop("options")
+    for model in plain["models"].values():
+        recipe = (model["pretrained"] or {}).get("pretrain", {})
+        recipe |= recipe.pop("options", {})
+    if study.variants.keys() <= VARIANTS.keys():
+        plain["variants"] = list(study.variants)
+    yaml = YAML()
+    yaml.width = 120
+    text = io.StringIO()
+    yaml.dump(plain, text)
+    return text.getvalue()
+
+
+def _table_study(name: str) -> Study:
+    """Make a study of a table of Lu et al. 2021."""
+    path = STUDIES / "lu2021" / ("small.yaml" if is_small(name) else "tables.yaml")
+    parts = _Reader().read_text(_read(path))
+    return Study.model_validate(table_study(name, parts), context={"folder": path.parent, "stem": name})
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_plain(path, MAX_BYTES).decode("utf-8")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UserError(f"{path}: {reason}; shipped studies: {', '.join(listed_studies())}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not a text file in UTF-8") from error
+    except ValueError as error:  # a null byte in the path
+        raise UserError(f"{str(path)!r}: {error}") from error
+
+
+def _parse(text: str, path: Path) -> Study:
+    reader = _Reader()
+    try:
+        value = reader.read_text(text)
+        study = Study.model_validate(value, context={"folder": path.absolute().parent, "stem": path.stem})
+    except YAMLError as error:
+        reader.mistakes.append(_yaml_mistake(error, text))
+    except ValidationError as error:
+        for detail in error.errors():
+            if detail["loc"] not in reader.unreadable:
+                reader.note(detail["loc"], detail["msg"])
+    if not reader.mistakes:
+        return study
+    lines = [f"{path}:{line}: {message}" for line, message in sorted(reader.mistakes)]
+    raise UserError("\n".join(lines))
+
+
+def _yaml_mistake(error: YAMLError, text: str) -> tuple[int, str]:
+    """Return the line of a syntax error and what it is."""
+    if isinstance(error, MarkedYAMLError) and (mark := error.problem_mark or error.context_mark):
+        context = f" {error.context}:" if error.context else ""
+        hint = "; indent with spaces" if "\\t" in str(error.problem) else ""
+        return mark.line + 1, f"not valid YAML:{context} {error.problem}{hint}"
+    position = getattr(error, "position", 0)
+    return text.count("\n", 0, position) + 1, f"not valid YAML: {str(error).splitlines()[0]}"
+
+
+def _dotted(loc: Loc) -> str:
+    """Return `learning_rates[2]` or `protocol.dropout`."""
+    keys = [part if isinstance(part, int) or (part.isprintable() and len(part) <= 60) else shown(part) for part in loc]
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
+
+
+class _Reader:
+    """Reads YAML into dict, tuple and scalars; keeps line numbers, notes mistakes."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Loc, int] = {(): 1}  # of each key and list entry
+        self.mistakes: list[tuple[int, str]] = []  # lines and messages
+        self.unreadable: set[Loc] = set()  # values read as None after a mistake: pydantic's messages are left out
+        self._yaml = YAML(typ="safe", pure=True)
+        self._seen: set[int] = set()  # ids of nodes; an alias (`*name`) leads to one again
+
+    def read_text(self, text: str) -> Any:
+        """Read a document; raise `YAMLError` if it is none."""
+        try:
+            root = self._yaml.compose(text)
+            if root is None:
+                return self._skip((), "the file is empty, want a mapping of keys to values")
+            return self._read(root, ())
+        except RecursionError:
+            return self._skip((), f"nested deeper than {MAX_LEVELS} levels", self._deepest(text))
+
+    def note(self, loc: Loc, message: str, line: int | None = None) -> None:
+        """Note a mistake, by default in the line of its key or of the closest key around it."""
+        if line is None:
+            line = next(self.lines[loc[:n]] for n in range(len(loc), -1, -1) if loc[:n] in self.lines)
+        self.mistakes.append((line, f"{_dotted(loc)}: {message}" if loc else message))
+
+    def _deepest(self, text: str) -> int:
+        """Return the first line that is nested too deep."""
+        level = 0
+        for event in YAML(typ="safe", pure=True).parse(text):
+            level += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+            if level > MAX_LEVELS:
+                return int(event.start_mark.line) + 1
+        raise AssertionError("recursion without nesting")
+
+    def _skip(self, loc: Loc, message: str, line: int | None = None) -> None:
+        self.unreadable.add(loc)
+        self.note(loc, message, line)
+
+    def _read(self, node: Node, loc: Loc) -> Any:
+        if id(node) in self._seen:
+            return self._skip(loc, "aliases (*name) are not supported; write it out")
+        self._seen.add(id(node))
+        if isinstance(node, MappingNode):
+            return self._mapping(node, loc)
+        if isinstance(node, SequenceNode):
+            self.lines |= {(*loc, index): each.start_mark.line + 1 for index, each in enumerate(node.value)}
+            return tuple(self._read(each, (*loc, index)) for index, each in enumerate(node.value))
+        if SURROGATE.search(node.value):
+            return self._skip(loc, "half a character (a lone surrogate, such as \\ud800) is no text")
+        try:
+            return self._yaml.constructor.construct_object(node)
+        except YAMLError:
+            raise
+        except Exception as error:  # `!!int x`, `!!bool x`, `!!timestamp x`: any error of the library's converter
+            return self._skip(loc, f"{shown(node.value)} is no {str(node.tag).rpartition(':')[2]} ({error})")
+
+    def _mapping(self, node: MappingNode, loc: Loc) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key, line = key_node.value, key_node.start_mark.line + 1
+            if not isinstance(key_node, ScalarNode):
+                self.note(loc, "a list or a mapping is no key; keys must be text", line)
+            elif SURROGATE.search(key):
+                self.note(loc, "half a character (a lone surrogate, such as \\ud800) is no key", line)
+            elif not str(key_node.tag).endswith(":str"):
+                self.note((*loc, key), "keys must be text; put quotes around it", line)
+            elif key in mapping:
+                self.note((*loc, key), f"duplicate key; the first is in line {self.lines[*loc, key]}", line)
+            else:
+                self.lines[*loc, key] = line
+                mapping[key] = self._read(value_node, (*loc, key))
+        return mapping

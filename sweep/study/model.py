@@ -1,0 +1,268 @@
+"""The models of a study: a size, and where pretrained weights come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PlainValidator,
+    SerializeAsAny,
+    Tag,
+    TypeAdapter,
+    ValidationInfo,
+    create_model,
+    field_validator,
+)
+
+from lr_sweep.datasets import TASKS
+from lr_sweep.sweep.errors import unknown
+from lr_sweep.sweep.study.validation import (
+    MISTAKE,
+    AtLeast1,
+    LearningRate,
+    Mistakes,
+    NameRule,
+    Seed,
+    Steps,
+    Strict,
+    dataclass_fields,
+    dataclass_from,
+    matching,
+    mistake,
+    shown,
+    some_distinct,
+)
+from lr_sweep.trainables.backbones import FAMILIES
+from lr_sweep.trainables.models import MODELS
+from lr_sweep.trainables.pretraining.recipe import PretrainRecipe
+from lr_sweep.trainables.pretraining.task_recipe import TaskRecipe, endless_tasks
+from lr_sweep.trainables.run import BodySize, ModelSize, size_type
+
+
+def _study_path(value: Any, info: ValidationInfo) -> Any:
+    """Turn text into a path, relative to the study file's folder if there is a file; leave other types to pydantic."""
+    if not isinstance(value, str):
+        return value
+    try:
+        path = Path(value).expanduser()
+        if info.context:
+            path = (info.context["folder"] / path).resolve()
+            path.stat()
+    except FileNotFoundError as error:
+        raise ValueError(f"nothing is at {path}; paths start from the study file's folder") from error
+    except OSError as error:
+        raise ValueError(f"got {shown(value)}: {error.strerror}") from error
+    except (RuntimeError, ValueError) as error:  # no such user's home, a circle of links; a path with a null byte
+        raise ValueError(f"got {shown(value)}: {error}") from error
+    return path
+
+
+def _plain_file(path: Path, info: ValidationInfo) -> Path:
+    if info.context and not path.is_file():
+        raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'no plain file'}, want a file of text")
+    return path
+
+
+StudyPath = Annotated[Path, BeforeValidator(_study_path)]
+_NAME = TypeAdapter(Annotated[str, NameRule])
+_TEXT_FILES = TypeAdapter(
+    Annotated[tuple[Annotated[StudyPath, AfterValidator(_plain_file)], ...], AfterValidator(some_distinct)]
+)
+
+
+def _text(value: Any, info: ValidationInfo) -> Any:
+    if isinstance(value, tuple):
+        return _TEXT_FILES.validate_python(value, strict=True, context=info.context)
+    if value != "python-stdlib":
+        raise ValueError(f"got {shown(value)}, want python-stdlib or a list of text files")
+    return value
+
+
+def _size_from(value: Any, info: ValidationInfo) -> BodySize:
+    kind = size_type(info.data.get("family", "gpt2"))
+    hints = get_type_hints(kind)
+    limits = {name: LIMITS[hint] for name, hint in hints.items() if hint in LIMITS}
+    return dataclass_from(kind, limits | {"layers": LAYERS})(value, info)
+
+
+LAYERS = Field(ge=1, le=1000)
+LIMITS: dict[Any, Any] = {int: Field(ge=1, le=1_000_000), float: Field(gt=0, le=1)}
+"""Of the fields of a size, by their type."""
+_TRAINING = {"num_steps": Steps, "batch_size": AtLeast1, "learning_rate": LearningRate, "seed": Seed}
+"""Limits of what all recipes have."""
+_text_recipe_from = dataclass_from(
+    PretrainRecipe, _TRAINING | {"text": BeforeValidator(_text), "num_tokens": Field(ge=2, le=1_000_000)}
+)
+Recipe = PretrainRecipe | TaskRecipe
+
+
+def _recipe_from(value: Any, info: ValidationInfo) -> Recipe:
+    """Build the recipe on a task of a mapping that names one, else the one on text."""
+    if isinstance(value, TaskRecipe):
+        value = vars(value) | vars(value.options)
+        del value["options"]
+    if not isinstance(value, Mapping) or "task" not in value:
+        return _text_recipe_from(value, info)
+    if value["task"] not in (known := endless_tasks()):
+        raise mistake(unknown("task to pretrain on", value["task"], known), "task")
+    kind = TASKS[value["task"]].Options
+    training = dataclass_fields(TaskRecipe, _TRAINING)
+    del training["options"]
+    model = create_model("TaskRecipe", __base__=Strict, **training, **dataclass_fields(kind, {}))
+    given = dict(model.model_validate(value))
+    chosen = {name: given.pop(name) for name in training}
+    return TaskRecipe(options=kind(**given), **chosen)
+
+
+_REPOSITORY_PART = r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?"
+_REPOSITORY = rf"(?!.*(--|\.\.))(?!.*\.git$)({_REPOSITORY_PART}/)?{_REPOSITORY_PART}"
+"""The rule of the hub's own library."""
+_REVISION = r"(?=.{1,200}$)(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*"
+"""Git's names of branches that are names of files, too: the local cache has a file for each."""
+
+
+class HubWeights(Strict):
+    """Published weights on the Hugging Face hub."""
+
+    hub: Annotated[str, matching(_REPOSITORY, "a repository, owner/name")]
+    """Repository, `owner/name`."""
+    revision: Annotated[str, matching(_REVISION, "a commit, branch or tag")] | None = None
+    """Commit, branch or tag; null: the newest."""
+    sha256: Annotated[str, matching(r"[0-9a-f]{64}", "64 lowercase hex digits")] | None = None
+    """Checksum that `model.safetensors` must have; null: any."""
+
+
+class FolderWeights(Strict):
+    """Weights on this machine."""
+
+    folder: StudyPath
+    """Contains `model.safetensors`; relative to the study file's folder."""
+
+
+class PretrainedHere(Strict):
+    """Weights that this program pretrains, on text or on a task."""
+
+    pretrain: Annotated[Recipe, PlainValidator(_recipe_from)]
+    """See `trainables.pretraining.recipe.PretrainRecipe`, and `task_recipe.TaskRecipe` beside it."""
+
+
+_SOURCES = {"hub": HubWeights, "folder": FolderWeights, "pretrain": PretrainedHere}
+
+
+def _source_tag(value: Any) -> str | None:
+    """Return the tag of the kind of weights, by its key; None: not exactly one of the keys."""
+    keys = type(value).model_fields if isinstance(value, Strict) else value if isinstance(value, Mapping) else ()
+    chosen = [key for key in _SOURCES if key in keys]
+    return f"({chosen[0]})" if len(chosen) == 1 else None
+
+
+WeightsSource = Annotated[
+    Annotated[HubWeights, Tag("(hub)")]
+    | Annotated[FolderWeights, Tag("(folder)")]
+    | Annotated[PretrainedHere, Tag("(pretrain)")],
+    Discriminator(
+        _source_tag, custom_error_type=MISTAKE, custom_error_message="want exactly one of: hub, folder, pretrain"
+    ),
+]
+
+
+def _known_model(name: str) -> str:
+    if name not in MODELS:
+        raise ValueError(unknown("model", name, MODELS))
+    return name
+
+
+def _known_family(name: str) -> str:
+    if name not in FAMILIES:
+        raise ValueError(unknown("family", name, FAMILIES))
+    return name
+
+
+class StudyModel(Strict):
+    """A backbone: its size, and where pretrained weights for it come from."""
+
+    base: Annotated[str, AfterValidator(_known_model)] | None = None
+    """A known model (`trainables.models.MODELS`) whose family, size and weights it has; null: its name may be one."""
+    family: Annotated[str, AfterValidator(_known_family)] = "gpt2"
+    """Kind of backbone; see `trainables.backbones.FAMILIES`. Implied by a known model."""
+    size: Annotated[SerializeAsAny[BodySize], PlainValidator(_size_from)]
+    """Implied by a known model, which allows no other."""
+    depth: Annotated[int, AtLeast1] | None = None
+    """Only the first so many layers of the model are there (Lu et al. 2021, section 3.10); null: all."""
+    pretrained: WeightsSource | None = None
+    """Null: the hub's weights for a known model, else none, and then no variant may start from pretrained weights."""
+
+    @property
+    def body_size(self) -> BodySize:
+        """Size of the body that is trained; pretrained weights have `size`."""
+        return self.size if self.depth is None else replace(self.size, layers=self.depth)
+
+    @field_validator("size")
+    @classmethod
+    def _check_heads(cls, size: BodySize) -> BodySize:
+        if size.width % (heads := getattr(size, "heads", 1)):
+            raise mistake(f"{heads} heads do not divide width = {size.width}", "heads")
+        return size
+
+    @field_validator("depth")
+    @classmethod
+    def _check_depth(cls, depth: int | None, info: ValidationInfo) -> int | None:
+        size = info.data.get("size")
+        if depth is not None and size and depth > size.layers:
+            raise ValueError(f"got {depth}, want at most size.layers = {size.layers}")
+        return depth
+
+    @field_validator("pretrained")
+    @classmethod
+    def _check_positions(cls, source: WeightsSource | None, info: ValidationInfo) -> WeightsSource | None:
+        size = info.data.get("size")
+        if not size or not isinstance(source, PretrainedHere):
+            return source
+        if not isinstance(size, ModelSize):
+            raise mistake(f"family {size.family} cannot be pretrained here, only gpt2; want hub or folder", "pretrain")
+        if source.pretrain.num_tokens > size.positions:
+            message = f"{source.pretrain.num_tokens} tokens are more than size.positions = {size.positions}"
+            raise mistake(message, "pretrain", "task" if isinstance(source.pretrain, TaskRecipe) else "num_tokens")
+        return source
+
+    @classmethod
+    def named(cls, name: str, value: Any, wanted_by: str | None, context: Any) -> StudyModel:
+        """Build a model from its entry in a study; `wanted_by` is a variant that starts from pretrained weights.
+
+        Raises:
+            ValidationError: wrong values; no pretrained weights, which a variant needs; another size for a known name.
+            ValueError: an unknown name without a size.
+        """
+        if isinstance(value, cls):
+            value = {key: getattr(value, key) for key in cls.model_fields}
+        if not isinstance(value, Mapping):
+            return cls.model_validate(value)
+        fields: dict[str, Any] = {}
+        base = value.get("base")
+        if known := MODELS.get(base if isinstance(base, str) else name):
+            weights = HubWeights(hub=known.hub, revision=known.revision, sha256=known.sha256)
+            fields = {"family": known.family, "size": known.size, "pretrained": weights}
+        fields |= {key: given for key, given in value.items() if given is not None}
+        if "size" not in fields and base is None:
+            raise ValueError(f"{unknown('model', name, MODELS)}; or give a `size` to define one")
+        model, mistakes = None, Mistakes()
+        with mistakes.below():
+            _NAME.validate_python(name)
+        with mistakes.below():
+            model = cls.model_validate(fields, context=context)
+        if wanted_by and "pretrained" not in fields:
+            mistakes.add(f"variant {wanted_by!r} needs `pretrained`, with one of: hub, folder, pretrain")
+        if known and model and model.size != known.size:
+            mistakes.add(
+                f"{base or name!r} is a known model of another size; leave `size` out, or choose another name", "size"
+            )
+        mistakes.raise_all()
+        assert model, "nothing was wrong with it"
+        return model

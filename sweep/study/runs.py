@@ -1,0 +1,122 @@
+"""Study -> runs: the grid written out, each run with its id, its budget and the names it has in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lr_sweep.datasets import TASKS
+from lr_sweep.datasets.sources import data_checksum
+from lr_sweep.datasets.task import TaskShape
+from lr_sweep.sweep.study.backbones import Backbone
+from lr_sweep.sweep.study.study import Study
+from lr_sweep.trainables.memory import trained_parameters
+from lr_sweep.trainables.pretraining.weights import WeightsSource
+from lr_sweep.trainables.run import Run
+
+
+class Cell(NamedTuple):
+    """What one number of a table is about: everything of a run but learning rate and seed."""
+
+    task: str
+    model: str
+    variant: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WantedRun:
+    """A run that a study wants, up to a step budget, under the study's names."""
+
+    run: Run
+    run_id: str
+    """`run.run_id`, kept: a hash takes time."""
+    model: str
+    variant: str
+    num_steps: int
+    """The step budget."""
+    shape: TaskShape
+    weights: WeightsSource | None
+    """Where pretrained weights are; None for random initialisation."""
+    pretrained_on: str | None
+    """Name of the weights in tables; None for random initialisation."""
+    data_origin: str
+    """Where the task's data come from."""
+
+    @property
+    def cell(self) -> Cell:
+        """Task, model and variant."""
+        return Cell(self.run.task, self.model, self.variant)
+
+    def row(self) -> dict[str, Any]:
+        """Return the run's row in `wanted.parquet`."""
+        names = ("run_id", "model", "variant", "num_steps", "pretrained_on", "data_origin")
+        row = {name: getattr(self, name) for name in names}
+        row["trained_parameters"] = trained_parameters(self.run, self.shape)
+        return row | {name: getattr(self.run, name) for name in ("task", "learning_rate", "seed")}
+
+
+def wanted_runs(study: Study, backbones: Mapping[str, Backbone], data_dir: Path) -> list[WantedRun]:
+    """Write out a study's grid, seeds outermost, so that every cell has its first seed early.
+
+    Raises:
+        DataError: data files are there but cannot be identified.
+    """
+    firsts = _first_of_cells(study, backbones, data_dir)
+    cells = [
+        (first, first.run.sibling_ids(), cell.learning_rates)
+        for first, cell in zip(firsts, study.cell_list(), strict=True)
+    ]
+    return [
+        replace(first, run=replace(first.run, learning_rate=rate, seed=seed), run_id=id_of(rate, seed))
+        for seed in study.seed_list()
+        for first, id_of, rates in cells
+        for rate in rates
+    ]
+
+
+def _first_of_cells(study: Study, backbones: Mapping[str, Backbone], data_dir: Path) -> Iterator[WantedRun]:
+    """Yield a run of each of `Study.cell_list`, without its learning rate, seed and id."""
+    for name, cells in groupby(study.cell_list(), key=lambda cell: cell.task):
+        task = study.tasks[name]
+        definition, origin = TASKS[name], TASKS[name].origin(task.options, data_dir)
+        options = asdict(task.options)
+        if options.get("source") == "auto":  # the same data is the same run, whether it was named or found
+            options["source"] = origin
+        checksum, shape = data_checksum(name, task.options, data_dir), definition.shape(task.options)
+        for _, model, variant, _, protocol in cells:
+            backbone, parts = backbones[model], study.variants[variant]
+            pretrained = parts.needs_weights
+            run = Run(
+                task=name,
+                task_options=options,
+                data_checksum=checksum,
+                model=backbone.size,
+                initialisation=parts.initialisation,
+                weights_checksum=backbone.checksum if pretrained else None,
+                trained=parts.trained,
+                learning_rate=0.0,
+                seed=0,
+                protocol=protocol,
+            )
+            yield WantedRun(
+                run=run,
+                run_id="",
+                model=model,
+                variant=variant,
+                num_steps=task.num_steps,
+                shape=shape,
+                weights=backbone.source if pretrained else None,
+                pretrained_on=backbone.description if pretrained else None,
+                data_origin=origin,
+            )
+
+
+def by_cell(wanted: Iterable[WantedRun]) -> dict[Cell, list[WantedRun]]:
+    """Return the runs of each cell, cells in order of appearance."""
+    cells: dict[Cell, list[WantedRun]] = {}
+    for run in wanted:
+        cells.setdefault(run.cell, []).append(run)
+    return cells

@@ -1,0 +1,286 @@
+"""What a study is: an experiment as data. `sweep.study.file` reads and writes it as YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    Tag,
+    TypeAdapter,
+    ValidationInfo,
+    create_model,
+    field_validator,
+    model_validator,
+)
+
+from lr_sweep.datasets import TASKS
+from lr_sweep.datasets.task import TaskShape, missing_names
+from lr_sweep.sweep.errors import unknown
+from lr_sweep.sweep.study.cells import AXES, Cells, ProtocolField, StudyCell, check_cells
+from lr_sweep.sweep.study.learning_rates import LearningRates, ascending
+from lr_sweep.sweep.study.model import StudyModel
+from lr_sweep.sweep.study.validation import (
+    AtLeast1,
+    Mistakes,
+    NameRule,
+    Seed,
+    Steps,
+    Strict,
+    dataclass_fields,
+    each_entry,
+    mistake,
+    or_list,
+    shown,
+    some_distinct,
+)
+from lr_sweep.trainables.memory import part_sizes
+from lr_sweep.trainables.parts import VARIANTS, Initialisation, Variant, sorted_parts
+from lr_sweep.trainables.run import Protocol
+
+MAX_RUNS = 100_000
+"""Largest number of runs of a study; a plan of so many takes ten seconds."""
+MAX_SEEDS = 1000
+"""More are taken for a mistake: `seeds: 2021` means 2021 seeds, `seeds: [2021]` one."""
+
+ANY_TASK = TaskShape(num_tokens=1, num_classes=1, token_dim=1)
+"""Which parts a model has does not depend on the task."""
+
+
+def _one_line(text: str) -> str:
+    if not text.strip() or not text.isprintable():
+        raise ValueError("want one line of text")
+    return text
+
+
+class StudyTask(Strict):
+    """A task's step budget and options; the file has both in one mapping."""
+
+    num_steps: int
+    """Gradient steps of each run; a multiple of `protocol.evaluate_every`."""
+    options: Any
+    """The task's own `Options`, defaults filled in."""
+
+    @classmethod
+    def named(cls, name: str, value: Any, protocol: Protocol | None) -> StudyTask:
+        """Build a task from its entry in a study, or raise its mistakes; `protocol` is None if it has mistakes."""
+        if name not in TASKS:
+            raise ValueError(unknown("task", name, TASKS))
+        if missing := missing_names(TASKS[name]):
+            raise ValueError(f"its module lacks {', '.join(missing)}; datasets/task.py says what each returns")
+        kind = TASKS[name].Options
+        if isinstance(value, cls):
+            value = {"num_steps": value.num_steps} | vars(value.options)
+        budget = Annotated[int, Steps, _multiple_of(protocol.evaluate_every if protocol else 1)]
+        fields: dict[str, Any] = {"num_steps": (budget, ...)} | dataclass_fields(kind, {})
+        given = dict(create_model(name, __base__=Strict, **fields).model_validate(value))
+        task = cls(num_steps=given.pop("num_steps"), options=kind(**given))
+        num_train = TASKS[name].num_train(task.options)
+        if protocol and protocol.batch_size > num_train:
+            raise ValueError(f"its training split has {num_train} examples; lower protocol.batch_size to that or less")
+        return task
+
+
+def _multiple_of(every: int) -> AfterValidator:
+    def check(num_steps: int) -> int:
+        if rest := num_steps % every:
+            nearest = f"{num_steps - rest} or {num_steps - rest + every}" if num_steps > every else str(every)
+            raise ValueError(f"{num_steps} is not a multiple of protocol.evaluate_every = {every}; {nearest} is")
+        return num_steps
+
+    return AfterValidator(check)
+
+
+class Resources(Strict):
+    """What a trial holds and how it trains. None of it changes a run's numbers."""
+
+    cpus_per_trial: Annotated[int, AtLeast1] = 1
+    """CPU cores."""
+    gpus_per_trial: Annotated[float, Field(ge=0, le=1)] = 0
+    """GPUs, one at most; with a fraction, trials share one, and its memory is not divided among them."""
+    engine: Literal["stacked", "plain"] = "stacked"
+    """`stacked` trains the runs of a trial together; `plain`, the reference, one after the other."""
+    compile: bool = False
+    """Use `torch.compile` in the stacked engine: takes minutes for each cell, needs a C++ compiler."""
+    runs_per_trial: Annotated[int, AtLeast1] | None = None
+    """Largest cohort; null: as many runs of a cell as keep all devices busy and fit into memory."""
+    retries: Annotated[int, Field(ge=0, le=1000)] = 2
+    """How many times a trial is started again after a crash."""
+
+    @field_validator("gpus_per_trial")
+    @classmethod
+    def _check_share(cls, gpus: float) -> float:
+        if 0 < gpus < 0.001:  # a trial takes hundreds of megabytes, and Ray counts in steps of 0.0001
+            raise ValueError(f"got {gpus:g}, want 0, or from 0.001 to 1")
+        return gpus
+
+    @field_validator("compile")
+    @classmethod
+    def _check_compile(cls, compiled: bool, info: ValidationInfo) -> bool:
+        if compiled and info.data.get("engine") == "plain":
+            raise ValueError("got true with engine: plain, which is never compiled; want engine: stacked")
+        return compiled
+
+
+class StudyVariant(Strict):
+    """A variant of the study's own."""
+
+    initialisation: Initialisation
+    """How the body starts; see `trainables.parts.Initialisation`."""
+    trained: Annotated[tuple[str, ...], AfterValidator(sorted_parts)]
+    """Names in `trainables.parts.PARTS`."""
+
+
+def _variant(name: str, value: Any) -> Variant:
+    """Build a variant from its entry in a study, which is empty for a known name."""
+    known = VARIANTS.get(name)
+    if known and value in (None, {}):
+        return known
+    if value is None:
+        raise ValueError(unknown("variant", name, VARIANTS) + "; or give its initialisation and trained parts")
+    _NAME.validate_python(name)
+    own = value if isinstance(value, Variant) else Variant(**dict(StudyVariant.model_validate(value)))
+    if known and own != known:
+        raise ValueError(f"{name!r} is a known variant; leave its entry empty, or choose another name")
+    return own
+
+
+def _variants(value: Any) -> Any:
+    """Build the variants by name, of a list of known names or of a mapping."""
+    if isinstance(value, tuple):
+        names = _NAMES.validate_python(value)
+        return {name: VARIANTS[name] for name in names}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"got {shown(value)}, want a list of names, or a mapping of names to variants")
+    if not value:
+        raise ValueError("want at least one entry")
+    return each_entry(value, _variant)
+
+
+def _known_variant(name: str) -> str:
+    if name not in VARIANTS:
+        raise ValueError(unknown("variant", name, VARIANTS))
+    return name
+
+
+_NAME = TypeAdapter(Annotated[str, NameRule])
+_NAMES = TypeAdapter(
+    Annotated[tuple[Annotated[str, AfterValidator(_known_variant)], ...], AfterValidator(some_distinct)],
+    config=ConfigDict(strict=True),
+)
+
+
+class Study(Strict):
+    """An experiment as data: tasks x models x variants x learning rates x seeds, with budgets and a protocol.
+
+    Protocol and variants come before the fields that are checked against them.
+    """
+
+    study: Annotated[str, NameRule]
+    """Name: of the file, of the study's folder in the results directory, and on the command line."""
+    title: Annotated[str, AfterValidator(_one_line)] = Field(default_factory=lambda given: given.get("study", ""))
+    """One line, shown in tables; default: the study's name."""
+    protocol: ProtocolField = Protocol()
+    """How each run is trained and evaluated; see `trainables.run.Protocol`."""
+    variants: Annotated[dict[str, Variant], PlainValidator(_variants)]
+    """A list of names in `trainables.parts.VARIANTS`, or a mapping with further ones (`StudyVariant`)."""
+    cells: Annotated[tuple[Cells, ...], Field(min_length=1)] | None = None
+    """The cells that the study has, a cell in one entry at most; null: all tasks x models x variants."""
+    tasks: Annotated[dict[str, StudyTask], Field(min_length=1)]
+    """By their names in `datasets.TASKS`."""
+    models: Annotated[dict[str, StudyModel], Field(min_length=1)]
+    """By a known name (`trainables.models.MODELS`) or one of the study's own; tables show it."""
+    learning_rates: LearningRates
+    """A grid or a list."""
+    seeds: Annotated[
+        Annotated[int, Field(ge=1, le=MAX_SEEDS), Tag("(one)")]
+        | Annotated[tuple[Annotated[int, Seed], ...], AfterValidator(some_distinct), Tag("(list)")],
+        or_list((int,), "a whole number n, for seeds 0 to n - 1, or a list of seeds"),
+    ]
+    """A number n, for 0 to n - 1, or a list."""
+    resources: Resources = Resources()
+    """What each trial holds."""
+
+    @field_validator("study")
+    @classmethod
+    def _check_file_name(cls, study: str, info: ValidationInfo) -> str:
+        if info.context and study != (stem := info.context["stem"]):
+            raise ValueError(f"{study!r} is not the file's name; call the file {study}.yaml or the study {stem}")
+        return study
+
+    @field_validator("tasks", mode="before")
+    @classmethod
+    def _build_tasks(cls, tasks: Any, info: ValidationInfo) -> Any:
+        return each_entry(tasks, lambda name, value: StudyTask.named(name, value, info.data.get("protocol")))
+
+    @field_validator("models", mode="before")
+    @classmethod
+    def _build_models(cls, models: Any, info: ValidationInfo) -> Any:
+        variants, cells = info.data.get("variants", {}), info.data.get("cells") or (Cells(),)
+
+        def build(name: str, value: Any) -> StudyModel:
+            wanted_by = (
+                variant
+                for variant, parts in variants.items()
+                if parts.needs_weights and any(some.have(models=name, variants=variant) for some in cells)
+            )
+            return StudyModel.named(name, value, next(wanted_by, None), info.context)
+
+        return each_entry(models, build)
+
+    @model_validator(mode="after")
+    def _check_cells(self) -> Study:
+        if self.cells is not None:
+            check_cells(self.cells, {axis: getattr(self, axis) for axis in AXES}, self.protocol)
+        return self
+
+    @model_validator(mode="after")
+    def _check_size(self) -> Study:
+        num_runs = len(self.seed_list()) * sum(len(cell.learning_rates) for cell in self.cell_list())
+        if num_runs > MAX_RUNS:
+            axes = [*map(len, (self.tasks, self.models, self.variants, self.learning_rates, self.seed_list()))]
+            raise mistake(
+                f"{' x '.join(map(str, axes))} (tasks, models, variants, learning rates, seeds) are {num_runs} "
+                f"runs, want at most {MAX_RUNS}; split it into several studies, which share their runs"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_parts(self) -> Study:
+        mistakes = Mistakes()
+        for model, variant in dict.fromkeys((cell.model, cell.variant) for cell in self.cell_list()):
+            size, trained = self.models[model].body_size, self.variants[variant].trained
+            sizes = part_sizes(size, ANY_TASK)
+            if not any(sizes[part] for part in trained):
+                lacking = f"a {size.family} of this size has no {' and no '.join(trained)}"
+                mistakes.add(f"variant {variant!r} would train nothing of it: {lacking}", "models", model)
+        mistakes.raise_all()
+        return self
+
+    def cell_list(self) -> Iterator[StudyCell]:
+        """Yield the study's cells, by task, model and variant in the study's order."""
+        entries = [
+            (cells, ascending(cells.learning_rates or self.learning_rates), cells.changed(self.protocol))
+            for cells in self.cells or (Cells(),)
+        ]
+        for task, model, variant in product(self.tasks, self.models, self.variants):
+            for cells, rates, protocol in entries:
+                if cells.have(tasks=task, models=model, variants=variant):
+                    yield StudyCell(task, model, variant, rates, protocol)
+
+    def learning_rate_grid(self) -> tuple[float, ...]:
+        """Return the learning rates of the study's cells in ascending order."""
+        return tuple(sorted({rate for cell in self.cell_list() for rate in cell.learning_rates}))
+
+    def seed_list(self) -> tuple[int, ...]:
+        """Return the seeds in the study's order."""
+        return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+    def needs_weights(self, model: str) -> bool:
+        """Return whether some cell starts from a model's pretrained weights."""
+        return any(self.variants[cell.variant].needs_weights for cell in self.cell_list() if cell.model == model)

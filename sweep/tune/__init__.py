@@ -1,0 +1,1 @@
+"""In: the runs to train. Out: Ray Tune trials, and their events as the record."""

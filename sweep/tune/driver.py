@@ -1,0 +1,244 @@
+"""The driver trains runs to their ends: starts Ray, packs runs into trials, records what these report."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from lr_sweep.analysis.record.index import INDEX_FROM, write_index
+from lr_sweep.datasets.storage.files import write_json
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.mirror.worker import MirrorThread
+from lr_sweep.sweep.plan.packing import CohortSizes, cohorts, is_out_of_memory
+from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.recorder import Recorder
+from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.sweep.terminal import output_to, stop_signals
+from lr_sweep.sweep.text import counted
+from lr_sweep.sweep.tune.display import Display
+from lr_sweep.sweep.tune.nodes import Machines
+from lr_sweep.sweep.tune.progress import StudyProgress
+from lr_sweep.sweep.tune.ray_session import RayLostError, ray_session
+from lr_sweep.sweep.tune.shares import Share
+from lr_sweep.sweep.tune.trial_events import StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
+from lr_sweep.sweep.tune.trials import cohort_of, train_cohorts
+from lr_sweep.trainables.events import Event, Finished, Started
+
+MAX_DEATHS = 5
+"""Deaths of Ray, before any run ends, after which it is not started again."""
+STATUS_EVERY_S = 2.0
+"""Between writings of the file that `status` reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What `run` takes besides the study."""
+
+    results: Results
+    data_dir: Path
+    placement: Placement
+    max_attempts: int = 0
+    """Failed runs that were started fewer times than this are trained again."""
+    checkpoint_every_s: float = 60.0
+
+
+class Driver:
+    """Trains runs to their ends.
+
+    Args:
+        code: by task, as of `sweep.results.changes.code_of`.
+        progress: of these runs; updated and shown here.
+        mirror: notified of all that is recorded.
+        status: the file that `status` reads.
+        news: returns messages for the user that came up since the last call.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[WantedRun],
+        options: Options,
+        code: Mapping[str, dict[str, str]],
+        *,
+        progress: StudyProgress,
+        mirror: MirrorThread,
+        status: Path,
+        news: Callable[[], Iterable[str]],
+    ) -> None:
+        self._runs, self._options, self._code = {run.run_id: run for run in runs}, options, code
+        self._progress, self._mirror, self._status, self._news = progress, mirror, status, news
+        self._results, self._placement = options.results, options.placement
+        self._recorder = Recorder(self._results, runs, self._placement.devices_per_trial)
+        self._sizes, self._machines = CohortSizes(self._results), Machines()
+        self._ended: dict[str, str] = {}
+        self._training: set[str] = set()
+        self._setbacks = 0
+        """Reasons so far for which a pass left runs to the next one."""
+        self._status_at = 0.0
+
+    def train(self, log_file: Path) -> dict[str, str]:
+        """Train until all runs have ended, or until the user stops the sweep; return the statuses of ended runs, by id.
+
+        Raises UserError if Ray keeps dying, the cluster lacks what trials need, or a worker cannot write.
+        """
+        self._status.unlink(missing_ok=True)  # an earlier sweep's
+        with (
+            output_to(log_file) as console,
+            Display(self._progress, console) as self._display,
+            stop_signals(self._note_stop, console.file.fileno()) as self._stop,
+        ):
+            self._survive_ray(log_file)
+        return self._ended
+
+    def _note_stop(self) -> None:
+        """Answer a Ctrl-C or SIGTERM at once, from any thread: the step or evaluation under way may take a while."""
+        what = f"saving {counted(len(self._training), 'run')}" if self._training else "stopping"
+        self._display.note(f"{what}; press Ctrl-C again to leave at once")
+
+    def _survive_ray(self, log_file: Path) -> None:
+        """Train runs; if Ray dies, start it again, unless it keeps dying before any run ends."""
+        deaths_in_a_row = 0
+        while self._left() and not self._stop.is_set():
+            ended_before = len(self._ended)
+            try:
+                with ray_session(self._placement, log_file) as share:
+                    self._train_all(share)
+            except RayLostError as loss:
+                if self._stop.is_set():  # a signal to the whole process group ends Ray, too
+                    return
+                deaths_in_a_row = 1 if len(self._ended) > ended_before else deaths_in_a_row + 1
+                if deaths_in_a_row > MAX_DEATHS:
+                    raise UserError(
+                        f"{loss}, {deaths_in_a_row} times before any run ended. Is there enough memory? Ray's log: "
+                        f"{log_file}. The same command resumes from the runs' checkpoints."
+                    ) from loss
+                self._display.note(f"{loss}; starting it again, runs resume from their checkpoints")
+
+    def _left(self) -> list[WantedRun]:
+        return [run for run_id, run in self._runs.items() if run_id not in self._ended]
+
+    def _useful_trials(self) -> int:
+        """Return how many trials at once can divide the runs that are left among them."""
+        return math.ceil(len(self._left()) / (self._placement.resources.runs_per_trial or 1))
+
+    def _train_all(self, share: Share) -> None:
+        """Train in passes: one that is cut short, or in which trials fail, leaves runs to the next."""
+        while (left := self._left()) and not self._stop.is_set():
+            setbacks_before = self._setbacks
+            self._train_pass(left, share)
+            advanced = len(self._left()) < len(left) or self._setbacks > setbacks_before
+            assert advanced or self._stop.is_set(), "no pass is without effect"
+
+    def _train_pass(self, runs: Sequence[WantedRun], share: Share) -> None:
+        groups = cohorts(runs, self._placement.resources, share.claim(self._useful_trials()))
+        self._progress.packed([[run.run_id for run in group] for group in groups], share.at_once)
+        leave = threading.Event()
+        trained = [
+            cohort_of(
+                group,
+                self._placement,
+                self._results,
+                self._options.data_dir,
+                self._options.checkpoint_every_s,
+                runs_at_once=self._sizes.of(group),
+                code=self._code[group[0].run.task],
+            )
+            for group in groups
+        ]
+        events = train_cohorts(trained, self._placement, self._results.tune, self._machines, leave, share.at_most)
+        try:
+            with closing(events):
+                for event in events:
+                    if event is not None:
+                        self._on_event(event)
+                    if self._stop.is_set():
+                        leave.set()
+                    elif not leave.is_set():
+                        self._tick(share, leave)
+        finally:
+            self._progress.interrupted(self._training)
+            self._training.clear()
+
+    def _on_event(self, event: TrialEvent) -> None:
+        match event:
+            case TrialFailed():
+                self._on_failure(event.run_ids, event.reason)
+            case TrialInterrupted():
+                self._progress.interrupted(event.run_ids)
+                self._setbacks += 1
+            case StorageFailed():
+                raise UserError(
+                    f"a worker cannot write checkpoints: {event.reason}. Free space there, or "
+                    f"make it writable; what is recorded is intact, and the same command resumes from it."
+                )
+            case _ if event.run_id not in self._ended:  # else its trial started again, for a later run
+                self._on_run_event(event)
+
+    def _on_run_event(self, event: Event) -> None:
+        self._recorder.event(event)
+        self._progress.event(event)
+        match event:
+            case Started():
+                self._training.add(event.run_id)
+                for path in event.damaged:
+                    self._display.note(
+                        f"{path} is damaged (its checksum differs); the run resumes from step {event.step}"
+                    )
+                changed = bool(event.curve)
+            case Finished():
+                self._end(event.run_id, event.status)
+                changed = True
+            case _:
+                changed = event.evaluation is not None
+        if changed:
+            self._mirror.changed(event.run_id)
+
+    def _on_failure(self, run_ids: Sequence[str], reason: str) -> None:
+        """Record the run that was training as failed; if none was, the trial could not start, so all of its runs.
+
+        Of several that trained together, it is not known which one failed, and out of memory none did: fewer of them
+        train together in the next pass.
+        """
+        left = [run_id for run_id in run_ids if run_id not in self._ended]
+        training = [run_id for run_id in left if run_id in self._training]
+        if len(training) > 1:
+            self._train_fewer_together(training, reason)
+            return
+        for run_id in training or left:
+            self._recorder.failed(run_id, reason)
+            self._progress.failed(run_id)
+            self._end(run_id, "failed")
+            self._mirror.changed(run_id)
+
+    def _train_fewer_together(self, run_ids: Sequence[str], reason: str) -> None:
+        self._progress.interrupted(run_ids)
+        self._training.difference_update(run_ids)
+        self._setbacks += 1
+        now = self._sizes.halve(self._runs[run_ids[0]], len(run_ids), remember=is_out_of_memory(reason))
+        self._display.note(
+            f"{len(run_ids)} runs that trained together failed ({reason}); "
+            f"they resume from their checkpoints, {now} at a time"
+        )
+
+    def _end(self, run_id: str, status: str) -> None:
+        self._ended[run_id] = status
+        self._training.discard(run_id)
+        if len(self._ended) % INDEX_FROM == 0:
+            write_index(self._results.root)
+
+    def _tick(self, share: Share, leave: threading.Event) -> None:
+        self._display.tick()
+        if change := share.change(self._useful_trials()):
+            leave.set()
+            self._setbacks += 1
+            self._display.note(f"{change}; runs resume from their checkpoints")
+        for message in self._news():
+            self._display.note(message)
+        if time.monotonic() - self._status_at > STATUS_EVERY_S:
+            self._status_at = time.monotonic()
+            write_json(self._status, self._progress.summary().as_dict() | {"updated_at": time.time()})

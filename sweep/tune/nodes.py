@@ -1,0 +1,113 @@
+"""The cluster as Ray sees it: its nodes, the node of each trial, and the claims of other sweeps."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from lr_sweep.sweep.network import check_answers
+from lr_sweep.sweep.plan.placement import Nodes, Placement
+from lr_sweep.sweep.tune.shares import Claim
+from lr_sweep.trainables.events import Advanced, Event
+from lr_sweep.trainables.leaving import leaving_nodes
+
+CLUSTER_FILE = Path("~/ray_bootstrap_config.yaml")
+"""On the head of a cluster that `ray up` started, where submitted sweeps run: the settings of its autoscaler."""
+
+MAX_LOSSES = 5
+"""Machines that a run may lose between two evaluations; one that loses more may itself be the cause."""
+
+_NAMESPACE = "lr-sweep"
+
+
+class Machines:
+    """The machine of each trial, and how many machines each run has lost since its last evaluation."""
+
+    def __init__(self) -> None:
+        self._node_of: dict[str, str] = {}
+        self._losses: Counter[str] = Counter()
+
+    def started(self, trial: Any) -> None:
+        """Remember where a trial is; Ray no longer knows once it is dead."""
+        from ray._private.state import actors
+
+        actor = actors(trial.temporary_state.ray_actor._actor_id.hex())
+        self._node_of[trial.trial_id] = actor["Address"]["NodeID"]
+
+    def lost(self, trial: Any) -> bool:
+        """Return whether the machine of a trial is gone (Ray reports it, or its raylet does not answer) or will go.
+
+        Ray (2.60) itself notices after 12 s that a raylet is dead, while trials there fail at once. It counts a
+        machine that stays silent as dead after a minute, and its trials as failed.
+        """
+        import ray
+
+        ours = self._node_of.get(trial.trial_id)
+        there = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] == ours]
+        try:
+            for node in there:
+                check_answers(node["NodeManagerAddress"], node["NodeManagerPort"])
+        except OSError:
+            return True
+        return ours is not None and (not there or ours in leaving_nodes())
+
+    def reported(self, event: Event) -> None:
+        """Forget a run's losses when it is evaluated."""
+        if isinstance(event, Advanced) and event.evaluation:
+            del self._losses[event.run_id]
+
+    def overlook_loss(self, run_ids: Sequence[str]) -> bool:
+        """Count a lost machine for a trial's runs; return whether it is no failure of theirs, as `MAX_LOSSES` says."""
+        self._losses.update(run_ids)
+        return min(self._losses[run_id] for run_id in run_ids) <= MAX_LOSSES
+
+
+def exchange_claims(claim: Claim) -> tuple[list[Claim], int]:
+    """Publish this sweep's claim in the cluster's own store, where each sweep's claim lasts as long as its driver.
+
+    Returns the claims of all sweeps that run, the oldest first, and the index of this sweep's.
+    """
+    import ray
+    from ray._private.state import jobs
+    from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put
+
+    own = str(ray.get_runtime_context().get_job_id())
+    _internal_kv_put(own, json.dumps(asdict(claim)), overwrite=True, namespace=_NAMESPACE)
+    running = [job["JobID"] for job in jobs() if not job["IsDead"]]
+    running.sort(key=lambda job: bytes.fromhex(job)[::-1])  # job ids are counted up, lowest byte first
+    texts = {job: _internal_kv_get(job, namespace=_NAMESPACE) for job in running}
+    claims = {job: Claim(**json.loads(text)) for job, text in texts.items() if text}
+    return list(claims.values()), list(claims).index(own)
+
+
+def cluster_nodes(placement: Placement) -> Nodes:
+    """Return the resources, by Ray's names, of the nodes that are there, and of those that the autoscaler may start."""
+    import ray
+
+    there = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    coming = nodes_to_come(there, CLUSTER_FILE.expanduser()) if placement.address is not None else []
+    return [*there, *coming]
+
+
+def nodes_to_come(there: Nodes, cluster_file: Path) -> list[dict[str, float]]:
+    """Return the resources of the nodes that the autoscaler may start.
+
+    `there` are the resources of the nodes that are there; nodes of the same type have the same CPUs and GPUs.
+    `cluster_file` has the settings of Ray's autoscaler; it is missing where there is none.
+    """
+    if not cluster_file.is_file():
+        return []
+    coming = []
+    for node_type in YAML(typ="safe").load(cluster_file)["available_node_types"].values():
+        resources = {name: float(number) for name, number in node_type["resources"].items()}
+        if not resources:
+            continue  # machines of the user's own: Ray knows when they are up
+        up = sum(all(node.get(name, 0) == resources.get(name, 0) for name in ("CPU", "GPU")) for node in there)
+        coming += [resources] * (node_type.get("max_workers", 0) - up)
+    return coming

@@ -1,0 +1,188 @@
+"""`run`: make the record hold what the study wants.
+
+In this order: data, weights, the runs that are missing, training, the record, the report, MLflow.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from lr_sweep.analysis.record.columns import WANTED
+from lr_sweep.analysis.record.index import write_index
+from lr_sweep.analysis.record.read import FORMAT
+from lr_sweep.analysis.study_report import Report, write_report
+from lr_sweep.datasets import TASKS
+from lr_sweep.datasets.storage.files import whole_file, write_json
+from lr_sweep.sweep.mirror.client import MirrorError, tracking_uri
+from lr_sweep.sweep.mirror.mirror import Mirror
+from lr_sweep.sweep.mirror.worker import MirrorThread
+from lr_sweep.sweep.plan.cost import check_disk
+from lr_sweep.sweep.plan.placement import check_beforehand
+from lr_sweep.sweep.plan.plan import state_counts
+from lr_sweep.sweep.plan.timings import Timing, write_planned
+from lr_sweep.sweep.results.changes import change_lines, code_of_tasks, own_examples, version_now
+from lr_sweep.sweep.results.directory import Results, storage_problems, write_parquet
+from lr_sweep.sweep.results.reconcile import Reconciled, reconcile
+from lr_sweep.sweep.results.run_state import State
+from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, to_pretrain
+from lr_sweep.sweep.study.file import study_to_yaml
+from lr_sweep.sweep.study.runs import Cell, WantedRun, wanted_runs
+from lr_sweep.sweep.study.study import Study
+from lr_sweep.sweep.tune.driver import Driver, Options
+from lr_sweep.sweep.tune.progress import RunPace, StudyProgress
+
+MIRROR_PATIENCE_S = 60.0
+"""How long the end of a sweep waits for MLflow; what is not there by then is mirrored by the next `run`."""
+IMPATIENCE_S = 5.0
+"""The same, of a sweep that was asked to stop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a sweep ended."""
+
+    report: Report
+    trained: int
+    """Runs that ended in this sweep."""
+    failed: int
+    """Wanted runs whose last end was a failure, in this sweep or before."""
+    stopped: bool
+    """Whether it was asked to stop before the end."""
+
+
+def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Outcome:
+    """Train what the record lacks and write the report.
+
+    Raises UserError for what the user can put right, DataError or WeightsError for missing data or weights; what was
+    recorded before is intact.
+    """
+    results = options.results
+    check_beforehand(options.placement, study.protocol.precision)
+    results.prepare()
+    with storage_problems(results.root), results.writing(study.study):
+        wanted, reconciled, examples = _find_runs(study, options, say)
+        timings = write_planned(study.study, wanted, reconciled, options.placement, results)
+        problems: queue.SimpleQueue[str] = queue.SimpleQueue()
+        mirror = MirrorThread(_mirror(results, study), problems.put)
+        mirror.changed(*(run.run_id for run in wanted if results.holds(run.run_id)))
+        ended: dict[str, str] = {}
+        if to_train := reconciled.to_train:
+            check_disk(to_train, results)
+            log_file = results.logs / f"run-{time.strftime('%Y%m%d-%H%M%S')}.log"
+            say(f"training {len(to_train)} runs; Ray's log: {log_file}")
+            driver = Driver(
+                to_train,
+                options,
+                code_of_tasks(study, examples),
+                progress=StudyProgress(runs=to_train, total_runs=len(wanted), expected=_paces(timings)),
+                mirror=mirror,
+                status=results.progress(study.study),
+                news=lambda: [*results.news(), *_taken(problems)],
+            )
+            ended = driver.train(log_file)
+        stopped = len(ended) < len(to_train)
+        failed = _failed(reconciled, ended)
+        for line in _ending_lines(reconciled, failed, options.max_attempts, stopped=stopped):
+            say(line)
+        report = write_report(results.root, study.study, partial(version_now, examples))
+        lacks = _finish_mirror(mirror, results, study, report.folder, IMPATIENCE_S if stopped else MIRROR_PATIENCE_S)
+        for line in [*_taken(problems), *lacks]:
+            say(line)
+    return Outcome(report=report, trained=len(ended), failed=len(failed), stopped=stopped)
+
+
+def _find_runs(
+    study: Study, options: Options, say: Callable[[str], None]
+) -> tuple[list[WantedRun], Reconciled, dict[str, str]]:
+    """Fetch data and weights, and write down what the study wants.
+
+    Returns the runs that the study wants, what the record holds of them, and versions of examples (`own_examples`).
+    """
+    results = options.results
+    for name, task in study.tasks.items():
+        TASKS[name].fetch(task.options, options.data_dir)
+    # The machine that starts a cluster's trials may have no GPU itself.
+    device = torch.device(options.placement.device if torch.cuda.is_available() else "cpu")
+    _check_disk_first(study, options)
+    examples = own_examples(study, options.data_dir)
+    backbones = ensure_backbones(study, results.pretrained, results.pretraining_progress, device, say)
+    wanted = wanted_runs(study, backbones, options.data_dir)
+    reconciled = reconcile(wanted, results, max_attempts=options.max_attempts)
+    for line in change_lines(study.study, wanted, reconciled, results, examples):
+        say(line)
+    write_wanted(results, study, wanted)
+    results.settle()
+    write_index(results.root)  # the last writer may have died before it did
+    say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
+    return wanted, reconciled, examples
+
+
+def _check_disk_first(study: Study, options: Options) -> None:
+    """Refuse to pretrain for runs that the disk cannot hold; their ids are not known yet, their sizes are."""
+    backbones = find_backbones(study, options.results.pretrained)
+    if models := to_pretrain(study, backbones):
+        wanted = wanted_runs(study, backbones, options.data_dir)
+        reconciled = reconcile(wanted, options.results, max_attempts=options.max_attempts)
+        check_disk(reconciled.to_train, options.results, models)
+
+
+def write_wanted(results: Results, study: Study, wanted: Sequence[WantedRun]) -> None:
+    """Write down what the study wants, for `status`, `report` and the mirror, and the study with all defaults."""
+    folder = results.study(study.study)
+    with whole_file(folder / f"{study.study}.yaml") as partial:
+        partial.write_text(study_to_yaml(study), encoding="utf-8")
+    write_parquet(folder / "wanted.parquet", [run.row() for run in wanted], WANTED)
+    write_json(folder / "study.json", {"study": study.study, "title": study.title, "format": FORMAT})
+
+
+def _paces(timings: Mapping[Cell, Timing]) -> dict[Cell, RunPace]:
+    """Return the paces of cells that were timed; the time of a step includes its share of the evaluations."""
+    return {cell: RunPace(step_s=timing.step_s.middle, evaluation_s=0.0) for cell, timing in timings.items()}
+
+
+def _failed(reconciled: Reconciled, ended: Mapping[str, str]) -> set[str]:
+    """Return the ids of wanted runs whose last end was a failure, in this sweep or before."""
+    before = {run_id for run_id, state in reconciled.states.items() if state is State.FAILED}
+    return (before - ended.keys()) | {run_id for run_id, status in ended.items() if status == "failed"}
+
+
+def _ending_lines(reconciled: Reconciled, failed: set[str], max_attempts: int, *, stopped: bool) -> list[str]:
+    """Return what to print about runs that did not train to their ends."""
+    if stopped:
+        return ["stopped; the same command resumes from here"]
+    if not failed:
+        return [] if reconciled.to_train else ["nothing to train: the record holds everything the study wants"]
+    lines = [f"{len(failed)} runs failed; `status` says why, `run --retry-failed` trains them again"]
+    given_up = failed - {run.run_id for run in reconciled.to_train}
+    if given_up and max_attempts:
+        lines.append(
+            f"of those, {len(given_up)} were not tried again, since they were started {max_attempts} times or more; "
+            f"once the reason is fixed, give --max-attempts {2 * max_attempts}"
+        )
+    return lines
+
+
+def _mirror(results: Results, study: Study) -> Mirror:
+    return Mirror(results.root, study.study, tracking_uri(results.root))
+
+
+def _finish_mirror(mirror: MirrorThread, results: Results, study: Study, report: Path, timeout_s: float) -> list[str]:
+    """Give MLflow a moment to hold everything, the report too; return what it lacks."""
+    if late := mirror.close(timeout_s):
+        return [f"{len(late)} runs are not in MLflow yet; the next `run` of this study mirrors them"]
+    try:
+        _mirror(results, study).log_report(report)
+    except MirrorError as error:
+        return [f"the report is not in MLflow: {error}"]
+    return []
+
+
+def _taken(messages: queue.SimpleQueue[str]) -> list[str]:
+    return [messages.get() for _ in range(messages.qsize())]

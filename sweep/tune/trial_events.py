@@ -1,0 +1,33 @@
+"""What happens to trials, as the driver reads it: events of runs, which workers report, and these of whole trials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lr_sweep.trainables.events import Event
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialFailed:
+    """A trial ran out of memory, or failed and has no retries left."""
+
+    run_ids: Sequence[str]
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialInterrupted:
+    """A trial crashed or lost its machine. Its runs resume, in a retry or in the next pass."""
+
+    run_ids: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageFailed:
+    """A worker cannot write checkpoints, for a reason that a retry will not change, such as a full disk."""
+
+    reason: str
+
+
+TrialEvent = Event | TrialFailed | TrialInterrupted | StorageFailed

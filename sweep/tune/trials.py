@@ -1,0 +1,177 @@
+"""Cohorts -> Ray Tune trials; what happens to them comes out as a sequence of events."""
+
+from __future__ import annotations
+
+import queue
+import shutil
+import threading
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lr_sweep.sweep.plan.packing import trial_name
+from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.sweep.tune.nodes import Machines
+from lr_sweep.sweep.tune.ray_session import RayLostError, lost_processes
+from lr_sweep.sweep.tune.trial_events import TrialEvent
+from lr_sweep.trainables.cohort import Cohort
+from lr_sweep.trainables.run import engine_of
+
+if TYPE_CHECKING:
+    from ray import tune
+
+    from lr_sweep.sweep.tune.callback import EventCallback
+
+TICK_S = 0.2
+"""The longest time between two events that `train_cohorts` yields; None is the event of no event."""
+SAVING_S = 3600.0
+"""How long a trial that is asked to stop may take to end the step or evaluation under way, and to save."""
+LEAVING_S = 20.0
+"""How long Tune may take to stop after Ray has died. Without its GCS, Ray ends this process after 60 s (Ray 2.60)."""
+
+
+def cohort_of(
+    group: Sequence[WantedRun],
+    placement: Placement,
+    results: Results,
+    data_dir: Path,
+    every_s: float,
+    *,
+    runs_at_once: int | None = None,
+    code: dict[str, str] | None = None,
+) -> Cohort:
+    """Return what a worker needs to train runs of one cell, which start in this order.
+
+    `every_s`: seconds of training between checkpoints; `runs_at_once` None: all; `code`: as of `sweep.results.changes`.
+    """
+    first, resources = group[0], placement.resources
+    return Cohort(
+        name=trial_name(group),
+        runs=tuple(each.run for each in group),
+        num_steps=first.num_steps,
+        runs_at_once=runs_at_once or len(group),
+        size_given=resources.runs_per_trial is not None,
+        engine=(engine := engine_of(first.run, resources.engine)),
+        compiled=resources.compile and engine == "stacked",
+        device=placement.device,
+        device_share=placement.devices_per_trial,
+        checkpoints=results.checkpoints(first.run_id).parent,
+        store=results.uri,
+        data_dir=data_dir,
+        weights=first.weights,
+        checkpoint_every_s=every_s,
+        code=code,
+    )
+
+
+def train_cohorts(
+    cohorts: Sequence[Cohort],
+    placement: Placement,
+    scratch: Path,
+    machines: Machines,
+    leave: threading.Event,
+    at_most: int | None,
+) -> Generator[TrialEvent | None, None, None]:
+    """Train every cohort as one trial, in the order given, as many at once as fit. Needs a `ray_session`.
+
+    Tune runs in a thread, where it cannot take over the handling of signals. Its callback puts events in a queue
+    without bound: training never waits for the reader, and all that was reported before a stop is read after it.
+    Closing the iterator stops Tune, too.
+
+    Args:
+        scratch: folder for Tune's own state, which is removed.
+        machines: knows the machines of trials, over several calls.
+        leave: when set, trials save their runs, and the sequence ends when all have.
+        at_most: trials at once, however many fit; None: as many as fit.
+
+    Yields what happens, in order; None at least every `TICK_S` while nothing does. Raises RayLostError if Ray died; the
+    runs that it trained resume from their checkpoints in another session.
+    """
+    from lr_sweep.sweep.tune.callback import EventCallback, SweepStoppedError
+
+    events: queue.SimpleQueue[TrialEvent] = queue.SimpleQueue()
+    problems: list[BaseException] = []
+    tuner = _tuner(cohorts, placement, scratch, EventCallback(events.put, leave, machines), at_most)
+
+    def run_tune() -> None:
+        try:
+            tuner.fit()
+        except SweepStoppedError:
+            pass
+        except BaseException as problem:  # raised in the reader's thread
+            problems.append(problem)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    thread = threading.Thread(target=run_tune, name="tune", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive() and not lost_processes():
+            yield _next(events, TICK_S)
+    finally:
+        leave.set()
+        _wait(thread)
+    while (event := _next(events, 0.0)) is not None:
+        yield event
+    if died := lost_processes():
+        raise RayLostError(f"Ray died ({', '.join(died)} ended unexpectedly)")
+    if problems:
+        raise problems[0]
+
+
+def _next(events: queue.SimpleQueue[TrialEvent], timeout_s: float) -> TrialEvent | None:
+    try:
+        return events.get(timeout=timeout_s)
+    except queue.Empty:
+        return None
+
+
+def _wait(thread: threading.Thread) -> None:
+    """Wait until Tune has stopped, but leave it behind if it hangs in a dead Ray."""
+    patience_s = LEAVING_S
+    while thread.is_alive() and patience_s > 0:
+        began = time.monotonic()
+        thread.join(TICK_S)
+        patience_s -= time.monotonic() - began if lost_processes() else 0.0
+
+
+def _tuner(
+    cohorts: Sequence[Cohort], placement: Placement, scratch: Path, callback: EventCallback, at_most: int | None
+) -> tune.Tuner:
+    from ray import tune
+    from ray.tune.execution import class_cache
+    from ray.tune.execution.tune_controller import TuneController
+
+    from lr_sweep.trainables.ray_trainable import CohortTrainable
+
+    # Tune (2.60) would copy the driver's AWS keys, among others, into what Ray keeps and logs of each worker.
+    class_cache.ENV_VARS_TO_PROPAGATE = frozenset()
+    # It would also kill a trial 10 s after asking it to stop, in the middle of an evaluation for one; see `SAVING_S`.
+    TuneController._actor_force_cleanup_timeout = property(lambda _: SAVING_S, lambda *_: None)
+    resources = {"cpu": placement.resources.cpus_per_trial, "gpu": placement.resources.gpus_per_trial}
+    # The name beside the cohort: Tune names a trial before it puts objects, cohorts among them, into its config.
+    configs = [{"name": cohort.name, "cohort": cohort} for cohort in cohorts]
+    shutil.rmtree(scratch, ignore_errors=True)
+    return tune.Tuner(
+        tune.with_resources(CohortTrainable, resources),
+        # One list under one key: Tune runs it in the order given, where several axes would be sorted by name.
+        param_space={"trial": tune.grid_search(configs)},
+        tune_config=tune.TuneConfig(
+            max_concurrent_trials=at_most,
+            reuse_actors=True,
+            # Tune's own names of trials cut learning rates to four decimals.
+            trial_name_creator=lambda trial: trial.config["trial"]["name"],
+            trial_dirname_creator=lambda trial: trial.trial_id,
+        ),
+        run_config=tune.RunConfig(
+            name="trials",
+            storage_path=str(scratch),
+            callbacks=[callback],
+            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+            failure_config=tune.FailureConfig(max_failures=placement.resources.retries),
+            verbose=0,
+        ),
+    )

@@ -1,0 +1,233 @@
+"""One small study with everything that goes wrong in it; every number of its report is worked out here by hand.
+
+Four learning rates, three seeds, three variants. Every run has evaluations at 100, 200 and 300; validation is equal at
+200 and 300, so 200 is the best step, while test falls by 20 points at 300 and would show a wrong tie rule.
+
+- frozen-pretrained: validation means tie at 1e-4 and 1e-3; test is far better at 1e-3, which must not matter.
+- unfrozen-pretrained: best at 1e-4; at 1e-3 behind frozen-pretrained, the order flip; all diverge at 1e-2.
+- frozen-random: best at the edge, 1e-2; a seed is missing at 1e-5 and failed at 1e-4.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.analysis.paper.tables import paper_tables
+from lr_sweep.analysis.record import read as record
+from lr_sweep.analysis.report import tables
+from lr_sweep.analysis.report.blocks import Table
+from lr_sweep.analysis.report.further_tables import (
+    comparison_table,
+    interval_table,
+    order_table,
+    reversal_table,
+    sensitivity_table,
+)
+from lr_sweep.analysis.statistics.aggregate import StudySummary
+from lr_sweep.analysis.statistics.comparisons import comparisons
+from lr_sweep.analysis.statistics.orders import orders, reversals
+from lr_sweep.analysis.statistics.sensitivity import expected_bests, sensitivities
+from lr_sweep.analysis.statistics.uncertainty import intervals
+from lr_sweep.analysis.study_report import Report, write_report
+from lr_sweep.tests.support.records import SyntheticRecord, summary_of
+
+F, U, R = "frozen-pretrained", "unfrozen-pretrained", "frozen-random"
+
+VALUES = {  # variant, learning rate: validation by seed, test by seed, at step 200
+    (F, 1e-5): ((0.30, 0.30, 0.30), (0.30, 0.30, 0.30)),
+    (F, 1e-4): ((0.60, 0.62, 0.64), (0.50, 0.53, 0.56)),
+    (F, 1e-3): ((0.64, 0.62, 0.60), (0.80, 0.80, 0.80)),
+    (F, 1e-2): ((0.40, 0.40, 0.40), (0.70, 0.70, 0.70)),
+    (U, 1e-5): ((0.50, 0.50, 0.50), (0.45, 0.45, 0.45)),
+    (U, 1e-4): ((0.70, 0.72, 0.74), (0.60, 0.63, 0.66)),
+    (U, 1e-3): ((0.65, 0.65, 0.65), (0.40, 0.40, 0.40)),
+    (R, 1e-5): ((0.20, 0.20), (0.20, 0.20)),
+    (R, 1e-4): ((0.30, 0.30), (0.30, 0.30)),
+    (R, 1e-3): ((0.40, 0.40, 0.40), (0.40, 0.40, 0.40)),
+    (R, 1e-2): ((0.50, 0.50, 0.50), (0.48, 0.50, 0.52)),
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = SyntheticRecord(tmp_path_factory.mktemp("results"), "golden")
+    for (variant, rate), by_seed in VALUES.items():
+        for seed, (validation, test) in enumerate(zip(*by_seed, strict=True)):
+            curve = [
+                (100, validation - 0.1, test - 0.1),
+                (200, validation, test),
+                (300, validation, test - 0.2),
+            ]
+            made.add(rate, seed, curve, variant=variant)
+    for seed in range(3):
+        made.add(1e-2, seed, [], "diverged", 40, 40, variant=U)
+    made.want(1e-5, 2, variant=R)
+    made.add(1e-4, 2, [], "failed", 0, failure="out of memory", variant=R)
+    return made.write()
+
+
+@pytest.fixture(scope="module")
+def summary(results: Path) -> StudySummary:
+    return summary_of(results, "golden")
+
+
+@pytest.fixture(scope="module")
+def paper(results: Path, summary: StudySummary) -> dict[str, Table]:
+    return paper_tables(record.read_study(results, "golden"), summary, record.read_curves(results))[0]
+
+
+@pytest.fixture(scope="module")
+def report(results: Path) -> Report:
+    return write_report(results, "golden")
+
+
+def test_table_1(paper: dict[str, Table]) -> None:
+    """SEM of 0.50, 0.53, 0.56: 0.03 / sqrt(3) = 0.0173; of 0.48, 0.50, 0.52: 0.0115."""
+    assert [row[:2] for row in paper["table1-gpt2"].rows] == [
+        (F, "53.0 ± 1.7"),  # not the 80.0 of the equally good 1e-3
+        (U, "63.0 ± 1.7"),
+        (R, "50.0 ± 1.2 †‡"),
+    ]
+
+
+def test_every_learning_rate(summary: StudySummary) -> None:
+    table = tables.learning_rate_table(summary, "mnist", "gpt2")
+    assert table.header == ("variant", "1e-5", "1e-4", "1e-3", "1e-2")
+    assert table.rows == (
+        (F, "30.0 ± 0.0", "53.0 ± 1.7 *", "80.0 ± 0.0", "70.0 ± 0.0"),
+        (U, "45.0 ± 0.0", "63.0 ± 1.7 *", "40.0 ± 0.0", "– (3 diverged)"),
+        (
+            R,
+            "20.0 ± 0.0 (2 of 3 seeds) (1 missing)",
+            "30.0 ± 0.0 (2 of 3 seeds) (1 failed)",
+            "40.0 ± 0.0",
+            "50.0 ± 1.2 *",
+        ),
+    )
+
+
+def test_every_cell(results: Path, summary: StudySummary) -> None:
+    table = tables.detail_table(record.read_study(results, "golden"), summary)
+    assert [row[2:] for row in table.rows] == [
+        (F, "1e-4", "200 200 200", "62.0", "1e-3", "tie", "53.0 ± 1.7", "3 of 3", "12", "0", "0", "0", ""),
+        (U, "1e-4", "200 200 200", "72.0", "1e-3", "7.0", "63.0 ± 1.7", "3 of 3", "9", "3", "0", "0", ""),
+        (
+            *(R, "1e-2", "200 200 200", "50.0", "1e-3", "10.0", "50.0 ± 1.2", "3 of 3", "10", "0", "1", "1"),
+            "runs missing or failed, the choice may change; best learning rate is the largest tried",
+        ),
+    ]
+
+
+def test_table_2(paper: dict[str, Table]) -> None:
+    """To match 53.0: itself at 200; unfrozen at 100, where it has 0.63 - 0.1; frozen-random never."""
+    assert [row[:2] for row in paper["table2-gpt2"].rows] == [(F, "200"), (U, "100"), (R, "- †‡")]
+
+
+def test_table_3(paper: dict[str, Table]) -> None:
+    """At step 300 test is 20 points below that at 200; train is 0.5 in every synthetic run."""
+    assert [row[:3] for row in paper["table3-gpt2"].rows] == [
+        *((F, "train", "50.0"), (F, "test", "33.0"), (F, "diff", "17.0")),
+        *((U, "train", "50.0"), (U, "test", "43.0"), (U, "diff", "7.0")),
+        *((R, "train", "50.0 †‡"), (R, "test", "30.0 †‡"), (R, "diff", "20.0 †‡")),
+    ]
+
+
+def test_intervals(summary: StudySummary) -> None:
+    """The t factor of 3 seeds is 4.3027. Where every resample chooses the same rate the two intervals are one.
+
+    frozen-pretrained: a resample with counts (c0, c1, c2) chooses 1e-3, where test is 0.80, if c0 > c2. Of 27 resamples
+    10 do; the others have, by their number: 0.53 once and six times, 0.56 once, 0.54 six times, 0.55 three times.
+    Centre (10 x 0.80 + 7 x 0.53 + 0.56 + 6 x 0.54 + 3 x 0.55) / 27 = 17.16 / 27 = 0.63556.
+    Covariances with the counts: 19.20, 16.86, 15.42 over 27 less the centre: 0.07556, -0.01111, -0.06444.
+    Error sqrt((0.07556^2 + 0.01111^2 + 0.06444^2) x 3 / 2) = 0.12238; 0.63556 -+ 4.3027 x 0.12238, cut at 1.
+    """
+    shown = [row[2:] for row in interval_table(intervals(summary, rng=None)).rows]  # type: ignore[arg-type]  # unused
+    assert shown == [
+        (F, "1e-4", "3 of 3", "53.0 ± 1.7", "[10.9, 100.0]", "[45.5, 60.5]", ""),
+        (U, "1e-4", "3 of 3", "63.0 ± 1.7", "[55.5, 70.5]", "[55.5, 70.5]", ""),
+        (
+            *(R, "1e-2", "3 of 3", "50.0 ± 1.2", "[45.0, 55.0]", "[45.0, 55.0]"),
+            "runs missing or failed, all of this may change; "
+            "at the edge of the grid: learning rates outside it are not in the interval",
+        ),
+    ]
+
+
+def test_comparisons(summary: StudySummary) -> None:
+    """By seed -0.10 each; 0.02, 0.03, 0.04, so 0.03 -+ 4.3027 x 0.00577; and 0.10 more. One task: none corrected."""
+    assert [row[2:] for row in comparison_table(comparisons(summary)).rows] == [
+        (f"{F} − {U}", "3", "-10.0", "[-10.0, -10.0]", "0.25", "0.25", "0.25", "no spread between seeds"),
+        (f"{F} − {R}", "3", "+3.0", "[0.5, 5.5]", "0.25", "0.25", "0.25", ""),
+        (f"{U} − {R}", "3", "+13.0", "[10.5, 15.5]", "0.25", "0.25", "0.25", ""),
+    ]
+
+
+def test_orders(summary: StudySummary) -> None:
+    assert [row[2:] for row in order_table(orders(summary)).rows] == [
+        ("tuned", f"{U} > {F} > {R}", f"{U}: 3 diverged; {R}: 1 missing, 1 failed", ""),
+        ("1e-5", f"{U} > {F} > {R}", f"{R}: 1 missing", "yes"),
+        ("1e-4", f"{U} > {F} > {R}", f"{R}: 1 failed", "yes"),
+        ("1e-3", f"{F} > {R} = {U}", "", "no"),
+        ("1e-2", f"{F} > {R}", f"{U}: 3 diverged", "yes"),
+    ]
+
+
+def test_reversals(summary: StudySummary) -> None:
+    assert [row[2:] for row in reversal_table(reversals(summary), comparisons(summary)).rows] == [
+        (f"{U} > {F}", "+10.0", "yes", "1 of 3", "1e-3"),
+        (f"{F} > {R}", "+3.0", "yes", "0 of 4", ""),
+        (f"{U} > {R}", "+13.0", "yes", "0 of 3, 1 equal", ""),
+    ]
+
+
+def test_sensitivity_and_expected_best(summary: StudySummary) -> None:
+    """Validation means below the best, averaged over three decades.
+
+    frozen-pretrained 0.32, 0, 0, 0.22: (0.16 + 0 + 0.11) / 3 = 0.09. unfrozen-pretrained 0.22, 0, 0.07 and, where all
+    diverged, 0.72 less the task's lowest 0.20: (0.11 + 0.035 + 0.295) / 3. frozen-random (0.25 + 0.15 + 0.05) / 3.
+    Best of 2 of 0.30, 0.40, 0.62, 0.62: (0.40 + 5 x 0.62) / 6; of 0.50, 0.65, 0.72: (0.65 + 2 x 0.72) / 3.
+    """
+    table = sensitivity_table(sensitivities(summary), expected_bests(summary))
+    assert table.header[5:] == ("best of 1", "best of 2", "best of 3", "best of 4", "remarks")
+    assert [row[2:] for row in table.rows] == [
+        (F, "9.0", "1e-5 to 1e-2", "48.5", "58.3", "62.0", "62.0", ""),
+        (
+            *(U, "14.7", "1e-5 to 1e-2", "62.3", "69.7", "72.0", "–"),
+            "1 without a value, all diverged: counted as the task's lowest mean",
+        ),
+        (R, "15.0", "1e-5 to 1e-2", "35.0", "43.3", "47.5", "50.0", "2 runs missing or failed, may change"),
+    ]
+
+
+def test_checks(report: Report) -> None:
+    """Validation less test: 9, 9 and 0 points. Three standard errors: 6.2 for the first two, 3.5 for the last."""
+    assert [(each.variant, each.check, each.level, each.message) for each in report.findings] == [
+        (
+            U,
+            "narrow",
+            "problem",
+            "the peak at 1e-4 is too narrow for the grid: validation falls by 7.0 points to the better neighbour",
+        ),
+        (R, "edge", "problem", "the best learning rate, 1e-2, is the largest tried"),
+        (R, "missing", "problem", "1 of 12 runs missing: 1 of 3 at 1e-5"),
+        (R, "missing", "problem", "1 of 12 runs failed: 1 of 3 at 1e-4"),
+        (R, "gap", "problem", "validation less test is +0.0 points, where the median of the task's cells is +9.0"),
+        (F, "gap", "note", "validation less test is +9.0 points, as in the task's other cells: its splits differ"),
+        (U, "diverged", "note", "3 of 12 runs diverged: 3 of 3 at 1e-2"),
+        (U, "gap", "note", "validation less test is +9.0 points, as in the task's other cells: its splits differ"),
+    ]
+    setting = "learning_rates: [1e-5, 3.16e-5, 1e-4, 3.16e-4, 1e-3, 1e-2, 1e-1, 1e0]"
+    assert report.text.endswith(setting)
+    to_add = json.loads((report.folder / "checks.json").read_text())["learning_rates_to_add"]
+    assert to_add == [3.16e-5, 3.16e-4, 1e-1, 1.0]
+
+
+def test_the_page_has_what_the_tables_have(report: Report, paper: dict[str, Table]) -> None:
+    page = (report.folder / "report.md").read_text()
+    for table in paper.values():
+        assert table.markdown() in page
+    assert "36 runs wanted: 31 complete, 3 diverged, 1 failed, 1 missing." in page
+    assert "out of memory" in page

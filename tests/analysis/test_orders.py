@@ -1,0 +1,144 @@
+"""Conclusions over the learning rate, worked out by hand."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from lr_sweep.analysis.report.further_tables import order_table, order_texts, reversal_table
+from lr_sweep.analysis.statistics.aggregate import StudySummary
+from lr_sweep.analysis.statistics.comparisons import comparisons
+from lr_sweep.analysis.statistics.orders import orders, reversals
+from lr_sweep.analysis.study_report import write_report
+from lr_sweep.tests.support.records import SyntheticRecord, summary_of
+
+RATES = (1e-4, 1e-3, 1e-2)
+
+TEST = {
+    # At 1e-3 frozen is ahead, as in Lu et al. 2021; tuned it is behind: unfrozen's best is 0.9 at 1e-4.
+    "frozen": (0.60, 0.80, 0.70),
+    "unfrozen": (0.90, 0.75, 0.10),
+    "equal": (0.60, 0.80, 0.70),
+}
+
+
+def flipped(tmp_path: Path, variants: tuple[str, ...] = ("frozen", "unfrozen", "equal")) -> StudySummary:
+    made = SyntheticRecord(tmp_path)
+    for variant in variants:
+        for rate, accuracy in zip(RATES, TEST[variant], strict=True):
+            for seed, shift in enumerate((-0.01, 0.01)):
+                made.add(rate, seed, [(300, accuracy, accuracy + shift)], variant=variant)
+    return summary_of(made.write())
+
+
+def test_orders_by_hand(tmp_path: Path) -> None:
+    found = orders(flipped(tmp_path))
+    texts = [
+        "unfrozen > equal = frozen",  # tuned: 0.9, 0.8, 0.8
+        "unfrozen > equal = frozen",  # 1e-4: 0.9, 0.6, 0.6
+        "equal = frozen > unfrozen",  # 1e-3: 0.8, 0.8, 0.75
+        "equal = frozen > unfrozen",  # 1e-2
+    ]
+    assert list(order_texts(found)["order"]) == texts
+    assert list(found["same"]) == [True, True, False, False]
+    assert math.isnan(found["learning_rate"][0])
+    assert list(found["learning_rate"][1:]) == list(RATES)
+
+
+def test_reversals_by_hand(tmp_path: Path) -> None:
+    """`frozen` and `equal` are equal when tuned: no conclusion, no row."""
+    found = reversals(flipped(tmp_path))
+    assert [(row["better"], row["worse"]) for row in found.to_dict("records")] == [
+        ("unfrozen", "frozen"),
+        ("unfrozen", "equal"),
+    ]
+    first = found.to_dict("records")[0]
+    assert first["tuned_difference"] == pytest.approx(0.1)
+    assert (first["num_rates"], first["num_opposite"], first["num_equal"]) == (3, 2, 0)
+    assert first["ranges"] == ((1e-3, 1e-2),)
+
+
+def test_ranges_are_interrupted_where_the_tuned_order_holds(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for rate, (a, b) in {
+        1e-5: (0.1, 0.2),
+        1e-4: (0.3, 0.2),
+        1e-3: (0.9, 0.8),
+        1e-2: (0.3, 0.5),
+        1e-1: (0.2, 0.5),
+    }.items():
+        made.add(rate, 0, [(300, a, a)], variant="a")
+        made.add(rate, 0, [(300, b, b)], variant="b")
+    row = reversals(summary_of(made.write())).to_dict("records")[0]
+    assert row["ranges"] == ((1e-5, 1e-5), (1e-2, 1e-1))
+    assert (row["num_rates"], row["num_opposite"]) == (5, 3)
+
+
+def test_variants_without_a_value_are_named_and_do_not_count(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for rate, accuracy in ((1e-3, 0.8), (1e-2, 0.7)):
+        made.add(rate, 0, [(300, accuracy, accuracy)], variant="a")
+    made.add(1e-3, 0, [(300, 0.6, 0.6)], variant="b")
+    made.add(1e-2, 0, [], "diverged", 9, 9, variant="b")
+    summary = summary_of(made.write())
+    found = orders(summary)
+    lost = {"b": {"diverged": 1, "failed": 0, "missing": 0}}
+    assert list(found["incomplete"]) == [lost, {}, lost]
+    assert list(order_texts(found)["incomplete"]) == ["b: 1 diverged", "", "b: 1 diverged"]
+    assert list(found["same"]) == [True, True, True]
+    row = reversals(summary).to_dict("records")[0]
+    assert (row["num_rates"], row["num_opposite"], row["ranges"]) == (1, 0, ())
+
+
+def test_equal_accuracies_at_a_rate_are_neither_for_nor_against(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for rate, (a, b) in {1e-3: (0.5, 0.5), 1e-2: (0.9, 0.8)}.items():
+        made.add(rate, 0, [(300, a, a)], variant="a")
+        made.add(rate, 0, [(300, b, b)], variant="b")
+    row = reversals(summary_of(made.write())).to_dict("records")[0]
+    assert (row["num_opposite"], row["num_equal"]) == (0, 1)
+
+
+def test_tables_by_hand(tmp_path: Path) -> None:
+    summary = flipped(tmp_path, ("frozen", "unfrozen"))
+    ordered = order_table(orders(summary))
+    assert ordered.rows[2] == ("mnist", "gpt2", "1e-3", "frozen > unfrozen", "", "no")
+    turned = reversal_table(reversals(summary), comparisons(summary))
+    # Both seeds differ by exactly 0.1: the interval is a point, and leaves out 0.
+    assert turned.rows == (("mnist", "gpt2", "unfrozen > frozen", "+10.0", "yes", "2 of 3", "1e-3 to 1e-2"),)
+
+
+def test_with_one_seed_the_tuned_difference_is_not_known_to_be_any(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for variant, accuracy in (("a", 0.5), ("b", 0.6)):
+        made.add(1e-3, 0, [(300, accuracy, accuracy)], variant=variant)
+    summary = summary_of(made.write())
+    assert reversal_table(reversals(summary), comparisons(summary)).rows[0][4] == "not known"
+
+
+def test_one_variant_has_no_order(tmp_path: Path) -> None:
+    flipped(tmp_path, ("frozen",))
+    page = (write_report(tmp_path, "small").folder / "report.md").read_text()
+    assert "Order of the variants" not in page
+    assert "would have concluded the opposite" not in page
+
+
+def test_csv_files(tmp_path: Path) -> None:
+    flipped(tmp_path)
+    folder = write_report(tmp_path, "small").folder
+    turned = pd.read_csv(folder / "reversals.csv")
+    assert list(turned["ranges"]) == ["1e-3 to 1e-2", "1e-3 to 1e-2"]
+    with (folder / "orders.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows[2] == {
+        "task": "mnist",
+        "model": "gpt2",
+        "learning_rate": "0.001",
+        "order": "equal = frozen > unfrozen",
+        "incomplete": "",
+        "same": "False",
+    }

@@ -1,0 +1,277 @@
+"""The page as a reader has it: opened from a file by a real browser, pointed at, clicked, read without a network."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lr_sweep.analysis.report.blocks import Paragraph, Section, SweepChart
+from lr_sweep.analysis.report.chart import chart_data
+from lr_sweep.analysis.report.page import page_html
+from lr_sweep.analysis.study_report import write_report
+from lr_sweep.tests.support.page_record import HOSTILE, hostile_record, page_record, write_titled
+from lr_sweep.tests.support.records import SyntheticRecord, summary_of
+from lr_sweep.tests.support.servers.headless_browser import Browser, browser, executable
+
+pytestmark = pytest.mark.skipif(executable() is None, reason="no chromium or google-chrome on PATH")
+
+FROZEN, UNFROZEN = '[data-variant="frozen-random"]', '[data-variant="unfrozen-pretrained"]'
+TOOLTIP = "document.querySelector('#tooltip')"
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("profile")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(page_record(tmp_path_factory.mktemp("results")).write(), "small").folder / "index.html"
+
+
+@pytest.fixture
+def opened(window: Browser, page: Path) -> Browser:
+    window.open(page)
+    return window
+
+
+def written(folder: Path, title: str, section: Section, data: dict[str, Any]) -> Path:
+    path = folder / "index.html"
+    path.write_text(page_html(title, [section], data))
+    return path
+
+
+def errors(window: Browser) -> list[Any]:
+    """Exceptions, console messages and the browser's own errors, such as those of the page's security policy."""
+    said = window.events_of("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded")
+    return [*said, *window.events_of("Page.javascriptDialogOpening")]
+
+
+def requested(window: Browser) -> list[str]:
+    """Addresses asked for; pictures inside the page are `data:` addresses."""
+    urls = [event["request"]["url"] for event in window.events_of("Network.requestWillBeSent")]
+    return [url for url in urls if not url.startswith("data:")]
+
+
+def count(window: Browser, selector: str) -> int:
+    return int(window.evaluate(f"document.querySelectorAll('{selector}').length"))
+
+
+def tooltip(window: Browser) -> list[str]:
+    """Lines of the tooltip; none where it is hidden."""
+    return [line for line in window.evaluate(f"{TOOLTIP}.hidden ? '' : {TOOLTIP}.innerText").split("\n") if line]
+
+
+def values(window: Browser) -> list[str]:
+    """What a screen reader says of each point."""
+    script = "[...document.querySelectorAll('#plot .point')].map(point => point.getAttribute('aria-label'))"
+    return list(window.evaluate(script))
+
+
+def test_it_opens_without_error_and_asks_nothing_of_the_network(opened: Browser, page: Path) -> None:
+    assert errors(opened) == []
+    assert requested(opened) == [page.as_uri()]
+    assert opened.evaluate("document.title") == "A small study"
+
+
+def test_its_figures_are_there(opened: Browser) -> None:
+    assert count(opened, "#plot svg .point") == 6
+    assert count(opened, "#plot svg polyline") == 2
+    assert count(opened, "#plot svg .sem") == 4  # the fifth value has one seed
+    assert count(opened, "#plot svg .fixed") == 1
+    assert count(opened, "#plot svg .published") == 2
+    assert count(opened, "#plot svg .chosen") == 2
+    assert opened.evaluate("[...document.images].every(image => image.decode && image.naturalWidth > 300)")
+    assert count(opened, "img") == 4
+
+
+def test_a_hover_shows_the_value_as_the_tables_write_it(opened: Browser) -> None:
+    assert tooltip(opened) == []
+    opened.point_at(f'{FROZEN} [data-rate="1e-3"]')
+    assert tooltip(opened) == [
+        *("mnist, gpt2, learning rate 1e-3", "frozen-random", "60.0 ± 1.0 % (mean ± SEM)"),
+        *("2 of 2 seeds have a value", "0 diverged, 0 failed, 0 missing", "chosen on validation"),
+        "published best 98.0 %",
+    ]
+    opened.point_at("h1")
+    assert tooltip(opened) == []
+
+
+def test_a_hover_tells_what_failed_and_what_diverged(opened: Browser) -> None:
+    opened.point_at(f'{UNFROZEN} [data-rate="1e-3"]')
+    assert tooltip(opened)[1:5] == [
+        *("unfrozen-pretrained", "71.0 %, one seed: no SEM", "1 of 2 seeds have a value"),
+        "0 diverged, 1 failed, 0 missing",
+    ]
+    opened.point_at(f'{UNFROZEN} [data-rate="1e-2"]')
+    assert tooltip(opened)[2:5] == [
+        *("– (2 of 2 diverged)", "0 of 2 seeds have a value", "2 diverged, 0 failed, 0 missing"),
+    ]
+
+
+def test_points_are_where_their_values_are(opened: Browser) -> None:
+    """Higher accuracies stand higher, equal steps of a factor are equally wide."""
+    marker = "(rate) => document.querySelector(`[data-variant=frozen-random] [data-rate='${rate}'] polygon`)"
+    boxes = opened.evaluate(
+        f"['1e-4', '1e-3', '1e-2'].map({marker}).map(e => e.getBoundingClientRect()).map(b => [b.x, b.y])"
+    )
+    (x1, y1), (x2, y2), (x3, y3) = boxes
+    assert x2 - x1 == pytest.approx(x3 - x2, abs=0.01)
+    # 50, 60 and 40%: one step up, two steps down.
+    assert 2 * (y1 - y2) == pytest.approx(y3 - y2, abs=0.01)
+    assert y2 < y1 < y3
+
+
+def test_a_switch_takes_a_variant_s_line_away_and_brings_it_back(opened: Browser) -> None:
+    assert count(opened, FROZEN) == 1
+    opened.click('#variants input[value="frozen-random"]')
+    assert count(opened, FROZEN) == 0
+    assert [value.split(",")[0] for value in values(opened)] == ["unfrozen-pretrained"] * 3
+    opened.choose("#task", "cifar10")  # it stays off on another task
+    assert count(opened, FROZEN) == 0
+    opened.click('#variants input[value="frozen-random"]')
+    assert count(opened, FROZEN) == 1
+
+
+def test_choosing_the_task_changes_the_points(opened: Browser) -> None:
+    percent = ("60.0 ± 1.0", "70.0 ± 1.0", "50.0 ± 1.0")
+    opened.choose("#task", "cifar10")
+    assert opened.evaluate("document.querySelector('#plot svg').getAttribute('aria-label')").endswith("cifar10, gpt2")
+    assert [value.split(", ")[4] for value in values(opened)[:3]] == [f"{x} % (mean ± SEM)" for x in percent]
+    opened.point_at(f'{UNFROZEN} [data-rate="1e-3"]')
+    assert "– (2 of 2 missing)" in tooltip(opened)
+
+
+def test_choosing_the_model_changes_the_points(opened: Browser) -> None:
+    models = "[...document.querySelectorAll('#model option')].map(option => option.value)"
+    assert opened.evaluate(models) == ["gpt2", "tiny"]
+    opened.choose("#model", "tiny")
+    (value,) = values(opened)
+    assert value.startswith("frozen-random, mnist, tiny, learning rate 1e-3, 30.0 ± 1.0 % (mean ± SEM)")
+    opened.choose("#task", "cifar10")  # which tiny was not trained on
+    assert opened.evaluate(models) == ["gpt2"]
+    assert len(values(opened)) == 4
+
+
+def test_the_keyboard_alone_reads_every_value(opened: Browser) -> None:
+    opened.evaluate("document.querySelector('#variants label:last-child input').focus()")
+    opened.press("Tab")
+    assert tooltip(opened)[0:2] == ["mnist, gpt2, learning rate 1e-4", "frozen-random"]
+    opened.press("ArrowRight")
+    assert tooltip(opened)[0:3] == ["mnist, gpt2, learning rate 1e-3", "frozen-random", "60.0 ± 1.0 % (mean ± SEM)"]
+    opened.press("ArrowDown")
+    assert tooltip(opened)[1:3] == ["unfrozen-pretrained", "71.0 %, one seed: no SEM"]
+    opened.press("ArrowLeft")
+    assert tooltip(opened)[0] == "mnist, gpt2, learning rate 1e-4"
+    opened.press("Escape")
+    assert tooltip(opened) == []
+    assert errors(opened) == []
+
+
+def test_it_fits_a_phone(window: Browser, page: Path) -> None:
+    window.open(page, width=360, height=740, phone=True)
+    assert window.evaluate("document.documentElement.scrollWidth") == 360
+    assert window.evaluate("document.querySelector('#plot svg').getBoundingClientRect().width") > 300
+    window.point_at(f'{UNFROZEN} [data-rate="1e-2"]')
+    left, right = window.evaluate(f"(b => [b.left, b.right])({TOOLTIP}.getBoundingClientRect())")
+    assert left >= 0
+    assert right <= 360
+
+
+@pytest.mark.parametrize("rate", ["1e-4", "1e-3", "1e-2"])
+def test_a_tooltip_never_hides_its_point(window: Browser, page: Path, rate: str) -> None:
+    window.open(page, width=360, height=740, phone=True)
+    point = f'{FROZEN} [data-rate="{rate}"]'
+    window.point_at(point)
+    boxes = f"[{TOOLTIP}, document.querySelector('{point}')].map(each => each.getBoundingClientRect())"
+    tooltip_box, pointed = window.evaluate(f"{boxes}.map(box => [box.left, box.right, box.top, box.bottom])")
+    middle = (sum(pointed[:2]) / 2, sum(pointed[2:]) / 2)
+    assert not (tooltip_box[0] < middle[0] < tooltip_box[1] and tooltip_box[2] < middle[1] < tooltip_box[3])
+
+
+def test_a_finger_on_a_point_shows_its_value(window: Browser, page: Path) -> None:
+    window.call("Emulation.setTouchEmulationEnabled", enabled=True)
+    try:
+        window.open(page, width=360, height=740, phone=True)
+        window.tap(f'{FROZEN} [data-rate="1e-4"]')
+        assert tooltip(window)[1:3] == ["frozen-random", "50.0 ± 1.0 % (mean ± SEM)"]
+    finally:
+        window.call("Emulation.setTouchEmulationEnabled", enabled=False)
+
+
+def test_it_is_whole_without_scripts(window: Browser, page: Path) -> None:
+    window.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        window.open(page)
+        drawn = window.call("Page.captureSnapshot")["data"]
+        assert "A small study" in drawn
+        window.call("DOM.enable")
+        root = window.call("DOM.getDocument")["root"]["nodeId"]
+        found = window.call("DOM.querySelectorAll", nodeId=root, selector="details[open] img")["nodeIds"]
+        tall = [window.call("DOM.getBoxModel", nodeId=node)["model"]["height"] for node in found]
+        assert len(tall) == 4
+        assert min(tall) > 200
+        assert window.call("DOM.querySelectorAll", nodeId=root, selector="#sweep[hidden]")["nodeIds"] != []
+    finally:
+        window.call("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def test_on_paper_the_pictures_stand_for_the_figure(opened: Browser) -> None:
+    opened.evaluate("dispatchEvent(new Event('beforeprint'))")
+    opened.call("Emulation.setEmulatedMedia", media="print")
+    try:
+        assert opened.evaluate("[...document.images].every(image => image.getBoundingClientRect().height > 200)")
+        assert opened.evaluate("getComputedStyle(document.querySelector('#sweep')).display") == "none"
+    finally:
+        opened.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_hostile_names_are_shown_and_do_nothing(window: Browser, tmp_path: Path) -> None:
+    results = write_titled(hostile_record(tmp_path), HOSTILE)
+    page = write_report(results, "small").folder / "index.html"
+    window.open(page)
+    window.point_at("#plot .point")
+    assert HOSTILE in window.evaluate(f"{TOOLTIP}.textContent")
+    assert window.evaluate("document.querySelector('h1').textContent") == HOSTILE
+    assert errors(window) == []
+    assert requested(window) == [page.as_uri()]
+
+
+def test_the_browser_itself_refuses_the_page_every_request(window: Browser, tmp_path: Path) -> None:
+    """This includes requests of an injected script; the listener would accept them."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.5)
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        window.open(written(tmp_path, "Any", Section("", [Paragraph("Any.")]), {"panels": []}))
+        refused = window.evaluate(
+            f"Promise.all([fetch('{address}').then(() => 'asked', () => 'refused'), new Promise(done => {{"
+            f"const image = new Image(); image.onload = () => done('asked'); image.onerror = () => done('refused');"
+            f"image.src = '{address}'; }})])"
+        )
+        assert refused == ["refused", "refused"]
+        with pytest.raises(TimeoutError):
+            listener.accept()
+    assert any("Content Security Policy" in event["entry"]["text"] for event in window.events_of("Log.entryAdded"))
+
+
+def test_a_study_without_any_value_says_so(window: Browser, tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for rate in (1e-4, 1e-3):
+        made.want(rate, 0)
+    data = chart_data(summary_of(made.write()), {})
+    window.open(written(tmp_path, "None yet", Section("A", [SweepChart("")]), data))
+    assert "no values yet" in window.evaluate("document.querySelector('#plot svg').textContent")
+    window.point_at('#plot [data-rate="1e-4"]')
+    assert "– (1 of 1 missing)" in tooltip(window)
+    assert errors(window) == []
+
+
+def test_a_page_without_any_run_has_no_figure_and_no_error(window: Browser, tmp_path: Path) -> None:
+    window.open(written(tmp_path, "None", Section("A", [SweepChart("")]), {"panels": []}))
+    assert errors(window) == []
+    assert window.evaluate("document.querySelector('#sweep').hidden") is True

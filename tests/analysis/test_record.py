@@ -1,0 +1,159 @@
+import json
+import math
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lr_sweep.analysis.record import read as record
+from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, best_of
+from lr_sweep.analysis.record.read import RecordError
+from lr_sweep.tests.support.records import SyntheticRecord
+
+WANTED_ROW = {
+    **{"run_id": "a", "task": "mnist", "model": "gpt2", "variant": "frozen-random", "learning_rate": 1e-3, "seed": 0},
+    **{"num_steps": 300, "pretrained_on": None, "data_origin": "torchvision", "trained_parameters": None},
+}
+
+
+def test_what_is_written_is_read_with_its_types(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    complete = made.add(1e-3, 0, [(100, 0.5, 0.4), (300, 0.6, 0.5)])
+    diverged = made.add(1e-2, 0, [], status="diverged", trained=7, diverged_at=7)
+    unfinished = made.want(1e-4, 0)
+    made.write_curve(unfinished, [(100, 0.3, 0.3)])
+    made.write()
+    runs = record.read_runs(tmp_path, [complete, diverged, unfinished]).set_index("run_id")
+    assert list(runs.index) == [complete, diverged]
+    assert runs["diverged_at_step"].dtype == "Int64"
+    assert runs["diverged_at_step"].isna().tolist() == [True, False]
+    assert str(runs["started_at"].dtype) == "datetime64[ms, UTC]"
+    assert str(runs.loc[complete, "started_at"]) == "2026-01-02 12:00:00+00:00"
+    curves = record.read_curves(tmp_path)
+    assert sorted(curves["run_id"].unique()) == sorted([complete, unfinished])
+    assert list(curves.columns) == [column.name for column in CURVES]
+    assert curves.loc[curves["run_id"] == complete, "step"].tolist() == [100, 300]
+    assert record.read_wanted(tmp_path, "small")["learning_rate"].tolist() == [1e-3, 1e-2, 1e-4]
+    assert record.read_study(tmp_path, "small").title == "A small study"
+
+
+def test_an_empty_record_reads_as_empty_frames(tmp_path: Path) -> None:
+    assert list(record.read_runs(tmp_path).columns) == [column.name for column in RUNS]
+    assert record.read_curves(tmp_path, ["a"]).empty
+
+
+@pytest.mark.parametrize("keep", [0, 40, -10])
+def test_a_truncated_file_is_named(tmp_path: Path, keep: int) -> None:
+    made = SyntheticRecord(tmp_path)
+    run_id = made.add(1e-3, 0, [(300, 0.5, 0.4)])
+    path = record.run_path(tmp_path, run_id)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(RecordError, match=rf"{run_id}\.parquet.*delete it"):
+        record.read_runs(tmp_path)
+
+
+def test_a_damaged_page_is_named(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    path = record.curve_path(tmp_path, made.add(1e-3, 0, [(300, 0.5, 0.4)]))
+    content = path.read_bytes()
+    path.write_bytes(content[:4] + b"\xff" * 60 + content[64:])
+    with pytest.raises(RecordError, match=path.name):
+        record.read_curves(tmp_path)
+
+
+def test_a_file_of_other_columns_is_named_with_the_difference(tmp_path: Path) -> None:
+    path = record.run_path(tmp_path, "a")
+    path.parent.mkdir()
+    pq.write_table(pa.table({"run_id": [1]}), path)
+    with pytest.raises(
+        RecordError, match=r"a\.parquet.*run_id: got int64, want string; protocol_version: got no column"
+    ):
+        record.read_runs(tmp_path)
+
+
+def test_a_folder_of_files_with_and_without_a_later_column_reads_as_one_table(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    paths = [record.run_path(tmp_path, made.add(1e-3, seed, [(300, 0.5, 0.4)])) for seed in (0, 1)]
+    pq.write_table(pq.read_table(paths[0]).drop_columns(["lost_steps", "engine", "code"]), paths[0])
+    rows = record.read_runs(tmp_path).set_index("run_id")
+    assert pd.isna(rows["lost_steps"][paths[0].stem])
+    assert rows["engine"][paths[0].stem] is None or pd.isna(rows["engine"][paths[0].stem])
+    assert (rows["lost_steps"][paths[1].stem], rows["engine"][paths[1].stem]) == (0, "stacked")
+    assert rows["lost_steps"].dtype == "Int64"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"extra": 1}, r"unknown keys \['extra'\]"),
+        ({"task": None}, r"\['task'\] may not be null"),
+        ({"seed": datetime(2026, 1, 1)}, r"\['seed'\] have no time zone"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        record.table([WANTED_ROW | change], WANTED)
+
+
+def test_rows_without_a_key_or_of_another_type_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"missing keys \['seed'\]"):
+        record.table([{key: value for key, value in WANTED_ROW.items() if key != "seed"}], WANTED)
+    with pytest.raises((pa.ArrowException, TypeError)):
+        record.table([WANTED_ROW | {"seed": "zero"}], WANTED)
+
+
+def test_every_column_is_documented() -> None:
+    for columns in (RUNS, CURVES, WANTED):
+        assert all(column.doc for column in columns)
+        assert len({column.name for column in columns}) == len(columns)
+
+
+def test_format_is_checked(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="no results directory"):
+        record.check_format(tmp_path / "none")
+    with pytest.raises(RecordError, match=r"no format\.json"):
+        record.check_format(tmp_path)
+    (tmp_path / "format.json").write_text(json.dumps({"format": 2}))
+    with pytest.raises(RecordError, match=r"got format 2, want 1: read it with"):
+        record.check_format(tmp_path)
+    (tmp_path / "format.json").write_text("{")
+    with pytest.raises(RecordError, match="cannot read"):
+        record.check_format(tmp_path)
+    (tmp_path / "format.json").write_text(json.dumps({"format": 1}))
+    record.check_format(tmp_path)
+
+
+def test_an_unknown_study_lists_those_there_are(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    made.want(1e-3, 0)
+    made.write()
+    with pytest.raises(RecordError, match=r"no study 'large' in .*: it has small"):
+        record.read_study(tmp_path, "large")
+    with pytest.raises(RecordError, match="plain name"):
+        record.read_study(tmp_path, "../small")
+
+
+def test_a_study_that_wants_nothing_is_refused(tmp_path: Path) -> None:
+    SyntheticRecord(tmp_path).write()
+    with pytest.raises(RecordError, match="wants no runs"):
+        record.read_wanted(tmp_path, "small")
+
+
+def test_analysis_imports_neither_torch_nor_ray_nor_what_trains() -> None:
+    unwanted = ["torch", "ray", "mlflow", "datasets", "trainables", "sweep", "matplotlib.pyplot"]
+    code = f"import sys, analysis.__main__; print([name for name in {unwanted} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_best_evaluation_is_the_first_of_the_highest_on_validation() -> None:
+    points = [(10, 0.5, 0.9), (20, 0.7, 0.6), (30, 0.7, 0.8), (40, math.nan, 1.0)]
+    curve = [{"step": s, "validation_accuracy": v, "test_accuracy": t} for s, v, t in points]
+    assert best_of(curve) == {"best_step": 20, "validation_at_best": 0.7, "test_at_best": 0.6}
+    assert best_of(curve[-1:]) == {"best_step": None, "validation_at_best": None, "test_at_best": None}

@@ -1,0 +1,15 @@
+"""How numbers are written."""
+
+from __future__ import annotations
+
+import math
+
+from lr_sweep.analysis.text import NO_VALUE, points_text
+
+
+def test_a_difference_that_is_equal_but_for_rounding_errors_is_written_alike() -> None:
+    one, other = 0.1585, 0.1585 + 1e-16
+    assert f"{100 * one:+.1f}" != f"{100 * other:+.1f}"  # which is why
+    assert points_text(one) == points_text(other) == points_text(-one).replace("-", "+")
+    assert points_text(0.0) == "+0.0"
+    assert points_text(math.nan) == NO_VALUE

@@ -1,0 +1,89 @@
+"""A worker in the background: keys run once, in order, until they succeed; nothing waits for it longer than asked."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from lr_sweep.datasets.storage.background import BackgroundWorker
+
+
+def test_keys_submitted_before_their_turn_run_once_in_order() -> None:
+    started, resume, done = threading.Event(), threading.Event(), []
+
+    def action(key: str) -> None:
+        started.set()
+        assert resume.wait(10)
+        done.append(key)
+
+    worker = BackgroundWorker("test", action, pytest.fail, retry_s=0.01)
+    worker.submit("a")
+    assert started.wait(10)
+    worker.submit("b", "c", "b")
+    assert not worker.wait(["c"], 0.05)
+    resume.set()
+    assert worker.wait(["a", "b", "c"], 10)
+    assert done == ["a", "b", "c"]
+
+
+def test_what_is_submitted_while_it_runs_runs_again() -> None:
+    """Otherwise `wait` would return before the second change was seen."""
+    started, resume, done = threading.Event(), threading.Event(), []
+
+    def action(key: str) -> None:
+        started.set()
+        assert resume.wait(10)
+        done.append(key)
+
+    worker = BackgroundWorker("test", action, pytest.fail, retry_s=0.01)
+    worker.submit("a")
+    assert started.wait(10)
+    worker.submit("a")
+    resume.set()
+    assert worker.wait(["a"], 10)
+    assert done == ["a", "a"]
+
+
+def test_failures_are_reported_once_and_tried_again() -> None:
+    attempts: list[str] = []
+    problems: list[Exception] = []
+
+    def action(key: str) -> None:
+        attempts.append(key)
+        if attempts.count("a") < 3 and key == "a":
+            raise OSError("away")
+
+    worker = BackgroundWorker("test", action, problems.append, retry_s=0.01)
+    worker.submit("a", "b")
+    assert worker.wait(["a", "b"], 10)
+    assert attempts == ["a", "b", "a", "a"]
+    assert [str(problem) for problem in problems] == ["away"]
+    assert worker.failing == {}
+
+
+def test_close_tries_once_more_and_names_what_is_left() -> None:
+    attempts: list[str] = []
+
+    def action(key: str) -> None:
+        attempts.append(key)
+        raise OSError("away")
+
+    worker = BackgroundWorker("test", action, lambda problem: None, retry_s=60.0)
+    worker.submit("a")
+    while not worker.failing:
+        time.sleep(0.01)
+    assert worker.close(10) == ["a"]
+    assert attempts == ["a", "a"]
+
+
+def test_a_key_that_always_runs_ends_with_close() -> None:
+    runs: list[str] = []
+    worker = BackgroundWorker("test", runs.append, pytest.fail, retry_s=0.01, always="pass", every_s=0.01)
+    while len(runs) < 3:
+        time.sleep(0.01)
+    assert worker.close(10) == []
+    number = len(runs)
+    time.sleep(0.1)
+    assert len(runs) == number

@@ -1,0 +1,104 @@
+"""Crop, flip and rotation against images worked out by hand, and against torchvision."""
+
+import math
+
+import pytest
+import torch
+from torchvision.transforms.functional import rotate as torchvision_rotate
+
+from lr_sweep.datasets.augment import CropFlipRotate, _draw, crop, flip, rotate
+from lr_sweep.datasets.images import to_patches
+
+BLACK = torch.tensor([-7.0])
+
+
+def square(*rows: list[float]) -> torch.Tensor:
+    """One image of one channel, (1, H, H, 1)."""
+    return torch.tensor(rows, dtype=torch.float32).view(1, len(rows), len(rows), 1)
+
+
+def test_crop_in_the_middle_is_the_image() -> None:
+    images = torch.rand(3, 8, 8, 2)
+    assert torch.equal(crop(images, torch.full((3, 2), 4), torch.zeros(2)), images)
+
+
+def test_crop_by_hand() -> None:
+    image = square([1, 2, 3], [4, 5, 6], [7, 8, 9])
+    # Padded by 4: the crop from row 3 and column 6 starts one row above the image and in its third column.
+    got = crop(image, torch.tensor([[3, 6]]), BLACK)
+    assert torch.equal(got, square([-7, -7, -7], [3, -7, -7], [6, -7, -7]))
+
+
+def test_crop_is_drawn_for_each_image() -> None:
+    images = square([1, 2], [3, 4]).repeat(2, 1, 1, 1)
+    got = crop(images, torch.tensor([[4, 4], [5, 4]]), BLACK)
+    assert torch.equal(got, torch.cat([square([1, 2], [3, 4]), square([3, 4], [-7, -7])]))
+
+
+def test_flip_by_hand() -> None:
+    images = square([1, 2], [3, 4]).repeat(2, 1, 1, 1)
+    got = flip(images, torch.tensor([True, False]))
+    assert torch.equal(got, torch.cat([square([2, 1], [4, 3]), square([1, 2], [3, 4])]))
+
+
+def test_rotation_by_quarter_turns() -> None:
+    image = square([1, 2, 3], [4, 5, 6], [7, 8, 9])
+    quarter, half = torch.tensor([math.pi / 2]), torch.tensor([math.pi])
+    assert torch.equal(rotate(image, torch.zeros(1), BLACK), image)
+    assert torch.equal(rotate(image, quarter, BLACK), square([3, 6, 9], [2, 5, 8], [1, 4, 7]))
+    assert torch.equal(rotate(image, half, BLACK), square([9, 8, 7], [6, 5, 4], [3, 2, 1]))
+
+
+def test_rotation_lets_black_in_at_the_corners() -> None:
+    got = rotate(torch.ones(1, 32, 32, 1), torch.tensor([math.radians(20)]), BLACK)
+    assert got[0, 0, 0] == got[0, 31, 31] == BLACK
+    assert got[0, 16, 16] == 1
+
+
+@pytest.mark.parametrize("degrees", [-20.0, -7.3, 0.4, 11.1, 19.7])
+def test_rotation_equals_torchvision(degrees: float) -> None:
+    image = torch.rand(32, 32, 3, generator=torch.Generator().manual_seed(0))
+    want = torchvision_rotate(image.permute(2, 0, 1), degrees).permute(1, 2, 0)
+    got = rotate(image.unsqueeze(0), torch.tensor([math.radians(degrees)], dtype=torch.float64), torch.zeros(3))[0]
+    assert torch.equal(got, want)
+
+
+def augmentation(black: tuple[float, ...] = (0.0, 0.0, 0.0)) -> CropFlipRotate:
+    return CropFlipRotate(patch_size=4, image_size=32, black=black)
+
+
+def test_same_generator_same_result_and_no_global_randomness() -> None:
+    tokens = torch.rand(5, 64, 48)
+    state = torch.get_rng_state()
+    first, again, other = (augmentation()(tokens, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert first.shape == tokens.shape
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_padding_is_raw_black_exactly() -> None:
+    """Augmenting normalised tokens gives what normalising augmented raw images gives, to the bit."""
+    raw = torch.randint(1, 256, (6, 64, 48), generator=torch.Generator().manual_seed(0)).float()
+    scale, black = torch.tensor([0.02, 0.03, 0.04]).repeat(16), torch.tensor([-2.4, -2.3, -2.2])
+    want = augmentation()(raw, torch.Generator().manual_seed(3)) * scale + black.repeat(16)
+    tokens = raw * scale + black.repeat(16)
+    got = augmentation(tuple(black.tolist()))(tokens, torch.Generator().manual_seed(3))
+    assert torch.equal(got, want)
+    assert (got == black.repeat(16)).any()
+
+
+def test_patches_are_put_together_before_and_cut_again_after() -> None:
+    images = torch.rand(2, 32, 32, 3)
+    whole = CropFlipRotate(patch_size=1, image_size=32, black=(0.0, 0.0, 0.0))
+    got = augmentation()(to_patches(images, 4), torch.Generator().manual_seed(0))
+    moved = whole(to_patches(images, 1), torch.Generator().manual_seed(0)).view(2, 32, 32, 3)
+    assert torch.equal(got, to_patches(moved, 4))
+
+
+def test_ranges_of_what_is_drawn() -> None:
+    offsets, flips, angles = _draw(4000, torch.Generator().manual_seed(0))
+    assert offsets.unique().tolist() == list(range(9))
+    assert 0.45 < flips.double().mean() < 0.55
+    assert math.radians(19) < angles.max() <= math.radians(20)
+    assert -math.radians(20) <= angles.min() < -math.radians(19)

@@ -1,0 +1,237 @@
+"""The splits and the numbers of MNIST, CIFAR-10, CIFAR-10 LRA and digits."""
+
+import dataclasses
+import gzip
+import hashlib
+import pickle
+import struct
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+import pytest
+import torch
+
+from lr_sweep.datasets import TASKS, cifar10, cifar10_lra, digits, mnist
+from lr_sweep.datasets.task import DataError, Split, TaskData
+from lr_sweep.tests.support.real_data import require
+
+
+def contents(split: Split) -> set[bytes]:
+    """Hashes of the examples of a split."""
+    return {hashlib.md5(example.tobytes()).digest() for example in split.inputs.numpy()}
+
+
+def counts(split: Split) -> list[int]:
+    return split.labels.bincount().tolist()
+
+
+def write_idx(path: Path, array: np.ndarray) -> str:
+    """Write a .gz file of the MNIST format; returns its md5."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    header = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}i", *array.shape)
+    path.write_bytes(gzip.compress(header + array.astype(np.uint8).tobytes()))
+    return hashlib.md5(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def tiny_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data directory with 30 training and 10 test images; image i has pixel value i at row 1, column 2."""
+    raw = tmp_path / "mnist/MNIST/raw"
+    md5s = {}
+    for prefix, num_images in (("train", 30), ("t10k", 10)):
+        images = np.zeros((num_images, 28, 28))
+        images[:, 1, 2] = np.arange(num_images)
+        for name, array in (("images-idx3", images), ("labels-idx1", np.arange(num_images) % 10)):
+            file_name = f"{prefix}-{name}-ubyte.gz"
+            md5s[f"MNIST/raw/{file_name}"] = write_idx(raw / file_name, array)
+    monkeypatch.setattr(mnist, "FILES", dataclasses.replace(mnist.FILES, md5s=md5s))
+    return tmp_path
+
+
+def test_mnist_pixels_by_hand(tiny_mnist: Path) -> None:
+    data = mnist.load(mnist.Options(validation_per_class=1), tiny_mnist)
+    # With two black pixels around, row 1 and column 2 become row 3 and column 4: row 3, column 0 of the second patch.
+    assert data.test.inputs.shape == (10, 64, 16)
+    assert data.test.inputs.dtype == torch.uint8
+    assert data.test.inputs[7].nonzero().tolist() == [[1, 12]]
+    assert data.tokens(data.test.inputs)[7, 1, 12] == pytest.approx(7 / 255)
+    assert counts(data.train) == [2] * 10
+    assert counts(data.validation) == [1] * 10
+
+
+def test_mnist_unpadded_by_hand(tiny_mnist: Path) -> None:
+    options = mnist.Options(validation_per_class=1, image_size=28)
+    data = mnist.load(options, tiny_mnist)
+    assert data.test.inputs[7].nonzero().tolist() == [[0, 6]]  # row 1, column 2 of the first patch
+    assert data.test.inputs.shape[1:] == (49, 16)
+    assert mnist.shape(options).num_tokens == 49
+
+
+def test_mnist_split_depends_on_the_split_seed_alone(tiny_mnist: Path) -> None:
+    first, again, other = (
+        mnist.load(mnist.Options(validation_per_class=1, split_seed=seed), tiny_mnist) for seed in (0, 0, 1)
+    )
+    assert torch.equal(first.validation.inputs, again.validation.inputs)
+    assert not torch.equal(first.validation.inputs, other.validation.inputs)
+    assert torch.equal(first.test.inputs, other.test.inputs)
+
+
+def test_mnist_refuses_more_validation_images_than_there_are() -> None:
+    with pytest.raises(ValueError, match="validation_per_class is 6000, wanted 1 to 5000"):
+        mnist.Options(validation_per_class=6000)
+
+
+def test_mnist_splits() -> None:
+    data_dir = require("mnist/MNIST/raw")
+    before = sorted((data_dir / "mnist").rglob("*"))
+    data = mnist.load(mnist.Options(), data_dir)
+    assert counts(data.validation) == [1000] * 10
+    assert counts(data.train) == [4923, 5742, 4958, 5131, 4842, 4421, 4918, 5265, 4851, 4949]  # published less 1000
+    assert counts(data.test) == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    # These 70,000 images of MNIST all differ, so a shared one would show.
+    assert len(contents(data.train) | contents(data.validation) | contents(data.test)) == 70_000
+    assert sorted((data_dir / "mnist").rglob("*")) == before
+    check_shape(data)
+
+
+@pytest.fixture(scope="module")
+def cifar10_data() -> TaskData:
+    return cifar10.load(cifar10.Options(augment=True), require("cifar10/cifar-10-batches-py"))
+
+
+def read_file(name: str) -> dict:
+    """One of CIFAR-10's own files: `data` (10000, 3072) uint8, all red, then green, then blue; and `labels`."""
+    path = require("cifar10/cifar-10-batches-py") / "cifar10/cifar-10-batches-py" / name
+    return pickle.loads(path.read_bytes(), encoding="latin1")
+
+
+def raw_test_pixel(index: int, row: int, column: int) -> list[int]:
+    """Red, green and blue, 0 to 255."""
+    return read_file("test_batch")["data"][index].reshape(3, 32, 32)[:, row, column].tolist()
+
+
+def test_cifar10_splits(cifar10_data: TaskData) -> None:
+    train, validation, test = cifar10_data.train, cifar10_data.validation, cifar10_data.test
+    assert (len(train), len(validation), len(test)) == (40_000, 10_000, 10_000)
+    assert [a + b for a, b in zip(counts(train), counts(validation), strict=True)] == [5000] * 10
+    assert counts(test) == [1000] * 10
+    assert len(contents(train) | contents(validation) | contents(test)) == 60_000
+    check_shape(cifar10_data)
+
+
+def test_cifar10_validation_batch_is_that_file(cifar10_data: TaskData) -> None:
+    assert cifar10_data.validation.labels.tolist() == read_file("data_batch_5")["labels"]
+    options = cifar10.Options(validation_batch=2)
+    second = cifar10.load(options, require("cifar10/cifar-10-batches-py"))
+    assert second.validation.labels.tolist() == read_file("data_batch_2")["labels"]
+    third = cifar10_data.train.labels[20_000:30_000]
+    assert torch.equal(second.train.labels[10_000:20_000], third)
+
+
+def test_cifar10_pixel_by_hand(cifar10_data: TaskData) -> None:
+    # Row 5, column 9: patch (1, 2) of an 8 x 8 grid is token 10; inside it row 1, column 1, so numbers 15 to 17.
+    got = cifar10_data.tokens(cifar10_data.test.inputs[:1])[0, 10, 15:18].tolist()
+    red, green, blue = (value / 255 for value in raw_test_pixel(0, 5, 9))
+    want = [(red - 0.4914) / 0.2023, (green - 0.4822) / 0.1994, (blue - 0.4465) / 0.2010]
+    assert got == pytest.approx(want, abs=1e-6)
+
+
+def test_cifar10_augmentation_lets_raw_black_in(cifar10_data: TaskData) -> None:
+    assert cifar10_data.augment is not None
+    white = cifar10_data.tokens(torch.full((8, 64, 48), 255, dtype=torch.uint8))
+    got = cifar10_data.augment(white, torch.Generator().manual_seed(0))
+    raw_black = cifar10_data.tokens(torch.zeros(1, 64, 48, dtype=torch.uint8))
+    assert ((got == white) | (got == raw_black)).all()
+    assert (got == raw_black).any()
+
+
+def test_cifar10_lra_by_hand() -> None:
+    data = cifar10_lra.load(cifar10_lra.Options(), require("cifar10/cifar-10-batches-py"))
+    red, green, blue = raw_test_pixel(0, 5, 9)
+    got = data.tokens(data.test.inputs[:1])[0, 5 * 32 + 9, 0].item()
+    assert got == pytest.approx((0.2989 * red + 0.587 * green + 0.114 * blue) / 127.5 - 1, abs=1e-6)
+    tokens = data.tokens(data.test.inputs)
+    assert tokens.dtype == torch.float32
+    assert -1 <= tokens.min() < -0.99
+    assert 0.99 < tokens.max() <= 1
+    assert (len(data.train), len(data.validation), len(data.test)) == (40_000, 10_000, 10_000)
+    assert data.augment is None
+    check_shape(data)
+
+
+def test_digits_splits(tmp_path: Path) -> None:
+    data = digits.load(digits.Options(), tmp_path)
+    assert (len(data.train), counts(data.validation), counts(data.test)) == (1197, [30] * 10, [30] * 10)
+    assert len(contents(data.train) | contents(data.validation) | contents(data.test)) == 1797
+    assert data.tokens(data.train.inputs).min() == 0
+    assert data.tokens(data.train.inputs).max() == 1
+    assert list(tmp_path.iterdir()) == []
+    check_shape(data)
+
+
+def test_digits_split_seed(tmp_path: Path) -> None:
+    first, other = (digits.load(digits.Options(split_seed=seed), tmp_path) for seed in (0, 1))
+    assert not torch.equal(first.test.inputs, other.test.inputs)
+
+
+def test_digits_that_changed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(digits, "CHECKSUM", "0" * 64)
+    with pytest.raises(DataError, match="other images than expected"):
+        digits.fetch(digits.Options(), tmp_path)
+
+
+def test_split_is_the_same_for_ever() -> None:
+    """The frozen stream of RandomState: another answer would silently change every result on digits."""
+    validation = digits.load(digits.Options(), Path()).validation
+    got = hashlib.sha256(validation.inputs.numpy().tobytes()).hexdigest()[:16]
+    assert got == "86561c5d1039098c"
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_tasks_tell_shape_and_checksum_without_data(task: str, tmp_path: Path) -> None:
+    options = TASKS[task].Options()
+    num_classes = {"bit-memory": 2, "bit-xor": 2, "remote-homology": 1195}.get(task, 10)
+    assert TASKS[task].shape(options).num_classes == num_classes
+    checksum = TASKS[task].checksum(options, tmp_path)
+    assert len(checksum) == 64
+    assert checksum == TASKS[task].checksum(options, tmp_path)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_whole_numbers_among_options_have_limits(task: str) -> None:
+    kind = TASKS[task].Options
+    hints = get_type_hints(kind)
+    names = [field.name for field in dataclasses.fields(kind) if type(field.default) is int]
+    for name in names:
+        for wrong in (-1, 2**63):
+            if hints[name] is int:  # choices are checked where a study is read
+                with pytest.raises(ValueError, match=name):
+                    kind(**{name: wrong})
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "wanted"),
+    [
+        ("digits", {}, 1197),
+        ("mnist", {}, 50_000),
+        ("mnist", {"validation_per_class": 5000}, 10_000),
+        ("cifar10", {}, 40_000),
+        ("cifar10-lra", {}, 40_000),
+        ("listops", {}, 96_000),
+        ("listops", {"num_train": 7}, 7),
+        ("bit-memory", {}, 10**9),
+        ("bit-xor", {}, 10**9),
+        ("remote-homology", {}, 12_312),
+    ],
+)
+def test_the_size_of_the_training_split_is_known_without_data(task: str, options: Any, wanted: int) -> None:
+    assert TASKS[task].num_train(TASKS[task].Options(**options)) == wanted
+
+
+def check_shape(data: TaskData) -> None:
+    """The shape announced is the shape of the splits."""
+    for split in (data.train, data.validation, data.test):
+        assert split.inputs.shape[1:] == (data.shape.num_tokens, data.shape.token_dim)
+        assert split.labels.dtype == torch.int64
+        assert len(split.inputs) == len(split.labels)

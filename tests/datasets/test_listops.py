@@ -1,0 +1,293 @@
+"""The ListOps task: options, release files, tokenisations and the cache of generated examples."""
+
+import dataclasses
+import json
+import multiprocessing
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lr_sweep.datasets import files
+from lr_sweep.datasets.listops import generator as listops_generator
+from lr_sweep.datasets.listops import release as listops_release
+from lr_sweep.datasets.listops import task as listops
+from lr_sweep.datasets.listops.examples import VOCABULARY, Examples, to_lu2021
+from lr_sweep.datasets.task import DataError
+
+LINES = {
+    "basic_train.tsv": ["( ( ( [MAX 2 ) 9 ) ] )\t9", "( ( ( [SM 1 ) ( ( ( [MIN 5 ) 4 ) ] ) ) ] )\t5"],
+    "basic_val.tsv": ["( ( ( [MED 1 ) 4 ) ] )\t2"],
+    "basic_test.tsv": ["( ( ( [MIN 3 ) 4 ) ] )\t3"],
+}
+
+
+def small(**changes: object) -> listops.Options:
+    defaults: dict = {
+        "num_train": 60,
+        "num_validation": 20,
+        "num_test": 30,
+        "min_tree_length": 5,
+        "max_tree_length": 40,
+    }
+    return listops.Options(**defaults | changes)
+
+
+def write_release(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for name, lines in LINES.items():
+        # csv.writer, which wrote the release, ends lines with \r\n
+        (folder / name).write_bytes("\r\n".join(["Source\tTarget", *lines, ""]).encode())
+
+
+@pytest.fixture(autouse=True)
+def cache_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    return home
+
+
+def generated_folder(data_dir: Path) -> Path:
+    [folder] = (data_dir / "listops").glob("generated-*")
+    return folder
+
+
+def test_release_by_hand(tmp_path: Path) -> None:
+    write_release(tmp_path / "listops")
+    data = listops.load(listops.Options(), tmp_path)
+    assert listops.origin(listops.Options(), tmp_path) == "release"
+    assert data.train.inputs.shape == (2, 2000)
+    # Ids: padding 0, digit d is d + 1, [MIN 11, [MAX 12, [MED 13, [SM 14, ] 15.
+    assert data.train.inputs[0, :5].tolist() == [12, 3, 10, 15, 0]
+    assert data.train.inputs[1, :8].tolist() == [14, 2, 11, 6, 5, 15, 15, 0]
+    assert data.train.inputs[1, 8:].max() == 0
+    assert data.train.lengths is not None
+    assert data.train.lengths.tolist() == [4, 7]
+    assert (data.train.labels.tolist(), data.validation.labels.tolist(), data.test.labels.tolist()) == (
+        [9, 5],
+        [2],
+        [3],
+    )
+    assert data.tokens(data.train.inputs).dtype == torch.int64
+
+
+def test_release_where_it_unpacks(tmp_path: Path) -> None:
+    write_release(tmp_path / "listops" / "listops-1000")
+    assert len(listops.load(listops.Options(source="release"), tmp_path).train) == 2
+
+
+def test_release_checksum_is_of_the_content(tmp_path: Path) -> None:
+    write_release(tmp_path / "a" / "listops")
+    write_release(tmp_path / "b" / "listops")
+    first, second = (listops.checksum(listops.Options(), tmp_path / name) for name in "ab")
+    assert first == second
+    with (tmp_path / "b/listops/basic_val.tsv").open("a") as file:
+        file.write("( ( ( [MIN 1 ) 1 ) ] )\t1\r\n")
+    assert listops.checksum(listops.Options(), tmp_path / "b") != first
+    assert listops.checksum(listops.Options(source="generated"), tmp_path / "b") not in (first, second)
+
+
+def test_release_wanted_but_missing(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"basic_train\.tsv, basic_val\.tsv, basic_test\.tsv are not in"):
+        listops.fetch(listops.Options(source="release"), tmp_path)
+
+
+def test_release_in_part(tmp_path: Path) -> None:
+    write_release(tmp_path / "listops")
+    (tmp_path / "listops" / "basic_val.tsv").unlink()
+    with pytest.raises(DataError, match=r"part of the release, but not basic_val.tsv"):
+        listops.fetch(listops.Options(), tmp_path)
+
+
+def test_a_bad_release_is_refused_before_anything_trains(tmp_path: Path) -> None:
+    write_release(tmp_path / "listops")
+    with (tmp_path / "listops/basic_val.tsv").open("a") as file:
+        file.write("( ( ( [MIN 1 ) 1 ) ] )\t2\r\n")
+    for function in (listops.fetch, listops.load):
+        with pytest.raises(
+            DataError, match=r"1 of 2 examples in .*basic_val.tsv .*\n  line 3: Target: got '2', want '1'"
+        ):
+            function(listops.Options(), tmp_path)
+
+
+def test_a_release_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_release(tmp_path / "listops")
+    listops.fetch(listops.Options(), tmp_path)
+    first = listops.load(listops.Options(), tmp_path)
+    with monkeypatch.context() as without_reader:
+        without_reader.delattr(listops_release, "read")
+        assert torch.equal(listops.load(listops.Options(), tmp_path).train.inputs, first.train.inputs)
+    with (tmp_path / "listops/basic_val.tsv").open("a") as file:
+        file.write("( ( ( [MIN 1 ) 1 ) ] )\t1\r\n")
+    assert len(listops.load(listops.Options(), tmp_path).validation) == 2
+
+
+def test_a_release_is_checked_where_nothing_can_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "is_writable", lambda folder: False)
+    write_release(tmp_path / "listops")
+    listops.fetch(listops.Options(), tmp_path)
+    assert listops.load(listops.Options(), tmp_path).train.labels.tolist() == [9, 5]
+    assert sorted(path.name for path in (tmp_path / "listops").iterdir()) == sorted(LINES)
+    (tmp_path / "listops/basic_val.tsv").write_text("Source\tTarget\n( [MIN 1 )\t1\n")
+    with pytest.raises(DataError, match="1 of 1 examples"):
+        listops.fetch(listops.Options(), tmp_path)
+
+
+def test_lu2021_of_a_release(tmp_path: Path) -> None:
+    write_release(tmp_path / "listops")
+    data = listops.load(listops.Options(tokenisation="lu2021"), tmp_path)
+    assert data.train.inputs.shape == (2, 512)
+    assert data.train.inputs[1, :6].tolist() == [14, 2, 11, 6, 5, 0]
+    assert data.train.labels.tolist() == [9, 5]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"), [("a\tb\n1\t2\n", "wanted Source, Target"), ("Source\tTarget\n", "no exa")]
+)
+def test_release_that_is_something_else(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "basic_test.tsv").write_text(text)
+    with pytest.raises(DataError, match=problem):
+        listops_release.read(tmp_path / "basic_test.tsv", max_tree_length=20)
+
+
+def test_options_without_effect_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="generator_seed, num_train have no effect"):
+        listops.Options(source="release", generator_seed=1, num_train=5)
+    write_release(tmp_path / "listops")
+    for function in (listops.checksum, listops.fetch, listops.load):
+        with pytest.raises(DataError, match=r"the release is in .*, and num_test have no effect on it"):
+            function(listops.Options(num_test=5), tmp_path)
+    assert listops.origin(small(source="generated"), tmp_path) == "generated"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_test": 0},
+        {"generator_seed": -1},
+        {"min_tree_length": 10, "max_tree_length": 11},
+        {"min_tree_length": 0, "max_tree_length": 4},
+        {"max_tree_length": 40_000},
+    ],
+)
+def test_impossible_options(changes: dict) -> None:
+    with pytest.raises(ValueError, match="|".join(changes)):
+        small(**changes)
+
+
+def test_lu2021_by_hand() -> None:
+    ids = [VOCABULARY.index(token) for token in ["[SM", "1", "[MIN", "5", "4", "]", "]", "<pad>"]]
+    got = to_lu2021(Examples(inputs=np.array([ids], np.uint8), labels=np.array([5]), lengths=np.array([7])))
+    assert got.inputs.tolist() == [[14, 2, 11, 6, 5, 0, 0, 0]]
+    assert got.lengths.tolist() == [5]
+
+
+def test_lu2021_cuts_at_512_tokens(tmp_path: Path) -> None:
+    default_lengths = listops.Options(num_train=5, num_validation=5, num_test=5)
+    lra = listops.load(default_lengths, tmp_path)
+    options = dataclasses.replace(default_lengths, tokenisation="lu2021")
+    cut = listops.load(options, tmp_path)
+    assert cut.shape == listops.shape(options)
+    assert (cut.shape.num_tokens, cut.shape.num_token_ids) == (512, 15)
+    assert (lra.shape.num_tokens, lra.shape.num_token_ids) == (2000, 16)
+    for long, short in zip(lra.test.inputs.tolist(), cut.test.inputs.tolist(), strict=True):
+        want = [token_id for token_id in long if token_id not in (0, 15)][:512]
+        assert short == want + [0] * (512 - len(want))
+    assert cut.train.lengths is not None
+    assert cut.train.lengths.max() == 512
+
+
+def test_generated_splits_are_disjoint(tmp_path: Path) -> None:
+    data = listops.load(small(), tmp_path)
+    assert listops.origin(small(), tmp_path) == "generated"
+    splits = [{ids.tobytes() for ids in split.inputs.numpy()} for split in (data.train, data.validation, data.test)]
+    assert [len(split) for split in splits] == [60, 20, 30]
+    assert len(set.union(*splits)) == 110
+    assert data.train.inputs.shape == (60, 40)
+    assert data.train.lengths is not None
+    assert data.train.lengths.max() < 40
+
+
+def test_num_train_leaves_the_other_splits_alone(tmp_path: Path) -> None:
+    few, many = (listops.load(small(num_train=n), tmp_path) for n in (10, 60))
+    assert torch.equal(few.test.inputs, many.test.inputs)
+    assert torch.equal(few.validation.inputs, many.validation.inputs)
+    assert torch.equal(few.train.inputs, many.train.inputs[:10])
+
+
+def test_checksum_depends_on_what_matters(tmp_path: Path) -> None:
+    base = listops.checksum(small(), tmp_path)
+    assert listops.checksum(small(tokenisation="lu2021", source="generated"), tmp_path) == base
+    changes = [{"generator_seed": 1}, {"num_train": 61}, {"num_test": 31}, {"min_tree_length": 6}]
+    assert len({base, *(listops.checksum(small(**change), tmp_path) for change in changes)}) == 5
+
+
+def test_second_load_reads_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = listops.load(small(), tmp_path)
+    monkeypatch.delattr(listops_generator, "generate")
+    assert torch.equal(listops.load(small(), tmp_path).train.inputs, first.train.inputs)
+
+
+@pytest.mark.parametrize("name", ["inputs.npy", "labels.npy", "lengths.npy", "sha256.json"])
+@pytest.mark.parametrize("damage", ["flip", "truncate", "delete"])
+def test_damaged_cache(tmp_path: Path, name: str, damage: str) -> None:
+    listops.fetch(small(), tmp_path)
+    folder = generated_folder(tmp_path)
+    content = bytearray((folder / name).read_bytes())
+    content[-20] ^= 1
+    if damage == "delete":
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(content if damage == "flip" else content[:-20])
+    with pytest.raises(DataError, match=f"corrupted: it is not as it was written. Delete the folder {folder}"):
+        listops.load(small(), tmp_path)
+
+
+def test_folder_that_cannot_be_written_uses_the_cache(
+    tmp_path: Path, cache_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_writable = files.is_writable  # root may write anywhere, so no chmod
+    monkeypatch.setattr(files, "is_writable", lambda folder: folder != tmp_path and is_writable(folder))
+    data = listops.load(small(), tmp_path)
+    assert len(data.train) == 60
+    assert list(tmp_path.iterdir()) == []
+    manifest = json.loads((generated_folder(cache_home / "lr-sweep" / "data") / "sha256.json").read_text())
+    assert set(manifest) == {"inputs", "labels", "lengths"}
+
+
+def test_examples_are_generated_each_time_where_no_folder_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(files, "is_writable", lambda folder: False)
+    first, again = (listops.load(small(), tmp_path) for _ in range(2))
+    assert torch.equal(first.train.inputs, again.train.inputs)
+    assert list(tmp_path.iterdir()) == []
+    assert f"neither {tmp_path} nor " in caplog.messages[0]
+
+
+def test_data_directory_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"does not exist\. Create it"):
+        listops.fetch(small(), tmp_path / "typo")
+
+
+def test_several_processes_generate_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, generate = tmp_path / "log.txt", listops_generator.generate
+
+    def slow(num_examples: int, seed: int, min_tree_length: int, max_tree_length: int) -> Examples:
+        with log.open("a") as file:
+            file.write("once\n")
+        time.sleep(0.3)
+        return generate(num_examples, seed, min_tree_length, max_tree_length)
+
+    monkeypatch.setattr(listops_generator, "generate", slow)
+    fork = multiprocessing.get_context("fork")  # passes the patched generator on
+    processes = [fork.Process(target=listops.fetch, args=(small(), tmp_path)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert log.read_text() == "once\n"
+    assert [path.name for path in (tmp_path / "listops").iterdir()] == [generated_folder(tmp_path).name]

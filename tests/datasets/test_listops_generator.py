@@ -1,0 +1,173 @@
+"""Generated ListOps against an evaluator, a recursive generator and exact length probabilities written here."""
+
+import hashlib
+import math
+import random
+import statistics
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from lr_sweep.datasets.listops.examples import PAD, VOCABULARY, Examples
+from lr_sweep.datasets.listops.generator import generate, medians
+from lr_sweep.datasets.task import DataError
+
+NUM_EXAMPLES = 4000
+
+
+@pytest.fixture(scope="module")
+def examples() -> Examples:
+    return generate(NUM_EXAMPLES, seed=0, min_tree_length=500, max_tree_length=2000)
+
+
+def words(ids: np.ndarray) -> list[str]:
+    return [VOCABULARY[token_id] for token_id in ids if token_id != PAD]
+
+
+def evaluate(tokens: list[str]) -> int:
+    """Value of an expression, with a stack of argument lists; fails on anything malformed."""
+    functions: dict[str, Callable[[list[int]], int]] = {
+        "[MIN": min,
+        "[MAX": max,
+        "[MED": lambda x: int(statistics.median(x)),
+        "[SM": lambda x: sum(x) % 10,
+    }
+    stack: list[list] = [[]]
+    for token in tokens:
+        if token in functions:
+            stack.append([token])
+        elif token == "]":
+            operator, *arguments = stack.pop()
+            assert 2 <= len(arguments) <= 10
+            stack[-1].append(functions[operator](arguments))
+        else:
+            stack[-1].append(int(token))
+    [[value]] = stack
+    return value
+
+
+def reference_tree(depth: int, source: random.Random) -> list[str]:
+    """The recursion of the Long Range Arena: the root has depth 1, nodes of depth 10 are digits."""
+    if depth == 10 or source.random() > 0.25:
+        return [str(source.randrange(10))]
+    num_args = source.randint(2, 10)
+    arguments = [token for _ in range(num_args) for token in reference_tree(depth + 1, source)]
+    return [source.choice(["[MIN", "[MAX", "[MED", "[SM"]), *arguments, "]"]
+
+
+def length_probabilities(longest: int) -> np.ndarray:
+    """Exact P(length) of a tree whose root is an operator, up to `longest`, by convolution from depth 10 up."""
+    node = np.zeros(longest + 1)
+    node[1] = 1
+    for _ in range(9):
+        powers, total = node, np.zeros(longest + 1)
+        for _ in range(2, 11):
+            powers = np.fft.irfft(np.fft.rfft(powers, 4096) * np.fft.rfft(node, 4096), 4096)[: longest + 1]
+            total += powers / 9
+        operator = np.concatenate([[0, 0], total[:-2]])
+        node = 0.25 * operator
+        node[1] += 0.75
+    return operator
+
+
+def standard_error(probability: float, n: int) -> float:
+    return math.sqrt(probability * (1 - probability) / n)
+
+
+def test_evaluator_by_hand() -> None:
+    assert evaluate(["[MAX", "2", "9", "[MIN", "4", "7", "]", "0", "]"]) == 9
+    assert evaluate(["[SM", "9", "9", "[MED", "1", "4", "]", "]"]) == 0  # the median 2.5 is cut to 2
+    assert evaluate(["[MED", "3", "1", "2", "]"]) == 2
+
+
+def test_labels_are_the_values(examples: Examples) -> None:
+    for ids, label in zip(examples.inputs[:300], examples.labels, strict=False):
+        assert evaluate(words(ids)) == label
+
+
+def test_labels_are_the_values_of_short_expressions() -> None:
+    short = generate(3000, seed=3, min_tree_length=3, max_tree_length=12)
+    assert [evaluate(words(ids)) for ids in short.inputs] == short.labels.tolist()
+
+
+def test_median_by_hand() -> None:
+    # (3 1 2) -> 2; (9 0) -> 4.5 -> 4; (5 5 1 9) -> 5
+    assert medians(np.array([3, 1, 2, 9, 0, 5, 5, 1, 9], np.uint8), np.array([3, 2, 4])).tolist() == [2, 4, 5]
+
+
+def test_lengths_are_those_of_the_tokens(examples: Examples) -> None:
+    is_token = examples.inputs != PAD
+    assert is_token.sum(axis=1).tolist() == examples.lengths.tolist()
+    positions = np.arange(examples.inputs.shape[1])
+    assert (is_token == (positions < examples.lengths[:, None])).all()  # padding on the right only
+    assert examples.lengths.min() > 500
+    assert examples.lengths.max() < 2000
+
+
+@pytest.mark.parametrize(("longer_than", "expected"), [(512, 0.984), (1024, 0.441)])
+def test_length_distribution_is_exact(examples: Examples, longer_than: int, expected: float) -> None:
+    probabilities = length_probabilities(1999)[501:]
+    exact = probabilities[longer_than + 1 - 501 :].sum() / probabilities.sum()
+    assert exact == pytest.approx(expected, abs=1e-3)
+    got = (examples.lengths > longer_than).mean()
+    assert abs(got - exact) < 4 * standard_error(exact, NUM_EXAMPLES)
+
+
+def test_constant_guess(examples: Examples) -> None:
+    best = np.bincount(examples.labels).max() / NUM_EXAMPLES
+    assert abs(best - 0.17) < 4 * standard_error(0.17, NUM_EXAMPLES)
+
+
+def test_digits_and_operators_are_uniform(examples: Examples) -> None:
+    counts = np.bincount(examples.inputs.reshape(-1), minlength=16)
+    for tokens in (counts[1:11], counts[11:15]):
+        n, share = tokens.sum(), 1 / len(tokens)
+        assert (np.abs(tokens / n - share) < 4.5 * standard_error(share, n)).all()
+    assert counts[11:15].sum() == counts[15]  # as many closers as openers
+
+
+def features(tokens: list[str]) -> list[float]:
+    """Operators a token, arguments of the root, mean nesting of digits: what the length tests don't see."""
+    depth, root_args = 0, 0
+    digit_depths = []
+    for token in tokens:
+        root_args += depth == 1 and token != "]"
+        depth += token.startswith("[") - (token == "]")
+        if token.isdigit():
+            digit_depths.append(depth)
+    return [tokens.count("]") / len(tokens), root_args, statistics.mean(digit_depths)]
+
+
+def test_structure_is_that_of_the_recursive_generator(examples: Examples) -> None:
+    source = random.Random(0)
+    wanted: list[list[float]] = []
+    while len(wanted) < 500:
+        tree = reference_tree(1, source)
+        if 500 < len(tree) < 2000:
+            wanted.append(features(tree))
+    want, got = np.array(wanted), np.array([features(words(ids)) for ids in examples.inputs[:1000]])
+    error = np.sqrt(want.var(axis=0) / len(want) + got.var(axis=0) / len(got))
+    assert (np.abs(want.mean(axis=0) - got.mean(axis=0)) < 4 * error).all()
+
+
+def test_examples_are_distinct() -> None:
+    # Only 400 expressions have length 4, [OP a b ]: all are found, each once.
+    every = generate(400, seed=0, min_tree_length=3, max_tree_length=5)
+    assert len({ids.tobytes() for ids in every.inputs}) == 400
+    with pytest.raises(DataError, match="found only 400 distinct examples longer than 3 and shorter than 5"):
+        generate(401, seed=0, min_tree_length=3, max_tree_length=5)
+
+
+def test_fewer_examples_are_the_first_of_more() -> None:
+    few, many = (generate(n, seed=1, min_tree_length=10, max_tree_length=40) for n in (7, 3000))
+    assert (few.inputs == many.inputs[:7]).all()
+    assert (few.labels == many.labels[:7]).all()
+
+
+def test_seed_gives_the_same_examples_for_ever() -> None:
+    """Fails if numpy's stream or the generator changes; then GENERATOR_VERSION must be raised."""
+    made = generate(200, seed=0, min_tree_length=20, max_tree_length=100)
+    got = hashlib.sha256(made.inputs.tobytes() + made.labels.tobytes()).hexdigest()[:16]
+    assert got == "7bc0ff50bf2defa7"
+    assert (made.inputs != generate(200, seed=1, min_tree_length=20, max_tree_length=100).inputs).any()

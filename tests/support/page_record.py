@@ -1,0 +1,45 @@
+"""A study for the tests of the page: every way a point can look, in numbers that can be followed by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from lr_sweep.analysis.record.read import study_dir
+from lr_sweep.tests.support.records import SyntheticRecord
+
+HOSTILE = '</script><img src=x onerror="alert(1)"><script>alert(2)</script>'
+
+
+def page_record(results: Path) -> SyntheticRecord:
+    """Two tasks on gpt2, one of them on tiny as well; two seeds, 0.01 of accuracy apart from their mean on test."""
+    made = SyntheticRecord(results)
+    for seed in (0, 1):
+        shift = 0.01 * (2 * seed - 1)
+        for rate, accuracy in ((1e-4, 0.5), (1e-3, 0.6), (1e-2, 0.4)):
+            made.add(rate, seed, [(300, accuracy, accuracy + shift)])
+            made.add(rate, seed, [(300, accuracy + 0.1, accuracy + 0.1 + shift)], task="cifar10")
+        made.add(1e-4, seed, [(300, 0.8, 0.8 + shift)], variant="unfrozen-pretrained")
+        made.add(1e-2, seed, [], "diverged", 9, 9, variant="unfrozen-pretrained")
+        made.add(1e-3, seed, [(300, 0.3, 0.3 + shift)], model="tiny")
+    made.add(1e-3, 0, [(300, 0.7, 0.71)], variant="unfrozen-pretrained")
+    made.add(1e-3, 1, [], "failed", 10, failure="node lost", variant="unfrozen-pretrained")
+    for seed in (0, 1):
+        made.want(1e-3, seed, variant="unfrozen-pretrained", task="cifar10")
+    return made
+
+
+def hostile_record(results: Path) -> SyntheticRecord:
+    """Names that end the element they stand in, where text is put into a page unescaped."""
+    made = SyntheticRecord(results)
+    for variant in (HOSTILE, "a & b < c", "'\"><svg onload=alert(3)>"):
+        made.add(1e-3, 0, [(300, 0.5, 0.5)], variant=variant, task=f"task {HOSTILE}", model='model "quoted" `code`')
+    return made
+
+
+def write_titled(made: SyntheticRecord, title: str) -> Path:
+    """Write the study under another title."""
+    results = made.write()
+    path = study_dir(results, made.study) / "study.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"title": title}))
+    return results

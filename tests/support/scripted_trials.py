@@ -1,0 +1,147 @@
+"""`run` with Ray replaced by a script of what trials report: for tests of what the driver does with it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.reconcile import reconcile
+from lr_sweep.sweep.study.file import load_study
+from lr_sweep.sweep.tune import driver, run_study
+from lr_sweep.sweep.tune.driver import Options
+from lr_sweep.sweep.tune.nodes import Machines
+from lr_sweep.sweep.tune.run_study import Outcome
+from lr_sweep.sweep.tune.shares import Share
+from lr_sweep.sweep.tune.trial_events import TrialEvent, TrialFailed
+from lr_sweep.tests.support.tiny_study import runs_of, write_study
+from lr_sweep.trainables.cohort import Cohort
+from lr_sweep.trainables.curve import Evaluation
+from lr_sweep.trainables.events import Advanced, Finished, Started
+
+
+class NoMirror:
+    """Stands for the mirror's thread."""
+
+    notified: list[str]
+
+    def __init__(self, mirror: object, on_problem: Callable[[str], None]) -> None:
+        NoMirror.notified = []
+
+    def changed(self, *run_ids: str) -> None:
+        NoMirror.notified += run_ids
+
+    def close(self, timeout_s: float) -> list[str]:
+        return []
+
+
+@dataclass
+class Script:
+    """Trains nothing; a run fails so many times before it completes, each time ending its trial if not retried."""
+
+    failures: dict[str, int] = field(default_factory=dict)
+    """Failures by run id."""
+    at_start: set[str] = field(default_factory=set)
+    """Those of them that fail before they report their start."""
+    passes: list[list[list[str]]] = field(default_factory=list)
+    """Run ids of the cohorts of each call."""
+
+    def train_cohorts(
+        self,
+        cohorts: Sequence[Cohort],
+        placement: Placement,
+        scratch: Path,
+        machines: Machines,
+        leave: threading.Event,
+        at_most: int | None,
+    ) -> Generator[TrialEvent | None, None, None]:
+        """Stand for `trials.train_cohorts`."""
+        assert len({cohort.name for cohort in cohorts}) == len(cohorts)
+        self.passes.append([cohort.run_ids for cohort in cohorts])
+        for cohort in cohorts:
+            retries = placement.resources.retries
+            while (failed := (yield from self._train(cohort))) and retries:
+                retries -= 1
+            if failed:
+                yield TrialFailed(run_ids=cohort.run_ids, reason="RuntimeError: scripted")
+        yield None
+
+    def _train(self, cohort: Cohort) -> Generator[TrialEvent, None, bool]:
+        """Train a cohort from its first run on, as a trial that starts again does; return whether it failed."""
+        step = cohort.num_steps
+        for run_id in cohort.run_ids:
+            fails = self.failures.get(run_id, 0) > 0
+            self.failures[run_id] = self.failures.get(run_id, 0) - 1
+            if not (fails and run_id in self.at_start):
+                yield Started(run_id=run_id, step=0)
+            if fails:
+                return True
+            yield Advanced(run_id=run_id, step=step, evaluation=evaluation(step), step_s=0.1, evaluation_s=1.0)
+            end = {"engine": "stacked", "device": "none"}
+            yield Finished(run_id=run_id, step=step, status="complete", elapsed_s=1.0, **end)
+        return False
+
+
+def evaluation(step: int, validation_accuracy: float = 0.5) -> Evaluation:
+    return Evaluation(
+        step=step,
+        train_loss=0.5,
+        train_accuracy=0.5,
+        validation_loss=0.5,
+        validation_accuracy=validation_accuracy,
+        test_loss=0.5,
+        test_accuracy=0.5,
+        time_ms=10**12,
+        elapsed_s=1.0,
+    )
+
+
+@dataclass
+class Bench:
+    """A study of one cell with four learning rates, and a script that trains it."""
+
+    folder: Path
+    monkeypatch: pytest.MonkeyPatch
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        study = write_study(
+            self.folder, rates=(1e-4, 1e-3, 1e-2, 1e-1), variants=("unfrozen-random",), runs_per_trial=3
+        )
+        self.study, self.results = load_study(study), Results(self.folder / "results")
+        self.wanted = runs_of(study, self.results.root)
+        self.ids = [run.run_id for run in self.wanted]
+
+    def run(self, script: Script, *, max_attempts: int = 0) -> Outcome:
+        self.said.clear()
+        self.monkeypatch.setattr(driver, "train_cohorts", script.train_cohorts)
+        options = Options(
+            results=self.results,
+            data_dir=self.folder,
+            placement=Placement(resources=self.study.resources),
+            max_attempts=max_attempts,
+        )
+        return run_study.run_study(self.study, options, self.said.append)
+
+    def states(self) -> list[str]:
+        return [reconcile(self.wanted, self.results).states[run_id].value for run_id in self.ids]
+
+
+def new_bench(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Replace Ray and MLflow until the test ends."""
+
+    @contextlib.contextmanager
+    def no_ray(placement: Placement, log_file: Path) -> Iterator[Share]:
+        yield Share(placement, list, None)
+
+    monkeypatch.setattr(driver, "ray_session", no_ray)
+    monkeypatch.setattr(run_study, "MirrorThread", NoMirror)
+    monkeypatch.setattr(run_study, "Mirror", lambda *arguments: SimpleNamespace(log_report=lambda folder: None))
+    return Bench(folder, monkeypatch)

@@ -1,0 +1,102 @@
+"""A Ray head on this machine that requires a token; other Rays on the machine are unaffected."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+
+from lr_sweep.tests.support.tiny_study import environment
+
+TOKEN = "0123456789abcdef" * 4
+PATIENCE_S = 120.0
+
+
+@dataclass(frozen=True)
+class LocalHead:
+    address: str
+    """URL of its job server."""
+    ray_address: str
+    """Its address in Ray's own protocol, for `run`."""
+    environment: dict[str, str]
+    """Environment of programs that connect to it: the token is in its default file, and no variable enables it."""
+
+
+@contextmanager
+def local_head(folder: Path, num_cpus: int = 1) -> Iterator[LocalHead]:
+    """Start a head and end it; `ray stop` would end every Ray of the machine."""
+    token = folder / "home" / ".ray" / "auth_token"
+    token.parent.mkdir(parents=True)
+    token.write_text(TOKEN)
+    programs = Path(sys.executable).parent  # as cluster.yaml does: `python` is then the environment's
+    env = environment(HOME=str(folder / "home"), PATH=f"{programs}{os.pathsep}{os.environ['PATH']}")
+    env = {name: value for name, value in env.items() if not name.startswith("RAY_")}
+    ports = free_ports(4)
+    with (
+        tempfile.TemporaryDirectory(prefix="head-", dir="/tmp") as sessions,  # paths of sockets must be short
+        (folder / "head.log").open("w") as log,
+        subprocess.Popen(
+            start_command(ports, Path(sessions), num_cpus),
+            env=env | {"RAY_USAGE_STATS_ENABLED": "0"},  # the token's file makes the head require it
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        ) as head,
+    ):
+        try:
+            wait_for_answer(f"http://127.0.0.1:{ports[1]}", head, folder / "head.log")
+            yield LocalHead(f"http://127.0.0.1:{ports[1]}", f"127.0.0.1:{ports[0]}", env)
+        finally:
+            head.send_signal(signal.SIGTERM)  # with --block it ends what it started
+            head.wait(timeout=60)
+
+
+def start_command(ports: list[int], sessions: Path, num_cpus: int) -> list[str]:
+    options = {
+        "port": ports[0],
+        "dashboard-port": ports[1],
+        "dashboard-agent-listen-port": ports[2],
+        "metrics-export-port": ports[3],
+        "dashboard-host": "127.0.0.1",
+        "node-ip-address": "127.0.0.1",
+        "num-cpus": num_cpus,
+        "num-gpus": 0,
+        "object-store-memory": 100 * 2**20,
+        "temp-dir": sessions,
+    }
+    ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
+    return ray + [f"--{name}={value}" for name, value in options.items()]
+
+
+def wait_for_answer(address: str, head: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            urlopen(f"{address}/api/version", timeout=5).close()
+            return
+        except HTTPError as refused:
+            if refused.code == 401:
+                return
+        except (URLError, OSError):
+            pass
+        assert head.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.3)
+
+
+def free_ports(number: int) -> list[int]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
+    ports = [int(each.getsockname()[1]) for each in held]
+    for each in held:
+        each.close()
+    return ports

@@ -1,0 +1,258 @@
+"""Hosts reached by ssh, made from namespaces of this machine: each has its own network, processes and home.
+
+Needs root, and a network, mount and PID namespace around everything (`make cluster-test` makes it), because `ray up`
+calls `ray stop`, which ends every Ray process that it sees. All hosts use the environment of the tests by a link: it
+imports `lr_sweep` from the checkout under test, but a job imports the copy that `submit` sent, which comes first.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from lr_sweep.tests.support.chaos import processes
+from lr_sweep.tests.support.tiny_study import ROOT
+
+PROGRAMS = ("sshd", "ssh", "ssh-keygen", "ip", "unshare", "mount", "rsync")
+SUBNET = "10.77.0"
+HEAD, *WORKERS = (f"{SUBNET}.{number}" for number in range(10, 14))
+PATIENCE_S = float(os.environ.get("CLUSTER_TEST_PATIENCE_S", "240"))
+"""Limit of each wait; a busy machine needs more."""
+SHARED = Path("/shared")
+"""The disk that all hosts see."""
+OUTSIDE = f"{SUBNET}.1"
+
+SSHD = """
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/../key.pub
+PermitRootLogin prohibit-password
+StrictModes no
+UsePAM no
+PidFile none
+Subsystem sftp internal-sftp
+AcceptEnv LC_*
+"""
+
+START = """
+set -e
+hostname {name}
+mount --bind {folder}/passwd /etc/passwd
+mount --bind {folder}/ray /tmp/ray
+{boot}
+exec {sshd} -D -f {folder}/sshd_config -E {folder}/sshd.log
+"""
+
+
+def what_is_missing() -> str | None:
+    """Return why hosts cannot be made here; None: they can."""
+    missing = [name for name in PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None]
+    if os.geteuid() != 0:
+        return "needs root"
+    if missing:
+        return f"not installed here: {', '.join(missing)} (Debian: openssh-server, iproute2, util-linux, rsync)"
+    if "pytest -m hosts" not in Path("/proc/1/cmdline").read_text():  # the first process of this PID namespace
+        return "needs namespaces of its own: `make cluster-test`"
+    return None
+
+
+def call(*command: str | Path) -> None:
+    subprocess.run([str(word) for word in command], check=True)
+
+
+class Hosts:
+    """One bridge, and hosts on it; a shared disk at /shared.
+
+    The machine outside is `.1` on the bridge: a laptop, with its home in `folder`/laptop.
+
+    Args:
+        folder: for the homes and logs of all.
+        addresses: of the hosts that are there from the start.
+        boot: shell commands that each host runs when it is switched on.
+    """
+
+    def __init__(self, folder: Path, addresses: Sequence[str] = (), boot: str = "") -> None:
+        self.folder, self._boot = folder, boot
+        self.key = folder / "key"
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._mounts: list[str | Path] = []
+        for path in (Path("/run/netns"), Path("/run/sshd"), SHARED, Path("/tmp/ray")):
+            path.mkdir(parents=True, exist_ok=True)
+        for name, place in (("shared", SHARED), ("laptop/ray", "/tmp/ray")):
+            (folder / name).mkdir(parents=True)
+            self._mount(place, "--bind", folder / name)
+        self._mount("/run/netns", "-t", "tmpfs", "netns")
+        self._make_names()
+        call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key)
+        self._make_bridge()
+        for address in addresses:
+            self.add(address)
+
+    def add(self, address: str, public: str | None = None) -> None:
+        """Make a host and switch it on; with `public`, the machine outside reaches it at that address, too."""
+        self._make(address)
+        if public is not None:
+            call("ip", "-n", _name(address), "addr", "add", f"{public}/32", "dev", "eth0")
+            call("ip", "route", "add", public, "dev", "br0")
+        self.start(address)
+
+    def remove(self, address: str) -> None:
+        """End everything on a host, and remove it from the bridge; its files stay, under another name."""
+        self.kill(address)
+        del self._running[address]
+        for kind in ("link", "netns"):
+            call("ip", kind, "delete", _name(address))
+        folder = self._folder(address)
+        folder.rename(folder.with_name(f"{folder.name}-ended-{time.monotonic_ns()}"))
+
+    def _mount(self, place: str | Path, *what: str | Path) -> None:
+        call("mount", *what, place)
+        self._mounts.append(place)
+
+    def _make_names(self) -> None:
+        """Have names resolved from files; ssh looks for its own files in the home of /etc/passwd."""
+        hosts = [f"{SUBNET}.{number} host{number}" for number in range(2, 255)]
+        files = {
+            "hosts": ["127.0.0.1 localhost", f"{OUTSIDE} {platform.node()}", *hosts],
+            "resolv.conf": ["nameserver 127.0.0.1"],
+            "passwd": _users(self.folder / "laptop"),
+        }
+        for name, lines in files.items():
+            path = self.folder / name
+            path.write_text("\n".join([*lines, ""]))
+            self._mount(f"/etc/{name}", "--bind", path)
+
+    def _make_bridge(self) -> None:
+        call("ip", "link", "set", "lo", "up")
+        call("ip", "link", "add", "br0", "type", "bridge")
+        call("ip", "addr", "add", f"{OUTSIDE}/24", "dev", "br0")
+        call("ip", "link", "set", "br0", "up")
+        # Ray uses the address of the default route.
+        call("ip", "route", "add", "default", "via", f"{SUBNET}.254")
+
+    def _make(self, address: str) -> None:
+        name, folder = _name(address), self._folder(address)
+        for sub in ("home", "ray"):
+            (folder / sub).mkdir(parents=True)
+        call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "host_key")
+        (folder / "sshd_config").write_text(SSHD.format(folder=folder))
+        (folder / "passwd").write_text("\n".join([*_users(folder / "home"), ""]))
+        call("ip", "netns", "add", name)
+        call("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
+        call("ip", "link", "set", name, "master", "br0", "up")
+        call("ip", "-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
+        call("ip", "-n", name, "link", "set", "eth0", "up")
+        call("ip", "-n", name, "link", "set", "lo", "up")
+        call("ip", "-n", name, "route", "add", "default", "via", OUTSIDE)
+
+    def start(self, address: str) -> None:
+        """Switch a host on."""
+        name, folder = _name(address), self._folder(address)
+        sshd = shutil.which("sshd", path="/usr/sbin:/usr/bin")
+        script = START.format(name=name, folder=folder, boot=self._boot, sshd=sshd)
+        spaces = ("unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--uts")
+        with (folder / "console.log").open("ab") as log:
+            self._running[address] = subprocess.Popen(
+                ["ip", "netns", "exec", name, *spaces, "sh", "-c", script], stdout=log, stderr=log
+            )
+        wait_until(lambda: "Server listening" in self._log(address), f"sshd of {name}")
+
+    def kill(self, address: str) -> None:
+        """End everything on a host at once."""
+        self._running[address].kill()  # its first process dies with this one, and all others with that
+        self._running[address].wait()
+        (self._folder(address) / "sshd.log").unlink(missing_ok=True)
+
+    def cut_off(self, address: str) -> None:
+        """Disconnect a host from the network; its processes keep running."""
+        call("ip", "link", "set", _name(address), "down")
+
+    def connect(self, address: str) -> None:
+        """Connect a host again."""
+        call("ip", "link", "set", _name(address), "up")
+
+    def trains(self, address: str) -> bool:
+        """Return whether a trial is on a host."""
+        network = _network(Path(f"/run/netns/{_name(address)}"))
+        return network is not None and any(
+            command.startswith("ray::") and "Trainable" in command and _network(Path(f"/proc/{pid}/ns/net")) == network
+            for pid, _, command in processes()
+        )
+
+    def home(self, address: str) -> Path:
+        """Return where `~` is on a host."""
+        return self._folder(address) / "home"
+
+    def end(self) -> None:
+        for address in self._running:
+            self.kill(address)
+            call("ip", "link", "delete", _name(address))
+        call("ip", "link", "delete", "br0")
+        for place in reversed(self._mounts):
+            call("umount", "--lazy", place)
+
+    def _folder(self, address: str) -> Path:
+        return self.folder / _name(address)
+
+    def _log(self, address: str) -> str:
+        log = self._folder(address) / "sshd.log"
+        return log.read_text() if log.exists() else ""
+
+
+def local_cluster_file(hosts: Hosts) -> Path:
+    """Write docs/cluster/local.yaml for a head and workers: what it marks CHANGE, and one CPU for each.
+
+    The environment is not installed on each host: it is a link to this one.
+    """
+    changes = {
+        "192.0.2.10 ": f"{HEAD} ",
+        "[192.0.2.11, 192.0.2.12]": f"[{', '.join(WORKERS)}]",
+        "ssh_user: lab": "ssh_user: root",
+        "~/.ssh/id_ed25519": str(hosts.key),
+        "cd ~/lr-sweep && make env EXTRAS=cluster": f"ln -sfn {sys.prefix} ~/lr-sweep/.venv",
+        "ray start --head": "ray start --head --num-cpus=1 --num-gpus=0 --object-store-memory=100000000",
+        "ray start --address": "ray start --num-cpus=1 --num-gpus=0 --object-store-memory=100000000 --address",
+    }
+    return write_changed(ROOT / "docs" / "cluster" / "local.yaml", hosts.folder, changes)
+
+
+def write_changed(source: Path, folder: Path, changes: Mapping[str, str]) -> Path:
+    """Write a copy with every key of `changes`, each of which is there once, replaced by its value."""
+    text = source.read_text()
+    for old, new in changes.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    path = folder / source.name
+    path.write_text(text)
+    return path
+
+
+def _users(home: Path) -> list[str]:
+    """Lines of /etc/passwd, with another home for root, who is called ubuntu, too."""
+    names = ("root", "ubuntu")
+    others = [line for line in Path("/etc/passwd").read_text().splitlines() if line.partition(":")[0] not in names]
+    return [*(f"{name}:x:0:0:{name}:{home}:/bin/bash" for name in names), *others]
+
+
+def _name(address: str) -> str:
+    return f"host{address.rpartition('.')[2]}"
+
+
+def _network(place: Path) -> int | None:
+    """Return the number of a network namespace that is still there."""
+    try:
+        return place.stat().st_ino
+    except OSError:
+        return None
+
+
+def wait_until(happened: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+    deadline = time.monotonic() + patience_s
+    while not happened():
+        assert time.monotonic() < deadline, f"waited {patience_s:.0f} s for {what}"
+        time.sleep(0.2)

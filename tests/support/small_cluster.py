@@ -1,0 +1,121 @@
+"""A Ray cluster of several nodes on this machine, of which some can be taken away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from lr_sweep.tests.support.chaos import processes
+from lr_sweep.tests.support.tiny_study import ROOT, environment
+
+# A token somewhere in the home folder would make some of Ray's programs ask for it, and others not show it.
+NO_TOKEN = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+class SmallCluster:
+    """A head on which nothing trains, and nodes of one CPU."""
+
+    def __init__(self, num_nodes: int) -> None:
+        from ray.cluster_utils import Cluster
+
+        memory = {"object_store_memory": 100 * 2**20, "include_dashboard": False}
+        self._cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "num_gpus": 0} | memory)
+        self.address = self._cluster.address
+        self.nodes: list[Any] = []
+        for _ in range(num_nodes):
+            self.add()
+
+    def add(self) -> Any:
+        node = self._cluster.add_node(num_cpus=1, num_gpus=0, object_store_memory=100 * 2**20)
+        self.nodes.append(node)
+        return node
+
+    def lose(self) -> None:
+        """Take the last node away without a word to anybody: SIGKILL for its Ray, and so the end of what it started."""
+        self._cluster.remove_node(self.nodes.pop(), allow_graceful=False)
+
+    def warn(self, node: Any) -> None:
+        """Say that a node will go soon, as cluster.yaml does at a spot machine's notice."""
+        reason = ("--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot")
+        ray = Path(sys.executable).with_name("ray")
+        subprocess.run([ray, "drain-node", "--address", self.address, "--node-id", node.node_id, *reason], check=True)
+
+    def end(self) -> None:
+        self._cluster.shutdown()
+
+
+@contextmanager
+def small_cluster(num_nodes: int) -> Iterator[SmallCluster]:
+    with mock.patch.dict(os.environ, NO_TOKEN):
+        cluster = SmallCluster(num_nodes)
+        try:
+            yield cluster
+        finally:
+            cluster.end()
+
+
+def trains(node: Any) -> bool:
+    """Return whether a trial is on a node."""
+    (raylet,) = node.all_processes["raylet"]
+    return any(
+        parent == raylet.process.pid and command.startswith("ray::") and "Trainable" in command
+        for _, parent, command in processes()
+    )
+
+
+IMPATIENT = """
+import sys
+from lr_sweep.sweep.tune import shares as sharing
+from lr_sweep.sweep.cli.parser import main
+sharing.CHECK_EVERY_S, sharing.SETTLE_S, sharing.PATIENCE_S = 0.5, 1.0, 3.0
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+class Background:
+    """A `run` in the background of a test, with shorter waits than usual."""
+
+    def __init__(self, log: Path, *arguments: str | Path) -> None:
+        self.log = log
+        with log.open("wb") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", IMPATIENT, "run", *map(str, arguments)],
+                cwd=ROOT,
+                env=environment(**NO_TOKEN),
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def wait_until(self, happened: Callable[[], bool], patience_s: float = 90.0) -> None:
+        deadline = time.monotonic() + patience_s
+        while not happened():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.1)
+
+    def ends(self, patience_s: float = 120.0) -> tuple[int, str]:
+        """Return its exit code and all it printed."""
+        try:
+            return self.process.wait(patience_s), self.log.read_text()
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(self.log.read_text()) from None
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def checkpointed(results: Path) -> set[str]:
+    """Ids of the runs that have saved something."""
+    return {path.parent.name for path in (results / "checkpoints").glob("*/step-*")}

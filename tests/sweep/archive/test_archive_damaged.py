@@ -1,0 +1,157 @@
+"""An export of a results directory with a damaged file: the rest can be imported, and the damage is named."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.analysis.record.columns import RUNS
+from lr_sweep.sweep.archive.exporter import Exported, export
+from lr_sweep.sweep.archive.importer import import_archive
+from lr_sweep.sweep.cli.parser import main
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.records import (
+    Trained,
+    add,
+    add_study,
+    add_weights,
+    files,
+    four_runs,
+    new_results,
+    row,
+    run_id_of,
+    write,
+)
+
+TWO = Trained(evaluations=2)
+HARMS: dict[str, Callable[[bytes], bytes | None]] = {
+    "cut": lambda content: content[: len(content) // 2],
+    "flipped": lambda content: (
+        content[: len(content) // 2] + bytes([content[len(content) // 2] ^ 1]) + content[len(content) // 2 + 1 :]
+    ),
+    "gone": lambda content: None,
+}
+"""What becomes of a file's content; None: there is no file any more."""
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return four_runs(tmp_path_factory.mktemp("sound") / "results").root
+
+
+def exported(results: Results, *names: str) -> tuple[Exported, Results]:
+    """Export with checkpoints, and import into an empty directory."""
+    archive = results.root.parent / "a.tar"
+    archive.unlink(missing_ok=True)
+    done, into = export(results, archive, names, checkpoints=True), results.root.parent / "into"
+    shutil.rmtree(into, ignore_errors=True)
+    import_archive(archive, Results(into))
+    return done, Results(into)
+
+
+def named_as(path: str, harm: str) -> str:
+    """What an export says of a damaged file; empty: it cannot or need not know."""
+    folder, name = path.split("/")[:2]
+    missed = path.endswith((".json", ".safetensors", "wanted.parquet")) and folder != "checkpoints"
+    if path.endswith(".yaml") or "generation_config" in path:
+        return ""
+    if harm == "gone" and not missed:  # a run whose row is gone has not ended
+        return f"run {name[:16]}: it has no evaluations" if path == f"curves/{run_id_of(0)}.parquet" else ""
+    if harm == "flipped" and path.endswith(".json"):
+        return ""  # it may still be JSON
+    kinds = {"runs": "run", "curves": "run", "checkpoints": "checkpoint of run", "pretrained": "weights"}
+    return f"{kinds.get(folder, 'study')} {name.removesuffix('.parquet')}: "
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_whatever_file_is_damaged_the_rest_can_be_imported(sound: Path, tmp_path: Path, harm: str) -> None:
+    before = files(sound)
+    for path in [path for path in before if run_id_of(0) in path or path.startswith(("studies/first/", "pretrained/"))]:
+        shutil.rmtree(tmp_path / "results", ignore_errors=True)
+        target = Path(shutil.copytree(sound, tmp_path / "results")) / path
+        content = HARMS[harm](before[path])
+        if content is None:
+            target.unlink()
+        else:
+            target.write_bytes(content)
+        done, into = exported(Results(tmp_path / "results"))
+        if wanted := named_as(path, harm):
+            assert len(done.left_out) == 1, path
+            assert done.left_out[0].startswith(wanted), (path, done.left_out)
+            assert f"left out: {done.left_out[0]}" in done.text.splitlines()
+            assert str(tmp_path / "results") in done.left_out[0]
+        arrived = files(into.root)
+        # Damage that can be detected is left out, and of the intact files only those that belong to it.
+        assert {name: arrived[name] for name in arrived if name != path} == {
+            name: before[name] for name in arrived if name != path
+        }
+        belongs = run_id_of(0) if run_id_of(0) in path else path.rsplit("/", 1)[0]
+        assert all(belongs in name for name in before.keys() - arrived.keys()), path
+
+
+def test_a_plan_of_costs_is_left_out_alone(sound: Path, tmp_path: Path) -> None:
+    results = Results(Path(shutil.copytree(sound, tmp_path / "results")))
+    (results.study("first") / "planned.parquet").write_bytes(b"torn")
+    done, into = exported(results, "first")
+    assert sorted(path.name for path in into.study("first").iterdir()) == ["first.yaml", "study.json", "wanted.parquet"]
+    assert len(done.left_out) == 1
+
+
+def test_runs_of_a_study_whose_title_is_damaged_arrive(sound: Path, tmp_path: Path) -> None:
+    results = Results(Path(shutil.copytree(sound, tmp_path / "results")))
+    (results.study("first") / "study.json").write_text("{")
+    done, into = exported(results, "first")
+    assert into.holds(run_id_of(0))
+    assert not list(into.root.glob("studies/*"))
+    assert done.left_out[0].startswith("study first: cannot read ")
+
+
+def test_damaged_weights_are_named_only_where_runs_began_from_them(tmp_path: Path) -> None:
+    results = new_results(tmp_path / "results")
+    folder, _ = add_weights(results)
+    (folder / "model.safetensors").write_bytes(b"torn")
+    add(results, 0, TWO)
+    done, _ = exported(results)
+    assert done.left_out == ()  # from random weights
+    (folder / "pretraining.json").write_text('{"weights_sha256": "w"}')
+    write(results.run(run_id_of(0, "unfrozen-pretrained")), [row(0, TWO, "unfrozen-pretrained")], RUNS)
+    add(results, 0, TWO, "unfrozen-pretrained")
+    began_from = row(0, TWO, "unfrozen-pretrained")["weights_checksum"]
+    (folder / "pretraining.json").write_text(f'{{"weights_sha256": "{began_from}"}}')
+    done, into = exported(results)
+    (damaged,) = done.left_out
+    assert damaged.startswith(f"weights {folder.name}: {folder}: ")
+    assert "delete it; `run` and `pretrain` make it again" in damaged
+    assert not list(into.pretrained.iterdir())
+    (folder / "pretraining.json").write_text('{"weights_sha256": "of weights that no run began from"}')
+    assert exported(results)[0].left_out == ()
+
+
+def test_a_study_with_a_name_that_no_study_has_is_left_out(tmp_path: Path) -> None:
+    results = new_results(tmp_path / "results")
+    add(results, 0, TWO)
+    add_study(results, "My copy", {0: 20})
+    done, into = exported(results)
+    assert into.holds(run_id_of(0))
+    assert all(text.startswith("study My copy: ") for text in done.left_out)
+    assert done.left_out
+
+
+def test_exit_codes(sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = Results(Path(shutil.copytree(sound, tmp_path / "results")))
+    arguments = ["export", str(tmp_path / "a.tar"), "--results", str(results.root)]
+    assert main(arguments) == 0
+    (tmp_path / "a.tar").unlink()
+    (results.study("first") / "wanted.parquet").write_bytes(b"torn")
+    assert main(arguments) == 1
+    printed = capsys.readouterr().out
+    assert "\nleft out: study first: cannot read " in printed
+    assert "1 left out, since they do not verify; the archive holds the rest and can be imported" in printed
+    assert main(["import", str(tmp_path / "a.tar"), "--results", str(tmp_path / "into")]) == 0
+    (tmp_path / "a.tar").unlink()
+    assert main([*arguments[:2], "first", *arguments[2:]]) == 2  # which runs it wants is not known
+    assert "nothing was exported, since nothing verifies" in capsys.readouterr().err
+    assert not (tmp_path / "a.tar").exists()

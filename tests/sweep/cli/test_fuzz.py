@@ -1,0 +1,286 @@
+"""Whatever a user writes, in a study or on the command line, ends in a message and an exit code, not in a traceback.
+
+In this process: `main` raises what a user would see as a traceback. `run` and `pretrain` are given what they refuse.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+import shutil
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lr_sweep.sweep.cli.parser import main
+from lr_sweep.tests.support.records import four_runs, run_id_of
+from lr_sweep.tests.support.study_example import STUDY
+from lr_sweep.tests.support.tiny_study import write_study
+
+QUICK, LONG = 60, 3000
+"""Examples of each property in `make test`, and in the slow tests."""
+
+PATHS = [
+    *(
+        "~nouser",
+        "~nouser/x.yaml",
+        "x" * 300,
+        "x" * 300 + ".yaml",
+        "a/" * 3000,
+        "/proc/x",
+        "/proc/1/root/x",
+        "/dev/zero",
+    ),
+    *(
+        "/dev/zero",
+        "/dev/null/x.yaml",
+        "/dev/null",
+        "",
+        ".",
+        "..",
+        "/",
+        "~",
+        "file",
+        "file/x",
+        "folder",
+        "folder.yaml",
+        "file.tar",
+    ),
+    *("loop", "loop/x.yaml", "record", "tiny.yaml", "garbage.yaml", "-", "é", "a b", "$HOME", "%s", "{}", "*", "\n"),
+    *("s3://", "s3:///x", "s3://a@b/c", "ftp://x", "file://", "file://host/x", "file:x", "://", "[", "x.yaml\n"),
+]
+NUMBERS = ["0", "1", "-1", "7" * 400, "9" * 5000, "99999", "65536", "1e3", "nan", "inf", "1e400", "١", "²", "", " 1"]
+ADDRESSES = [
+    *("http://127.0.0.1:1", "http://127.0.0.1:99999", "http://[", "http://[::1", "127.0.0.1:1", "auto", "ray://x", ":"),
+    *("http://", "http://" + "x" * 300, "http://a..b", "127.0.0.1:" + "9" * 30, "x" * 300 + ":1", "..:1", ""),
+]
+HERE = "127.0.0.1:1"
+"""An address without a cluster."""
+
+ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+PATH = st.sampled_from(PATHS) | ANY_TEXT.filter(lambda text: "://" not in text and not text.startswith("/"))
+NUMBER = st.sampled_from(NUMBERS) | ANY_TEXT
+ADDRESS = st.sampled_from(ADDRESSES)
+STUDY_NAME = st.sampled_from(("quickstart", "tiny.yaml", "tiny", "example", "nowhere", "")) | PATH
+
+COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
+    ("plan", STUDY_NAME, "--results", PATH, "--data-dir", PATH),
+    ("plan", "tiny.yaml", "--cpus", NUMBER, "--gpus", NUMBER),
+    ("plan", "tiny.yaml", "--cpus-per-trial", NUMBER, "--gpus-per-trial", NUMBER, "--runs-per-trial", NUMBER),
+    ("run", STUDY_NAME, "--results", PATH, "--address", HERE),
+    ("run", "tiny.yaml", "--cpus", NUMBER, "--max-attempts", NUMBER, "--priority", NUMBER, "--address", HERE),
+    ("run", "tiny.yaml", "--checkpoint-every-s", NUMBER, "--address", ADDRESS.filter(lambda text: text != "auto")),
+    ("submit", STUDY_NAME, "--results", PATH, "--data-dir", PATH, "--address", ADDRESS),
+    ("job", st.sampled_from(("status", "logs", "stop")), STUDY_NAME, "--address", ADDRESS),
+    ("status", STUDY_NAME, "--results", PATH),
+    ("pretrain", STUDY_NAME.filter(lambda name: name != "quickstart"), "--results", PATH),
+    ("ls", STUDY_NAME, "--results", PATH),
+    ("show", PATH | NUMBER, "--results", PATH),
+    ("attention", PATH | NUMBER, "--results", PATH, "--out", PATH, "--layer", NUMBER, "--examples", NUMBER),
+    ("deviations", PATH, "--results", PATH, "--model", PATH),
+    ("verify", "--results", PATH),
+    ("gc", "--yes", "--results", PATH),
+    ("mlflow", "sync", STUDY_NAME, "--results", PATH),
+    ("export", PATH, STUDY_NAME, "--results", PATH),
+    ("import", PATH, "--results", PATH),
+    ("data", PATH, "--data-dir", PATH),
+    ("ui", "--results", PATH, "--host", ADDRESS, "--port", NUMBER),
+    ("ui", "--cluster", PATH, "--port", NUMBER),
+)
+LINES = st.sampled_from(COMMANDS).flatmap(
+    lambda words: st.tuples(*(st.just(word) if isinstance(word, str) else word for word in words))
+)
+
+
+def said(*arguments: str) -> tuple[int, str]:
+    """Run a command and return its exit code and what it printed; what it raises is a traceback."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        try:
+            code = main(arguments)
+        except SystemExit as ending:  # argparse's
+            code = int(ending.code or 0)
+    assert code in (0, 1, 2), output.getvalue()
+    assert code != 2 or "error: " in output.getvalue()
+    return code, output.getvalue()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A current directory with something of every kind in it."""
+    folder = tmp_path_factory.mktemp("fuzz")
+    write_study(folder)
+    four_runs(folder / "record")
+    (folder / "file").write_text("x")
+    (folder / "file.tar").write_bytes(b"\0" * 1000)
+    (folder / "garbage.yaml").write_bytes(random.Random(0).randbytes(1000))
+    (folder / "folder").mkdir()
+    (folder / "folder.yaml").mkdir()
+    (folder / "loop").symlink_to("loop")
+    with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.delenv("SWEEP_DATA_DIR", raising=False)
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        yield folder
+
+
+def profile(examples: int) -> settings:
+    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@given(line=LINES)
+@profile(QUICK)
+def test_command_lines_end_in_messages(folder: Path, line: tuple[str, ...]) -> None:
+    said(*line)
+
+
+@pytest.mark.slow
+@given(line=LINES)
+@profile(LONG)
+def test_many_command_lines_end_in_messages(folder: Path, line: tuple[str, ...]) -> None:
+    said(*line)
+
+
+@pytest.mark.parametrize("odd", [path for path in PATHS if path != "record"])
+def test_every_odd_path_as_results(folder: Path, odd: str) -> None:
+    for command in (("plan", "tiny.yaml"), ("status", "tiny"), ("show", "abcd"), ("verify",), ("import", "file.tar")):
+        said(*command, "--results", odd)
+
+
+ODD = [
+    *(
+        "1e999",
+        "9" * 400,
+        "0x" + "f" * 5000,
+        "!!bool x",
+        "!!int x",
+        "!!set x",
+        "..",
+        "{hub: ..}",
+        "/dev/zero",
+        "-1",
+        "~",
+    ),
+    *(
+        "2001-99-99",
+        ".nan",
+        "-.inf",
+        "true",
+        '"\\0"',
+        '"\\ud800"',
+        f"'{'x' * 300}'",
+        "[a]",
+        "{? [a] : b}",
+        "<<",
+        "[1, 1.0]",
+    ),
+    *(
+        "[" * 400 + "]" * 400,
+        "20000000000000000000",
+        "!!binary x",
+        "!!python/object:os x",
+        "&a [*a]",
+        "|\n  x",
+        "~",
+        "[1, 1.0]",
+    ),
+]
+SCALARS = st.sampled_from(ODD) | ANY_TEXT
+WORDS = [word for word in dict.fromkeys(STUDY.replace(":", " ").replace(",", " ").split()) if word.isalnum()]
+STUDIES = st.lists(st.tuples(st.sampled_from(WORDS), SCALARS), min_size=1, max_size=3)
+
+
+def garbled(folder: Path, changes: Sequence[tuple[str, str]]) -> None:
+    text = STUDY
+    for word, scalar in changes:
+        text = text.replace(word, scalar, 1)
+    (folder / "example.yaml").write_text(text, encoding="utf-8")
+    said("plan", "example.yaml", "--results", "none")
+
+
+@given(changes=STUDIES)
+@profile(QUICK)
+def test_studies_end_in_messages(folder: Path, changes: list[tuple[str, str]]) -> None:
+    garbled(folder, changes)
+
+
+@pytest.mark.slow
+@given(changes=STUDIES)
+@profile(LONG)
+def test_many_studies_end_in_messages(folder: Path, changes: list[tuple[str, str]]) -> None:
+    garbled(folder, changes)
+
+
+RUN = run_id_of(0)
+PARTS = ("format.json", "runs", "curves", "studies", "studies/first", "studies/first/study.json", "checkpoints", "logs")
+PARTS += ("studies/first/wanted.parquet", "studies/first/planned.parquet", "studies/first/progress.json", "writer.lock")
+PARTS += ("writer.json", "mlflow.db", "timings.json", "pretrained", "pretrained/gpt2-2x16-000000000000", "tune")
+PARTS += (f"runs/{RUN}.parquet", f"curves/{RUN}.parquet", f"checkpoints/{RUN}")
+CONTENTS = {"brackets": b"[" * 50_000, "mapping": b"{}", "bytes": b"\xff\0PAR1", "folder": None}
+
+
+@pytest.mark.parametrize("kind", CONTENTS)
+@pytest.mark.parametrize("part", PARTS)
+def test_a_folder_where_a_file_should_be_and_the_other_way_round(folder: Path, part: str, kind: str) -> None:
+    shutil.rmtree(folder / "odd", ignore_errors=True)
+    four_runs(folder / "odd")
+    path, content = folder / "odd" / part, CONTENTS[kind]
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    for command in (("status", "first"), ("ls",), ("show", RUN), ("verify",), ("gc",), ("plan", "tiny.yaml")):
+        said(*command, "--results", "odd")
+    (folder / "out.tar").unlink(missing_ok=True)
+    said("export", "out.tar", "--results", "odd")
+    said("import", "file.tar", "--results", "odd")
+
+
+@pytest.fixture(scope="module")
+def archive(folder: Path) -> bytes:
+    assert said("export", "whole.tar", "--results", "record")[0] == 0
+    return (folder / "whole.tar").read_bytes()
+
+
+@given(at=st.integers(0, 10**9), content=st.binary(max_size=40), keep=st.integers(0, 10**9) | st.none())
+@profile(QUICK)
+def test_damaged_archives_are_refused(folder: Path, archive: bytes, at: int, content: bytes, keep: int | None) -> None:
+    at, end = at % len(archive), None if keep is None else keep % len(archive)
+    (folder / "damaged.tar").write_bytes((archive[:at] + content + archive[at + len(content) :])[:end])
+    shutil.rmtree(folder / "imported", ignore_errors=True)
+    said("import", "damaged.tar", "--results", "imported")
+
+
+@pytest.mark.parametrize(
+    "record", [b"x path=y\n", b"-1 path=y\n", b"99 a=b\n", b"\xff\xff", b"9 size=x\n", b"0 a=\n", b"11 a\n"]
+)
+@pytest.mark.parametrize("kind", [b"x", b"g", b"L", b"K", b"S"])
+def test_broken_headers_of_an_archive_are_refused(folder: Path, record: bytes, kind: bytes) -> None:
+    header = tarfile.TarInfo("./PaxHeaders/a")
+    header.type, header.size = kind, len(record)
+    file = tarfile.TarInfo("manifest.json")
+    blocks = header.tobuf(tarfile.USTAR_FORMAT) + record.ljust(512, b"\0") + file.tobuf() + b"\0" * 1024
+    (folder / "pax.tar").write_bytes(blocks)
+    code, printed = said("import", "pax.tar", "--results", "imported")
+    assert code == 2
+    assert "pax.tar: " in printed
+
+
+def test_our_own_mistakes_stay_tracebacks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> None:
+        (folder / "record" / "runs" / "no").read_bytes()
+
+    monkeypatch.setattr("lr_sweep.sweep.inspection.ls.listing", missing)
+    with pytest.raises(FileNotFoundError):
+        said("ls", "--results", "record")
+    monkeypatch.setattr("lr_sweep.sweep.inspection.ls.listing", lambda *_: Path("/elsewhere/x").stat())
+    with pytest.raises(FileNotFoundError):
+        said("ls", "--results", "record")

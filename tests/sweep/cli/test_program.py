@@ -1,0 +1,36 @@
+"""The program's name in messages: what the user typed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.datasets import files
+from lr_sweep.datasets.program import command
+from lr_sweep.tests.datasets.test_files import OFFLINE
+from lr_sweep.tests.support.tiny_study import ROOT
+
+
+def test_a_printed_command_can_be_pasted() -> None:
+    assert command("ui", "--results", "results") == "lr-sweep ui --results results"
+    assert command("ui", "--results", "my dir/$x") == "lr-sweep ui --results 'my dir/$x'"
+    assert files._command(OFFLINE, Path("/my data")) == "lr-sweep data toy --data-dir '/my data'"
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        (["-m", "sweep"], "python -m sweep"),
+        (["-m", "lr_sweep.sweep"], "python -m lr_sweep.sweep"),
+        (["-c", "from lr_sweep.sweep.cli.parser import main; main()"], "lr-sweep"),  # as the console script does
+    ],
+)
+def test_help_names_what_was_typed(typed: list[str], name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, *typed, "gc", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith(f"usage: {name} gc ")
+    assert f"example:\n  {name} gc --only" in done.stdout

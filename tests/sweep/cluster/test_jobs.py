@@ -1,0 +1,162 @@
+"""A study's life on a Ray head of this machine: submitted, left, followed again, stopped, submitted again."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.analysis.record.read import read_curves
+from lr_sweep.tests.support.servers.local_head import TOKEN, LocalHead, local_head
+from lr_sweep.tests.support.tiny_study import ROOT, command_line, curves, rows, sweep, write_study
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+PATIENCE_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalHead]:
+    with local_head(tmp_path_factory.mktemp("head")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs of some ten seconds each."""
+    folder = tmp_path_factory.mktemp("study")
+    return write_study(
+        folder, rates=(1e-2,), num_steps=2000, protocol="{evaluate_every: 50, train_examples_evaluated: 100}"
+    )
+
+
+def test_submitted_left_come_back_to_stopped_and_submitted_again(head: LocalHead, study: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    submit = ("submit", study, "--results", results, "--data-dir", tmp_path / "data", "--address", head.address)
+
+    def say(*arguments: str | Path) -> tuple[int, str]:
+        code, printed = sweep(*arguments, env=head.environment)
+        assert "Traceback" not in printed
+        assert TOKEN not in printed
+        return code, printed
+
+    job = lambda action: say("job", action, "tiny", "--address", head.address)  # noqa: E731
+    printed = submit_and_leave(command_line(*submit), head)
+    assert "2 wanted: 2 new" in printed
+    assert printed.index("2 wanted: 2 new") < printed.index("tiny-1 was accepted")
+    assert (
+        f"not followed any more; tiny-1 is still running. Follow it again: python -m sweep job logs tiny --address "
+        f"{head.address}" in printed
+    )
+
+    code, printed = say(*submit)
+    assert code == 2
+    assert f"tiny-1 trains this study already, in {results}; nothing was sent" in printed
+    code, printed = job("status")
+    assert code == 0
+    assert "tiny-1  running" in printed or "tiny-1  pending" in printed
+
+    wait_for(lambda: any((results / "checkpoints").rglob("*.safetensors")))
+    code, printed = job("stop")
+    assert code == 0
+    assert "stopped; the same command resumes from here" in printed
+    assert "tiny-1 was stopped; submit the study again to resume it" in printed
+    assert len(rows(results)) < 2
+    before = evaluated_at(results)
+    assert before
+    assert job("stop") == (0, "tiny-1 has ended already (stopped)\n")
+    code, printed = job("logs")
+    assert code == 130
+    assert "training 2 runs" in printed
+
+    code, printed = say(*submit)
+    assert code == 0
+    assert "2 runs wanted: 2 complete, 0 diverged, 0 failed, 0 missing." in printed
+    assert "tiny-2 succeeded after" in printed
+    assert [len(curve) for curve in curves(results).values()] == [40, 40]
+    after = evaluated_at(results)
+    assert {run_id: after[run_id][: len(times)] for run_id, times in before.items()} == before  # none was made again
+    assert {row["git_commit"] for row in rows(results).values()} == {commit()}
+    for log in results.joinpath("logs").iterdir():
+        assert TOKEN not in log.read_text()
+
+
+def submit_and_leave(command: list[str], head: LocalHead) -> str:
+    """Submit, follow, and press Ctrl-C; return what was printed."""
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=head.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # as on a terminal
+    ) as following:
+        assert following.stdout
+        printed = ""
+        for line in following.stdout:
+            printed += line
+            if line.startswith("following "):
+                following.send_signal(signal.SIGINT)
+        assert following.wait(timeout=PATIENCE_S) == 0, printed
+    assert TOKEN not in printed
+    return printed
+
+
+def test_as_a_function(head: LocalHead, study: Path, tmp_path: Path) -> None:
+    """A failure in the job is returned: its text and its exit code."""
+    script = f"""
+from lr_sweep.sweep.cluster.jobs import ClusterJobs
+from lr_sweep.sweep.cluster.submit import submit
+job = submit({str(study)!r}, {str(tmp_path)!r}, {str(tmp_path)!r}, {head.address!r})
+ended = ClusterJobs({head.address!r}).follow(job.name, print)
+print(ended.status, ended.exit_code)
+"""
+    (tmp_path / "something").touch()
+    command = [*command_line()[:1], "-c", script]
+    done = subprocess.run(command, cwd=ROOT, env=head.environment, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stderr
+    assert f"{tmp_path} is not empty and holds no record of ours" in done.stdout
+    assert done.stdout.endswith("FAILED 2\n")
+
+
+@pytest.mark.parametrize("token", [None, "f" * 64])
+def test_without_the_token_requests_are_refused(head: LocalHead, tmp_path: Path, token: str | None) -> None:
+    if token:
+        (tmp_path / ".ray").mkdir()
+        (tmp_path / ".ray" / "auth_token").write_text(token)
+    code, printed = sweep("job", "status", "--address", head.address, env=head.environment | {"HOME": str(tmp_path)})
+    assert code == 2
+    assert f"the cluster at {head.address} refuses our token: " in printed
+    assert "~/.ray/auth_token" in printed
+    assert token is None or token not in printed
+    assert "Traceback" not in printed
+
+
+def test_run_presents_the_token_and_reads_what_nodes_there_are(head: LocalHead, study: Path, tmp_path: Path) -> None:
+    command = ("run", study, "--results", tmp_path / "results", "--address", head.ray_address)
+    env = head.environment | {"RAY_AUTH_MODE": "token"}
+    code, printed = sweep(*command, "--cpus-per-trial", "64", env=env)
+    assert code == 2
+    assert f"the cluster at {head.ray_address} has no such node (nodes: 1 CPU and 0 GPU)" in printed
+
+
+def evaluated_at(results: Path) -> dict[str, list[int]]:
+    """When each evaluation of each run was made, by run id."""
+    return {str(run_id): group["time_ms"].tolist() for run_id, group in read_curves(results).groupby("run_id")}
+
+
+def commit() -> str | None:
+    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return found.stdout.strip() or None
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

@@ -1,0 +1,156 @@
+"""`ray up` over ssh hosts, a study submitted to them, and hosts that are lost one way and another; `make cluster-test`.
+
+A head and three workers, on one CPU each.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lr_sweep.tests.support.chaos import final_weights, record_content
+from lr_sweep.tests.support.servers.ssh_hosts import (
+    HEAD,
+    SHARED,
+    WORKERS,
+    Hosts,
+    local_cluster_file,
+    wait_until,
+    what_is_missing,
+)
+from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, rows, sweep, write_study
+
+pytestmark = pytest.mark.hosts
+
+TOKEN = "0123456789abcdef" * 4
+RESULTS = SHARED / "results"
+MISSED_AFTER_S = 75.0
+"""After so long Ray has given a silent host up."""
+STUDY: dict[str, Any] = {
+    "rates": (1e-3, 3e-3, 1e-2, 3e-2),
+    "variants": ("unfrozen-random", "frozen-random"),
+    "num_steps": int(os.environ.get("CLUSTER_TEST_STEPS", "5000")),
+    "protocol": "{evaluate_every: 250, train_examples_evaluated: 100}",
+    "resources": "{runs_per_trial: 1, retries: 0}",
+}
+
+
+class Laptop:
+    """A machine that is no part of the cluster."""
+
+    def __init__(self, hosts: Hosts, cluster_file: Path, **settings: str) -> None:
+        home = hosts.folder / "laptop"
+        (home / ".ray").mkdir()
+        (home / ".ray" / "auth_token").write_text(TOKEN)
+        self.cluster_file, self.log = cluster_file, hosts.folder / "laptop.log"
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        ray = {"TMPDIR": str(home), "RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
+        self.environment = environment(HOME=str(home), PATH=path, **ray, **settings)
+
+    def ray_up(self) -> None:
+        self._ray("up", "--no-config-cache")
+
+    def ray_down(self) -> None:
+        self._ray("down")
+
+    def _ray(self, command: str, *options: str) -> None:
+        began = time.monotonic()
+        with self.log.open("ab") as log:
+            words = ["ray", command, "-y", *options, str(self.cluster_file)]
+            done = subprocess.run(words, cwd=ROOT, env=self.environment, stdout=log, stderr=log, timeout=240)
+        assert done.returncode == 0, self.log.read_text()
+        print(f"ray {command} took {time.monotonic() - began:.0f} s", flush=True)
+
+    @contextmanager
+    def tunnels(self) -> Iterator[None]:
+        """Open the tunnels by the command that the documentation gives."""
+        command = command_line("ui", "--cluster", self.cluster_file)
+        with (
+            self.log.open("ab") as log,
+            subprocess.Popen(
+                command, cwd=ROOT, env=self.environment, stdout=log, stderr=log, start_new_session=True
+            ) as held,
+        ):
+            try:
+                wait_until(lambda: "Ctrl-C closes the tunnels" in self.log.read_text(), "tunnels")
+                yield
+            finally:
+                os.killpg(held.pid, signal.SIGKILL)  # with its ssh, which would hold on to the ports
+
+    def sweep(self, *arguments: str | Path) -> str:
+        code, printed = sweep(*arguments, env=self.environment, timeout_s=600)
+        assert TOKEN not in printed
+        assert code == 0, printed
+        return printed
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    if reason := what_is_missing():
+        pytest.skip(reason)
+    made = Hosts(tmp_path_factory.mktemp("hosts"), (HEAD, *WORKERS))
+    yield made
+    made.end()
+
+
+def saved() -> set[str]:
+    """Every checkpoint that is there."""
+    return {path.name for path in (RESULTS / "checkpoints").glob("*/step-*")}
+
+
+def report_moment(moment: str, began: float) -> None:
+    print(f"{time.monotonic() - began:5.0f} s: {moment}", flush=True)
+
+
+def test_a_study_outlives_hosts_their_network_and_the_head(hosts: Hosts, tmp_path: Path) -> None:
+    study, began, laptop = write_study(SHARED, **STUDY), time.monotonic(), Laptop(hosts, local_cluster_file(hosts))
+    submit = ("submit", study, "--results", RESULTS, "--data-dir", SHARED / "data", "--checkpoint-every-s", "5")
+    laptop.ray_up()
+    with laptop.tunnels():
+        assert "tiny-1 was accepted" in laptop.sweep(*submit, "--no-follow")
+        wait_until(lambda: all(map(hosts.trains, (HEAD, *WORKERS))), "a trial on every host")
+        wait_until(
+            lambda: len({path.parent for path in (RESULTS / "checkpoints").glob("*/step-*")}) >= 4, "checkpoints"
+        )
+        report_moment("every host trains", began)
+        hosts.kill(WORKERS[0])
+        hosts.cut_off(WORKERS[1])
+        report_moment("one host is killed, one cut off", began)
+        time.sleep(MISSED_AFTER_S)
+        before = saved()
+        wait_until(lambda: bool(saved() - before), "runs to resume")
+        assert "tiny-1  running" in laptop.sweep("job", "status")
+    assert len(rows(RESULTS)) < 8
+    hosts.kill(HEAD)
+    report_moment(f"the head is killed; {len(rows(RESULTS))} of 8 runs have ended", began)
+    hosts.connect(WORKERS[1])
+    for address in (HEAD, WORKERS[0]):
+        hosts.start(address)
+    laptop.log.unlink()
+    laptop.ray_up()
+    with laptop.tunnels():
+        printed = laptop.sweep(*submit)
+        assert "8 runs wanted: 8 complete, 0 diverged, 0 failed, 0 missing." in printed
+    report_moment("the study is complete", began)
+    check_as_if_undisturbed(study, tmp_path / "reference")
+
+
+def check_as_if_undisturbed(study: Path, reference: Path) -> None:
+    code, printed = sweep("run", study, "--results", reference, "--cpus", "2", timeout_s=600)
+    assert code == 0, printed
+    assert record_content(RESULTS) == record_content(reference)
+    assert all(row["lost_steps"] < 8 * 250 for row in rows(RESULTS).values())
+    assert final_weights(RESULTS) == final_weights(reference)
+    attempts = [row["attempts"] for row in rows(RESULTS).values()]
+    print(f"attempts: {sorted(attempts)}, lost steps: {sorted(row['lost_steps'] for row in rows(RESULTS).values())}")
+    code, printed = sweep("verify", "--results", RESULTS)
+    assert code == 0, printed

@@ -1,0 +1,209 @@
+"""Submitting without a cluster: what is refused and what would be sent. With one: test_jobs.py."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from lr_sweep.sweep.cli.parser import main
+from lr_sweep.sweep.cluster.jobs import ClusterJobs, Job
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.study.file import load_study
+from lr_sweep.tests.support.tiny_study import write_study
+
+ABSOLUTE = ("--results", "/shared/results", "--data-dir", "/shared/data")
+
+
+@pytest.fixture
+def say(capfd: pytest.CaptureFixture[str]) -> Any:
+    """Run a command and return its exit code and what it printed on both streams."""
+
+    def run(*arguments: str | Path) -> tuple[int, str]:
+        code = main([*map(str, arguments)])
+        captured = capfd.readouterr()
+        printed = captured.out + captured.err
+        assert "Traceback" not in printed
+        return code, printed
+
+    return run
+
+
+class OtherServer(BaseHTTPRequestHandler):
+    """Some web server that is not Ray's."""
+
+    def do_GET(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def other_server() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), OtherServer) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+class Cluster:
+    """Replaces a cluster's job server; keeps what it is sent."""
+
+    def __init__(self, there: Sequence[Job], folder: Path) -> None:
+        self.address, self.there, self.folder, self.commands = "http://cluster", list(there), folder, []
+
+    def __call__(self, address: str) -> Cluster:
+        return self
+
+    def jobs(self, study: str | None = None) -> list[Job]:
+        return [job for job in self.there if study in (None, job.study)]
+
+    def start(self, study: str, results: str, command: str, folder: Path) -> str:
+        shutil.copytree(folder, self.folder)
+        self.commands.append(command)
+        self.there.append(a_job(f"{study}-1", "PENDING"))
+        return f"{study}-1"
+
+    def get(self, name: str) -> Job:
+        return next(job for job in self.there if job.name == name)
+
+
+def a_job(name: str, status: str) -> Job:
+    study = name.rpartition("-")[0]
+    return Job(
+        name=name, study=study, results="/shared/results", status=status, exit_code=None, started_s=0.0, ended_s=None
+    )
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    fake = Cluster([], tmp_path / "there")
+    for module in ("cluster.submit", "cli.cluster_commands"):
+        monkeypatch.setattr(f"lr_sweep.sweep.{module}.ClusterJobs", fake)
+    return fake
+
+
+def test_relative_paths_are_refused(say: Any, tmp_path: Path) -> None:
+    code, printed = say("submit", write_study(tmp_path), "--results", "results", "--data-dir", "data")
+    assert code == 2
+    assert "got --results results and --data-dir data, want absolute paths" in printed
+    code, printed = say("submit", write_study(tmp_path), "--results", "/shared/results", "--data-dir", "~/data")
+    assert code == 2
+    assert "got --data-dir ~/data, want absolute paths" in printed
+
+
+def test_a_wrong_study_is_reported_before_the_cluster_is_asked(say: Any) -> None:
+    code, printed = say("submit", "quickstar", "--address", "http://127.0.0.1:1", *ABSOLUTE)
+    assert code == 2
+    assert "unknown study 'quickstar'; did you mean 'quickstart'?" in printed
+
+
+@pytest.mark.parametrize("command", [("submit", "quickstart", *ABSOLUTE), ("job", "status")])
+def test_no_head_at_the_address(say: Any, command: tuple[str, ...]) -> None:
+    code, printed = say(*command, "--address", "http://127.0.0.1:1")
+    assert code == 2
+    assert "nothing answers at --address http://127.0.0.1:1: [Errno 111] Connection refused. Start a cluster" in printed
+    assert "grid" not in printed
+
+
+@pytest.mark.parametrize("address", ["auto", "127.0.0.1:6379", "ray://127.0.0.1:10001", "http://"])
+def test_an_address_that_is_no_url(say: Any, address: str) -> None:
+    code, printed = say("job", "status", "--address", address)
+    assert code == 2
+    assert f"--address: got {address!r}, want the URL of a cluster's job server, such as http://127.0.0." in printed
+
+
+def test_something_else_answers(say: Any, other_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--address` must count: Ray's client would let environment variables override it."""
+    for variable in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:1")
+    code, printed = say("job", "status", "--address", other_server)
+    assert code == 2
+    assert f"the job server at {other_server} fails: Version check returned 404" in printed
+
+
+def test_the_plan_comes_before_the_job(say: Any, tmp_path: Path, cluster: Cluster) -> None:
+    study = write_study(tmp_path)
+    options = ("--no-follow", "--runs-per-trial", "2", "--priority", "3", "--retry-failed", "--strict")
+    paths = ("--results", "/shared/our results", "--data-dir", "/shared/data")
+    code, printed = say("submit", study, *paths, *options)
+    assert code == 0
+    assert printed.index("4 wanted: 4 new") < printed.index("sending ") < printed.index("tiny-1 was accepted")
+    assert "for an empty results directory: /shared/our results is not on this machine" in printed
+    assert "free" not in printed  # this machine's disk
+    assert cluster.commands == [
+        "exec python -m lr_sweep.sweep run tiny.yaml --address auto --results '/shared/our results' "
+        "--data-dir /shared/data --max-attempts 10 --checkpoint-every-s 60.0 --priority 3 --retry-failed --strict"
+    ]
+    sent = load_study(cluster.folder / "tiny.yaml")
+    assert sent.resources.runs_per_trial == 2
+    assert sent.learning_rate_grid() == load_study(study).learning_rate_grid()
+    assert (cluster.folder / "lr_sweep" / "sweep" / "__main__.py").is_file()
+
+
+@pytest.mark.parametrize(("status", "code"), [("RUNNING", 2), ("PENDING", 2), ("STOPPED", 0), ("FAILED", 0)])
+def test_a_second_job_of_a_study_is_refused_while_one_goes_on(
+    say: Any, tmp_path: Path, cluster: Cluster, status: str, code: int
+) -> None:
+    cluster.there.append(a_job("tiny-7", status))
+    got, printed = say("submit", write_study(tmp_path), "--no-follow", *ABSOLUTE)
+    assert got == code
+    assert ("tiny-7 trains this study already, in /shared/results; nothing was sent" in printed) == (code == 2)
+    assert len(cluster.commands) == (code == 0)
+
+
+def test_a_results_directory_that_another_writes_to_is_refused(say: Any, tmp_path: Path, cluster: Cluster) -> None:
+    cluster.there.append(a_job("other-1", "RUNNING"))
+    got, printed = say("submit", write_study(tmp_path), "--no-follow", *ABSOLUTE)
+    assert got == 2
+    assert "other-1 writes to /shared/results, and a results directory has one writer at a time" in printed
+    assert cluster.commands == []
+
+
+def test_too_large_a_checkout_is_not_sent(
+    say: Any, tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lr_sweep.sweep.cluster.package.MAX_BYTES", 100_000)
+    code, printed = say("submit", write_study(tmp_path), *ABSOLUTE)
+    assert code == 2
+    assert "is larger than the 0 MiB that a cluster's job server accepts. Its largest files: " in printed
+    assert cluster.commands == []
+
+
+def test_job_wants_a_study_unless_for_status(say: Any, cluster: Cluster) -> None:
+    for action in ("logs", "stop"):
+        code, printed = say("job", action)
+        assert code == 2
+        assert f"`job {action}` needs a STUDY;" in printed
+    code, printed = say("job", "status")
+    assert (code, printed) == (0, "no study was submitted to the cluster at http://cluster\n")
+
+
+def test_what_a_job_prints_is_shown_once_however_often_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lr_sweep.sweep.cluster.jobs.time.sleep", lambda seconds: None)
+    logs = iter(["", "3 runs", "3 runs", UserError("the network is away"), "3 runs\n4 runs"])
+
+    class TalkingCluster(ClusterJobs):
+        def __init__(self) -> None:
+            self.left = 5
+
+        def get(self, name: str) -> Job:
+            self.left -= 1
+            return a_job(name, "RUNNING" if self.left else "SUCCEEDED")
+
+        def log(self, name: str) -> str:
+            if isinstance(log := next(logs), UserError):
+                raise log
+            return log
+
+    shown: list[str] = []
+    assert TalkingCluster().follow("tiny-1", shown.append).status == "SUCCEEDED"
+    assert shown == ["3 runs", "\n4 runs"]

@@ -1,0 +1,179 @@
+"""`ui --cluster`, with a program in place of ssh that listens where ssh would."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lr_sweep.sweep.cli.parser import main
+from lr_sweep.sweep.cluster.tunnels import head_address, read_cluster, ssh_command
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.mirror.client import EXPERIMENT
+from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
+
+AWS, LOCAL = ROOT / "cluster.yaml", ROOT / "docs" / "cluster" / "local.yaml"
+
+FAKE_SSH = """
+import json, os, sys, threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        Path({asked!r}).write_text(self.path)
+        self.send_response({status})
+        self.end_headers()
+        missing = {{"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "no such experiment"}}
+        found = {{"experiment": {{"experiment_id": "17", "name": "lr-sweep"}}}}
+        self.wfile.write(json.dumps(found if {status} == 200 else missing).encode())
+
+ports = [int(word.split(":")[1]) for word in sys.argv if word.startswith("-L")]
+if {dies}:
+    sys.exit("lab@192.0.2.10: Permission denied (publickey).")
+servers = [HTTPServer(("127.0.0.1", port), Handler) for port in ports]
+for server in servers:
+    threading.Thread(target=server.serve_forever).start()
+"""
+
+
+@pytest.fixture
+def port() -> int:
+    """One for MLflow's page; Ray's has its own."""
+    try:
+        socket.create_server(("127.0.0.1", 8265)).close()
+    except OSError:
+        pytest.skip("port 8265 is taken here")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def fake_ssh(folder: Path, *, status: int = 200, dies: bool = False) -> dict[str, str]:
+    """Write it, and return an environment in which it is found."""
+    program = folder / "bin" / "ssh"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\n" + FAKE_SSH.format(asked=str(folder / "asked"), status=status, dies=dies))
+    program.chmod(0o700)
+    return environment(PATH=f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+
+
+def ui(env: dict[str, str], port: int, until: str) -> tuple[int, str]:
+    """Run the command, press Ctrl-C when it has printed `until`, and return its exit code and all it printed."""
+    command = command_line("ui", "--cluster", LOCAL, "--port", str(port))
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # as on a terminal
+    ) as process:
+        assert process.stdout
+        printed = ""
+        for line in process.stdout:
+            printed += line
+            if until in line:
+                process.send_signal(signal.SIGINT)
+        return process.wait(timeout=60), printed
+
+
+def test_the_command_for_machines_of_one_s_own() -> None:
+    cluster = read_cluster(LOCAL)
+    assert ssh_command(cluster, head_address(LOCAL, cluster), {5001: 5000, 8265: 8265}) == [
+        "ssh",
+        "-N",
+        "-oExitOnForwardFailure=yes",
+        "-oServerAliveInterval=30",
+        "-oStrictHostKeyChecking=accept-new",
+        "-i",
+        str(Path.home() / ".ssh" / "id_ed25519"),
+        "-L127.0.0.1:5001:127.0.0.1:5000",
+        "-L127.0.0.1:8265:127.0.0.1:8265",
+        "lab@192.0.2.10",
+    ]
+
+
+def test_the_command_through_another_machine() -> None:
+    cluster = {"auth": {"ssh_user": "lab", "ssh_proxy_command": "ssh -W %h:%p gate"}}
+    command = ssh_command(cluster, "192.0.2.10", {8265: 8265})
+    assert "-oProxyCommand=ssh -W %h:%p gate" in command
+    assert "-i" not in command
+
+
+@pytest.mark.cluster
+def test_the_head_at_aws_is_the_one_that_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    import boto3
+    from moto import mock_aws
+    from ray.autoscaler._private.aws.node_provider import AWSNodeProvider
+
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(variable, "testing")
+    with mock_aws():
+        cluster = read_cluster(AWS)
+        with pytest.raises(UserError, match=r"cluster.yaml has no head that is up .*: start it with `ray up "):
+            head_address(AWS, cluster)
+        ec2 = boto3.client("ec2", region_name="us-east-1")
+        vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+        subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24")["Subnet"]["SubnetId"]
+        ec2.modify_subnet_attribute(SubnetId=subnet, MapPublicIpOnLaunch={"Value": True})
+        image = ec2.describe_images()["Images"][0]["ImageId"]
+        tags = {"ray-node-type": "head", "ray-node-status": "up-to-date", "ray-user-node-type": "head"}
+        node = {"ImageId": image, "InstanceType": "m6i.xlarge", "SubnetIds": [subnet]}
+        AWSNodeProvider(cluster["provider"], cluster["cluster_name"]).create_node(node, tags, 1)
+        (machine,) = [each for group in ec2.describe_instances()["Reservations"] for each in group["Instances"]]
+        assert head_address(AWS, cluster) == machine["PublicIpAddress"]
+
+
+def test_it_says_where_the_pages_are_until_ctrl_c(tmp_path: Path, port: int) -> None:
+    code, printed = ui(fake_ssh(tmp_path), port, "Ctrl-C closes")
+    assert code == 0
+    assert f"http://127.0.0.1:{port}/#/experiments/17/runs?workflowType=machine_learning" in printed
+    assert "http://127.0.0.1:8265, which asks for the token" in printed
+    assert (tmp_path / "asked").read_text().endswith(f"get-by-name?experiment_name={EXPERIMENT}")
+    assert "Traceback" not in printed
+    for each in (port, 8265):
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", each))
+
+
+def test_before_the_first_study(tmp_path: Path, port: int) -> None:
+    code, printed = ui(fake_ssh(tmp_path, status=404), port, "Ctrl-C closes")
+    assert code == 0
+    assert f"no page yet: MLflow at http://127.0.0.1:{port} has no experiment lr-sweep" in printed
+
+
+def test_ssh_that_fails(tmp_path: Path, port: int) -> None:
+    code, printed = ui(fake_ssh(tmp_path, dies=True), port, "never")
+    assert code == 2
+    assert "lab@192.0.2.10: Permission denied (publickey)." in printed
+    assert "error: ssh ended (code 1), and with it the tunnels; its reason is above" in printed
+    assert "Traceback" not in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        (("--cluster", "no.yaml"), "--cluster: cannot read no.yaml: [Errno 2] No such file"),
+        (("--cluster", "pyproject.toml"), "--cluster: cannot read pyproject.toml: "),
+        (("--cluster", "docs/decisions.md"), "--cluster: "),
+        (("--cluster", str(LOCAL), "--host", "0.0.0.0"), "--host works only with --results"),
+        (("--cluster", str(LOCAL), "--port", "8265"), "--port: got 8265, which Ray's page uses"),
+    ],
+)
+def test_mistakes(options: tuple[str, ...], wanted: str, capfd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main(["ui", *options]) == 2
+    assert f"error: {wanted}" in capfd.readouterr().err
+
+
+def test_a_port_that_is_taken(port: int, capfd: Any) -> None:
+    with socket.create_server(("127.0.0.1", port)):
+        assert main(["ui", "--cluster", str(LOCAL), "--port", str(port)]) == 2
+    assert f"cannot listen on 127.0.0.1:{port} (Address already in use" in capfd.readouterr().err

@@ -1,0 +1,294 @@
+"""What `gc` finds and removes of a record, and what it leaves."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.analysis.record.columns import RUNS
+from lr_sweep.analysis.record.read import read_rows
+from lr_sweep.sweep.cli.parser import main
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.inspection.gc import CHECKPOINTS, KINDS, LEFTOVERS, UNWANTED, collect, find_garbage, remove
+from lr_sweep.sweep.results.directory import Results, write_parquet
+from lr_sweep.tests.support.records import SyntheticRecord, content_of, id_of
+
+CURVE = [(100, 0.5, 0.5), (300, 0.6, 0.6)]
+
+
+class Made:
+    """A record of runs in different states, each with a checkpoint; `ids` names them."""
+
+    def __init__(self, root: Path) -> None:
+        self.results = Results(root)
+        record = SyntheticRecord(root)
+        self.ids = {
+            "complete": record.add(1e-3, 0, CURVE),
+            "diverged": record.add(1e-1, 0, CURVE[:1], status="diverged", trained=200, diverged_at=200),
+            "failed": record.add(1e-3, 1, CURVE[:1], status="failed", trained=300, failure="out of memory"),
+            "extended": record.add(1e-3, 2, CURVE, trained=300, budget=600),
+            "started": record.want(1e-3, 3),
+            "unwanted": record.add(1e-2, 0, CURVE),
+            "unwanted, started": record.want(1e-2, 1),
+        }
+        record.wanted = [row for row in record.wanted if row["learning_rate"] != 1e-2]
+        for name in ("started", "unwanted, started"):
+            record.write_curve(self.ids[name], CURVE[:1])
+        record.write()
+        for run_id in self.ids.values():
+            self.write(f"checkpoints/{run_id}/step-000000100-ab.safetensors", 1000)
+
+    def write(self, name: str, size: int = 10) -> Path:
+        path = self.results.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(size))
+        return path
+
+    def files(self) -> set[str]:
+        """What there is, without locks; runs by their names here."""
+        names = {str(path.relative_to(self.results.root)) for path in self.results.root.rglob("*") if path.is_file()}
+        for name, run_id in self.ids.items():
+            names = {path.replace(run_id, name) for path in names}
+        return {name for name in names if not name.startswith("writer.")}
+
+    def gc(self, answers: Sequence[str] = KINDS, only: Sequence[str] = KINDS) -> tuple[list[str], list[str]]:
+        """Agree to some kinds; return what was printed and which kinds were offered."""
+        said: list[str] = []
+        asked: list[str] = []
+        collect(self.results, only, lambda kind: asked.append(kind) or kind in answers, said.append)  # type: ignore[func-returns-value]
+        return said, asked
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    return Made(tmp_path / "results")
+
+
+def checkpoint(*names: str) -> set[str]:
+    return {f"checkpoints/{name}/step-000000100-ab.safetensors" for name in names}
+
+
+UNWANTED_FILES = {
+    *{"runs/unwanted.parquet", "curves/unwanted.parquet", "curves/unwanted, started.parquet"},
+    *checkpoint("unwanted", "unwanted, started"),
+}
+
+
+def test_checkpoints_go_of_runs_that_are_over(made: Made) -> None:
+    """A run that a study wants trained further keeps its checkpoints, and so does a failed one."""
+    before = made.files()
+    said, asked = made.gc(only=[CHECKPOINTS])
+    assert before - made.files() == checkpoint("complete", "diverged", "unwanted")
+    assert asked == [CHECKPOINTS]
+    assert said == [
+        "checkpoints: 3 files of 3 runs, 0.0 MB: of runs that are complete or diverged; a higher step budget would "
+        "train these from step 0. The record, curves and tables stay",
+        "removed 3 files, 0.0 MB",
+    ]
+    assert not made.results.checkpoints(made.ids["complete"]).exists()
+
+
+def test_runs_that_no_study_wants_go_whole(made: Made) -> None:
+    before = made.files()
+    said, _ = made.gc(only=[UNWANTED])
+    assert before - made.files() == UNWANTED_FILES
+    assert said[0].startswith("unwanted: 5 files of 2 runs, 0.0 MB: rows, curves and checkpoints of runs that no ")
+    assert said[0].endswith("MLflow keeps its copies. They took 0.01 device hours")  # 30 s
+
+
+def test_leftovers(made: Made) -> None:
+    run_id = made.ids["started"]
+    before = made.files()
+    left = (
+        *("runs/.ab.parquet.77.partial", ".format.json.77.partial", "studies/small/.wanted.parquet.77.partial"),
+        *(f"checkpoints/{run_id}/partial-77", f"checkpoints/{run_id}/damaged-step-000000090-cd.safetensors"),
+        *("pretrained/gpt2.partial-77/model.safetensors", "tune/sweep/trial/params.json"),
+        ".import-77/runs/0123456789abcdef.parquet",
+    )
+    for name in left:
+        made.write(name)
+    made.write("pretrained/gpt2/model.safetensors")
+    said, _ = made.gc(only=[LEFTOVERS])
+    assert said[-1] == "removed 8 files, 0.0 MB"
+    assert made.files() == before | {"pretrained/gpt2/model.safetensors"}
+    assert not made.results.tune.exists()
+    assert not (made.results.pretrained / "gpt2.partial-77").exists()
+
+
+def test_each_kind_is_asked_for_and_only_what_was_agreed_to_goes(made: Made) -> None:
+    made.write("tune/params.json")
+    before = made.files()
+    said, asked = made.gc(answers=[UNWANTED])
+    assert asked == list(KINDS)
+    assert [line.split(":")[0] for line in said] == [*KINDS, "removed 5 files, 0.0 MB"]
+    assert before - made.files() == UNWANTED_FILES
+    said, _ = made.gc(answers=[])
+    assert len(said) == 2
+    assert made.files() == before - UNWANTED_FILES
+
+
+def test_nothing_to_remove(made: Made) -> None:
+    made.gc()
+    assert made.gc() == (["nothing to remove"], [])
+
+
+@pytest.mark.parametrize("harm", ["damaged", "missing", "no study"])
+def test_nothing_is_unwanted_while_a_study_cannot_be_read(made: Made, harm: str) -> None:
+    path = made.results.study("small") / "wanted.parquet"
+    if harm == "damaged":
+        path.write_bytes(b"no table")
+    else:
+        path.unlink()
+    if harm == "no study":
+        (path.parent / "study.json").unlink()
+        path.parent.rmdir()
+    made.write("tune/params.json")
+    before = made.files()
+    said, asked = made.gc()
+    assert said[0].startswith("note: ")
+    assert said[0].endswith("What studies want is unknown until then, so only leftovers are listed")
+    assert asked == [LEFTOVERS]
+    assert before - made.files() == {"tune/params.json"}
+
+
+@pytest.mark.parametrize("name", ["complete", "unwanted"])
+def test_a_run_whose_status_is_unknown_is_left_alone(made: Made, name: str) -> None:
+    path = made.results.run(made.ids[name])
+    rows = read_rows(path, RUNS)
+    assert rows
+    write_parquet(path, [rows[0] | {"status": "done"}], RUNS)
+    before = made.files()
+    said, _ = made.gc()
+    assert said[0] == (
+        f"note: {path}: got status 'done', want one of complete, diverged, failed: delete it and run the study again"
+    )
+    gone = before - made.files()
+    assert gone
+    assert not {file for file in gone if Path(file).stem == name or Path(file).parent.name == name}
+
+
+@pytest.mark.parametrize("name", ["a", "z"])
+def test_of_two_studies_the_higher_budget_counts(made: Made, name: str) -> None:
+    """Read before `small`, which wants 600 steps of the run, or after it."""
+    other = SyntheticRecord(made.results.root, name)
+    other.want(1e-3, 2, budget=300)
+    other.write()
+    made.gc(only=[CHECKPOINTS])
+    assert made.results.checkpoints(made.ids["extended"]).exists()
+
+
+def test_a_run_whose_row_is_damaged_is_left_alone(made: Made) -> None:
+    made.results.run(made.ids["unwanted"]).write_bytes(b"no table")
+    before = made.files()
+    said, _ = made.gc(only=[UNWANTED])
+    assert said[0].startswith(f"note: cannot read {made.results.run(made.ids['unwanted'])}")
+    assert before - made.files() == {"curves/unwanted, started.parquet", *checkpoint("unwanted, started")}
+
+
+def test_runs_that_may_have_begun_from_damaged_weights_are_kept(made: Made) -> None:
+    """A study that was run with damaged weights wants other runs than it did; the good ones must not go."""
+    (old,) = read_rows(made.results.run(made.ids["unwanted"]), RUNS) or ()
+    content = content_of(old, weights_checksum="intact")
+    row = old | {"run_id": id_of(content), "content": content, "weights_checksum": "intact"}
+    for path in (made.results.run, made.results.curve, made.results.checkpoints):
+        path(old["run_id"]).rename(path(row["run_id"]))
+    write_parquet(made.results.run(row["run_id"]), [row], RUNS)
+    made.write("pretrained/gpt2/model.safetensors")  # nothing says what it was
+    said, asked = made.gc(only=[UNWANTED])
+    assert said[0] == (
+        f"note: the weights in {made.results.pretrained / 'gpt2'} are damaged or unreadable. 2 runs that no recorded "
+        f"study wants may have started from the intact ones, so they are kept: restore the weights or delete the folder"
+    )
+    assert asked == []
+    (made.results.pretrained / "gpt2" / "model.safetensors").unlink()
+    assert made.gc(only=[UNWANTED])[1] == [UNWANTED]
+
+
+def test_a_run_that_was_taken_up_meanwhile_is_left(made: Made) -> None:
+    """Between what was shown and what is removed, another study came to want the runs."""
+    shown = find_garbage(made.results).kinds
+    other = SyntheticRecord(made.results.root, "other")
+    other.want(1e-2, 0, budget=600)
+    other.want(1e-2, 1, budget=600)
+    other.write()
+    before = made.files()
+    remove(made.results, shown)
+    assert before - made.files() == checkpoint("complete", "diverged")
+
+
+def test_what_came_after_it_was_shown_is_left(made: Made) -> None:
+    shown = find_garbage(made.results).kinds
+    later = made.write(f"checkpoints/{made.ids['complete']}/step-000000300-cd.safetensors")
+    remove(made.results, shown)
+    assert later.exists()
+
+
+def test_a_kill_at_any_file_leaves_no_row_without_its_curve(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, removed = Path.unlink, 0
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        nonlocal removed
+        real(path, missing_ok)
+        removed += 1
+        rows = {path.stem for path in (made.results.root / "runs").iterdir()}
+        assert rows <= {path.stem for path in (made.results.root / "curves").iterdir()}
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    made.gc()
+    assert removed > 6
+
+
+def test_a_sweep_that_goes_on_is_not_disturbed(made: Made) -> None:
+    before = made.files()
+    with made.results.writing("small"), pytest.raises(UserError, match=r"is being written to by process \d+"):
+        made.gc()
+    assert made.files() == before
+
+
+def gc_command(made: Made, *options: str) -> int:
+    return main(["gc", "--results", str(made.results.root), *options])
+
+
+def test_without_a_terminal_nothing_goes_unless_yes_is_said(
+    made: Made, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\ny\ny\n"))
+    before = made.files()
+    assert gc_command(made) == 2
+    printed = capsys.readouterr()
+    assert printed.out.startswith("checkpoints: 3 files of 3 runs")
+    assert "Give --yes to remove what is listed" in printed.err
+    assert made.files() == before
+    assert gc_command(made, "--yes", "--only", "checkpoints", "--only", "leftovers") == 0
+    assert before - made.files() == checkpoint("complete", "diverged", "unwanted")
+    assert gc_command(made, "--yes") == 0
+    assert gc_command(made) == 0
+    assert capsys.readouterr().out.endswith("\nnothing to remove\n")
+
+
+@pytest.mark.parametrize(("answers", "goes"), [("n\ny\n", "unwanted"), ("\n", ""), ("Y\n", "checkpoints")])
+def test_answers_at_a_terminal(made: Made, monkeypatch: pytest.MonkeyPatch, answers: str, goes: str) -> None:
+    terminal = io.StringIO(answers)
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", terminal)
+    before = made.files()
+    assert gc_command(made) == 0
+    expected = {
+        "unwanted": UNWANTED_FILES,
+        "checkpoints": checkpoint("complete", "diverged", "unwanted"),
+        "": set(),
+    }
+    assert before - made.files() == expected[goes]
+
+
+def test_a_directory_that_is_not_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("gc", "verify"):
+        assert main([command, "--results", str(tmp_path / "none")]) == 2
+        assert main([command, "--results", str(tmp_path)]) == 2
+        printed = capsys.readouterr().err
+        assert f"no results directory at {tmp_path / 'none'}" in printed
+        assert f"{tmp_path} has no format.json" in printed
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,215 @@
+"""`show`: everything about one run."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lr_sweep.analysis.record.read import RecordError
+from lr_sweep.sweep.cli.parser import main
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.inspection.show import MAX_EVALUATIONS, bar, run_text, shown_evaluations
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.mirrored_record import write_curve, write_end, write_study
+from lr_sweep.tests.support.records import SyntheticRecord
+from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
+
+RUN = "abcd000000000000"
+CONTENT = '{"task":"mnist","trained":["input","output"],"weights_checksum":null,"protocol":{"adam_eps":1e-08}}'
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    """One run of a study, without a row so far; evaluations come from `mirrored_record`: accuracy 0.1, 0.2, ..."""
+    SyntheticRecord(tmp_path)
+    write_study(tmp_path, [RUN])
+    return Results(tmp_path)
+
+
+def facts(text: str, section: str | None = None) -> dict[str, str]:
+    """Return the values of a section by name; the first section has no title."""
+    parts = {part.splitlines()[0]: part.splitlines()[1:] for part in text.split("\n\n")}
+    lines = text.split("\n\n")[0].splitlines() if section is None else parts[section]
+    return {name: rest.strip() for name, _, rest in (line.strip().partition("  ") for line in lines)}
+
+
+def write_checkpoint(results: Results, name: str = "step-{step:09d}-{digest}.safetensors", step: int = 100) -> Path:
+    content = b"x" * 2_000_000
+    name = name.format(step=step, digest=hashlib.sha256(content).hexdigest()[:16])
+    path = results.checkpoints(RUN) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def test_a_complete_run(results: Results) -> None:
+    write_curve(results.root, RUN, 4)
+    write_end(results.root, RUN, content=CONTENT, pretrained_on="text", weights_checksum="beef", git_dirty=True)
+    text = run_text(results, RUN)
+    assert facts(text) == {
+        **{"run": RUN, "status": "complete", "steps": "400 trained", "task": "mnist", "model": "tiny"},
+        **{"variant": "frozen-random", "learning rate": "1e-3", "seed": "0"},
+    }
+    assert facts(text, "wanted by") == {"small": "up to step 400: complete"}
+    assert facts(text, "content") == {
+        **{"task": "mnist", "trained": "input, output", "weights_checksum": "null", "protocol.adam_eps": "1e-08"}
+    }
+    assert facts(text, "provenance") == {
+        **{"data": "torchvision, d", "weights": "text, beef", "commit": "abc123, with changes", "versions": ""}
+    }
+    assert facts(text, "cost") == {
+        **{"device": "CPU", "trained for": "0:01:00 (60.0 s)", "device time": "0:01:00 (60.0 s)", "attempts": "1"},
+        **{"trained again": "0 lost steps"},
+        **{"started": "2026-01-01 12:00:00 UTC", "finished": "2026-01-01 12:01:00 UTC"},
+    }
+    assert facts(text, "files") == {
+        **{"row": str(results.run(RUN)), "evaluations": str(results.curve(RUN)), "checkpoint": "none"}
+    }
+
+
+def test_the_curve_is_drawn(results: Results) -> None:
+    write_curve(results.root, RUN, 3)
+    assert run_text(results, RUN).splitlines()[-4:] == [
+        "  step  train loss  test accuracy  validation accuracy",
+        "   100      2.0000         25.00%               10.00%  ██▍",  # 24 letters for 1: 2 and 3.2 eighths
+        "   200      1.0000         25.00%               20.00%  ████▊",  # 4 and 6.4 eighths
+        "   300      0.6667         25.00%               30.00%  ███████▎  best",  # 7 and 1.6 eighths
+    ]
+
+
+def test_the_best_is_the_earliest_of_the_highest(results: Results) -> None:
+    write_curve(results.root, RUN, 3, validation_accuracy=0.5)
+    lines = run_text(results, RUN).splitlines()[-3:]
+    assert [line.endswith("best") for line in lines] == [True, False, False]
+    write_curve(results.root, RUN, 3, validation_accuracy=math.nan)
+    assert "  best" not in run_text(results, RUN)
+
+
+def test_a_long_curve_is_thinned_out(results: Results) -> None:
+    write_curve(results.root, RUN, 1000)
+    lines = run_text(results, RUN).splitlines()
+    assert lines[-1] == "  981 evaluations between these are not shown"
+    steps = [int(line.split()[0]) for line in lines[-20:-1]]
+    assert (steps[0], steps[-1], len(steps)) == (100, 100_000, 19)
+    gaps = {(late - early) // 100 for early, late in itertools.pairwise(steps)}
+    assert gaps <= {55, 56}  # 999 / 18 = 55.5
+
+
+@given(st.integers(1, 300), st.data())
+def test_first_best_and_last_are_always_shown(number: int, data: st.DataObject) -> None:
+    best = data.draw(st.integers(0, number - 1))
+    shown = shown_evaluations(number, best)
+    assert {0, best, number - 1} <= set(shown) <= set(range(number))
+    assert shown == sorted(shown)
+    assert len(shown) == number if number < MAX_EVALUATIONS else len(shown) in (19, 20)
+
+
+@given(st.floats(0, 1))
+def test_a_bar_is_as_long_as_its_fraction(fraction: float) -> None:
+    eighths = {"█": 8, "▏": 1, "▎": 2, "▍": 3, "▌": 4, "▋": 5, "▊": 6, "▉": 7}
+    assert abs(sum(eighths[letter] for letter in bar(fraction)) / (8 * 24) - fraction) <= 1 / (2 * 8 * 24) + 1e-12
+
+
+def test_bars_of_nothing_and_all() -> None:
+    assert (bar(0.0), bar(1.0), bar(math.nan)) == ("", "█" * 24, "")
+
+
+def test_a_run_that_has_only_started(results: Results) -> None:
+    assert facts(run_text(results, RUN))["status"] == "waiting"
+    path = write_checkpoint(results)
+    text = run_text(results, RUN)
+    assert (facts(text)["status"], facts(text)["variant"]) == ("started", "frozen-random")
+    assert facts(text, "wanted by") == {"small": "up to step 400: started"}
+    assert facts(text, "files")["checkpoint"] == f"{path}  step 100, 2.0 MB"
+    assert text.endswith("curve\n  no evaluations yet")
+    assert "cost" not in text
+
+
+def test_an_unknown_run(results: Results) -> None:
+    write_curve(results.root, "eeee000000000000", 1)
+    text = run_text(results, "eeee")
+    assert facts(text)["labels"] == "not known: no study here wants it, and its row is written when it ends"
+    assert facts(text, "wanted by") == {"no study": "that is recorded here"}
+
+
+def test_a_run_that_diverged(results: Results) -> None:
+    write_end(results.root, RUN, "diverged", num_steps=37, diverged_at_step=37)
+    text = run_text(results, RUN)
+    assert facts(text)["status"] == "diverged at step 37"
+    assert facts(text, "wanted by") == {"small": "up to step 400: diverged"}
+    assert facts(text, "provenance")["weights"] == "random"
+
+
+def test_a_run_that_failed(results: Results) -> None:
+    write_end(results.root, RUN, "failed", num_steps=100, failure="no memory left", git_commit=None, git_dirty=None)
+    text = run_text(results, RUN)
+    assert (facts(text)["status"], facts(text)["failure"]) == ("failed", "no memory left")
+    assert facts(text, "provenance")["commit"] == "not a git checkout"
+
+
+def test_damaged_checkpoints_are_flagged(results: Results) -> None:
+    intact, damaged = write_checkpoint(results, step=300), write_checkpoint(results, step=200)
+    damaged.write_bytes(b"y" * 2_000_000)
+    renamed = write_checkpoint(results, "damaged-step-{step:09d}-0123456789abcdef.safetensors")
+    partial = write_checkpoint(results, "partial-123")
+    lines = [line.strip() for line in run_text(results, RUN).splitlines() if "MB" in line]
+    wrong = "DAMAGED: its checksum differs"
+    assert [line.split(maxsplit=1) for line in lines] == [
+        ["checkpoint", f"{intact}  step 300, 2.0 MB"],
+        ["checkpoint", f"{damaged}  step 200, 2.0 MB, {wrong}"],
+        ["unfinished", f"{partial}  2.0 MB"],
+        ["checkpoint", f"{renamed}  step 100, 2.0 MB, {wrong}"],
+    ]
+
+
+def test_a_prefix_names_a_run(results: Results) -> None:
+    assert run_text(results, "abcd") == run_text(results, RUN)
+    for prefix, message in [
+        ("abc", "got 'abc' as a run, want its id or at least 4 of its first letters; `ls`"),
+        ("zzzz", "no run 'zzzz'; `ls` lists all 1 runs"),
+    ]:
+        with pytest.raises(UserError) as caught:
+            run_text(results, prefix)
+        assert str(caught.value).startswith(message)
+
+
+def test_a_prefix_of_several_names_them(results: Results) -> None:
+    for number in range(11):
+        write_end(results.root, f"abcd{number:012d}", seed=number)
+    with pytest.raises(UserError) as caught:
+        run_text(results, "abcd")
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "11 runs begin with 'abcd'; give more letters of one of:"
+    assert lines[1:3] == [
+        "  abcd000000000000  mnist tiny frozen-random 1e-3 seed 0",
+        "  abcd000000000001  mnist tiny frozen-random 1e-3 seed 1",
+    ]
+    assert (len(lines), lines[-1]) == (12, "  and 1 more")
+    assert facts(run_text(results, RUN))["run"] == RUN
+
+
+def test_damage_is_reported(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
+    write_curve(results.root, RUN, 3)
+    results.curve(RUN).write_bytes(b"no Parquet")
+    with pytest.raises(RecordError, match="cannot read"):
+        run_text(results, RUN)
+    assert main(["show", RUN, "--results", str(results.root / "none")]) == 2
+    assert "no results directory at" in capsys.readouterr().err
+
+
+def test_a_terminal_without_blocks(results: Results) -> None:
+    write_curve(results.root, RUN, 3)
+    env = environment(PYTHONIOENCODING="ascii") | {"LC_ALL": "C"}
+    command = command_line("show", RUN, "--results", results.root)
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "????" in done.stdout
+    assert os.linesep in done.stdout

@@ -1,0 +1,332 @@
+"""What `verify` finds in a record that was trained here and then damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+
+from lr_sweep.analysis.record.columns import CURVES, PLANNED, RUNS, WANTED
+from lr_sweep.analysis.record.read import read_rows
+from lr_sweep.datasets.storage.files import hash_file
+from lr_sweep.sweep.cli.parser import main
+from lr_sweep.sweep.inspection.verify import Verification, verify
+from lr_sweep.sweep.results.directory import Results, write_parquet
+from lr_sweep.tests.support.tiny_study import train, write_study
+
+CLEAN = "2 runs, 4 evaluations, 2 checkpoints, 1 weights: no problems"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two complete runs of 20 steps, evaluated at 10 and 20, and a folder of weights."""
+    folder = tmp_path_factory.mktemp("trained")
+    results = Results(folder / "results")
+    train(write_study(folder, variants=("frozen-pretrained",)), results)
+    write_weights(results.pretrained / "gpt2")
+    return results.root
+
+
+@pytest.fixture
+def results(trained: Path, tmp_path: Path) -> Results:
+    shutil.copytree(trained, tmp_path / "results")
+    return Results(tmp_path / "results")
+
+
+def write_weights(folder: Path) -> None:
+    folder.mkdir()
+    save_file({"wpe.weight": np.zeros((3, 2), np.float32)}, folder / "model.safetensors")
+    facts = {"weights_sha256": hash_file(folder / "model.safetensors")}
+    (folder / "pretraining.json").write_text(json.dumps(facts))
+
+
+def verify_lines(results: Results) -> list[str]:
+    lines: list[str] = []
+    problems = verify(results, lines.append)
+    assert problems == sum(line.startswith("problem: ") for line in lines)
+    return lines
+
+
+def first_id(results: Results) -> str:
+    return min(path.stem for path in (results.root / "runs").iterdir())
+
+
+Change = Callable[[list[dict[str, Any]]], object]
+
+
+def change(path: Path, how: Change) -> None:
+    """Change rows of a file, and write it with a checksum that fits."""
+    columns = {"runs": RUNS, "curves": CURVES}.get(path.parent.name, WANTED)
+    rows = read_rows(path, columns)
+    assert rows is not None
+    how(rows)
+    write_parquet(path, rows, columns)
+
+
+def test_a_sound_record_has_no_problems(results: Results) -> None:
+    assert verify_lines(results) == [CLEAN]
+
+
+def test_files_without_checksums_are_sound(results: Results) -> None:
+    for path in [
+        *results.root.glob("runs/*"),
+        *results.root.glob("curves/*"),
+        *results.root.glob("*/*/wanted.parquet"),
+    ]:
+        pq.write_table(pq.read_table(path), path)
+    assert verify_lines(results) == [CLEAN]
+
+
+def test_a_damaged_plan_of_costs_is_found(results: Results) -> None:
+    (study,) = (results.root / "studies").iterdir()
+    path = study / "planned.parquet"
+    row = {"run_id": first_id(results), "num_steps": 20, "device_s": 2.0, "timed_by": "made up"}
+    write_parquet(path, [row], PLANNED)
+    assert verify_lines(results) == [CLEAN]
+    path.write_bytes(b"not a table")
+    assert any(str(path) in line for line in verify_lines(results))
+
+
+def set_content(**values: Any) -> Change:
+    def how(rows: list[dict[str, Any]]) -> None:
+        content = json.loads(rows[0]["content"]) | values
+        rows[0]["content"] = json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+    return how
+
+
+@pytest.mark.parametrize(
+    ("how", "wanted"),
+    [
+        (lambda rows: rows.clear(), "got 0 rows, want 1"),
+        (lambda rows: rows.append(rows[0]), "got 2 rows, want 1"),
+        (lambda rows: rows[0].update(run_id="ab"), "got the row of run ab, want that of the file's name"),
+        (set_content(batch=1), "its content is that of run "),
+        (lambda rows: rows[0].update(content="[]"), "its content is that of run 4f53cda18c2baa0c"),
+        (lambda rows: rows[0].update(seed=7), "seed: got 7, content has 0"),
+        (lambda rows: rows[0].update(learning_rate=0.5), "learning_rate: got 0.5, content has 0.0"),
+        (lambda rows: rows[0].update(task="mnist"), "task: got mnist, content has digits"),
+        (lambda rows: rows[0].update(protocol_version=9), "protocol_version: got 9, content has 1"),
+        (lambda rows: rows[0].update(status="done"), "got status 'done', want one of complete, diverged, failed"),
+        (lambda rows: rows[0].update(status="complete", num_steps=0), "complete after 0 steps"),
+        (lambda rows: rows[0].update(status="diverged"), "diverged after 20 steps, and diverged_at_step is None"),
+        (lambda rows: rows[0].update(diverged_at_step=3), "complete after 20 steps, and diverged_at_step is 3"),
+    ],
+)
+def test_a_row_that_cannot_be(results: Results, how: Change, wanted: str) -> None:
+    path = results.run(first_id(results))
+    change(path, how)
+    problem, *_ = verify_lines(results)
+    assert problem.startswith(f"problem: {path}: {wanted}")
+    assert problem.endswith(": delete it and run the study again")
+
+
+@pytest.mark.parametrize(
+    ("how", "wanted"),
+    [
+        (lambda rows: rows.clear(), "got no evaluations, want one at least"),
+        (lambda rows: rows[0].update(run_id="ab"), "got evaluations of run ab, want those of the file's name alone"),
+        (lambda rows: rows.reverse(), "evaluation 1 is at step 20, want 10"),
+        (lambda rows: rows.insert(0, rows[0]), "evaluation 2 is at step 10, want 20"),
+        (lambda rows: rows.pop(0), "evaluation 1 is at step 20, want 10"),
+        (lambda rows: rows.pop(), "its last evaluation is at step 10, want 20: its row says complete at step 20"),
+        (lambda rows: rows[1].update(test_loss=float("nan")), "test_loss is nan at step 20"),
+        (lambda rows: rows[1].update(train_loss=float("inf")), "train_loss is inf at step 20"),
+        (lambda rows: rows[0].update(test_accuracy=1.5), "test_accuracy is 1.5 at step 10"),
+        (lambda rows: rows[0].update(validation_accuracy=-0.1), "validation_accuracy is -0.1 at step 10"),
+    ],
+)
+def test_a_curve_that_cannot_be(results: Results, how: Change, wanted: str) -> None:
+    path, row = results.curve(first_id(results)), results.run(first_id(results))
+    change(path, how)
+    problem, summary = verify_lines(results)
+    assert problem == f"problem: {path}: {wanted}: delete it, and {row} if there is one, and run the study again"
+    assert summary.endswith(": 1 problem")
+
+
+def test_gaps_are_seen_without_a_row_too(results: Results) -> None:
+    run_id = first_id(results)
+    results.run(run_id).unlink()
+    change(results.curve(run_id), lambda rows: rows.append(rows[0] | {"step": 40}))
+    assert "evaluation 3 is at step 40, want 30" in verify_lines(results)[0]
+
+
+def test_a_row_without_its_curve(results: Results) -> None:
+    run_id = first_id(results)
+    results.curve(run_id).unlink()
+    problem = f"problem: {results.run(run_id)}: it has no evaluations, want some up to step 20: delete it and run the"
+    assert verify_lines(results)[0].startswith(problem)
+
+
+@pytest.mark.parametrize(("diverged_at", "num_points"), [(20, 1), (11, 1), (21, 2), (10, 0), (3, 0)])
+def test_a_diverged_run_has_the_evaluations_before_it_diverged(
+    results: Results, diverged_at: int, num_points: int
+) -> None:
+    run_id = first_id(results)
+    ended = {"status": "diverged", "num_steps": diverged_at, "diverged_at_step": diverged_at}
+    change(results.run(run_id), lambda rows: rows[0].update(ended))
+    if num_points:
+        change(results.curve(run_id), lambda rows: rows.__delitem__(slice(num_points, None)))
+    else:
+        results.curve(run_id).unlink()
+    assert verify_lines(results)[0].endswith("no problems")
+
+
+def test_a_failed_run_may_have_trained_past_its_last_evaluation(results: Results) -> None:
+    run_id = first_id(results)
+    ended = {"status": "failed", "num_steps": 35, "failure": "out of memory"}
+    change(results.run(run_id), lambda rows: rows[0].update(ended))
+    assert verify_lines(results) == [CLEAN]
+    results.curve(run_id).unlink()
+    assert verify_lines(results) == [CLEAN.replace("4 evaluations", "2 evaluations")]
+
+
+def test_an_interrupted_extension_and_an_unfinished_run_are_no_problems(results: Results) -> None:
+    one, other = (results.run(path.stem) for path in sorted((results.root / "runs").iterdir()))
+    change(results.curve(one.stem), lambda rows: rows.append(rows[0] | {"step": 30, "time_ms": rows[1]["time_ms"]}))
+    other.unlink()
+    assert verify_lines(results) == ["2 runs, 5 evaluations, 2 checkpoints, 1 weights: no problems"]
+
+
+def test_a_clock_that_was_set_back_is_no_problem(results: Results) -> None:
+    one, other = sorted(path.stem for path in (results.root / "runs").iterdir())
+    change(results.curve(one), lambda rows: rows[1].update(time_ms=5))
+    change(results.run(other), lambda rows: rows[0].update(finished_at=rows[0]["started_at"].replace(year=2000)))
+    assert verify_lines(results) == [CLEAN]
+
+
+def test_a_damaged_checkpoint(results: Results) -> None:
+    (path,) = results.checkpoints(first_id(results)).iterdir()
+    path.write_bytes(path.read_bytes()[:-1])
+    problem, _ = verify_lines(results)
+    assert problem.startswith(f"problem: {path}: its sha256 begins with ")
+    assert problem.endswith(": delete it; its run resumes from an earlier one, or from step 0")
+
+
+@pytest.mark.parametrize("harm", ["truncated", "flipped", "missing"])
+def test_damaged_weights(results: Results, harm: str) -> None:
+    path = results.pretrained / "gpt2" / "model.safetensors"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + (b"" if harm == "truncated" else b"\1"))
+    if harm == "missing":
+        path.unlink()
+    assert verify_lines(results)[0].startswith(
+        f"problem: {path.parent}: " + ("its weights" if harm == "flipped" else "cannot be")
+    )
+
+
+def test_a_study_that_cannot_be_read(results: Results) -> None:
+    folder = results.study("tiny")
+    change(folder / "wanted.parquet", lambda rows: rows.append(rows[0]))
+    assert verify_lines(results)[0].startswith(f"problem: {folder / 'wanted.parquet'}: wants ")
+    assert "more than once: run the study again" in verify_lines(results)[0]
+    (folder / "wanted.parquet").unlink()
+    assert verify_lines(results)[0].startswith(f"problem: no {folder / 'wanted.parquet'}: run the study again")
+    (folder / "study.json").write_text("{")
+    assert verify_lines(results)[0].startswith(f"problem: cannot read {folder / 'study.json'}")
+
+
+def test_leftovers_and_unwanted_runs_are_notes(results: Results) -> None:
+    one, other = sorted(path.stem for path in (results.root / "runs").iterdir())
+    change(
+        results.study("tiny") / "wanted.parquet", lambda rows: rows.remove(next(r for r in rows if r["run_id"] == one))
+    )
+    (results.root / "runs" / f".{one}.parquet.77.partial").touch()
+    (results.checkpoints(other) / "damaged-step-000000010-ab.safetensors").touch()
+    results.checkpoints("feed").mkdir()
+    (results.checkpoints("feed") / f"step-000000010-{hashlib.sha256().hexdigest()[:16]}.safetensors").touch()
+    results.checkpoints("fade").mkdir()  # holds nothing that `gc` could remove
+    assert verify_lines(results) == [
+        f"note: {results.root / 'runs' / f'.{one}.parquet.77.partial'}: a leftover of a process that died; "
+        f"`gc` removes it",
+        f"note: {results.checkpoints(other) / 'damaged-step-000000010-ab.safetensors'}: a leftover of a process that "
+        f"died; `gc` removes it",
+        f"note: no recorded study wants 1 run, such as {one}; `gc` removes them",
+        f"note: {results.checkpoints('feed')}: of a run that has no row, curve or study; `gc` removes it",
+        f"{CLEAN.replace('2 checkpoints', '3 checkpoints')}, 4 notes",
+    ]
+
+
+def test_while_a_sweep_writes(results: Results) -> None:
+    (results.root / "runs" / ".ab.parquet.77.partial").touch()
+    with results.writing("tiny"):
+        assert verify_lines(results) == [
+            "a sweep is writing here: what it adds from now on may not be checked",
+            CLEAN,
+        ]
+
+
+def test_a_study_that_a_sweep_is_just_writing_is_no_problem(results: Results) -> None:
+    (results.study("tiny") / "study.json").unlink()
+    with results.writing("tiny"):
+        assert verify_lines(results)[1:] == [CLEAN]
+    assert verify_lines(results)[-1].endswith("1 problem")
+
+
+def test_files_that_vanish_or_change_meanwhile_are_no_problems(
+    results: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was started over ends sooner: its row and its curve go, and come back shorter."""
+    run_id = first_id(results)
+    (checkpoint,) = results.checkpoints(run_id).iterdir()
+    real = read_rows
+
+    def read(path: Path, columns: Any) -> Any:
+        if path == results.curve(run_id) and path.exists():  # the row has been read already
+            results.run(run_id).unlink()
+            path.unlink()
+        return real(path, columns)
+
+    def vanish(path: Path) -> str:
+        path.unlink()
+        return hash_file(path)
+
+    monkeypatch.setattr("lr_sweep.sweep.inspection.verify.read_rows", read)
+    monkeypatch.setattr("lr_sweep.sweep.inspection.verify.hash_file", vanish)
+    shutil.rmtree(results.pretrained / "gpt2")
+    assert [issue.text for issue in Verification(results).issues()] == []
+    assert not checkpoint.exists()
+
+
+def test_exit_codes(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["verify", "--results", str(results.root)]
+    assert main(arguments) == 0
+    results.run(first_id(results)).write_bytes(b"")
+    assert main(arguments) == 1
+    (results.root / "format.json").write_text("{")
+    assert main(arguments) == 2
+    assert 'write {"format": 1} into it' in capsys.readouterr().err
+
+
+def record_files(results: Path) -> list[Path]:
+    patterns = ("runs/*", "curves/*", "checkpoints/*/*", "pretrained/*/model.safetensors", "studies/*/wanted.parquet")
+    return sorted(path.relative_to(results) for pattern in patterns for path in results.glob(pattern))
+
+
+def content_of(path: Path) -> Any:
+    return pq.read_table(path).to_pylist() if path.suffix == ".parquet" else path.read_bytes()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_damage_to_the_record_goes_unseen(trained: Path, tmp_path: Path, data: st.DataObject) -> None:
+    root = tmp_path / "damaged"
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(trained, root)
+    path = root / data.draw(st.sampled_from(record_files(trained)))
+    before, content = content_of(path), bytearray(path.read_bytes())
+    position = data.draw(st.integers(0, len(content) - 1))
+    content[position] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(content)
+    lines = verify_lines(Results(root))
+    assert any(str(path) in line or str(path.parent) in line for line in lines[:-1]) or content_of(path) == before

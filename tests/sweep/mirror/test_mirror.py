@@ -1,0 +1,302 @@
+"""What the mirror makes of a record, in a real MLflow database."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lr_sweep.analysis.record.read import run_path
+from lr_sweep.sweep.cli.parser import main
+from lr_sweep.sweep.mirror.client import MirrorError, open_client, shown_uri, tracking_uri
+from lr_sweep.sweep.mirror.content import METRICS
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.mirrored_record import (
+    START_MS,
+    find,
+    new_mirror,
+    points,
+    write_curve,
+    write_end,
+    write_study,
+)
+
+
+def test_complete_run_is_mirrored_with_params_tags_times_and_points(results: Path) -> None:
+    new_mirror(results).sync_all()
+    uri = tracking_uri(results)
+    (run,) = find(uri, "sweep.run_id", "aa")
+    assert run.info.run_name == "mnist/tiny/frozen-random lr=1e-3 seed=0"
+    assert (run.info.status, run.info.start_time, run.info.end_time) == ("FINISHED", START_MS, START_MS + 60_000)
+    assert run.data.params == {
+        **{"task": "mnist", "model": "tiny", "variant": "frozen-random", "learning_rate": "0.001", "seed": "0"},
+        **{"initialisation": "random", "trained": '["input", "output"]', "model.layers": "2", "model.heads": "4"},
+        **{"protocol.batch_size": "8", "protocol.gradient_clip_norm": "null"},
+    }
+    assert run.data.tags["mlflow.source.git.commit"] == "abc123"
+    assert run.data.tags["sweep.status"] == "complete"
+    assert run.data.tags["sweep.data_origin"] == "torchvision"
+    assert "sweep.pretrained_on" not in run.data.tags
+    assert points(uri, "aa", "validation_accuracy") == [(100 * n, n / 10, START_MS + 10_000 * n) for n in range(1, 5)]
+    (parent,) = find(uri, "sweep.study", "small")
+    assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
+    assert parent.data.tags["mlflow.note.content"] == "A small study"
+    assert (parent.info.status, parent.info.start_time, parent.info.end_time) == (
+        "FINISHED",
+        START_MS,
+        START_MS + 60_000,
+    )
+
+
+def test_replay_changes_nothing(results: Path) -> None:
+    for _ in range(3):
+        mirror = new_mirror(results)
+        mirror.sync_all()
+    uri = tracking_uri(results)
+    assert len(find(uri, "sweep.kind", "run")) == len(find(uri, "sweep.kind", "study")) == 1
+    assert all(len(points(uri, "aa", metric)) == 4 for metric in METRICS)
+
+
+def test_lost_answer_does_not_double_points(results: Path) -> None:
+    """The points arrive, but we never hear of it, and even the mark of a full mirror is missing."""
+    mirror = new_mirror(results)
+    mirror.sync_run("aa")
+    uri = tracking_uri(results)
+    (run,) = find(uri, "sweep.run_id", "aa")
+    open_client(uri).delete_tag(run.info.run_id, "sweep.mirrored_end_ms")
+    new_mirror(results).sync_all()
+    assert all(len(points(uri, "aa", metric)) == 4 for metric in METRICS)
+
+
+def test_lost_answer_does_not_double_the_run(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow creates the run, but its answer is lost; the same mirror tries again."""
+    mirror = new_mirror(results)
+    mirror.close_study()
+    create_run = mirror._client.create_run
+
+    def create_and_lose_the_answer(*args: Any, **kwargs: Any) -> None:
+        create_run(*args, **kwargs)
+        raise ConnectionError("connection reset")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(mirror._client, "create_run", create_and_lose_the_answer)
+        with pytest.raises(MirrorError, match="connection reset"):
+            mirror.sync_run("aa")
+    mirror.sync_run("aa")
+    assert len(points(tracking_uri(results), "aa", "test_loss")) == 4
+
+
+def test_evaluation_made_again_at_another_time_stays_one_point(results: Path) -> None:
+    """After a crash an evaluation is repeated from a checkpoint: same step, later time."""
+    run_path(results, "aa").unlink()
+    new_mirror(results).sync_run("aa")
+    write_curve(results, "aa", 4, time_ms=START_MS + 999_000)
+    write_end(results, "aa")
+    new_mirror(results).sync_run("aa")
+    assert len(points(tracking_uri(results), "aa", "test_loss")) == 4
+
+
+def test_run_grows_while_it_trains_and_continues_after_a_restart(results: Path) -> None:
+    run_path(results, "aa").unlink()
+    write_curve(results, "aa", 1)
+    mirror = new_mirror(results)
+    mirror.sync_run("aa")
+    uri = tracking_uri(results)
+    (run,) = find(uri, "sweep.run_id", "aa")
+    assert (run.info.status, run.info.start_time, run.info.end_time) == ("RUNNING", START_MS, None)
+    assert run.data.params["variant"] == "frozen-random"
+    assert run.data.tags["sweep.status"] == "training"
+    assert find(uri, "sweep.study", "small")[0].info.status == "RUNNING"
+    write_curve(results, "aa", 2)
+    mirror.sync_run("aa")
+    assert [step for step, _, _ in points(uri, "aa", "test_loss")] == [100, 200]
+    write_curve(results, "aa", 4)
+    write_end(results, "aa")
+    new_mirror(results).sync_all()
+    assert [step for step, _, _ in points(uri, "aa", "test_loss")] == [100, 200, 300, 400]
+    assert find(uri, "sweep.run_id", "aa")[0].info.status == "FINISHED"
+    assert find(uri, "sweep.study", "small")[0].info.status == "FINISHED"
+
+
+def test_raised_budget_reopens_the_run(results: Path) -> None:
+    new_mirror(results).sync_run("aa")
+    write_curve(results, "aa", 5)
+    new_mirror(results).sync_run("aa")
+    uri = tracking_uri(results)
+    (run,) = find(uri, "sweep.run_id", "aa")
+    assert (run.info.status, run.data.tags["sweep.status"]) == ("RUNNING", "training")
+    write_end(results, "aa", num_steps=500, ended_s=90)
+    new_mirror(results).sync_run("aa")
+    (run,) = find(uri, "sweep.run_id", "aa")
+    assert (run.info.status, run.info.end_time) == ("FINISHED", START_MS + 90_000)
+    assert run.data.tags["sweep.num_steps"] == "500"
+    assert len(points(uri, "aa", "test_loss")) == 5
+
+
+def test_diverged_and_failed_runs_and_a_failure_that_is_put_right(results: Path) -> None:
+    write_study(results, ["aa", "bb", "cc"])
+    write_curve(results, "bb", 1)
+    write_end(results, "bb", "diverged", num_steps=150, diverged_at_step=150)
+    write_end(results, "cc", "failed", num_steps=0, failure="out of memory")
+    new_mirror(results).sync_all()
+    uri = tracking_uri(results)
+    (diverged,), (failed,) = find(uri, "sweep.run_id", "bb"), find(uri, "sweep.run_id", "cc")
+    assert (diverged.info.status, diverged.data.tags["sweep.status"]) == ("FINISHED", "diverged")
+    assert diverged.data.tags["sweep.diverged_at_step"] == "150"
+    assert (failed.info.status, failed.data.tags["sweep.failure"]) == ("FAILED", "out of memory")
+    assert failed.data.metrics == {}
+    write_curve(results, "cc", 4)
+    write_end(results, "cc", ended_s=200)
+    new_mirror(results).sync_run("cc")
+    (repaired,) = find(uri, "sweep.run_id", "cc")
+    assert (repaired.info.status, repaired.data.tags["sweep.status"]) == ("FINISHED", "complete")
+    assert "sweep.failure" not in repaired.data.tags
+
+
+def test_missing_stays_missing(results: Path) -> None:
+    write_curve(results, "aa", 4, train_loss=float("nan"), test_loss=float("inf"))
+    new_mirror(results).sync_run("aa")
+    (run,) = find(tracking_uri(results), "sweep.run_id", "aa")
+    assert set(run.data.metrics) == set(METRICS) - {"train_loss", "test_loss"}
+
+
+def test_run_without_anything_recorded_is_not_created(results: Path) -> None:
+    write_study(results, ["aa", "bb"])
+    new_mirror(results).sync_all()
+    uri = tracking_uri(results)
+    assert len(find(uri, "sweep.kind", "run")) == 1
+    assert find(uri, "sweep.study", "small")[0].info.status == "KILLED"
+
+
+def test_shared_run_stays_below_its_first_study_and_names_both(results: Path) -> None:
+    write_study(results, ["aa"], study="second")
+    new_mirror(results).sync_run("aa")
+    new_mirror(results, "second").sync_all()
+    uri = tracking_uri(results)
+    (run,), (first,) = find(uri, "sweep.run_id", "aa"), find(uri, "sweep.study", "small")
+    assert run.data.tags["mlflow.parentRunId"] == first.info.run_id
+    assert run.data.tags["sweep.studies"] == "second,small"
+    assert find(uri, "sweep.study", "second")[0].info.status == "FINISHED"
+
+
+def test_deleted_store_is_rebuilt_and_long_curves_go_in_whole_evaluations(results: Path, tmp_path: Path) -> None:
+    """300 evaluations x 7 metrics are more than two batches of 1000 points."""
+    write_curve(results, "aa", 300)
+    write_end(results, "aa", num_steps=30_000)
+    new_mirror(results).sync_all()
+    # MLflow keeps a deleted database open for the life of the process: a copy stands for a new process.
+    copy = Path(shutil.copytree(results, tmp_path / "copy", ignore=shutil.ignore_patterns("mlflow*")))
+    new_mirror(copy).sync_all()
+    for metric in METRICS:
+        rebuilt = points(tracking_uri(copy), "aa", metric)
+        assert len(rebuilt) == 300
+        assert rebuilt == points(tracking_uri(results), "aa", metric)
+
+
+def test_report_is_stored_below_the_results_directory(results: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    report.mkdir()
+    (report / "report.md").write_text("what we found")
+    mirror = new_mirror(results)
+    mirror.log_report(report)
+    mirror.log_report(report)
+    (stored,) = (results / "mlflow-artifacts").rglob("report.md")
+    assert stored.read_text() == "what we found"
+    moved = Path(shutil.copytree(results, tmp_path / "moved"))
+    with pytest.raises(MirrorError, match="was moved"):
+        new_mirror(moved).log_report(report)
+
+
+def test_user_server_is_preferred_and_passwords_are_not_shown(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tracking_uri(results) == f"sqlite:///{results}/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://me:secret@host:1234/path")
+    assert tracking_uri(results) == "https://me:secret@host:1234/path"
+    assert shown_uri(tracking_uri(results)) == "https://host:1234/path"
+
+
+def test_the_database_follows_the_umask(store: Path) -> None:
+    assert oct(store.stat().st_mode & 0o777) == "0o664"
+
+
+def test_a_damaged_database_may_be_deleted(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = results / "mlflow.db"
+    database.write_bytes(b"no database " * 1000)
+    with pytest.raises(MirrorError, match=f"delete {database} .*the next `run` or `mlflow sync` rebuilds it"):
+        new_mirror(results).sync_all()
+    uri = tracking_uri(results)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)  # the user's own may hold more than the mirror
+    with pytest.raises(MirrorError) as caught:
+        new_mirror(results, uri=uri).sync_all()
+    assert "delete" not in str(caught.value)
+
+
+def test_path_that_sqlite_cannot_hold_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MirrorError, match="Rename the results directory"):
+        tracking_uri(tmp_path / "a%20b")
+
+
+def statuses(uri: str) -> list[str]:
+    """Return the statuses of the study and of its run `aa`."""
+    return [find(uri, tag, value)[0].info.status for tag, value in (("sweep.study", "small"), ("sweep.run_id", "aa"))]
+
+
+def test_what_a_stopped_sweep_left_open_is_killed_and_runs_again_with_the_next(results: Path) -> None:
+    uri = tracking_uri(results)
+    run_path(results, "aa").unlink()
+    write_curve(results, "aa", 2)
+    mirror = new_mirror(results)
+    mirror.sync_run("aa")
+    assert statuses(uri) == ["RUNNING", "RUNNING"]
+    mirror.close_study()
+    assert statuses(uri) == ["KILLED", "KILLED"]
+    again = new_mirror(results)
+    again.sync_run("aa")
+    assert statuses(uri) == ["RUNNING", "RUNNING"]
+    write_curve(results, "aa", 4)
+    write_end(results, "aa")
+    again.sync_run("aa")
+    again.close_study()
+    assert statuses(uri) == ["FINISHED", "FINISHED"]
+    assert [step for step, _, _ in points(uri, "aa", "test_loss")] == [100, 200, 300, 400]
+
+
+def test_a_run_and_a_study_that_are_there_twice_are_once_afterwards(results: Path) -> None:
+    """A killed sender's request can arrive after the next sender has searched for the run."""
+    uri = tracking_uri(results)
+    new_mirror(results).sync_all()
+    client = open_client(uri)
+    for tag, value in (("sweep.study", "small"), ("sweep.run_id", "aa")):
+        (original,) = find(uri, tag, value)
+        client.create_run(
+            original.info.experiment_id, tags={key: original.data.tags[key] for key in ("sweep.kind", tag)}
+        )
+        assert len(find(uri, tag, value)) == 2
+    new_mirror(results).sync_all()
+    assert statuses(uri) == ["FINISHED", "FINISHED"]
+    assert len(find(uri, "sweep.study", "small")) == len(find(uri, "sweep.run_id", "aa")) == 1
+    assert len(points(uri, "aa", "test_loss")) == 4
+
+
+def test_what_is_known_of_an_ended_run_does_not_grow_with_its_curve(results: Path) -> None:
+    mirror = new_mirror(results)
+    mirror.sync_all()
+    assert mirror._runs["aa"].steps is None
+
+
+def test_the_command_fills_an_empty_store_with_all_studies(
+    results: Path, store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_study(results, ["aa", "bb"], study="second")
+    other = Path(shutil.copy(store, tmp_path / "other.db"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{other}")
+    assert main(["mlflow", "sync", "--results", str(results)]) == 0
+    assert "second: 1 runs\nsmall: 1 runs\n" in capsys.readouterr().out
+    assert len(points(f"sqlite:///{other}", "aa", "test_loss")) == 4
+    assert find(f"sqlite:///{other}", "sweep.run_id", "aa")[0].data.tags["sweep.studies"] == "second,small"
+    assert main(["mlflow", "sync", "smal", "--results", str(results)]) == 2
+    assert "unknown study 'smal'; did you mean 'small'?" in capsys.readouterr().err
+    with Results(results).writing("small"):
+        assert main(["mlflow", "sync", "--results", str(results)]) == 2
+    assert "is being written to by process" in capsys.readouterr().err

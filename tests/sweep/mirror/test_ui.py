@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.mirror.client import EXPERIMENT, open_client, open_ui, tracking_uri
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def _own_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
+def test_no_store_yet(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"there is no MLflow store at .*`run` makes one"):
+        open_ui(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_store_of_something_else(tmp_path: Path) -> None:
+    open_client(tracking_uri(tmp_path)).create_experiment("another")
+    with pytest.raises(UserError, match=f"no experiment {EXPERIMENT}"):
+        open_ui(tmp_path)
+
+
+def test_port_taken(tmp_path: Path) -> None:
+    open_client(tracking_uri(tmp_path)).create_experiment(EXPERIMENT)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(UserError, match=rf"cannot listen on 127.0.0.1:{port} .* --port"):
+            open_ui(tmp_path, port=port)
+
+
+def test_server_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@host:5000")
+    assert open_ui(tmp_path) == 0
+    printed = capsys.readouterr().out
+    assert "http://host:5000" in printed
+    assert "secret" not in printed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_serves_until_it_is_ended_and_leaves_nothing_behind(tmp_path: Path, end: signal.Signals) -> None:
+    experiment_id = open_client(tracking_uri(tmp_path)).create_experiment(EXPERIMENT)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    code = "import signal, sys; from pathlib import Path; from lr_sweep.sweep.mirror.client import open_ui; "
+    # As on a terminal: a shell without job control starts background jobs, this test among them, deaf to SIGINT.
+    code += "signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += f"sys.exit(open_ui(Path({str(tmp_path)!r}), port={port}))"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as ui:
+        try:
+            deadline = time.monotonic() + 120
+            while not answers(port):
+                assert time.monotonic() < deadline
+                time.sleep(0.3)
+            os.killpg(ui.pid, end)
+            printed, _ = ui.communicate(timeout=30)
+        finally:
+            ui.terminate()  # a failure must not leave us waiting for it
+    assert ui.returncode == 0
+    assert f"http://127.0.0.1:{port}/#/experiments/{experiment_id}/runs?workflowType=machine_learning" in printed
+    assert "Traceback" not in printed
+    assert not answers(port)
+
+
+def answers(port: int) -> bool:
+    try:
+        return bool(urlopen(f"http://127.0.0.1:{port}/health", timeout=2).read())
+    except (URLError, OSError):
+        return False

@@ -1,0 +1,161 @@
+"""The MLflow pages of a swept study as a reader has them: `sweep ui`, and a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from lr_sweep.tests.support.mirrored_record import new_mirror
+from lr_sweep.tests.support.records import SyntheticRecord
+from lr_sweep.tests.support.servers.headless_browser import Browser, browser, executable
+from lr_sweep.tests.sweep.mirror.test_ui import ROOT, answers
+
+pytestmark = [
+    pytest.mark.skipif(executable() is None, reason="no chromium or google-chrome on PATH"),
+    pytest.mark.slow,  # half a minute, most of it MLflow's start
+]
+
+STUDY_ROW = '.ag-row [role="gridcell"] button'
+"""Shows what is below a study; the rows of the table are its runs then."""
+MLFLOW_S_OWN = ("/ajax-api/2.0/mlflow/users/current", "ResizeObserver loop completed with undelivered notifications.")
+"""Of problems: its page asks who is logged in, and gets a 404 without users; its charts resize each other."""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address that `sweep ui` prints, once its server answers."""
+    results = tmp_path_factory.mktemp("mirrored") / "results"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        assert new_mirror(swept_study(results)).sync_all() == 4
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        command = [sys.executable, "-m", "sweep", "ui", "--results", str(results), "--port", str(port)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as ui:
+            try:
+                assert ui.stdout
+                printed = ui.stdout.readline().strip()
+                wait_for(ui, port)
+                yield printed
+            finally:
+                ui.send_signal(signal.SIGTERM)
+
+
+def swept_study(results: Path) -> Path:
+    """Two variants at two learning rates, three evaluations each; the last accuracies are 0.62, 0.64, 0.72, 0.74."""
+    record = SyntheticRecord(results)
+    for variant, last in (("frozen-random", 0.62), ("unfrozen-pretrained", 0.72)):
+        for rate, better in ((1e-4, 0.0), (1e-3, 0.02)):
+            curve = [(100, 0.25, 0.2), (200, 0.5, 0.4), (300, last + better, 0.6)]
+            record.add(rate, 0, curve, variant=variant)
+    return record.write()
+
+
+def wait_for(ui: subprocess.Popen[str], port: int) -> None:
+    deadline = time.monotonic() + 120
+    while not answers(port):
+        assert ui.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("profile")) as started:
+        yield started
+
+
+def test_the_printed_address_shows_the_study_and_below_it_its_runs(window: Browser, address: str) -> None:
+    open_experiment(window, address)
+    assert run_names(window) == ["small"]
+    assert "5 matching runs" in window.text()  # the study's own is one
+    window.click(STUDY_ROW)
+    window.wait_until("document.querySelectorAll('.ag-row a').length >= 5")
+    assert sorted(run_names(window)[1:]) == [
+        *("mnist/gpt2/frozen-random lr=1e-3 seed=0", "mnist/gpt2/frozen-random lr=1e-4 seed=0"),
+        *("mnist/gpt2/unfrozen-pretrained lr=1e-3 seed=0", "mnist/gpt2/unfrozen-pretrained lr=1e-4 seed=0"),
+    ]
+    assert problems(window) == []
+    assert hosts(window) == {urlsplit(address).netloc}
+
+
+def test_a_run_s_page_shows_its_last_metrics_and_what_it_is(window: Browser, address: str) -> None:
+    open_run(window, address, "mnist/gpt2/unfrozen-pretrained lr=1e-3 seed=0")
+    window.wait_until(shows("Metrics (7)"))
+    window.wait_until(shows("Parent run small "))  # asked for after the run itself
+    text = re.sub(r"\s+", " ", window.text())
+    assert "validation_accuracy 0.74 " in text
+    assert "test_accuracy 0.6 " in text
+    for parameter in ("task mnist", "variant unfrozen-pretrained", "learning_rate 0.001", "seed 0"):
+        assert f" {parameter} " in text
+    assert "Status Finished " in text
+    assert problems(window) == []
+    assert hosts(window) == {urlsplit(address).netloc}
+
+
+def test_a_run_s_metrics_are_drawn_by_step(window: Browser, address: str) -> None:
+    run = open_run(window, address, "mnist/gpt2/frozen-random lr=1e-4 seed=0")
+    visit(window, f"{run}/model-metrics", height=2000)
+    window.wait_until(shows("validation_accuracy"))
+    window.wait_until("document.querySelectorAll('.js-plotly-plot .scatterlayer .trace').length >= 6")
+    window.wait_until(shows(" 300 "))  # the last step
+    assert problems(window) == []
+
+
+def visit(window: Browser, address: str, height: int = 900) -> None:
+    """Load a page as if it were the first one: MLflow keeps in the browser which studies are unfolded."""
+    window.open("about:blank")  # an address that differs after the # alone would not be loaded again
+    origin = "{0.scheme}://{0.netloc}".format(urlsplit(address))
+    window.call("Storage.clearDataForOrigin", origin=origin, storageTypes="all")
+    window.open(address, height=height)
+
+
+def open_experiment(window: Browser, address: str) -> None:
+    visit(window, address)
+    window.wait_until(shows("matching runs"))
+    window.wait_until(shows("small"))
+
+
+def open_run(window: Browser, address: str, name: str) -> str:
+    """Follow the link of a run in the experiment's page; return its address."""
+    open_experiment(window, address)
+    window.click(STUDY_ROW)
+    window.wait_until(shows(name))
+    link = f"[...document.querySelectorAll('.ag-row a')].find(link => link.innerText === {json.dumps(name)})"
+    run = str(window.evaluate(f"{link}.href"))
+    window.evaluate(f"{link}.click()")
+    return run
+
+
+def shows(text: str) -> str:
+    """Return a script for whether the page shows a text; its lines and columns are separated by single spaces."""
+    return f"document.body.innerText.replace(/\\s+/g, ' ').includes({json.dumps(text)})"
+
+
+def run_names(window: Browser) -> list[str]:
+    return list(window.evaluate("[...document.querySelectorAll('.ag-row a')].map(link => link.innerText)"))
+
+
+def problems(window: Browser) -> list[Any]:
+    """Exceptions, errors on the console, and the browser's own errors, without those that MLflow causes by itself."""
+    said = [event for event in window.events_of("Runtime.consoleAPICalled") if event["type"] in ("error", "assert")]
+    logged = [event["entry"] for event in window.events_of("Log.entryAdded") if event["entry"]["level"] == "error"]
+    found = [*window.events_of("Runtime.exceptionThrown"), *said, *logged]
+    return [each for each in found if not any(own in json.dumps(each) for own in MLFLOW_S_OWN)]
+
+
+def hosts(window: Browser) -> set[str]:
+    """Return the hosts that got a request; `data:` and `blob:` addresses request nothing."""
+    urls = [urlsplit(event["request"]["url"]) for event in window.events_of("Network.requestWillBeSent")]
+    return {url.netloc for url in urls if url.scheme not in ("data", "blob")}

@@ -1,0 +1,168 @@
+"""The mirror in the background: a server that is gone, slow or late, or that refuses a run."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+from lr_sweep.analysis.record.read import run_path
+from lr_sweep.sweep.mirror.client import MirrorError, open_client, tracking_uri
+from lr_sweep.sweep.mirror.content import METRICS
+from lr_sweep.sweep.mirror.mirror import Mirror
+from lr_sweep.sweep.mirror.worker import MirrorThread
+from lr_sweep.tests.support.mirrored_record import find, new_mirror, points, write_curve, write_end, write_study
+
+
+def test_thread_mirrors_and_coalesces_notices() -> None:
+    """While the first run is being mirrored, a hundred notices of the second come to one turn."""
+    at_work, proceed, synced = threading.Event(), threading.Event(), []
+
+    class Recorded(Mirror):
+        def sync_run(self, run_id: str) -> None:
+            at_work.set()
+            assert proceed.wait(10)
+            synced.append(run_id)
+
+        def close_study(self) -> None:
+            synced.append("study")
+
+    problems: list[str] = []
+    thread = MirrorThread(Recorded(Path(), "small", "sqlite://"), problems.append)
+    thread.changed("aa")
+    assert at_work.wait(10)
+    for _ in range(100):
+        thread.changed("bb")
+    assert thread.close(timeout_s=0.0) == ["aa", "bb"]
+    proceed.set()
+    assert thread.close(timeout_s=10.0) == []
+    assert synced == ["aa", "bb", "study"]
+    assert problems == []
+
+
+def test_thread_without_notices_touches_nothing(tmp_path: Path) -> None:
+    assert MirrorThread(Mirror(tmp_path, "small", tracking_uri(tmp_path)), pytest.fail).close(10.0) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_bad_run_does_not_hold_up_the_others() -> None:
+    synced: list[str] = []
+    problems: list[str] = []
+
+    class OneBad(Mirror):
+        def sync_run(self, run_id: str) -> None:
+            if run_id == "bad":
+                raise MirrorError("refused")
+            synced.append(run_id)
+
+        def close_study(self) -> None:
+            synced.append("study")
+
+    thread = MirrorThread(OneBad(Path(), "small", "sqlite://"), problems.append, retry_s=0.01, max_retry_s=0.01)
+    thread.changed("bad", "aa", "bb")
+    deadline = time.monotonic() + 10
+    while len(synced) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert thread.close(10.0) == ["bad"]
+    assert synced == ["aa", "bb"]
+    assert len(problems) == 1
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_unreachable_server_is_reported_once_and_a_later_sync_catches_up(results: Path) -> None:
+    write_study(results, ["aa", "bb"])
+    write_curve(results, "bb", 2)
+    problems: list[str] = []
+    uri = f"http://me:secret@127.0.0.1:{closed_port()}"
+    thread = MirrorThread(new_mirror(results, uri=uri), problems.append, retry_s=0.01, max_retry_s=0.05)
+    thread.changed("aa", "bb")
+    deadline = time.monotonic() + 20
+    while not problems and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    assert sorted(thread.close(timeout_s=20.0)) == ["aa", "bb"]
+    (problem,) = problems
+    assert "training continues" in problem
+    assert "secret" not in problem
+    good: list[str] = []
+    thread = MirrorThread(new_mirror(results), good.append)
+    thread.changed("aa", "bb")
+    assert thread.close(timeout_s=30.0) == []
+    assert good == []
+    assert len(points(tracking_uri(results), "aa", "test_loss")) == 4
+    assert len(points(tracking_uri(results), "bb", "test_loss")) == 2
+
+
+@contextmanager
+def mlflow_server(folder: Path, port: int) -> Iterator[None]:
+    command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
+    command += [
+        "--backend-store-uri",
+        f"sqlite:///{folder}/server.db",
+        "--artifacts-destination",
+        str(folder / "files"),
+    ]
+    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def wait_for(port: int, timeout_s: float = 120.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        try:
+            urlopen(f"http://127.0.0.1:{port}/health", timeout=2).read()
+            return
+        except (URLError, OSError):
+            time.sleep(0.2)
+    raise TimeoutError(f"no MLflow server on port {port} after {timeout_s} s")
+
+
+@pytest.mark.slow
+def test_server_that_starts_late_and_restarts_has_each_point_once(results: Path, tmp_path: Path) -> None:
+    port = closed_port()
+    uri = f"http://127.0.0.1:{port}"
+    run_path(results, "aa").unlink()
+    write_curve(results, "aa", 2)
+    problems: list[str] = []
+    thread = MirrorThread(new_mirror(results, uri=uri), problems.append, retry_s=0.2, max_retry_s=0.5)
+    thread.changed("aa")
+    with mlflow_server(tmp_path, port):
+        wait_for(port)
+        deadline = time.monotonic() + 20
+        while not (open_client(uri).get_experiment_by_name("lr-sweep") and find(uri, "sweep.run_id", "aa")):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    write_curve(results, "aa", 4)
+    write_end(results, "aa")
+    thread.changed("aa")
+    with mlflow_server(tmp_path, port):
+        wait_for(port)
+        assert thread.close(timeout_s=30.0) == []
+        assert all(len(points(uri, "aa", metric)) == 4 for metric in METRICS)
+        (run,) = find(uri, "sweep.run_id", "aa")
+        assert run.info.status == "FINISHED"
+        report = tmp_path / "report"
+        report.mkdir()
+        (report / "report.md").write_text("what we found")
+        new_mirror(results, uri=uri).log_report(report)
+    assert [path.name for path in (tmp_path / "files").rglob("*.md")] == ["report.md"]
+    assert len(problems) in (1, 2)

@@ -1,0 +1,121 @@
+"""What `plan` says, for a study small enough to count by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.sweep.plan.cost import disk_bytes, estimate_cost
+from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.plan.plan import Plan, id_lines, plan_text
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.study.backbones import find_backbones
+from lr_sweep.sweep.study.file import load_study
+from lr_sweep.sweep.study.runs import wanted_runs
+from lr_sweep.tests.support.records import SyntheticRecord
+from lr_sweep.tests.support.tiny_study import runs_of, write_study
+from lr_sweep.trainables.memory import trained_parameters
+
+INPUT = 16 * 16 + 16  # 16 pixels a token, width 16
+OUTPUT = 16 * 10 + 10
+POSITIONS = 12 * 16
+LAYER_NORMS = 3 * 2 * 16  # two in the block, the final one
+ATTENTION = (16 * 48 + 48) + (16 * 16 + 16)
+FEEDFORWARD = (16 * 64 + 64) + (64 * 16 + 16)
+FROZEN = INPUT + OUTPUT + POSITIONS + LAYER_NORMS  # 730
+ALL = FROZEN + ATTENTION + FEEDFORWARD  # 3946
+
+
+def plan(study_file: Path, results: Path) -> list[str]:
+    planned = planned_here(study_file, results)
+    cost = estimate_cost(planned.reconciled, {}, planned.placement, 2, planned.results)
+    return plan_text(planned, cost).splitlines()
+
+
+def planned_here(study_file: Path, results: Path) -> Plan:
+    study = load_study(study_file)
+    return Plan(study, Placement(resources=study.resources), Results(results), Path("/data"))
+
+
+def test_trained_parameters_by_hand(tmp_path: Path) -> None:
+    frozen, *_, unfrozen = runs_of(write_study(tmp_path), tmp_path / "results")
+    assert trained_parameters(frozen.run, frozen.shape) == FROZEN == 730
+    assert trained_parameters(unfrozen.run, unfrozen.shape) == ALL == 3946
+
+
+def test_trained_parameters_of_the_paper(tmp_path: Path) -> None:
+    """GPT-2 on CIFAR-10: 870,154 around the frozen body in Lu et al.'s code (1024 positions, 48 numbers a token)."""
+    study = load_study("rothermel2021-table1")
+    runs = wanted_runs(study, find_backbones(study, tmp_path), tmp_path)
+    (count,) = {trained_parameters(r.run, r.shape) for r in runs if r.cell == ("cifar10", "gpt2", "frozen-random")}
+    assert count == 870_154
+
+
+def test_disk_is_checkpoints_and_the_record(tmp_path: Path) -> None:
+    runs = runs_of(write_study(tmp_path, rates=(1e-3,)), tmp_path / "results")
+    # model, two moments of Adam and the best model, 4 bytes a number; at once: two more of the largest
+    checkpoints = 16 * (FROZEN + ALL)
+    record = 2 * (2 * 80 + 12_000)  # two evaluations a run
+    assert disk_bytes(runs, num_at_once=1) == checkpoints + 2 * 16 * ALL + record
+    assert disk_bytes(runs, num_at_once=2) == checkpoints + 2 * checkpoints + record
+    assert disk_bytes([], num_at_once=2) == 0
+
+
+def test_plan_of_a_new_study(tmp_path: Path) -> None:
+    study = write_study(tmp_path, seeds=2, runs_per_trial=2)
+    lines = plan(study, tmp_path / "results")
+    assert lines[:6] == [
+        "tiny: A tiny study",
+        "",
+        "grid       1 task x 1 model x 2 variants x 2 learning rates x 2 seeds = 8 runs",
+        "rates      1e-3  1e-2",
+        "seeds      0  1",
+        "",
+    ]
+    assert [line.split() for line in lines[7:9]] == [
+        ["digits", "tiny", "frozen-pretrained", "4", "20", "730", "0", "4"],
+        ["digits", "tiny", "unfrozen-random", "4", "20", "3,946", "0", "4"],
+    ]
+    assert "weights    tiny: the weights in weights (here)" in lines
+    assert "runs       8 wanted: 8 new" in lines
+    assert "to train   8 runs in 4 trials, at most 160 gradient steps" in lines
+    assert "resources  1 CPU and 0 GPU a trial" in lines
+    assert "data       /data" in lines
+    assert lines[-1].startswith(
+        "cost       not known: 2 cells not timed yet; `plan --measure` times a few steps of each"
+    )
+    assert not any("run ids depend on the weights" in line for line in lines)
+    assert not (tmp_path / "results").exists()  # a plan makes nothing
+
+
+def test_plan_leaves_out_what_is_done(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    record = SyntheticRecord(tmp_path / "results")
+    frozen, diverged, short, _ = runs_of(study, record.results)
+    record.end(frozen.row(), [(10, 0.5, 0.5), (20, 0.5, 0.5)], "complete", 20)
+    record.end(diverged.row(), [], "diverged", 3, diverged_at=3)
+    record.end(short.row(), [(10, 0.5, 0.5)], "complete", 10)
+    lines = plan(study, record.results)
+    assert [line.split()[-2:] for line in lines[7:9]] == [["2", "0"], ["0", "2"]]
+    assert "runs       4 wanted: 1 complete, 1 diverged, 1 started, 1 new" in lines
+    assert "to train   2 runs in 2 trials, at most 40 gradient steps" in lines
+
+
+def test_plan_says_when_ids_are_not_known_yet(tmp_path: Path) -> None:
+    model = "{size: {layers: 1, heads: 2, width: 16, positions: 128}, pretrained: {pretrain: {num_steps: 2}}}"
+    lines = plan(write_study(tmp_path, models=f"{{tiny: {model}}}"), tmp_path / "results")
+    (first,) = [index for index, line in enumerate(lines) if line.startswith("weights ")]
+    assert lines[first].startswith("weights    tiny: byte-level GPT-2 of 1 layers x width 16, trained for 2 steps")
+    assert lines[first].endswith("(not here yet; `run` gets or trains them first)")
+    assert lines[first + 1] == "           the ids of its pretrained runs depend on these weights: not known yet"
+    planned = planned_here(tmp_path / "tiny.yaml", tmp_path / "results")
+    listed = [line.split() for line in id_lines(planned)]
+    assert listed[0] == ["(no-weights-yet)", "digits", "tiny", "frozen-pretrained", "1e-3", "0", "new"]
+    assert listed[2][0] == planned.wanted[2].run_id
+
+
+def test_plan_says_when_the_disk_is_too_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Results, "free_bytes", lambda self: 1000)
+    (line,) = [line for line in plan(write_study(tmp_path), tmp_path / "results") if line.startswith("disk ")]
+    assert line.endswith(" for checkpoints and record, 0.0 MB free: not enough")

@@ -1,0 +1,173 @@
+"""Permissions: results follow the user's umask, and what another user may not read is not called damaged."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.analysis.study_report import write_report
+from lr_sweep.datasets.storage.files import write_json
+from lr_sweep.sweep.archive.exporter import export
+from lr_sweep.sweep.archive.importer import import_archive
+from lr_sweep.sweep.cli.parser import main
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.file_modes import as_another_user, open_folder, umask
+from lr_sweep.tests.support.records import four_runs, run_id_of
+from lr_sweep.tests.support.small_runs import CPU
+from lr_sweep.tests.support.tiny_study import SIZE, train, write_study
+from lr_sweep.trainables.pretraining.recipe import PretrainRecipe
+from lr_sweep.trainables.pretraining.train import pretrain
+
+
+def modes(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): oct(path.stat().st_mode & 0o777) for path in folder.rglob("*")}
+
+
+def test_every_file_of_a_results_directory_follows_the_umask(tmp_path: Path) -> None:
+    """Checkpoints and weights, too, which safetensors leaves to their owner alone."""
+    results, carried = Results(tmp_path / "results"), Results(tmp_path / "carried")
+    recipe = PretrainRecipe(num_steps=1, batch_size=2, num_tokens=8, learning_rate=1e-3)
+    with umask(0o027):
+        train(write_study(tmp_path, variants=("frozen-pretrained",), rates=(1e-3,)), results)
+        pretrain(SIZE, recipe, b"a text " * 50, results.pretrained / "gpt2-1x16-000000000000", CPU, lambda *_: None)
+        with results.writing("tiny"):
+            write_report(results.root, "tiny")
+            write_json(results.progress("tiny"), {})
+        export(results, tmp_path / "all.tar", [], checkpoints=True)
+        import_archive(tmp_path / "all.tar", carried)
+    found = modes(results.root)
+    kinds = {Path(name).parts[0] for name in found}
+    assert kinds >= {"format.json", "runs", "curves", "checkpoints", "pretrained", "studies", "logs", "writer.lock"}
+    assert any(name.startswith("studies/tiny/report/") for name in found)
+    for root in (results.root, carried.root):
+        wrong = {
+            name: mode for name, mode in modes(root).items() if mode != ("0o750" if (root / name).is_dir() else "0o640")
+        }
+        assert wrong == {}
+    assert modes(carried.root).keys() >= {name for name in found if name.startswith(("checkpoints/", "runs/"))}
+    assert oct((tmp_path / "all.tar").stat().st_mode & 0o777) == "0o640"
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Results]:
+    """A results directory that another user may read all of."""
+    with open_folder() as folder:
+        results = four_runs(folder / "results")
+        main(["verify", "--results", str(results.root)])  # imports all it needs
+        yield results
+
+
+Close = Callable[[Results], Path]
+"""Closes something to other users, and returns it."""
+
+
+def closed(path: Path, mode: int) -> Path:
+    path.chmod(mode)
+    return path
+
+
+FILES: dict[str, Close] = {
+    "row": lambda results: closed(results.run(run_id_of(0)), 0o600),
+    "curve": lambda results: closed(results.curve(run_id_of(0)), 0o600),
+    "checkpoint": lambda results: closed(next(results.checkpoints(run_id_of(0)).iterdir()), 0o600),
+    "weights": lambda results: closed(next(results.pretrained.glob("*/model.safetensors")), 0o600),
+    "facts about weights": lambda results: closed(next(results.pretrained.glob("*/pretraining.json")), 0o600),
+    "wanted": lambda results: closed(results.study("first") / "wanted.parquet", 0o600),
+    "planned": lambda results: closed(results.study("first") / "planned.parquet", 0o600),
+    "study": lambda results: closed(results.study("first") / "study.json", 0o600),
+}
+FOLDERS: dict[str, Close] = {
+    "folder of checkpoints": lambda results: closed(results.checkpoints(run_id_of(0)), 0o700),
+    "all checkpoints": lambda results: closed(results.root / "checkpoints", 0o700),
+    "checkpoints' names alone": lambda results: closed(results.root / "checkpoints", 0o744),
+    "folder of weights": lambda results: closed(next(results.pretrained.iterdir()), 0o700),
+    "all weights": lambda results: closed(results.pretrained, 0o700),
+    "weights' names alone": lambda results: closed(results.pretrained, 0o744),
+    "folder of a study": lambda results: closed(results.study("first"), 0o700),
+}
+RECORD: dict[str, Close] = {
+    "runs": lambda results: closed(results.root / "runs", 0o700),
+    "curves": lambda results: closed(results.root / "curves", 0o744),
+    "studies": lambda results: closed(results.root / "studies", 0o700),
+    "all": lambda results: closed(results.root, 0o700),
+    "format": lambda results: closed(results.root / "format.json", 0o600),
+}
+
+
+@pytest.fixture
+def copy(shared: Results) -> Iterator[Results]:
+    with open_folder() as folder:
+        yield Results(Path(shutil.copytree(shared.root, folder / "results")))
+
+
+def problems(results: Results, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What `verify` calls a problem."""
+    capsys.readouterr()
+    main(["verify", "--results", str(results.root)])
+    return [line for line in capsys.readouterr().out.splitlines() if line.startswith("problem: ")]
+
+
+@pytest.mark.parametrize("what", [*FILES, *FOLDERS])
+def test_what_another_user_may_not_read_is_not_called_damaged(
+    copy: Results, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = set(problems(copy, capsys))
+    path = (FILES | FOLDERS)[what](copy)
+    with as_another_user():
+        (problem,) = set(problems(copy, capsys)) - before
+    assert problem.startswith(f"problem: cannot read {path}")
+    folder = path if path.parent.name == "studies" else "It"
+    assert f": permission denied. {folder} belongs to root (group root, mode 0" in problem
+    wanted = "o+rx" if path.parent.name == "studies" else "-R o+rX" if path.is_dir() else "o+r"
+    assert f"this is nobody: ask root for `chmod {wanted} {path}`, or do this as root" in problem
+    assert "delete" not in problem
+
+
+@pytest.mark.parametrize("what", RECORD)
+@pytest.mark.parametrize("command", ["verify", "ls", "status", "show", "report", "gc", "export"])
+def test_a_closed_record_does_not_seem_empty(
+    copy: Results, what: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = RECORD[what](copy)
+    rest = {"status": ["first"], "show": [run_id_of(0)], "report": ["first"]}
+    rest |= {"gc": ["--yes"], "export": [str(copy.root.parent / "a.tar")]}
+    with as_another_user():
+        assert main([command, *rest.get(command, []), "--results", str(copy.root)]) == 2
+    message = capsys.readouterr().err
+    assert f"{path}: permission denied. It belongs to root" in message or f"{path} belongs to root" in message
+    assert "delete" not in message
+
+
+@pytest.mark.parametrize("what", ["row", "wanted", "all checkpoints"])
+@pytest.mark.parametrize("command", ["ls", "status", "report"])
+def test_what_cannot_be_read_is_named_by_every_command(
+    copy: Results, what: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A report alone does without checkpoints; this user may not write one."""
+    path = (FILES | FOLDERS)[what](copy)
+    with as_another_user():
+        assert main([command, *([] if command == "ls" else ["first"]), "--results", str(copy.root)]) == 2
+    message = capsys.readouterr().err
+    if (what, command) == ("all checkpoints", "report"):
+        assert f"cannot write to {copy.study('first')}" in message
+    else:
+        assert f"{path}: permission denied. It belongs to root" in message or f"{path} belongs to root" in message
+        assert "delete" not in message
+
+
+@pytest.mark.parametrize("what", [*FILES, *FOLDERS])
+def test_an_export_by_another_user_names_what_it_may_not_read(
+    copy: Results, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, archive = (FILES | FOLDERS)[what](copy), copy.root.parent / "exports" / "a.tar"
+    archive.parent.mkdir()
+    archive.parent.chmod(0o777)
+    with as_another_user():
+        assert main(["export", str(archive), "--checkpoints", "--results", str(copy.root)]) == 1
+    left_out = [line for line in capsys.readouterr().out.splitlines() if line.startswith("left out: ")]
+    assert any(f"`chmod {how} {path}`" in line for line in left_out for how in ("o+r", "o+rx", "-R o+rX"))
+    assert not any("delete" in line for line in left_out)
+    assert main(["import", str(archive), "--results", str(copy.root.parent / "into")]) == 0

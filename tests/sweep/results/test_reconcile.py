@@ -1,0 +1,131 @@
+"""What is left to train, from what is wanted and what the record holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.analysis.record.read import RecordError
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.reconcile import reconcile
+from lr_sweep.sweep.results.run_state import State
+from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.tests.support.records import SyntheticRecord
+from lr_sweep.tests.support.tiny_study import runs_of, write_study
+
+POINTS = [(10, 0.5, 0.4), (20, 0.6, 0.5)]
+
+
+@pytest.fixture
+def wanted(tmp_path: Path) -> WantedRun:
+    """A run with a budget of 20 steps."""
+    study = write_study(tmp_path, rates=(1e-3,), variants=("unfrozen-random",))
+    return runs_of(study, tmp_path / "results")[0]
+
+
+class Record:
+    """A results directory that holds something of one run."""
+
+    def __init__(self, folder: Path, wanted: WantedRun) -> None:
+        self.results, self.wanted = Results(folder / "results"), wanted
+        self.synthetic = SyntheticRecord(self.results.root)
+
+    def end(self, status: str, trained: int) -> None:
+        failure = "out of memory" if status == "failed" else None
+        self.synthetic.end(self.wanted.row(), POINTS, status, trained, failure=failure)
+
+    def state(self, *, max_attempts: int = 0) -> tuple[State, bool]:
+        """Return the run's state and whether it is to be trained."""
+        reconciled = reconcile([self.wanted], self.results, max_attempts=max_attempts)
+        assert list(reconciled.states) == [self.wanted.run_id]
+        assert reconciled.to_train in ((), (self.wanted,))
+        return reconciled.states[self.wanted.run_id], bool(reconciled.to_train)
+
+
+@pytest.fixture
+def record(tmp_path: Path, wanted: WantedRun) -> Record:
+    return Record(tmp_path, wanted)
+
+
+def test_with_no_results_directory_everything_is_new(tmp_path: Path, wanted: WantedRun) -> None:
+    reconciled = reconcile([wanted], Results(tmp_path / "nowhere"))
+    assert reconciled.states == {wanted.run_id: State.NEW}
+    assert reconciled.to_train == (wanted,)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_new(record: Record) -> None:
+    assert record.state() == (State.NEW, True)
+
+
+def test_a_curve_without_an_end_is_started(record: Record) -> None:
+    record.synthetic.write_curve(record.wanted.run_id, POINTS[:1])
+    assert record.state() == (State.STARTED, True)
+
+
+def test_a_folder_of_checkpoints_is_started(record: Record) -> None:
+    record.results.checkpoints(record.wanted.run_id).mkdir(parents=True)
+    assert record.state() == (State.STARTED, True)
+
+
+@pytest.mark.parametrize(
+    ("trained", "expected"),
+    [(20, (State.COMPLETE, False)), (10, (State.STARTED, True)), (40, (State.COMPLETE, False))],
+    ids=["to the budget", "to a lower budget", "beyond the budget"],
+)
+def test_complete_depends_on_the_budget(record: Record, trained: int, expected: tuple[State, bool]) -> None:
+    record.end("complete", trained)
+    assert record.state() == expected
+
+
+@pytest.mark.parametrize("max_attempts", [0, 9])
+def test_a_divergence_is_a_result(record: Record, max_attempts: int) -> None:
+    record.end("diverged", 13)
+    assert record.state(max_attempts=max_attempts) == (State.DIVERGED, False)
+
+
+def test_a_failed_run_is_trained_on_request_only(record: Record) -> None:
+    record.end("failed", 10)
+    assert record.state() == (State.FAILED, False)
+    assert record.state(max_attempts=2) == (State.FAILED, True)  # it was started once
+    assert record.state(max_attempts=1) == (State.FAILED, False)
+
+
+@pytest.mark.parametrize("status", ["failed", "diverged"])
+def test_what_happens_beyond_a_budget_does_not_matter_to_it(record: Record, status: str) -> None:
+    record.end(status, 30)
+    assert record.state() == (State.COMPLETE, False)
+
+
+def test_a_divergence_in_the_last_step_of_a_budget_is_one(record: Record) -> None:
+    record.end("diverged", 20)
+    assert record.state() == (State.DIVERGED, False)
+
+
+def test_rows_of_other_runs_do_not_matter(record: Record) -> None:
+    record.synthetic.end(record.wanted.row() | {"run_id": "0123456789abcdef"}, POINTS, "complete", 20)
+    assert record.state() == (State.NEW, True)
+
+
+def test_a_damaged_row_is_reported_and_not_taken_for_missing(record: Record) -> None:
+    record.end("complete", 20)
+    path = record.results.run(record.wanted.run_id)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(RecordError, match="delete it and run the study again"):
+        record.state()
+
+
+def test_an_unknown_status_is_reported(record: Record) -> None:
+    record.end("complexe", 20)
+    with pytest.raises(RecordError, match="got status 'complexe': delete it and run the study again"):
+        record.state()
+
+
+def test_runs_are_trained_in_the_order_of_the_study(tmp_path: Path) -> None:
+    runs = runs_of(write_study(tmp_path, seeds=2), tmp_path / "results")
+    record = Record(tmp_path, runs[1])
+    record.end("complete", 20)
+    reconciled = reconcile(runs, record.results)
+    assert reconciled.to_train == tuple(run for run in runs if run is not runs[1])
+    assert reconciled.counts() == {State.NEW: 7, State.COMPLETE: 1}

@@ -1,0 +1,229 @@
+"""The results directory: ours or not, one writer, whole files, full disks."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.analysis.record.read import FORMAT
+from lr_sweep.datasets.storage.files import whole_file, write_json
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.results.directory import Results, storage_problems
+from lr_sweep.tests.support.tiny_study import ROOT
+
+
+def test_prepare_makes_a_new_directory_and_takes_it_again(tmp_path: Path) -> None:
+    results = Results(tmp_path / "a" / "b")
+    assert not results.exists()
+    results.check()  # one that is not there yet is fine
+    for _ in range(2):
+        results.prepare()
+        assert results.exists()
+        assert json.loads((results.root / "format.json").read_text()) == {"format": FORMAT}
+
+
+@pytest.mark.parametrize("there", [None, ".DS_Store"])
+def test_prepare_takes_an_empty_directory(tmp_path: Path, there: str | None) -> None:
+    if there:
+        (tmp_path / there).touch()
+    Results(tmp_path).prepare()
+    assert Results(tmp_path).exists()
+
+
+def test_a_directory_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    for refused in (Results(tmp_path).check, Results(tmp_path).prepare):
+        with pytest.raises(UserError, match="is not empty and holds no record of ours"):
+            refused()
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "results").touch()
+    for refused in (Results(tmp_path / "results").check, Results(tmp_path / "results").prepare):
+        with pytest.raises(UserError, match="results is a file. Choose a new or empty directory"):
+            refused()
+    with pytest.raises(UserError, match="cannot write to"):
+        Results(tmp_path / "results" / "below").prepare()
+
+
+@pytest.mark.parametrize("content", [json.dumps({"format": FORMAT + 1}), "{}", "not json", "[]"])
+def test_another_format_is_refused(tmp_path: Path, content: str) -> None:
+    Results(tmp_path).prepare()
+    (tmp_path / "format.json").write_text(content)
+    for refused in (Results(tmp_path).check, Results(tmp_path).prepare):
+        with pytest.raises(UserError, match=r"format\.json"):
+            refused()
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from lr_sweep.sweep.results.directory import Results
+with Results(Path(sys.argv[1])).writing("other-study"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    made = Results(tmp_path / "results")
+    made.prepare()
+    return made
+
+
+@pytest.fixture
+def holder(results: Results) -> Iterator[subprocess.Popen[str]]:
+    """Another process that writes to the results directory."""
+    command = [sys.executable, "-c", HOLD, str(results.root)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_one_process_writes_and_another_gets_an_error_that_names_it(
+    results: Results, holder: subprocess.Popen[str]
+) -> None:
+    assert results.being_written()
+    message = f"is being written to by process {holder.pid} on .* \\(study other-study\\)"
+    with pytest.raises(UserError, match=message), results.writing("mine"):
+        pytest.fail("two processes write")
+    assert results.holder.exists()  # the other's
+
+    holder.kill()  # as a crash: it releases nothing itself
+    holder.wait()
+    assert not results.being_written()
+    with results.writing("mine"):
+        assert results.being_written()
+        assert json.loads(results.holder.read_text())["pid"] == os.getpid()
+    assert not results.being_written()
+    assert not results.holder.exists()
+
+
+def test_who_writes_may_not_be_known(results: Results, holder: subprocess.Popen[str]) -> None:
+    results.holder.write_text("half a fi")
+    with pytest.raises(UserError, match="being written to by another process"), results.writing("mine"):
+        pytest.fail("two processes write")
+
+
+def test_a_problem_while_writing_lets_go(results: Results) -> None:
+    with pytest.raises(ZeroDivisionError), results.writing("mine"):
+        raise ZeroDivisionError
+    with results.writing("mine"):
+        pass
+
+
+def _write_half(path: Path) -> None:
+    with contextlib.suppress(ZeroDivisionError), whole_file(path) as partial:
+        partial.write_text("half")
+        raise ZeroDivisionError
+
+
+def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file.json"
+    _write_half(path)
+    assert list(path.parent.iterdir()) == []
+    write_json(path, {"a": 1})
+    _write_half(path)
+    assert json.loads(path.read_text()) == {"a": 1}
+    write_json(path, {"a": 2})
+    assert json.loads(path.read_text()) == {"a": 2}
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("number", "fix"),
+    [
+        (errno.ENOSPC, "Free some space"),
+        (errno.EDQUOT, "Free some space"),
+        (errno.EROFS, "Make it writable"),
+        (errno.EACCES, "Make it writable"),
+    ],
+)
+def test_storage_problems_are_reported(number: int, fix: str) -> None:
+    with pytest.raises(UserError) as caught, storage_problems(Path("/results")):
+        raise OSError(number, os.strerror(number), "/results/runs/a")
+    reason = os.strerror(number)
+    assert str(caught.value).startswith(f"cannot write to /results/runs/a: {reason}. {fix}; what is recorded is intact")
+    with pytest.raises(UserError, match="cannot write to /results: "), storage_problems(Path("/results")):
+        raise OSError(number, reason)  # names no file
+
+
+@pytest.mark.parametrize("problem", [ConnectionError("gone"), FileNotFoundError(2, "No such file"), ValueError("x")])
+def test_other_problems_pass(problem: Exception) -> None:
+    with pytest.raises(type(problem)), storage_problems(Path("/results")):
+        raise problem
+
+
+FILL = """
+import resource, signal, sys
+from pathlib import Path
+from lr_sweep.datasets.storage.files import write_json
+from lr_sweep.sweep.results.directory import Results, storage_problems
+results = Results(Path(sys.argv[1]))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+write_json(results.root / "small.json", {"a": 1})
+try:
+    write_json(results.root / "old.json", {"a": "x" * 10000})
+except OSError as error:
+    print(error.errno)
+"""
+
+
+def test_a_write_that_the_system_cuts_short_leaves_the_old_file(results: Results) -> None:
+    """A limit on the size of files: the write fails half-way, as on a full disk."""
+    write_json(results.root / "old.json", {"a": 0})
+    done = subprocess.run(
+        [sys.executable, "-c", FILL, str(results.root)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) == errno.EFBIG
+    assert json.loads((results.root / "old.json").read_text()) == {"a": 0}
+    assert json.loads((results.root / "small.json").read_text()) == {"a": 1}
+    assert not list(results.root.glob(".*.partial"))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 kB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", place], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"may not mount a small disk: {mounted.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def test_a_full_disk_is_reported_and_nothing_is_lost(small_disk: Path) -> None:
+    results = Results(small_disk)
+    results.prepare()
+    write_json(results.root / "old.json", {"a": 0})
+    with pytest.raises(UserError, match="No space left on device. Free some space"), storage_problems(results.root):
+        write_json(results.root / "old.json", {"a": "x" * 200_000})
+    assert json.loads((results.root / "old.json").read_text()) == {"a": 0}
+    assert not list(results.root.glob(".*.partial"))
+
+
+def test_a_read_only_disk_is_reported(small_disk: Path) -> None:
+    Results(small_disk).prepare()
+    with Results(small_disk).writing("mine"):
+        pass
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    with pytest.raises(UserError, match="Read-only file system. Make it writable"):
+        Results(small_disk).prepare()
+    Results(small_disk).check()  # reading needs no more
+    assert not Results(small_disk).being_written()

@@ -1,0 +1,161 @@
+"""The lock of a store: one writer at a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from lr_sweep.datasets.storage.object_store import Found, ObjectStore
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.store.lock import LOCK, StoreLock, current_writer
+from lr_sweep.sweep.store.results import StoredResults, results_here
+from lr_sweep.tests.support.servers.s3_server import Machines
+from lr_sweep.tests.support.stored_record import URI, lock_of
+
+
+def test_one_writer(machines: Machines) -> None:
+    results = StoredResults(URI)
+    results.prepare()
+    with results.writing("small"):
+        machines.be("second")
+        elsewhere = StoredResults(URI)
+        elsewhere.prepare()
+        with pytest.raises(UserError, match=r"is being written to by process \d+ on \S+ \(study small\)"):
+            elsewhere.writing("other").__enter__()
+        reader = results_here(URI)
+        assert reader.being_written()
+    assert not results_here(URI).being_written()
+    with elsewhere.writing("other"):
+        pass
+
+
+def test_of_several_that_ask_at_once_one_may_write(machines: Machines) -> None:
+    for _ in range(5):
+        holding: list[StoreLock] = []
+        together = threading.Barrier(4)
+
+        def ask(lock: StoreLock, holding: list[StoreLock] = holding, together: threading.Barrier = together) -> None:
+            together.wait()
+            try:
+                lock.acquire()
+            except UserError:
+                return
+            holding.append(lock)
+
+        threads = [threading.Thread(target=ask, args=(lock_of(f"study-{number}"),)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        (held,) = holding
+        assert current_writer(ObjectStore(URI))["study"].startswith("study-")
+        held.release()
+        assert current_writer(ObjectStore(URI)) == {}
+
+
+def test_a_lock_that_is_not_renewed_can_be_taken_and_its_holder_notices(machines: Machines) -> None:
+    frozen, heir, third = (lock_of(name, stale_s=3) for name in ("frozen", "heir", "third"))
+    frozen.acquire()
+    with pytest.raises(
+        UserError, match=r"written to by process \d+ on \S+ \(study frozen\)\. .* can be taken 3 s after"
+    ):
+        heir.acquire()
+    frozen.renew()  # who asked in vain does no harm
+    time.sleep(3.2)
+    heir.acquire()
+    with pytest.raises(UserError, match=r"counted as dead: process \d+ on \S+ \(study heir\) writes there now"):
+        frozen.renew()
+    frozen.release()  # which is not its own any more
+    heir.renew()
+    time.sleep(3.2)
+    assert current_writer(ObjectStore(URI), stale_s=3) == {}
+    heir.renew()  # late, but no other process took the lock
+    with pytest.raises(UserError, match="study heir"):
+        third.acquire()
+    heir.release()
+    third.acquire()
+
+
+def test_a_holder_that_renews_at_the_last_moment_keeps_the_lock(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen, heir = lock_of("frozen", stale_s=0), lock_of("heir", stale_s=0)
+    frozen.acquire()
+    find = ObjectStore.find
+
+    def then_renewed(store: ObjectStore, name: str) -> Found | None:
+        found = find(store, name)
+        monkeypatch.setattr(ObjectStore, "find", find)
+        frozen.renew()
+        return found
+
+    monkeypatch.setattr(ObjectStore, "find", then_renewed)
+    with pytest.raises(UserError, match="study frozen"):
+        heir.acquire()
+    frozen.renew()
+
+
+def test_a_lock_that_is_removed_is_lost(machines: Machines) -> None:
+    lock = lock_of("small")
+    lock.acquire()
+    ObjectStore(URI).remove(LOCK)
+    with pytest.raises(UserError, match="counted as dead: another process writes there now"):
+        lock.renew()
+
+
+def test_a_lost_answer_loses_no_lock(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client tries again, and finds its own object where it wanted none, or another version than it knows."""
+    lock, write_if = lock_of("small"), ObjectStore.write_if
+
+    def twice(store: ObjectStore, version: str | None, name: str, content: bytes) -> str | None:
+        write_if(store, version, name, content)
+        return write_if(store, version, name, content)
+
+    monkeypatch.setattr(ObjectStore, "write_if", twice)
+    lock.acquire()
+    lock.renew()
+    lock.release()
+    assert current_writer(ObjectStore(URI)) == {}
+
+
+def test_a_renewal_that_arrives_while_the_server_goes_away_loses_no_lock(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The object is replaced, but the answer and all attempts after it are lost; then the server is back."""
+    lock, write_if = lock_of("small"), ObjectStore.write_if
+
+    def unanswered(store: ObjectStore, version: str | None, name: str, content: bytes) -> str | None:
+        write_if(store, version, name, content)
+        raise OSError("no answer")
+
+    lock.acquire()
+    monkeypatch.setattr(ObjectStore, "write_if", unanswered)
+    with pytest.raises(OSError, match="no answer"):
+        lock.renew()
+    monkeypatch.setattr(ObjectStore, "write_if", write_if)
+    lock.renew()
+    with pytest.raises(UserError, match="study small"):
+        lock_of("other").acquire()
+    lock.release()
+    assert current_writer(ObjectStore(URI)) == {}
+
+
+def test_a_server_without_conditional_writes_is_refused(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unconditional(store: ObjectStore, version: str | None, name: str, content: bytes) -> str:
+        store.write(name, content)
+        return "a version"
+
+    monkeypatch.setattr(ObjectStore, "write_if", unconditional)
+    with pytest.raises(UserError, match="ignores `If-None-Match`, so it cannot keep two writers apart"):
+        lock_of("small").acquire()
+
+
+def test_who_died_on_this_machine_need_not_be_waited_for(machines: Machines) -> None:
+    died, elsewhere, here = lock_of("a", "one"), lock_of("b", "two"), lock_of("c", "one")
+    died.acquire()
+    with pytest.raises(UserError):
+        elsewhere.acquire()
+    here.acquire()
+    assert current_writer(ObjectStore(URI))["study"] == "c"

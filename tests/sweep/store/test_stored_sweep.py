@@ -1,0 +1,82 @@
+"""`run` into S3 with Ray: its machine is lost in the middle, another resumes from nothing but what is in the store."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.datasets.storage.object_store import ObjectStore
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.store.lock import LOCK, current_writer
+from lr_sweep.sweep.store.results import StoredResults, results_here
+from lr_sweep.tests.support.servers.s3_server import SECRET, Machines, environment_of
+from lr_sweep.tests.support.tiny_study import (
+    ROOT,
+    command_line,
+    curves,
+    environment,
+    rows,
+    sweep,
+    trained_here,
+    write_study,
+)
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+URI = "s3://bucket/killed"
+
+
+def test_a_machine_is_lost_and_another_resumes_its_runs(machines: Machines, tmp_path: Path) -> None:
+    study = write_study(tmp_path, rates=(1e-2,), num_steps=900, protocol="{evaluate_every: 300}")
+    store = _lose_a_machine(machines, study, tmp_path)
+    assert not store.names("runs")
+    assert {Path(name).name for name in store.names("studies")} >= {"study.json", "wanted.parquet", "tiny.yaml"}
+    steps = [int(Path(name).name.split("-")[1]) for name in store.names("checkpoints")]
+    assert max(steps) >= 300
+
+    env = environment_of(machines.server, machines.be("second"))
+    with pytest.raises(UserError, match=r"is being written to by process \d+ on \S+ \(study tiny\)"):
+        StoredResults(URI).writing("tiny").__enter__()
+    store.remove(LOCK)  # known to be dead: no need to wait until the lock is stale
+    code, output = sweep("run", study, "--results", URI, env=env)
+    assert code == 0, output
+    assert f"store      {URI}" in output
+    assert SECRET not in output
+
+    machines.be("third")
+    read = results_here(URI)
+    assert {(row["status"], row["num_steps"]) for row in rows(read.root).values()} == {("complete", 900)}
+    assert curves(read.root) == trained_here(study, tmp_path / "undisturbed")
+    assert len(store.names("checkpoints")) == 2
+    assert not current_writer(store)
+    logs = [path for path in (tmp_path / "machines").rglob("*") if path.is_file()]
+    assert not any(SECRET.encode() in path.read_bytes() for path in logs)
+
+
+def _lose_a_machine(machines: Machines, study: Path, folder: Path) -> ObjectStore:
+    """Start a sweep and kill all of it once runs have checkpoints in the store."""
+    env = environment_of(machines.server, machines.be("first"))
+    with (folder / "first.txt").open("w") as output:
+        process = subprocess.Popen(
+            command_line("run", study, "--results", URI),
+            cwd=ROOT,
+            env=environment(**env),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    store, deadline = ObjectStore(URI), time.monotonic() + 240
+    try:
+        while not (store.names("checkpoints") and store.names("curves")):
+            assert process.poll() is None, (folder / "first.txt").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.3)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return store

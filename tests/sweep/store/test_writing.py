@@ -1,0 +1,143 @@
+"""What a run writes arrives in S3 in an order in which it may be read, also where the storage is away for a while."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.analysis.record.columns import CURVES, RUNS, table
+from lr_sweep.analysis.record.parquet import parquet_bytes
+from lr_sweep.analysis.record.read import read_rows
+from lr_sweep.analysis.record.working_copy import refresh
+from lr_sweep.datasets.storage.object_store import ObjectStore
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.store.lock import LOCK
+from lr_sweep.sweep.store.push import Push, PushThread
+from lr_sweep.sweep.store.results import StoredResults
+from lr_sweep.tests.support.servers.s3_server import Machines
+from lr_sweep.tests.support.stored_record import URI, add_runs, filled, lock_of
+from lr_sweep.tests.support.tiny_study import rows
+
+
+def test_at_any_moment_each_row_in_the_store_has_its_curve(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every prefix of what a pass does: rows come last, and go first where curves get shorter."""
+    results = filled()
+    record = add_runs(results.root)  # the same again
+    store, done = ObjectStore(URI), []
+    push = Push(store, results.root, lambda: None)
+    run_id = record.wanted[0]["run_id"]
+    record.end(record.wanted[0], [(100, 0.4, 0.3)], "diverged", 150, 150)  # started over, it ended earlier
+    new = record.add(1e-1, 0, [(100, 0.4, 0.3), (300, 0.9, 0.4)])
+    record.write()
+
+    def check() -> None:
+        for name in store.names("runs"):
+            last = length(store, name.replace("runs", "curves"))
+            assert last == {"complete": 300, "diverged": 100}[status(store, name)], name
+        done.append(set(store.names("runs")))
+
+    for method in ("write", "upload", "remove"):
+        real = getattr(ObjectStore, method)
+        monkeypatch.setattr(ObjectStore, method, lambda *given, real=real: (real(*given), check()))
+    push()
+    assert {f"runs/{run_id}.parquet" in names for names in done} == {True, False}
+    assert f"runs/{new}.parquet" in done[-1]
+    done.clear()
+    push()
+    assert done == []
+
+
+def status(store: ObjectStore, name: str) -> str:
+    return read_back(store, name, RUNS)[0]["status"]
+
+
+def length(store: ObjectStore, name: str) -> int:
+    return max(point["step"] for point in read_back(store, name, CURVES))
+
+
+def read_back(store: ObjectStore, name: str, columns: tuple) -> list[dict]:
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
+        file.write(store.find(name).content)
+        file.flush()
+        found = read_rows(Path(file.name), columns)
+    assert found is not None
+    return found
+
+
+def test_half_an_upload_is_never_seen(machines: Machines) -> None:
+    filled()
+    store, name = ObjectStore(URI), "runs/0123456789abcdef.parquet"
+    upload = {"Bucket": "bucket", "Key": f"sweeps/one/{name}"}
+    upload["UploadId"] = store._client.create_multipart_upload(**upload)["UploadId"]
+    part = store._client.upload_part(**upload, PartNumber=1, Body=b"x" * 6_000_000)
+    assert name not in store.names("runs")
+    machines.be("second")
+    assert len(rows(refresh(URI))) == 2
+    parts = [{"PartNumber": 1, "ETag": part["ETag"]}]
+    store._client.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})
+    assert name in store.names("runs")
+
+
+def test_storage_away_for_a_while(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written meanwhile comes later; it is reported once, and nothing waits for it."""
+    monkeypatch.setattr("lr_sweep.sweep.store.results.PushThread", partial(PushThread, every_s=0.2))
+    results = StoredResults(URI)
+    results.prepare()
+    messages: list[str] = []
+    with results.writing("small"):
+        record = add_runs(results.root)
+        results.settle()
+        with machines.server.away():
+            began = time.monotonic()
+            late = record.add(1e-1, 0, [(300, 0.9, 0.4)])
+            record.write()
+            assert results.news() == []
+            assert time.monotonic() - began < 0.5
+            while not messages:
+                messages += results.news()
+                time.sleep(0.1)
+        results.settle()
+        messages += results.news()
+        assert f"runs/{late}.parquet" in ObjectStore(URI).names("runs")
+    assert [message.partition(" (")[0] for message in messages] == [
+        f"cannot write to {URI}",
+        f"{URI} has everything again",
+    ]
+
+
+def test_storage_away_at_the_end_is_an_error_and_the_record_claims_no_more_than_is_there(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = filled()
+    monkeypatch.setattr("lr_sweep.sweep.store.results.PATIENCE_S", 1.0)
+    writing = results.writing("small")
+    writing.__enter__()
+    with machines.server.away():
+        record = add_runs(results.root, (1e-3, 1e-2, 1e-1))
+        with pytest.raises(UserError, match=r"could not upload everything to \S+ within 1 s"):
+            writing.__exit__(None, None, None)
+    assert len(rows(results.root)) == 3
+    refresh(URI)  # the store is the truth: what it lacks is made again from checkpoints
+    assert len(rows(results.root)) == 2
+    assert record.wanted[2]["run_id"] not in rows(results.root)
+
+
+def test_a_thread_that_lost_the_right_to_write_writes_nothing_more(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results, store = filled(), ObjectStore(URI)
+    lock = lock_of("small")
+    lock.acquire()
+    thread = PushThread(store, results.root, lock, every_s=0.1)
+    assert thread.flush(10)
+    monkeypatch.setattr("lr_sweep.sweep.store.lock.RENEW_EVERY_S", 0.0)
+    store.write(LOCK, b'{"pid": 1}')
+    (results.root / "runs" / "0123456789abcdef.parquet").write_bytes(parquet_bytes(table([], RUNS)))
+    assert not thread.flush(10)
+    with pytest.raises(UserError, match="another process writes there now"):
+        thread.news()
+    assert "runs/0123456789abcdef.parquet" not in store.names("runs")

@@ -1,0 +1,86 @@
+"""Models of a study that are no GPT-2: what a study may say of them, and what `plan` says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lr_sweep.sweep.study.file import load_study, study_to_yaml
+from lr_sweep.sweep.study.model import HubWeights
+from lr_sweep.tests.support.small_bodies import SIZES
+from lr_sweep.tests.support.tiny_study import in_process, write_study
+from lr_sweep.trainables.models import MODELS
+
+
+def written(folder: Path, models: dict[str, Any], variants: str = "[frozen-random]") -> Path:
+    path = write_study(folder, models=json.dumps(models), variants=("VARIANTS",))
+    path.write_text(path.read_text().replace("[VARIANTS]", variants))
+    return path
+
+
+def test_a_study_of_every_family_round_trips(tmp_path: Path) -> None:
+    study = load_study(written(tmp_path, {f"my-{f}": {"family": f, "size": vars(size)} for f, size in SIZES.items()}))
+    assert {name: model.size for name, model in study.models.items()} == {f"my-{f}": size for f, size in SIZES.items()}
+    (tmp_path / "again").mkdir()
+    again = tmp_path / "again" / "tiny.yaml"
+    again.write_text(study_to_yaml(study))
+    assert load_study(again) == study
+
+
+@pytest.mark.parametrize("name", [name for name, known in MODELS.items() if known.family != "gpt2"])
+def test_known_models_have_their_family_size_and_weights(name: str, tmp_path: Path) -> None:
+    models = {name: {}, "three": {"base": name, "depth": 3}}
+    study = load_study(written(tmp_path, models, "[frozen-pretrained]"))
+    assert study.models[name].body_size == MODELS[name].size
+    assert study.models["three"].body_size == replace(MODELS[name].size, layers=3)
+    for model in study.models.values():
+        assert isinstance(model.pretrained, HubWeights)
+        assert model.pretrained.hub == MODELS[name].hub
+
+
+def test_all_mistakes_are_reported_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    models = {
+        "a": {"family": "bert", "size": {"layers": 1, "heads": 3, "width": 16}},
+        "b": {"family": "longformer", "size": {"layers": 1, "heads": 2, "width": 16, "attention_window": 5}},
+        "c": {"family": "vit", "size": {"layers": 1, "heads": 2, "width": 16, "layer_norm_eps": 0.0}},
+        "d": {"family": "t5", "size": {"layers": 1, "heads": 2, "width": 16, "positions": 5}},
+        "e": {"family": "t5", "size": {"layers": 1, "heads": 2, "width": 16}, "pretrained": {"pretrain": {}}},
+    }
+    assert in_process("plan", written(tmp_path, models)) == (2, "")
+    error = capsys.readouterr().err
+    for wanted in (
+        "models.a.size.heads: 3 heads do not divide width = 16",
+        "models.b.size: attention_window: got 5, want an even number",
+        "models.c.size.layer_norm_eps: got 0.0, want greater than 0",
+        "models.d.size.positions: unknown key 'positions'",
+        "models.e.pretrained.pretrain: family t5 cannot be pretrained here, only gpt2; want hub or folder",
+    ):
+        assert wanted in error
+
+
+def test_parts_that_models_lack_are_refused_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lstm = {"family": "lstm", "size": {"layers": 1, "width": 8, "layer_norm": False}}
+    variants = (
+        "{p: {initialisation: random, trained: [positions]}, n: {initialisation: random, trained: [layer_norms]}}"
+    )
+    assert in_process("plan", written(tmp_path, {"lstm": lstm}, variants)) == (2, "")
+    error = capsys.readouterr().err
+    assert "models.lstm: variant 'p' would train nothing of it: a lstm of this size has no positions" in error
+    assert "models.lstm: variant 'n' would train nothing of it: a lstm of this size has no layer_norms" in error
+
+
+def test_a_part_that_a_model_lacks_beside_others_is_not(tmp_path: Path) -> None:
+    load_study(written(tmp_path, {"lstm": {"family": "lstm", "size": {"layers": 1, "width": 8}}}, "[frozen-random]"))
+
+
+def test_plan_names_what_the_plain_engine_trains(tmp_path: Path) -> None:
+    models = {f"my-{name}": {"family": name, "size": vars(SIZES[name])} for name in ("bert", "gpt2", "lstm")}
+    code, text = in_process("plan", written(tmp_path, models), "--results", tmp_path / "results")
+    assert code == 0
+    assert "\nengine     plain for my-bert, my-lstm: only GPT-2 has a stacked version\n" in text
+    del models["my-bert"], models["my-lstm"]
+    assert "engine" not in in_process("plan", written(tmp_path, models), "--results", tmp_path / "results")[1]

@@ -1,0 +1,249 @@
+"""What a study says: models, paths, learning rates, the shipped studies, and the round trip through YAML."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lr_sweep.datasets import TASKS
+from lr_sweep.sweep.study.file import load_study, shipped_studies, study_to_yaml
+from lr_sweep.sweep.study.learning_rates import LearningRateGrid
+from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, StudyModel
+from lr_sweep.sweep.study.study import Study, StudyTask
+from lr_sweep.tests.support.study_example import GRID, PRETRAINED, SIZE, STUDY, write
+from lr_sweep.trainables.models import MODELS
+from lr_sweep.trainables.parts import VARIANTS, Variant
+from lr_sweep.trainables.pretraining.recipe import PretrainRecipe
+from lr_sweep.trainables.pretraining.task_recipe import TaskRecipe
+from lr_sweep.trainables.run import ModelSize, Protocol
+
+
+def test_a_right_file_says_what_it_says(tmp_path: Path) -> None:
+    study = load_study(write(tmp_path, STUDY))
+    assert (study.study, study.title) == ("example", "An example")
+    assert study.tasks == {"digits": StudyTask(num_steps=2000, options=TASKS["digits"].Options())}
+    assert study.models["tiny"].size == ModelSize(layers=2, heads=4, width=64, positions=1024)
+    assert study.models["tiny"].pretrained == PretrainedHere(pretrain=PretrainRecipe())
+    assert study.learning_rate_grid() == (1e-4, 1e-3, 1e-2)
+    assert study.seed_list() == (0, 1, 2)
+    assert study.protocol == Protocol(evaluate_every=1000)
+    assert (study.resources.retries, study.resources.gpus_per_trial) == (1, 0)
+
+
+def test_a_study_without_a_title_is_called_by_its_name(tmp_path: Path) -> None:
+    study = load_study(write(tmp_path, STUDY.replace("title: An example\n", "")))
+    assert study.title == "example"
+    (tmp_path / "again").mkdir()
+    assert load_study(write(tmp_path / "again", study_to_yaml(study))) == study
+
+
+def test_paths_start_from_the_study_file(tmp_path: Path) -> None:
+    write(tmp_path, "words", "words.txt")
+    (tmp_path / "weights").mkdir()
+    text = STUDY.replace("{pretrain: {}}", "{pretrain: {text: [words.txt]}}")
+    (source,) = [model.pretrained for model in load_study(write(tmp_path, text)).models.values()]
+    assert isinstance(source, PretrainedHere)
+    assert source.pretrain.text == ((tmp_path / "words.txt").resolve(),)
+    text = STUDY.replace("{pretrain: {}}", "{folder: weights}")
+    assert load_study(write(tmp_path, text)).models["tiny"].pretrained == FolderWeights(folder=tmp_path / "weights")
+
+
+def test_known_models_bring_size_and_weights(tmp_path: Path) -> None:
+    text = STUDY.replace("  tiny:\n" + SIZE + "\n" + PRETRAINED, "  distilgpt2: {}")
+    model = load_study(write(tmp_path, text)).models["distilgpt2"]
+    assert model.size == ModelSize(layers=6, heads=12, width=768, positions=1024)
+    assert isinstance(model.pretrained, HubWeights)
+    assert model.pretrained.hub == "distilbert/distilgpt2"
+    assert model.pretrained.sha256 is not None
+
+
+def test_random_variants_need_no_weights(tmp_path: Path) -> None:
+    text = STUDY.replace(PRETRAINED + "\n", "").replace("frozen-pretrained", "unfrozen-random")
+    assert load_study(write(tmp_path, text)).models["tiny"].pretrained is None
+
+
+def test_variants_of_the_study_s_own(tmp_path: Path) -> None:
+    own = "{frozen-random: {}, norms: {initialisation: statistics, trained: [output, layer_norms]}}"
+    study = load_study(write(tmp_path, STUDY.replace("[frozen-random, frozen-pretrained]", own)))
+    assert study.variants == {
+        "frozen-random": VARIANTS["frozen-random"],
+        "norms": Variant(initialisation="statistics", trained=("layer_norms", "output")),
+    }
+    (tmp_path / "again").mkdir()
+    assert load_study(write(tmp_path / "again", study_to_yaml(study))) == study
+
+
+def test_the_first_layers_of_known_models(tmp_path: Path) -> None:
+    own = "  three: {base: gpt2, depth: 3}\n  all: {base: gpt2}"
+    models = load_study(write(tmp_path, STUDY.replace("  tiny:\n" + SIZE + "\n" + PRETRAINED, own))).models
+    assert models["all"].body_size == models["three"].size == ModelSize(layers=12, heads=12, width=768)
+    assert models["three"].body_size == ModelSize(layers=3, heads=12, width=768)
+    assert models["three"].pretrained == models["all"].pretrained
+    assert isinstance(models["all"].pretrained, HubWeights)
+
+
+# --- learning rates ------------------------------------------------------------------------------------------------
+
+
+def test_half_decades_from_1e_6_to_1e_2_are_nine_literal_floats() -> None:
+    assert LearningRateGrid(low=1e-6, high=1e-2, per_decade=2).values() == (
+        1e-6,
+        3.16e-6,
+        1e-5,
+        3.16e-5,
+        1e-4,
+        3.16e-4,
+        0.001,
+        3.16e-3,
+        1e-2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "per_decade", "values"),
+    [
+        (1e-3, 1e-3, 1, (0.001,)),
+        (3.16e-6, 1e-4, 2, (3.16e-6, 1e-5, 3.16e-5, 1e-4)),  # a rounded end does not shift the others
+        (2e-5, 2e-3, 1, (2e-5, 2e-4, 2e-3)),
+        (1e-4, 1e-3, 3, (1e-4, 2.15e-4, 4.64e-4, 1e-3)),
+    ],
+)
+def test_grids_worked_out_by_hand(low: float, high: float, per_decade: int, values: tuple[float, ...]) -> None:
+    assert LearningRateGrid(low=low, high=high, per_decade=per_decade).values() == values
+
+
+@given(per_decade=st.integers(1, 100), data=st.data())
+def test_grids_are_even_rounded_and_share_values_with_their_parts(per_decade: int, data: st.DataObject) -> None:
+    first = data.draw(st.integers(-9 * per_decade, 0))  # in grid steps from 1
+    num_steps = data.draw(st.integers(0, min(-first, 60)))
+    low, high = (float(f"{10 ** (step / per_decade):.3g}") for step in (first, first + num_steps))
+    values = LearningRateGrid(low=low, high=high, per_decade=per_decade).values()
+    assert len(values) == num_steps + 1
+    assert (values[0], values[-1]) == (low, high)
+    assert all(value == float(f"{value:.3g}") for value in values)
+    for value, following in itertools.pairwise(values):
+        assert math.isclose(math.log10(following / value), 1 / per_decade, abs_tol=0.005)
+    if num_steps:
+        assert LearningRateGrid(low=values[1], high=high, per_decade=per_decade).values() == values[1:]
+
+
+def test_equal_learning_rates_are_one_float(tmp_path: Path) -> None:
+    grids = [
+        load_study(write(tmp_path, STUDY.replace(GRID, f"learning_rates: [{text}]"))).learning_rate_grid()
+        for text in ("1e-3", "0.001", "1.0e-03", "1E-3")
+    ]
+    assert set(grids) == {(0.001,)}
+
+
+def test_a_list_of_learning_rates_comes_sorted(tmp_path: Path) -> None:
+    study = load_study(write(tmp_path, STUDY.replace(GRID, "learning_rates: [1e-3, 1, 2e-4]")))
+    assert study.learning_rate_grid() == (2e-4, 1e-3, 1.0)
+
+
+# --- shipped studies and the round trip ----------------------------------------------------------------------------
+
+
+def num_runs(study: Study) -> int:
+    axes = (study.tasks, study.models, study.variants, study.learning_rate_grid(), study.seed_list())
+    return math.prod(len(axis) for axis in axes)
+
+
+@pytest.mark.parametrize("name", shipped_studies())
+def test_shipped_studies_load_and_round_trip(name: str, tmp_path: Path) -> None:
+    study = load_study(name)
+    assert load_study(write(tmp_path, study_to_yaml(study), f"{name}.yaml")) == study
+
+
+def test_table_1_is_432_runs_of_the_papers_budgets() -> None:
+    study = load_study("rothermel2021-table1")
+    assert num_runs(study) == 432
+    budgets = {name: task.num_steps for name, task in study.tasks.items()}
+    assert budgets == {"listops": 300_000, "mnist": 400_000, "cifar10": 400_000, "cifar10-lra": 300_000}
+    assert list(study.models) == ["gpt2"]
+    assert set(study.variants) == {"frozen-random", "frozen-pretrained", "unfrozen-random", "unfrozen-pretrained"}
+    assert study.protocol == Protocol()
+
+
+def test_table_4_asks_for_the_same_gpt2_runs_as_table_1() -> None:
+    table_1, table_4 = load_study("rothermel2021-table1"), load_study("rothermel2021-table4")
+    assert num_runs(table_4) == 648
+    assert table_4.models["gpt2"] == table_1.models["gpt2"]
+    assert table_4.tasks == {name: task for name, task in table_1.tasks.items() if name != "listops"}
+    for name in ("variants", "learning_rates", "seeds", "protocol"):
+        assert getattr(table_4, name) == getattr(table_1, name)
+
+
+def test_known_models_have_heads_that_divide_their_width() -> None:
+    assert all(known.size.width % known.size.heads == 0 for known in MODELS.values())
+
+
+def rates() -> st.SearchStrategy[float]:
+    return st.floats(min_value=1e-9, max_value=10)
+
+
+def some(values: st.SearchStrategy) -> st.SearchStrategy:
+    return st.lists(values, min_size=1, max_size=4, unique=True).map(tuple)
+
+
+TITLES = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" "), min_size=1).filter(str.strip)
+SIZES = st.builds(
+    lambda heads, head_width, **fields: ModelSize(heads=heads, width=heads * head_width, **fields),
+    layers=st.integers(1, 40),
+    heads=st.integers(1, 20),
+    head_width=st.integers(1, 64),
+    positions=st.integers(128, 4096),
+)
+SOURCES = st.one_of(
+    st.builds(
+        HubWeights, hub=st.just("owner/name"), revision=st.none() | st.from_regex(r"[0-9a-f]{7}", fullmatch=True)
+    ),
+    st.builds(FolderWeights, folder=st.just(Path(__file__).parent)),
+    st.builds(PretrainRecipe, learning_rate=rates(), seed=st.integers(0, 2**62), text=st.just((Path(__file__),))).map(
+        lambda recipe: PretrainedHere(pretrain=recipe)
+    ),
+    st.builds(
+        TaskRecipe,
+        task=st.just("bit-xor"),
+        options=st.builds(TASKS["bit-xor"].Options, num_bits=st.integers(1, 64)),
+        num_steps=st.integers(1, 10**6),
+        learning_rate=rates(),
+    ).map(lambda recipe: PretrainedHere(pretrain=recipe)),
+)
+STUDIES = st.builds(
+    Study,
+    study=st.just("example"),
+    title=TITLES,
+    tasks=st.dictionaries(st.sampled_from(sorted(TASKS)), st.integers(1, 9), min_size=1).map(
+        lambda budgets: {
+            name: StudyTask(num_steps=2000 * budget, options=TASKS[name].Options()) for name, budget in budgets.items()
+        }
+    ),
+    models=st.dictionaries(
+        st.from_regex(r"own-[a-z0-9]{1,5}", fullmatch=True),
+        st.builds(StudyModel, size=SIZES, pretrained=SOURCES),
+        min_size=1,
+        max_size=3,
+    ),
+    variants=some(st.sampled_from(sorted(VARIANTS))),
+    learning_rates=some(rates()) | st.just(LearningRateGrid(low=1e-5, high=1e-2, per_decade=4)),
+    seeds=st.integers(1, 100) | some(st.integers(0, 2**63 - 1)),
+    protocol=st.builds(
+        Protocol,
+        dropout=st.floats(0, 0.99),
+        gradient_clip_norm=st.none() | st.floats(1e-3, 1e3),
+        batch_size=st.integers(1, 512),
+        readout=st.sampled_from(["final_position", "last_token"]),
+    ),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(study=STUDIES)
+def test_studies_round_trip(tmp_path_factory: pytest.TempPathFactory, study: Study) -> None:
+    folder = tmp_path_factory.mktemp("study")
+    assert load_study(write(folder, study_to_yaml(study))) == study

@@ -1,0 +1,397 @@
+"""Study files with mistakes: what is refused, at which line, in which words."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lr_sweep.datasets import TASKS
+from lr_sweep.datasets.task import Task
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.study.file import load_study
+from lr_sweep.sweep.study.study import Study
+from lr_sweep.sweep.study.validation import some_distinct
+from lr_sweep.tests.support.study_example import GRID, PRETRAINED, SIZE, STUDY, write
+from lr_sweep.trainables.pretraining.recipe import PretrainRecipe
+from lr_sweep.trainables.pretraining.task_recipe import TaskRecipe
+from lr_sweep.trainables.run import ModelSize, Protocol
+
+ODD = (": ", "- ", "&a ", "*a", "!!str ", "<<: ", "~", "[", "{", "'", "1e999", "9" * 400, "? ", "---\n", "|\n", "%")
+"""What YAML gives a meaning to, or no float can hold."""
+
+
+def mistakes(folder: Path, text: str) -> list[str]:
+    """Return the lines of the error of loading `text`, without the file's path: `LINE: message`."""
+    path = write(folder, text)
+    with pytest.raises(UserError) as caught:
+        load_study(path)
+    lines = str(caught.value).splitlines()
+    assert all(line.startswith(f"{path}:") for line in lines)
+    return [line.removeprefix(f"{path}:") for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wanted"),
+    [
+        # names
+        ("study: example", "study: other", "1: study: 'other' is not the file's name"),
+        ("study: example", "study: Ex_ample", '1: study: got "Ex_ample", want lowercase letters'),
+        ("title: An example", "title: ''", "2: title: want one line of text"),
+        ("title: An example", 'title: "two\\nlines"', "2: title: want one line of text"),
+        ("title: An example", "title: 2021-01-01", '2: title: got "2021-01-01", want text'),
+        ("  digits:", "  digit:", "4: tasks.digit: unknown task 'digit'; did you mean 'digits'? valid: bit-memory, "),
+        (
+            "frozen-random,",
+            "frozn-random,",
+            "9: variants[0]: unknown variant 'frozn-random'; did you mean 'frozen-random'?",
+        ),
+        ("  tiny:", "  Tiny:", '6: models.Tiny: got "Tiny", want lowercase letters'),
+        # keys
+        (
+            "seeds: 3",
+            "seeds: 3\nseed: 1",
+            "12: seed: unknown key 'seed'; did you mean 'seeds'? valid: cells, learning_rates",
+        ),
+        ("num_steps: 2000", "num_step: 2000", "4: tasks.digits.num_step: unknown key 'num_step'; did you mean"),
+        ("num_steps: 2000", "split_seed: 1", "4: tasks.digits.num_steps: missing"),
+        ("layers: 2", "layer: 2", "7: models.tiny.size.layer: unknown key 'layer'; did you mean 'layers'?"),
+        ("{pretrain: {}}", "{pretrain: {steps: 1}}", "8: models.tiny.pretrained.pretrain.steps: unknown key 'steps'"),
+        ("evaluate_every", "evaluate_evry", "12: protocol.evaluate_evry: unknown key 'evaluate_evry'; did you mean"),
+        ("retries", "retry", "13: resources.retry: unknown key 'retry'; did you mean 'retries'?"),
+        ("retries: 1", "engine: plain, compile: true", "13: resources.compile: got true with engine: plain"),
+        ("seeds: 3\n", "", "1: seeds: missing"),
+        ("seeds: 3", "seeds: 3\nseeds: 4", "12: seeds: duplicate key; the first is in line 11"),
+        ("seeds: 3", "3: seeds", "11: 3: keys must be text"),
+        # types are not converted
+        ("num_steps: 2000", 'num_steps: "2000"', '4: tasks.digits.num_steps: got "2000", want a whole number'),
+        ("num_steps: 2000", "num_steps: 2000.0", "4: tasks.digits.num_steps: got 2000.0, want a whole number"),
+        ("num_steps: 2000", "num_steps: true", "4: tasks.digits.num_steps: got true, want a whole number"),
+        ("2000}", "2000, split_seed: x}", '4: tasks.digits.split_seed: got "x", want a whole number'),
+        ("evaluate_every: 1000", "dropout: yes", '12: protocol.dropout: got "yes", want a number'),
+        ("evaluate_every: 1000", "dropout: true", "12: protocol.dropout: got true, want a number"),
+        ("evaluate_every: 1000", "dropout: .nan", "12: protocol.dropout: got NaN, want a finite number"),
+        ("evaluate_every: 1000", "readout: last", '12: protocol.readout: got "last", want "final_position" or'),
+        ("seeds: 3", 'seeds: "3"', "11: seeds: want a whole number n, for seeds 0 to n - 1, or a list"),
+        ("seeds: 3", "seeds: true", "11: seeds: got true, want a whole number"),
+        ("tasks:\n  digits: {num_steps: 2000}", "tasks: digits", '3: tasks: got "digits", want a mapping'),
+        ("[frozen-random, frozen-pretrained]", "{mine: {}}", "9: variants.mine.initialisation: missing"),
+        ("[frozen-random, frozen-pretrained]", "{mine: }", "9: variants.mine: unknown variant 'mine'"),
+        (
+            "[frozen-random, frozen-pretrained]",
+            "{frozen-random: {initialisation: random, trained: [output]}}",
+            "9: variants.frozen-random: 'frozen-random' is a known variant; leave its entry empty, or choose another",
+        ),
+        (
+            "[frozen-random, frozen-pretrained]",
+            "{mine: {initialisation: random, trained: [outputs]}}",
+            "9: variants.mine.trained: trained: got unknown part 'outputs'; want some of attention",
+        ),
+        ("  tiny:", "  tiny:\n    base: gpt3", "7: models.tiny.base: unknown model 'gpt3'"),
+        ("  tiny:", "  tiny:\n    family: brt", "7: models.tiny.family: unknown family 'brt'"),
+        ("  tiny:", "  tiny:\n    depth: 3", "7: models.tiny.depth: got 3, want at most size.layers = 2"),
+        (
+            "variants: [frozen-random, frozen-pretrained]",
+            "variants: all",
+            '9: variants: got "all", want a list of names, or',
+        ),
+        (
+            GRID,
+            "learning_rates: 1e-3",
+            "10: learning_rates: want a grid, {low: 1e-6, high: 1e-2, per_decade: 2}, or a list",
+        ),
+        # values
+        ("retries: 1", "retries: -1", "13: resources.retries: got -1, want greater than or equal to 0"),
+        ("retries: 1", "gpus_per_trial: 2", "13: resources.gpus_per_trial: got 2, want less than or equal to 1"),
+        ("evaluate_every: 1000", "evaluate_every: 0", "12: protocol.evaluate_every: got 0, want greater than"),
+        ("num_steps: 2000", "num_steps: 0", "4: tasks.digits.num_steps: got 0, want greater than or equal to 1"),
+        ("num_steps: 2000", "num_steps: 2500", "4: tasks.digits.num_steps: 2500 is not a multiple of protocol"),
+        (
+            "digits: {num_steps: 2000}",
+            "mnist: {num_steps: 1000, image_size: 30}",
+            "4: tasks.mnist.image_size: got 30, want 32 or 28",
+        ),
+        (
+            "digits: {num_steps: 2000}",
+            "mnist: {num_steps: 1000, validation_per_class: 0}",
+            "4: tasks.mnist: validation_per_class is 0, wanted 1 to 5000",
+        ),
+        (
+            "digits: {num_steps: 2000}",
+            "cifar10: {num_steps: 1000, validation_batch: true}",
+            "4: tasks.cifar10.validation_batch: got true",
+        ),
+        ("heads: 4", "heads: 3", "7: models.tiny.size.heads: 3 heads do not divide width = 64"),
+        # what could be read, but not run or recorded
+        ("num_steps: 2000", "num_steps: 20000000000000000000", "4: tasks.digits.num_steps: got 20000000000000000000, "),
+        ("2000}", "2000, split_seed: -1}", "4: tasks.digits: split_seed is -1, wanted 0 to 4294967295"),
+        ("2000}", "2000, split_seed: 4294967296}", "4: tasks.digits: split_seed is 4294967296, wanted 0 to"),
+        ("evaluate_every: 1000", "batch_size: 1198", "4: tasks.digits: its training split has 1197 examples; lower"),
+        ("evaluate_every: 1000", "adam_eps: 1e300", "12: protocol.adam_eps: got 1e+300, want less than or equal to"),
+        ("retries: 1", "gpus_per_trial: 1e-9", "13: resources.gpus_per_trial: got 1e-09, want 0, or from 0.001 to 1"),
+        (
+            "retries: 1",
+            "cpus_per_trial: 0x" + "f" * 5000,
+            "13: resources.cpus_per_trial: got a number too long",
+        ),
+        ("layers: 2", "layers: 1001", "7: models.tiny.size.layers: got 1001, want less than or equal to 1000"),
+        ("low: 1e-4", "low: 1e-320", "10: learning_rates.low: got 9.99989e-321, want at least 1e-20"),
+        # nothing, or twice
+        ("  digits: {num_steps: 2000}", "  {}", "3: tasks: got {}, want at least one entry"),
+        ("[frozen-random, frozen-pretrained]", "[]", "9: variants: want at least one entry"),
+        (GRID, "learning_rates: []", "10: learning_rates: want at least one entry"),
+        ("seeds: 3", "seeds: []", "11: seeds: want at least one entry"),
+        ("seeds: 3", "seeds: 0", "11: seeds: got 0, want greater than or equal to 1"),
+        ("seeds: 3", "seeds: 2021", "11: seeds: got 2021, want less than or equal to 1000"),
+        ("seeds: 3", "seeds: [1, -2]", "11: seeds[1]: got -2, want greater than or equal to 0"),
+        ("seeds: 3", "seeds:\n- 1\n- 2\n- 1", "14: seeds[2]: 1 is there twice"),
+        ("frozen-pretrained]", "frozen-random]", '9: variants[1]: "frozen-random" is there twice'),
+        # learning rates
+        (GRID, "learning_rates:\n- 1e-3\n- 0.001", "12: learning_rates[1]: 0.001 is there twice"),
+        (GRID, "learning_rates: [1e-3, 0]", "10: learning_rates[1]: got 0, want greater than 0"),
+        (GRID, "learning_rates: [1e-3, '1e-4']", '10: learning_rates[1]: got "1e-4", want a number'),
+        ("low: 1e-4", "low: -1e-4", "10: learning_rates.low: got -0.0001, want greater than 0"),
+        ("low: 1e-4", "low: 1e-1", "10: learning_rates.low: 1e-1 is above high = 1e-2"),
+        ("low: 1e-4", "low: 1.2345e-4", "10: learning_rates.low: 0.00012345 has more than 3 significant digits"),
+        ("high: 1e-2", "high: 3e-2", "10: learning_rates.high: 3e-2 is no whole number of grid steps"),
+        ("per_decade: 1", "per_decade: 0", "10: learning_rates.per_decade: got 0, want greater than or equal to 1"),
+        # models
+        (SIZE + "\n", "", "6: models.tiny: unknown model 'tiny'; valid: bert-base-uncased, distilgpt2, gpt2"),
+        (PRETRAINED + "\n", "", "6: models.tiny: variant 'frozen-pretrained' needs `pretrained`, with one of: hub"),
+        ("  tiny:", "  gpt2:", "7: models.gpt2.size: 'gpt2' is a known model of another size"),
+        ("{pretrain: {}}", "{}", "8: models.tiny.pretrained: want exactly one of: hub, folder, pretrain"),
+        ("{pretrain: {}}", "{pretrain: {}, hub: a/b}", "8: models.tiny.pretrained: want exactly one of: hub"),
+        ("{pretrain: {}}", "{folder: nowhere}", "8: models.tiny.pretrained.folder: nothing is at "),
+        ("{pretrain: {}}", "{hub: a/b, sha256: 12ab}", '8: models.tiny.pretrained.sha256: got "12ab", want 64'),
+        ("{}", "{text: [no.txt]}", "8: models.tiny.pretrained.pretrain.text[0]: nothing is at "),
+        ("{}", "{text: novels}", '8: models.tiny.pretrained.pretrain.text: got "novels", want python-stdlib or a list'),
+        ("{}", "{text: [/dev/zero]}", "8: models.tiny.pretrained.pretrain.text[0]: /dev/zero is no plain file, want"),
+        ("{}", "{text: [/]}", "8: models.tiny.pretrained.pretrain.text[0]: / is a folder, want a file of text"),
+        ("{}", f"{{text: [{'x' * 300}]}}", "8: models.tiny.pretrained.pretrain.text[0]: got "),
+        ("{}", "{text: [~nouser/a.txt]}", "8: models.tiny.pretrained.pretrain.text[0]: got "),
+        ("{}", '{text: ["a\\0b"]}', "8: models.tiny.pretrained.pretrain.text[0]: got "),
+        ("{pretrain: {}}", "{hub: ..}", '8: models.tiny.pretrained.hub: got "..", want a repository, owner/name'),
+        (
+            "{pretrain: {}}",
+            "{hub: a/b, revision: ../x}",
+            '8: models.tiny.pretrained.revision: got "../x", want',
+        ),
+        ("{}", "{text: []}", "8: models.tiny.pretrained.pretrain.text: want at least one entry"),
+        ("{}", "{num_tokens: 2048}", "8: models.tiny.pretrained.pretrain.num_tokens: 2048 tokens are more than"),
+        # YAML
+        ("seeds: 3", "seeds: [3", "12: not valid YAML: while parsing a flow sequence:"),
+        ("  digits", "\tdigits", "4: not valid YAML: while scanning for the next token: found character '\\t' that"),
+        ("seeds: 3", "seeds: a: 3", "11: not valid YAML: mapping values are not allowed here"),
+        ("title: An example", "title: \x01", "2: not valid YAML: unacceptable character"),
+        ("seeds: 3", "seeds: !!int three", '11: seeds: "three" is no int (invalid literal'),
+        (
+            "title: An example",
+            'title: "\\ud800"',
+            "2: title: half a character (a lone surrogate, such as \\ud800) is no",
+        ),
+        ("seeds: 3", '"\\ud800": 3', "11: half a character (a lone surrogate, such as \\ud800) is no key"),
+        ("seeds: 3", "seeds: !!bool x", '11: seeds: "x" is no bool ('),
+        ("seeds: 3", "seeds: 2001-99-99", '11: seeds: "2001-99-99" is no timestamp ('),
+        ("seeds: 3", "[seeds]: 3", "11: a list or a mapping is no key; keys must be text"),
+        ("seeds: 3", "!!str [seeds]: 3", "11: a list or a mapping is no key; keys must be text"),
+        ("seeds: 3", "seeds: " + "[" * 900 + "]" * 900, "11: nested deeper than 20 levels"),
+        ("seeds: 3", "seeds: !!python/name:os.system 3", "11: not valid YAML: could not determine a constructor"),
+        ("seeds: 3", "seeds: &three 3\nx: *three", "12: x: aliases (*name) are not supported"),
+    ],
+)
+def test_a_mistake_is_reported_with_its_line(tmp_path: Path, old: str, new: str, wanted: str) -> None:
+    assert old in STUDY
+    found = mistakes(tmp_path, STUDY.replace(old, new, 1))
+    assert any(line.startswith(wanted) for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fix"),
+    [
+        ("2000", "2500", "4: tasks.digits.num_steps: 2500 is not a multiple of {every}; 2000 or 3000 is"),
+        ("2000", "300", "4: tasks.digits.num_steps: 300 is not a multiple of {every}; 1000 is"),
+        ("1e-2", "3e-2", "10: learning_rates.high: 3e-2 is no whole number of {steps}; 1e-2 or 1e-1 is"),
+        (
+            "high: 1e-2",
+            "high: 9.99e-3",
+            "10: learning_rates.high: 9.99e-3 is no whole number of {steps}; 1e-3 or 1e-2 is",
+        ),
+    ],
+)
+def test_the_nearest_right_values_are_named(tmp_path: Path, old: str, new: str, fix: str) -> None:
+    wanted = fix.format(every="protocol.evaluate_every = 1000", steps="grid steps above low = 1e-4")
+    assert mistakes(tmp_path, STUDY.replace(old, new, 1)) == [wanted]
+
+
+def test_each_mistake_is_reported_once(tmp_path: Path) -> None:
+    assert len(mistakes(tmp_path, STUDY.replace("seeds: 3", "seeds: [0, 0]"))) == 1
+    assert len(mistakes(tmp_path, STUDY.replace("heads: 4", "heads: 3"))) == 1
+    assert len(mistakes(tmp_path, STUDY.replace(GRID, "learning_rates: [-1.0]"))) == 1
+    assert len(mistakes(tmp_path, STUDY.replace("seeds: 3", "seeds: !!int three"))) == 1
+
+
+def test_all_mistakes_are_reported_at_once_in_the_order_of_lines(tmp_path: Path) -> None:
+    text = """\
+study: other
+title: ""
+tasks:
+  digit: {num_steps: 100}
+  mnist: {num_steps: 2500, imagesize: 28, split_seed: true}
+models:
+  tiny:
+    size: {layers: 2, heads: 3, width: 64}
+  gpt3: {}
+variants: [frozen-pretrained]
+learning_rates: {low: 0, high: 1e-2}
+learning_rates: [1e-3]
+seeds: x
+protocol: {drop: 3, readout: last}
+"""
+    lines_and_keys = [line.split(": ")[:2] for line in mistakes(tmp_path, text)]
+    assert lines_and_keys == [
+        ["1", "study"],
+        ["2", "title"],
+        ["4", "tasks.digit"],
+        ["5", "tasks.mnist.imagesize"],
+        ["5", "tasks.mnist.split_seed"],
+        ["7", "models.tiny"],
+        ["8", "models.tiny.size.heads"],
+        ["9", "models.gpt3"],
+        ["11", "learning_rates.low"],
+        ["12", "learning_rates"],
+        ["13", "seeds"],
+        ["14", "protocol.drop"],
+        ["14", "protocol.readout"],
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n"])
+def test_an_empty_file_is_reported_as_empty(tmp_path: Path, text: str) -> None:
+    found = mistakes(tmp_path, text)
+    assert len(found) == 1
+    assert "want a mapping" in found[0]
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "just words\n", "3\n"])
+def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
+    (found,) = mistakes(tmp_path, text)
+    assert found.startswith("1: got ")
+    assert "want a mapping of keys to values" in found
+
+
+def test_a_missing_file_and_an_unknown_name_list_the_shipped_studies(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no\.yaml: No such file or directory; shipped studies: .*quickstart"):
+        load_study(tmp_path / "no.yaml")
+    with pytest.raises(UserError, match=r"unknown study 'quickstar'; did you mean 'quickstart'\? valid: .*mnist-small"):
+        load_study("quickstar")
+
+
+def test_a_study_of_too_many_runs_is_refused(tmp_path: Path) -> None:
+    rates = "[" + ", ".join(f"{n}e-6" for n in range(1, 2001)) + "]"  # x 2 variants x 26 seeds
+    found = mistakes(tmp_path, STUDY.replace(GRID, f"learning_rates: {rates}").replace("seeds: 3", "seeds: 26"))
+    assert found == [
+        "1: 1 x 1 x 2 x 2000 x 26 (tasks, models, variants, learning rates, seeds) are 104000 runs, want at most "
+        "100000; split it into several studies, which share their runs"
+    ]
+
+
+def test_distinct_values_are_checked_in_linear_time() -> None:
+    """20,000 learning rates took 25 s when each was compared with all before it."""
+
+    class Counted(float):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return float.__eq__(self, float(other))  # type: ignore[arg-type]
+
+        __hash__ = float.__hash__
+
+    compared = 0
+    assert len(some_distinct(tuple(Counted(n) for n in range(20_000)))) == 20_000
+    assert compared < 20_000
+
+
+@pytest.mark.parametrize("kind", ["folder", "device", "pipe"])
+def test_a_study_that_is_no_plain_file_is_refused(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "example.yaml"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        os.mkfifo(path)
+    with pytest.raises(UserError, match=r"example\.yaml: it is no plain file; shipped studies"):
+        load_study(path)
+
+
+def test_a_study_file_without_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "example.yaml"
+    with path.open("wb") as file:
+        file.truncate(10_000_001)
+    with pytest.raises(UserError, match=r"it has more than 10,000,000 bytes"):
+        load_study(path)
+
+
+def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "example.yaml"
+    path.write_bytes(STUDY.replace("An example", "é").encode("latin-1"))
+    with pytest.raises(UserError, match="not a text file in UTF-8"):
+        load_study(path)
+
+
+def test_every_record_field_has_a_limit_or_choices() -> None:
+    """A field added to a record must be validated too, or a study could hold a value that has no meaning."""
+    for kind, wrong in ((Protocol, -1), (ModelSize, 0), (PretrainRecipe, -1), (TaskRecipe, -1)):
+        for field in dataclasses.fields(kind):
+            if (kind, field.name) == (TaskRecipe, "options"):
+                continue  # a study has the task's own fields in its place
+            values: dict[str, object] = {"layers": 1, "heads": 1, "width": 1} if kind is ModelSize else {}
+            values |= {"task": "bit-xor", "num_steps": 1} if kind is TaskRecipe else {}
+            with pytest.raises(ValueError, match=field.name):
+                _with_record(kind, values | {field.name: wrong})
+
+
+def _with_record(kind: type, values: Mapping[str, object]) -> Study:
+    fields = {
+        "study": "s",
+        "title": "t",
+        "tasks": {"digits": {"num_steps": 2000}},
+        "models": {"gpt2": {}},
+        "variants": ("frozen-random",),
+        "learning_rates": (1e-3,),
+        "seeds": 1,
+    }
+    size = {"layers": 1, "heads": 1, "width": 1}
+    if kind is Protocol:
+        fields["protocol"] = values
+    elif kind is ModelSize:
+        fields["models"] = {"own": {"size": values}}
+    else:
+        fields["models"] = {"own": {"size": size, "pretrained": {"pretrain": values}}}
+    return Study.model_validate(fields)
+
+
+@settings(max_examples=80, deadline=None)
+@given(start=st.integers(0, len(STUDY)), length=st.integers(0, 12), inserted=st.text(max_size=6) | st.sampled_from(ODD))
+def test_garbled_files_raise_user_errors_only(
+    tmp_path_factory: pytest.TempPathFactory, start: int, length: int, inserted: str
+) -> None:
+    path = write(tmp_path_factory.mktemp("garbled"), STUDY[:start] + inserted + STUDY[start + length :])
+    with contextlib.suppress(UserError):
+        load_study(path)
+
+
+def test_a_task_that_lacks_a_function_is_named_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = TASKS["digits"]
+    parts = {name: getattr(whole, name) for name in ("Options", "shape", "checksum", "origin", "load")}
+    monkeypatch.setitem(TASKS, "digits", cast(Task, SimpleNamespace(**parts)))
+    (mistake,) = mistakes(tmp_path, STUDY)
+    assert "digits: its module lacks num_train, fetch; datasets/task.py says what each returns" in mistake

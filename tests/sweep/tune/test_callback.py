@@ -1,0 +1,122 @@
+"""Tune's callback: from Tune's reports of trials to events."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lr_sweep.sweep.tune import callback as module
+from lr_sweep.sweep.tune.callback import EventCallback, SweepStoppedError
+from lr_sweep.sweep.tune.nodes import MAX_LOSSES, Machines
+from lr_sweep.sweep.tune.trial_events import StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
+from lr_sweep.tests.support.scripted_trials import evaluation
+from lr_sweep.trainables.events import Advanced, Started
+
+STARTED = Started(run_id="a", step=0)
+
+
+class There(Machines):
+    """A check for lost machines that reports every one as lost, or none."""
+
+    def __init__(self, gone: bool = False) -> None:
+        super().__init__()
+        self.gone = gone
+
+    def lost(self, trial: Any) -> bool:
+        return self.gone
+
+
+@pytest.fixture(autouse=True)
+def died(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of processes of Ray that have died; to be added to."""
+    names: list[str] = []
+    monkeypatch.setattr(module, "lost_processes", lambda: names)
+    return names
+
+
+def callback(machines: Machines | None = None) -> tuple[EventCallback, list[TrialEvent]]:
+    events: list[TrialEvent] = []
+    return EventCallback(events.append, threading.Event(), machines or There()), events
+
+
+def trial() -> Any:
+    failures, cohort = SimpleNamespace(num_failures=1), SimpleNamespace(run_ids=["a", "b"])
+    return SimpleNamespace(config={"trial": {"cohort": cohort}}, error_file=None, run_metadata=failures)
+
+
+def test_it_forwards_what_a_trial_reports() -> None:
+    tune, events = callback()
+    tune.on_trial_result(1, [], trial(), {"events": [STARTED]})
+    tune.on_trial_result(1, [], trial(), {"events": [], "storage_problem": "[Errno 28] No space left on device"})
+    tune.on_trial_result(1, [], trial(), {"events": [STARTED], "out_of_memory": "MemoryError: "})
+    assert events == [
+        STARTED,
+        StorageFailed(reason="[Errno 28] No space left on device"),
+        STARTED,
+        TrialFailed(run_ids=["a", "b"], reason="MemoryError: "),
+    ]
+
+
+def test_tune_is_stopped_between_two_of_its_steps() -> None:
+    tune, _ = callback()
+    tune.on_step_begin(1, [])
+    tune.leave.set()
+    with pytest.raises(SweepStoppedError):
+        tune.on_step_begin(2, [])
+
+
+def test_a_trial_without_retries_left_fails() -> None:
+    tune, events = callback()
+    tune.on_trial_error(1, [], trial())
+    assert events == [TrialFailed(run_ids=["a", "b"], reason="the worker died without a message")]
+
+
+def test_no_trial_is_at_fault_when_ray_has_died(died: list[str]) -> None:
+    tune, events = callback()
+    died.append("raylet")
+    tune.on_trial_error(1, [], trial())
+    assert events == []
+
+
+def test_no_trial_is_at_fault_when_tune_is_stopped() -> None:
+    tune, events = callback()
+    tune.leave.set()
+    tune.on_trial_error(1, [], trial())
+    assert events == []
+
+
+def test_a_trial_that_crashed_and_is_retried_is_interrupted() -> None:
+    tune, events = callback()
+    crashed = trial()
+    tune.on_trial_recover(1, [], crashed)
+    assert events == [TrialInterrupted(run_ids=["a", "b"])]
+    assert crashed.run_metadata.num_failures == 1
+
+
+def test_a_trial_that_lost_its_machine_has_not_failed() -> None:
+    tune, events = callback(There(gone=True))
+    lost = trial()
+    tune.on_trial_recover(1, [], lost)
+    assert lost.run_metadata.num_failures == 0
+    tune.on_trial_error(2, [], lost)
+    assert events == [TrialInterrupted(run_ids=["a", "b"])] * 2
+
+
+def test_a_trial_that_keeps_losing_machines_fails_unless_its_runs_get_further() -> None:
+    tune, events = callback(There(gone=True))
+    for _ in range(MAX_LOSSES):
+        tune.on_trial_error(1, [], trial())
+    point = Advanced(run_id="b", step=10, evaluation=evaluation(10))
+    tune.on_trial_result(1, [], trial(), {"events": [point]})
+    for _ in range(MAX_LOSSES):
+        tune.on_trial_error(1, [], trial())
+    assert events == [TrialInterrupted(run_ids=["a", "b"])] * MAX_LOSSES + [point] + events[-MAX_LOSSES:]
+    assert not any(isinstance(event, TrialFailed) for event in events)
+    tune.on_trial_error(1, [], trial())
+    assert isinstance(events[-1], TrialFailed)
+    lost = trial()
+    tune.on_trial_recover(1, [], lost)
+    assert lost.run_metadata.num_failures == 1

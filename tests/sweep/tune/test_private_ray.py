@@ -1,0 +1,90 @@
+"""The folder of a Ray that `run` starts: where it is and who may read it. Its use: test_sweep_end_to_end."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.tune.private_ray import own_folder, private_ray
+
+ANOTHER_USER = 3_999_999_999
+"""A user that does not exist, and is given the longest name of a folder."""
+
+
+@pytest.fixture
+def parent() -> Iterator[Path]:
+    """A folder with a short name."""
+    with tempfile.TemporaryDirectory(prefix="p", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o7777
+
+
+def test_the_folder_is_closed_to_others_and_used_again(parent: Path) -> None:
+    folder = own_folder(parent)
+    assert (folder.parent, mode(folder)) == (parent, 0o700)
+    folder.chmod(0o777)
+    assert own_folder(parent) == folder
+    assert mode(folder) == 0o700
+
+
+def test_what_another_user_put_in_its_place_is_not_used(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 7)  # so that what this test makes is another user's
+    (parent / "lr-sweep-7").mkdir(mode=0o777)
+    check_other_folder(parent, "lr-sweep-7-")
+
+
+def test_a_link_is_not_followed(parent: Path) -> None:
+    (parent / "elsewhere").mkdir(mode=0o777)
+    (parent / f"lr-sweep-{os.getuid()}").symlink_to(parent / "elsewhere")
+    check_other_folder(parent, f"lr-sweep-{os.getuid()}-")
+
+
+def check_other_folder(parent: Path, prefix: str) -> None:
+    ours = own_folder(parent)
+    assert (ours.parent, ours.name.startswith(prefix), mode(ours)) == (Path("/tmp"), True, 0o700)
+    ours.rmdir()
+
+
+def test_paths_of_sockets_stay_short_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: ANOTHER_USER)
+    theirs = Path(f"/tmp/lr-sweep-{ANOTHER_USER}")
+    theirs.mkdir(exist_ok=True)
+    folder = own_folder(tmp_path / ("long" * 20))
+    folder.rmdir()
+    theirs.rmdir()
+    assert folder.parent == Path("/tmp")
+    assert len(bytes(folder / "ray/session_2026-11-22_00-19-03_254524_4194304/sockets/plasma_store")) <= 103
+
+
+def test_no_room_for_the_folder_is_an_error_that_names_the_way_out(parent: Path) -> None:
+    (parent / "file").touch()
+    with pytest.raises(UserError, match="cannot make a folder for Ray's logs and sockets: .*RAY_TMPDIR"):
+        own_folder(parent / "file")
+
+
+def test_settings_last_as_long_as_ray(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = {"RAY_TMPDIR": str(parent), "RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": "of a cluster"}
+    for name, value in ours.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
+    tokens = []
+    for _ in range(2):
+        before = {name: value for name, value in os.environ.items() if name.startswith(("RAY_AUTH", "RAY_ENABLE"))}
+        with private_ray():
+            assert not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"} & os.environ.keys()
+            token = Path(os.environ["RAY_AUTH_TOKEN_PATH"])
+            assert mode(token) == 0o600
+            tokens.append(token.read_text())
+        after = {name: value for name, value in os.environ.items() if name.startswith(("RAY_AUTH", "RAY_ENABLE"))}
+        assert after == before
+        assert not token.exists()
+    assert len(set(tokens)) == 2
+    assert all(len(each) == 64 for each in tokens)

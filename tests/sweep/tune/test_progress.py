@@ -1,0 +1,341 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from io import StringIO
+from itertools import pairwise
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from lr_sweep.datasets.task import TaskShape
+from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.sweep.tune.display import Display, summary_line
+from lr_sweep.sweep.tune.progress import RunPace, StudyProgress
+from lr_sweep.tests.support.scripted_trials import evaluation
+from lr_sweep.tests.support.small_runs import run_of
+from lr_sweep.trainables.engine import Pace
+from lr_sweep.trainables.events import Advanced, Finished, Started
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Progress(StudyProgress):
+    """Takes events in by a few arguments each."""
+
+    def started(self, run_id: str, step: int = 0) -> None:
+        self.event(Started(run_id=run_id, step=step))
+
+    def advanced(self, run_id: str, step: int, step_s: float | None, evaluation_s: float | None) -> None:
+        self.event(Advanced(run_id=run_id, step=step, step_s=step_s, evaluation_s=evaluation_s))
+
+    def evaluated(self, run_id: str, step: int, validation_accuracy: float) -> None:
+        self.event(Advanced(run_id=run_id, step=step, evaluation=evaluation(step, validation_accuracy)))
+
+    def finished(self, run_id: str, status: Literal["complete", "diverged"]) -> None:
+        self.event(Finished(run_id=run_id, step=0, status=status, elapsed_s=1.0, engine="stacked", device="none"))
+
+
+def at(progress: Progress, now: float) -> Progress:
+    """Set its clock."""
+    assert isinstance(progress.clock, FakeClock)
+    progress.clock.now = now
+    return progress
+
+
+def wanted(run_id: str, variant: str = "frozen-random", learning_rate: float = 1e-3) -> WantedRun:
+    """A run of 100 steps, evaluated every 50."""
+    return WantedRun(
+        run=run_of(variant, learning_rate=learning_rate, evaluate_every=50),
+        run_id=run_id,
+        model="tiny",
+        variant=variant,
+        num_steps=100,
+        shape=TaskShape(num_tokens=16, num_classes=10, token_dim=4),
+        weights=None,
+        pretrained_on=None,
+        data_origin="test",
+    )
+
+
+def four_runs() -> Progress:
+    """Ten runs, six of them done before we started at 1000 s; the other four of 100 steps each."""
+    runs = [wanted(name, learning_rate=rate) for name, rate in zip("abcd", (1e-4, 1e-3, 1e-2, 1e-1), strict=True)]
+    return Progress(runs=runs, total_runs=10, clock=FakeClock())
+
+
+def runs_of_two_cells() -> list[WantedRun]:
+    """a and b of one cell, c and d of another."""
+    return [
+        wanted(name, f"{which}-random") for name, which in zip("abcd", ("frozen",) * 2 + ("unfrozen",) * 2, strict=True)
+    ]
+
+
+def shown(width: int, height: int, *, terminal: bool, cells: int = 1) -> tuple[Display, Progress, StringIO]:
+    stream = StringIO()
+    console = Console(file=stream, force_terminal=terminal, width=width, height=height, _environ={"TERM": "xterm"})
+    runs = [replace(wanted(f"run{n}"), variant=f"variant-{n}") for n in range(cells)]
+    progress = Progress(runs=runs, total_runs=cells, clock=FakeClock())
+    return Display(progress, console), progress, stream
+
+
+def test_nothing_started() -> None:
+    summary = four_runs().summary()
+    assert summary.counts == {"done": 6, "running": 0, "diverged": 0, "failed": 0, "waiting": 4}
+    assert (summary.steps_per_s, summary.elapsed_s, summary.time_left_s) == (0.0, 0.0, None)
+
+
+def test_time_left_counts_steps_to_go_at_the_running_pace() -> None:
+    """a at 40 of 100, b at 20 of 100, 0.5 and 0.25 s a step: 30 s and 20 s; then c and d, 100 steps of 0.375 s.
+
+    Two trials at once: b's slot is free after 20 s; d, which then takes a's slot, ends after 30 + 37.5 s.
+    """
+    state = four_runs()
+    state.packed([["a"], ["b"], ["c"], ["d"]], 2)
+    state.started("a")
+    state.started("b")
+    at(state, 1020.0).advanced("a", 40, 0.5, 0.0)
+    at(state, 1020.0).advanced("b", 20, 0.25, 0.0)
+    summary = at(state, 1020.0).summary()
+    assert summary.counts == {"done": 6, "running": 2, "diverged": 0, "failed": 0, "waiting": 2}
+    assert (summary.steps_per_s, summary.elapsed_s, summary.time_left_s) == (6.0, 20.0, 67.5)
+
+
+def test_runs_of_a_trial_share_its_time() -> None:
+    """a and b together at 40 of 100, 0.5 s of the trial a step of each; then c and d: (60 + 60 + 200) x 0.5 s."""
+    state = four_runs()
+    state.packed([["a", "b"], ["c", "d"]], 1)
+    for name in "ab":
+        state.advanced(name, 40, 0.5, 0.0)
+    summary = state.summary()
+    assert (summary.steps_per_s, summary.time_left_s) == (2.0, 160.0)
+
+
+def test_evaluations_are_time_without_steps() -> None:
+    """A run of 100 steps is evaluated every 50: 2 evaluations of 100 s from step 0, one from step 50 on."""
+    state = four_runs()
+    state.packed([["a"]], 1)
+    state.advanced("a", 0, 1.0, 100.0)
+    assert state.summary().time_left_s == 100 + 200
+    state.advanced("a", 50, 1.0, 100.0)
+    summary = state.summary()
+    assert (summary.time_left_s, summary.steps_per_s) == (50 + 100, 1 / 3)
+
+
+def test_while_a_run_evaluates_the_time_left_falls_with_the_clock_and_no_further_than_its_end() -> None:
+    """a at step 40 of 100: 10 s to its evaluation at 50, which takes 100 s; 50 steps and an evaluation follow."""
+    state = four_runs()
+    state.packed([["a"]], 1)
+    state.advanced("a", 40, 1.0, 100.0)
+    shown = {after: at(state, 1000.0 + after).summary() for after in (0, 4, 9, 10, 60, 110, 500)}
+    assert [each.time_left_s for each in shown.values()] == [260, 256, 251, 250, 200, 150, 150]
+    assert [each.evaluating for each in shown.values()] == [0, 0, 0, 1, 1, 1, 1]
+    assert shown[60].silent_s == 60
+
+
+def test_half_way_the_time_left_is_right_where_evaluation_takes_six_times_as_long_as_training() -> None:
+    """Two trials of two runs on one device; every 50 s of steps of a trial are followed by 300 s of evaluation.
+
+    Reports come every 2 s of training and after an evaluation. In all: 2 trials x 2 evaluations x 350 s.
+    """
+    state = four_runs()
+    trials, now, shown = [["a", "b"], ["c", "d"]], 1000.0, {}
+    state.packed(trials, 1)
+
+    def wait(until: float) -> float:
+        for second in range(round(now), round(until)):
+            shown[float(second)] = at(state, float(second)).summary()
+        return until
+
+    for trial in trials:
+        paces = Pace(steps_per_evaluation=1800.0)  # predicted: a third of a step each, 600 steps of 0.5 s
+        for name in trial:
+            at(state, now).started(name)
+        for step in range(2, 101, 2):
+            now = wait(now + 2)
+            paces.steps.add(2.0, 4)
+            if step % 50 == 0:
+                now = wait(now + 300)
+                paces.evaluations.add(300.0, 2)
+            found = paces.as_event()
+            for name in trial:
+                at(state, now).advanced(name, step, found["step_s"], found["evaluation_s"])
+        for name in trial:
+            state.finished(name, "complete")
+    assert now == 1000.0 + 4 * 350
+    early, half, late = (shown[1000.0 + seconds].time_left_s for seconds in (40, 700, 1300))
+    assert half == pytest.approx(700, rel=0.2)
+    assert late == pytest.approx(100, rel=0.2)
+    assert early == pytest.approx(1360, rel=1.0), "predicted from the steps before any evaluation was timed"
+    during = [shown[1000.0 + second].time_left_s or 0.0 for second in range(410, 690)]
+    assert all(after == pytest.approx(before - 1) for before, after in pairwise(during)), "it falls with the clock"
+    assert "2 evaluating, last report 0:01:42 ago" in summary_line(shown[1500.0])
+    assert "ago" not in summary_line(shown[1380.0])
+
+
+def test_run_that_has_not_reported_counts_at_the_mean_pace_of_its_cell() -> None:
+    """a at 1 s a step, b from its checkpoint at 50, c of another cell at 3 s: b counts at 1 s, d at 3 s."""
+    state = Progress(runs=runs_of_two_cells(), total_runs=4, clock=FakeClock())
+    state.packed([["a"], ["b"], ["c"], ["d"]], 4)
+    state.advanced("a", 40, 1.0, 0.0)
+    state.started("b", step=50)
+    assert state.summary().steps_per_s == 2.0
+    assert state.summary().time_left_s == 100.0
+    state.advanced("c", 90, 3.0, 0.0)
+    assert state.summary().time_left_s == 300.0
+
+
+def test_before_the_first_report_the_pace_is_that_of_earlier_runs() -> None:
+    """0.5 s a step was timed, 4 runs of 100 steps; c, of another cell, counts as the mean of what is known."""
+    runs = runs_of_two_cells()[:3]
+    expected = {runs[0].cell: RunPace(step_s=0.5, evaluation_s=0.0)}
+    state = Progress(runs=runs, total_runs=3, expected=expected, clock=FakeClock())
+    assert state.summary().time_left_s == 150.0
+    state.advanced("a", 0, 1.0, 0.0)
+    assert state.summary().time_left_s == 300.0
+
+
+def test_ended_runs_have_no_steps_left_and_the_pace_is_known_from_them() -> None:
+    """a complete, b diverged, c failed; only d (100 steps) is left, at the mean of what a and b took: 0.25 s."""
+    state = four_runs()
+    state.packed([["a"], ["b"], ["c"], ["d"]], 1)
+    for name, step_s, status in (("a", 0.4, "complete"), ("b", 0.1, "diverged")):
+        state.advanced(name, 30, step_s, 0.0)
+        state.finished(name, status)
+    state.failed("c")
+    assert state.summary().time_left_s == 25.0
+    state.started("d")
+    summary = state.summary()
+    assert summary.counts == {"done": 7, "running": 1, "diverged": 1, "failed": 1, "waiting": 0}
+    assert (summary.steps_per_s, summary.time_left_s) == (4.0, 25.0)
+    state.finished("d", "complete")
+    assert state.summary().time_left_s == 0.0
+
+
+def test_a_failed_run_may_start_again() -> None:
+    state = four_runs()
+    state.failed("a")
+    state.started("a", step=50)
+    assert state.summary().counts["failed"] == 0
+    assert state.summary().counts["running"] == 1
+
+
+def test_a_run_whose_worker_died_waits_until_it_starts_again() -> None:
+    state = four_runs()
+    state.started("a")
+    state.finished("b", "complete")
+    state.interrupted(["a", "b", "c"])
+    assert state.summary().counts == {"done": 7, "running": 0, "diverged": 0, "failed": 0, "waiting": 3}
+    state.started("a")
+    assert state.summary().counts["running"] == 1
+
+
+def test_best_is_the_highest_and_of_equals_the_first() -> None:
+    state = four_runs()
+    for name, step, accuracy in (("a", 10, 0.5), ("b", 10, 0.7), ("b", 20, 0.7), ("c", 10, float("nan"))):
+        state.evaluated(name, step, accuracy)
+    (best,) = state.best.values()
+    assert best == (0.7, 1e-3, 10)
+
+
+def test_summary_line_and_json() -> None:
+    state = four_runs()
+    state.packed([["a", "b", "c", "d"]], 1)
+    at(state, 1051.0).advanced("a", 50, 10.0, 0.0)
+    assert summary_line(at(state, 1061.0).summary()) == (
+        "6/10 runs done, 1 running, 0 diverged, 0 failed, 3 waiting | 0.1 steps/s | elapsed 0:01:01 | left 0:58:10"
+    )
+
+
+events = st.lists(
+    st.tuples(st.sampled_from(["started", "advanced", "finished"]), st.sampled_from("abcd"), st.floats(0, 1e4))
+)
+
+
+@given(events)
+def test_counts_always_add_up_and_time_left_is_never_negative(happened: list[tuple[str, str, float]]) -> None:
+    state = four_runs()
+    for kind, name, number in happened:
+        if kind == "advanced":
+            at(state, number).advanced(name, int(number), number, number)
+        elif kind == "started":
+            at(state, number).started(name)
+        else:
+            state.finished(name, "complete")
+    summary = at(state, 0.0).summary()
+    assert sum(summary.counts.values()) == 10
+    assert summary.time_left_s is None or summary.time_left_s >= 0
+    assert summary.elapsed_s == 0.0
+
+
+def test_plain_lines_come_every_30_s_and_at_the_end() -> None:
+    display, progress, stream = shown(40, 25, terminal=False)
+    with display:
+        for now in (1000.0, 1010.0, 1029.0, 1030.0, 1045.0, 1060.0, 1061.0):
+            at(progress, now)
+            display.tick()
+        display.note("a [message] that is much longer than the forty columns of this console")
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 4
+    assert [line.split("elapsed ")[1][:7] for line in (lines[0], lines[1], lines[3])] == [
+        "0:00:30",
+        "0:01:00",
+        "0:01:01",
+    ]
+    assert lines[2] == "a [message] that is much longer than the forty columns of this console"
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_as_dict_is_json() -> None:
+    progress = Progress(runs=[wanted("a")], total_runs=1, clock=FakeClock())
+    progress.advanced("a", 75, None, None)
+    assert progress.summary().as_dict()["time_left_s"] is None
+    progress.advanced("a", 75, 0.1, 4.0)
+    summary = at(progress, 1002.0).summary()
+    assert json.loads(json.dumps(summary.as_dict())) == {
+        "counts": {"done": 0, "running": 1, "diverged": 0, "failed": 0, "waiting": 0},
+        "steps_per_s": pytest.approx(1 / 0.18),
+        "time_left_s": pytest.approx(25 * 0.1 + 4 - 2),
+        "evaluating": 0,
+    }
+
+
+def test_terminal_shows_one_live_display_with_the_best_of_each_cell() -> None:
+    display, progress, stream = shown(120, 25, terminal=True, cells=2)
+    with display:
+        progress.started("run0")
+        progress.evaluated("run0", 50, 0.875)
+        drawn = stream.getvalue()
+        display.tick()
+        assert stream.getvalue() == drawn, "drawn twice within the same moment"
+        progress.finished("run0", "complete")
+        at(progress, 1001.0)
+        display.tick()
+    last = stream.getvalue()
+    assert "87.50%" in last
+    assert "1e-3" in last
+    assert "1/2 runs done" in last
+
+
+@pytest.mark.parametrize(("height", "rows"), [(25, 18), (10, 3), (8, 1), (7, 0), (3, 0)])
+def test_display_never_is_higher_than_the_terminal(height: int, rows: int) -> None:
+    """Among 30 cells, those that train now come first."""
+    display, progress, stream = shown(120, height, terminal=True, cells=30)
+    progress.started("run20")
+    with display:
+        pass
+    text = stream.getvalue()
+    assert text.count("variant-") == 2 * rows, "drawn at the start and at the end"
+    assert ("variant-20" in text) == (rows > 0)
+    assert (f"and {30 - rows} more cells" in text) == (rows > 0)
+    drawing = text[: text.index("left unknown")]
+    assert len(drawing.splitlines()) <= height

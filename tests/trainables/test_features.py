@@ -1,0 +1,140 @@
+"""Output layers trained on cached features: the curves of the path without, and which runs take it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from lr_sweep.datasets.task import TaskData
+from lr_sweep.tests.support.small_runs import (
+    CPU,
+    pairs_task,
+    random_weights,
+    real_valued_task,
+    run_of,
+    symbol_task,
+    xor_task,
+)
+from lr_sweep.trainables import features, training
+from lr_sweep.trainables.run import Run, engine_of
+from lr_sweep.trainables.timing import time_engine
+from lr_sweep.trainables.training import Training
+
+OUTPUT_ONLY: dict[str, Any] = {"trained": ("output",), "dropout": 0.0, "input_dropout": 0.0}
+TASKS: dict[str, Callable[[], TaskData]] = {"numbers": real_valued_task, "symbols": symbol_task, "pairs": pairs_task}
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    features._kept.clear()
+    yield
+    features._kept.clear()
+
+
+def output_only(**changes: Any) -> Run:
+    return run_of("frozen-pretrained", **OUTPUT_ONLY | changes)
+
+
+def started(run: Run, data: TaskData) -> Training:
+    return Training(run, data, random_weights(), CPU, lambda: 0.0)
+
+
+def trained(run: Run, data: TaskData, num_evaluations: int = 5) -> Training:
+    begun = started(run, data)
+    for _ in range(num_evaluations):
+        begun.advance()
+    return begun
+
+
+@pytest.mark.parametrize("readout", ["final_position", "last_token"])
+@pytest.mark.parametrize("task", TASKS)
+def test_curves_are_those_without_a_cache(task: str, readout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """50 steps of 10 epochs, so the order of the batches matters, too."""
+    data, run = TASKS[task](), output_only(readout=readout, learning_rate=1e-2)
+    cached = trained(run, data)
+    assert cached.data.shape.token_dim == 16  # it reads features
+    monkeypatch.setattr(training, "can_cache", lambda run, data: False)
+    plain = trained(run, data)
+    assert plain.data is data
+    assert cached.progress.step == plain.progress.step == 50
+    for got, want in zip(cached.progress.curve, plain.progress.curve, strict=True):
+        assert dataclasses.astuple(got)[:-1] == pytest.approx(dataclasses.astuple(want)[:-1], abs=1e-5)
+    assert plain.progress.curve[-1].train_loss < plain.progress.curve[0].train_loss - 0.005
+    assert cached.trained.keys() == plain.trained.keys() == {"output_layer.weight", "output_layer.bias"}
+    for name, parameter in cached.trained.items():
+        torch.testing.assert_close(parameter, plain.trained[name], rtol=0, atol=1e-5)
+
+
+def test_a_run_resumes_to_the_same_bits() -> None:
+    data, run = real_valued_task(), output_only()
+    whole, begun = trained(run, data), trained(run, data, 2)
+    tensors = {name: tensor.clone() for name, tensor in begun.state()[0].items()}
+    progress = begun.state()[1]
+    features._kept.clear()  # in another process
+    resumed = started(run, data)
+    resumed.load_state(tensors, progress)
+    for _ in range(3):
+        resumed.advance()
+    assert resumed.state()[0].keys() == whole.state()[0].keys()
+    assert all(torch.equal(tensor, whole.state()[0][name]) for name, tensor in resumed.state()[0].items())
+    assert [each.test_loss for each in resumed.progress.curve] == [each.test_loss for each in whole.progress.curve]
+
+
+def test_learning_rates_of_a_seed_share_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, computed = real_valued_task(), []
+    compute = features._computed
+    monkeypatch.setattr(features, "_computed", lambda *given: computed.append(1) or compute(*given))
+    first = started(output_only(learning_rate=1e-3), data)
+    second = started(output_only(learning_rate=1e-2), data)
+    assert second.data is first.data
+    assert not list(first.model.body.parameters())  # let go
+    other = started(output_only(seed=1), data)
+    assert not torch.equal(other.data.train.inputs, first.data.train.inputs)  # of another input layer
+    started(output_only(seed=1), real_valued_task())
+    assert len(computed) == 3
+    assert len(features._kept) == 1
+
+
+def test_features_are_what_the_output_layer_reads() -> None:
+    """Two answers are read at the last two real tokens of each example: by hand, an example at a time."""
+    data, run = pairs_task(), output_only(readout="last_token")
+    assert data.test.lengths is not None
+    cached = started(run, data)
+    body = training.build_classifier(run, data.shape, random_weights())
+    for example in range(3):
+        tokens = data.tokens(data.test.inputs[example : example + 1])
+        end = int(data.test.lengths[example])
+        with torch.no_grad():
+            states = body.body(body.input_layer(tokens))[0, end - 2 : end]  # (M, D)
+        torch.testing.assert_close(cached.data.test.inputs[example], states)
+
+
+def test_only_runs_whose_features_never_change_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = real_valued_task()
+    assert features.can_cache(output_only(), data)
+    for changes in ({"dropout": 0.1}, {"input_dropout": 0.1}, {"trained": ("layer_norms", "output")}):
+        assert not features.can_cache(output_only(**changes), data)
+    assert not features.can_cache(output_only(), dataclasses.replace(data, augment=lambda tokens, generator: tokens))
+    assert not features.can_cache(output_only(), xor_task())  # endless
+    monkeypatch.setattr(features, "MAX_BYTES", 4 * 80 * 16)  # 40 + 20 + 20 examples of width 16
+    assert features.can_cache(output_only(), data)
+    monkeypatch.setattr(features, "MAX_BYTES", 4 * 80 * 16 - 1)
+    assert not features.can_cache(output_only(), data)
+    assert trained(output_only(), data, 1).data is data
+
+
+def test_they_are_timed_as_they_train() -> None:
+    """`plan --measure` cuts splits for an evaluation: those of features, which the model reads."""
+    data = real_valued_task()
+    timing = time_engine([output_only()], data, random_weights(), CPU, plain=True)
+    assert min(timing.step_s + timing.evaluation_s) > 0
+
+
+def test_the_plain_engine_trains_them() -> None:
+    assert engine_of(output_only(), "stacked") == "plain"
+    assert engine_of(output_only(dropout=0.1), "stacked") == "stacked"
+    assert engine_of(run_of(), "stacked") == "stacked"

@@ -1,0 +1,284 @@
+"""What makes two runs the same run, and what does not."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+
+from lr_sweep.datasets import SHIPPED
+from lr_sweep.sweep.study.backbones import find_backbones, is_unknown
+from lr_sweep.sweep.study.file import load_study
+from lr_sweep.sweep.study.runs import WantedRun, by_cell, wanted_runs
+from lr_sweep.sweep.study.study import Study
+from lr_sweep.tests.datasets.test_listops import write_release
+from lr_sweep.tests.support.small_bodies import SIZES
+from lr_sweep.tests.support.small_runs import random_weights, run_of
+from lr_sweep.tests.support.tiny_study import SIZE, runs_of, write_study
+from lr_sweep.trainables.models import MODELS
+from lr_sweep.trainables.parts import VARIANTS
+from lr_sweep.trainables.run import PROTOCOL_VERSION, ModelSize, Protocol, Run
+
+OTHER_RUN: dict[str, Any] = {
+    "task": "mnist",
+    "task_options": {"split_seed": 1},
+    "data_checksum": "other",
+    "model": ModelSize(layers=3, heads=2, width=16, positions=12),
+    "initialisation": "pretrained",
+    "weights_checksum": "other",
+    "trained": ("input", "output"),
+    "learning_rate": 1.0000000000000002e-2,  # the next float
+    "seed": 1,
+    "protocol": Protocol(evaluate_every=20),
+}
+OTHER_PROTOCOL: dict[str, Any] = {
+    "batch_size": 9,
+    "adam_beta1": 0.8,
+    "adam_beta2": 0.99,
+    "adam_eps": 1e-7,
+    "gradient_clip_norm": None,
+    "dropout": 0.0,
+    "input_dropout": 0.0,
+    "input_gain": 1.0,
+    "random_init": "library",
+    "position_std": 0.0,
+    "readout": "last_token",
+    "evaluate_every": 20,
+    "train_examples_evaluated": 21,
+    "precision": "bf16",
+}
+OTHER_SIZE = {"layers": 3, "heads": 4, "width": 32, "positions": 13}
+"""Another value for each field. A field that is added has to be added here, and must change the id."""
+IDS = {
+    "frozen-random": "a5f087c0ff684259",
+    "frozen-pretrained": "fa7738ac0a77f6a6",
+    "unfrozen-random": "e8cb1e86e32b2490",
+    "unfrozen-pretrained": "bf7d90e2e768711b",
+}
+"""The id of each variant's `run_of(learning_rate=1e-3)`."""
+FAMILY_IDS = {
+    "lstm": "d51f9cabd1c6641d",
+    "bert": "4a49a98979f88feb",
+    "t5": "30794492ea68f8b7",
+    "longformer": "75b9ba4aea8a569a",
+    "vit": "4e71b7fe486681a1",
+}
+"""The same of `unfrozen-random` and each other family's size in `small_bodies`."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [(Run, OTHER_RUN), (Protocol, OTHER_PROTOCOL), (ModelSize, OTHER_SIZE)],
+    ids=lambda x: str(x)[:9],
+)
+def test_every_field_changes_the_id(kind: type, changes: dict[str, Any]) -> None:
+    assert {field.name for field in dataclasses.fields(kind)} == changes.keys()
+    run = run_of()
+    ids = {run.run_id}
+    for name, value in changes.items():
+        if kind is Run:
+            changed = dataclasses.replace(run, **{name: value})
+        elif kind is Protocol:
+            changed = dataclasses.replace(run, protocol=dataclasses.replace(run.protocol, **{name: value}))
+        else:
+            changed = dataclasses.replace(run, model=dataclasses.replace(run.model, **{name: value}))
+        assert changed.run_id not in ids, name
+        ids.add(changed.run_id)
+
+
+def test_the_protocol_version_changes_the_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = run_of().run_id
+    monkeypatch.setattr("lr_sweep.trainables.run.PROTOCOL_VERSION", PROTOCOL_VERSION + 1)
+    assert run_of().run_id != before
+
+
+def test_an_id_is_what_it_was() -> None:
+    """A pinned id. If this fails, what was trained before no longer counts as the same run.
+
+    Either undo what changed `Run.content()`, or mean it: raise PROTOCOL_VERSION if numbers changed, and pin the new id.
+    """
+    assert {name: run_of(name, learning_rate=1e-3).run_id for name in IDS} == IDS
+    assert {name: run_of(size=SIZES[name], learning_rate=1e-3).run_id for name in FAMILY_IDS} == FAMILY_IDS
+    assert SIZES.keys() == {"gpt2", *FAMILY_IDS}
+
+
+@pytest.mark.parametrize("family", FAMILY_IDS)
+def test_every_field_of_a_family_s_size_changes_the_id(family: str) -> None:
+    size = SIZES[family]
+    ids = {run_of(size=size).run_id, run_of(size=ModelSize(layers=2, heads=2, width=16, positions=12)).run_id}
+    for field in dataclasses.fields(size):
+        value = getattr(size, field.name)
+        other = not value if isinstance(value, bool) else 2 * value
+        ids.add(run_of(size=dataclasses.replace(size, **{field.name: other})).run_id)
+    assert len(ids) == 2 + len(dataclasses.fields(size))
+
+
+@pytest.mark.parametrize("family", FAMILY_IDS)
+def test_a_run_of_another_family_comes_back_from_its_content(family: str) -> None:
+    run = run_of(size=SIZES[family])
+    content = json.loads(json.dumps(run.content()))
+    assert content["model"]["family"] == family
+    assert Run.from_content(content) == run
+
+
+def test_the_order_of_parts_changes_no_id() -> None:
+    run = run_of("frozen-random")
+    for trained in itertools.permutations(run.trained):
+        assert dataclasses.replace(run, trained=trained) == run
+        assert dataclasses.replace(run, trained=trained).run_id == run.run_id
+
+
+def test_equal_learning_rates_are_the_same_run() -> None:
+    assert run_of(learning_rate=1e-3).run_id == run_of(learning_rate=0.001).run_id
+    assert run_of(learning_rate=1e-3).run_id == run_of(learning_rate=10**-3).run_id
+
+
+@given(
+    learning_rate=st.floats(allow_nan=False, allow_infinity=False),
+    seed=st.integers(),
+    options=st.dictionaries(st.text(), st.integers() | st.text()),
+)
+def test_siblings_have_their_own_ids(learning_rate: float, seed: int, options: dict[str, Any]) -> None:
+    one = dataclasses.replace(run_of(), task_options=options)
+    other = dataclasses.replace(one, learning_rate=learning_rate, seed=seed)
+    assert one.sibling_ids()(learning_rate, seed) == other.run_id
+
+
+def test_every_run_of_a_grid_has_its_own_id(tmp_path: Path) -> None:
+    runs = runs_of(write_study(tmp_path, seeds=3, rates=[1e-4, 1e-3, 1e-2]), tmp_path / "results")
+    assert [run.run_id for run in runs] == [run.run.run_id for run in runs]
+    assert len({run.run_id for run in runs}) == 18
+
+
+def test_options_in_another_order_are_the_same_run() -> None:
+    one, other = (dataclasses.replace(run_of(), task_options=o) for o in ({"a": 1, "b": 2}, {"b": 2, "a": 1}))
+    assert one.run_id == other.run_id
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_run_comes_back_from_its_content(variant: str) -> None:
+    run = run_of(variant, gradient_clip_norm=None)
+    again = Run.from_content(json.loads(json.dumps(run.content())))
+    assert again == run
+    assert again.run_id == run.run_id
+
+
+def ids(folder: Path, **changes: Any) -> list[str]:
+    return [run.run_id for run in runs_of(write_study(folder, **changes), folder / "results")]
+
+
+def test_names_budgets_and_resources_are_no_part_of_a_run(tmp_path: Path) -> None:
+    before = ids(tmp_path)
+    assert len(set(before)) == 4
+    assert ids(tmp_path, title="Another title") == before
+    assert ids(tmp_path, num_steps=1000) == before
+    assert ids(tmp_path, runs_per_trial=7) == before
+    assert ids(tmp_path, resources="{cpus_per_trial: 2, retries: 0}") == before
+    model = "{size: {layers: 1, heads: 2, width: 16, positions: 12}, pretrained: {folder: weights}}"
+    assert ids(tmp_path, models=f"{{another-name: {model}}}") == before
+    assert len(set(ids(tmp_path, models=f"{{one: {model}, two: {model}}}"))) == 4
+    other_name = tmp_path / "other-name.yaml"
+    other_name.write_text(write_study(tmp_path).read_text().replace("study: tiny", "study: other-name"))
+    assert [run.run_id for run in runs_of(other_name, tmp_path / "results")] == before
+
+
+def test_a_variants_name_is_no_part_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = ids(tmp_path, variants=("unfrozen-random",))
+    monkeypatch.setitem(VARIANTS, "from-scratch", VARIANTS["unfrozen-random"])
+    assert ids(tmp_path, variants=("from-scratch",)) == before
+
+
+def test_other_weights_are_other_runs_and_random_ones_do_not_care(tmp_path: Path) -> None:
+    before = ids(tmp_path)
+    others = {name: 2 * tensor for name, tensor in random_weights(SIZE).items()}
+    save_file(others, tmp_path / "weights" / "model.safetensors")
+    after = ids(tmp_path)
+    assert [one == other for one, other in zip(before, after, strict=True)] == [False, False, True, True]
+
+
+def test_data_that_was_found_is_the_same_run_as_data_that_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # `runs_of` looks for data here
+    auto, generated = (
+        ids(tmp_path, tasks=f"{{listops: {{num_steps: 20, source: {source}}}}}") for source in ("auto", "generated")
+    )
+    assert auto == generated
+    write_release(tmp_path / "listops")
+    auto, release = (
+        ids(tmp_path, tasks=f"{{listops: {{num_steps: 20, source: {source}}}}}") for source in ("auto", "release")
+    )
+    assert auto == release
+    assert not set(auto) & set(generated)
+
+
+def test_seeds_are_outermost(tmp_path: Path) -> None:
+    runs = runs_of(write_study(tmp_path, seeds=2), tmp_path / "results")
+    order = [(run.run.seed, run.variant, run.run.learning_rate) for run in runs]
+    assert order == [
+        (seed, variant, rate)
+        for seed in (0, 1)
+        for variant in ("frozen-pretrained", "unfrozen-random")
+        for rate in (1e-3, 1e-2)
+    ]
+
+
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[WantedRun]]:
+    """Runs of the shipped tables with an empty data directory, no weights, and no way to ask for them."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("asked the network"))
+    (tmp_path / "data").mkdir()
+    studies = [load_study(name) for name in ("rothermel2021-table1", "rothermel2021-table4")]
+    return {s.study: _runs(s, tmp_path) for s in studies}
+
+
+def _runs(study: Study, folder: Path) -> list[WantedRun]:
+    return wanted_runs(study, find_backbones(study, folder), folder / "data")
+
+
+def test_table_1_is_432_runs_before_anything_is_fetched(shipped: dict[str, list[WantedRun]]) -> None:
+    runs = shipped["rothermel2021-table1"]
+    assert len(runs) == len({run.run_id for run in runs}) == 432
+    assert len(by_cell(runs)) == 16
+    checksums = {run.run.weights_checksum for run in runs}
+    assert checksums == {None, MODELS["gpt2"].sha256}  # pinned, so these ids are final
+    assert not any(map(is_unknown, checksums))
+
+
+def test_the_shipped_tasks_have_the_ids_they_had(shipped: dict[str, list[WantedRun]], tmp_path: Path) -> None:
+    """Pinned ids: a shipped task is identified by its `checksum` alone, whatever happens to its code."""
+    others = "{bit-memory: {num_steps: 20}, bit-xor: {num_steps: 20}, remote-homology: {num_steps: 20}}"
+    lu2021 = load_study(write_study(tmp_path, tasks=others, variants=("frozen-random",)))
+    runs = [*shipped["rothermel2021-table1"], *_runs(load_study("quickstart"), tmp_path), *_runs(lu2021, tmp_path)]
+    first: dict[str, str] = {}
+    for run in runs:
+        if run.variant == "frozen-random":
+            first.setdefault(run.run.task, run.run_id)
+    assert first == {
+        "listops": "4e629237158feebc",
+        "mnist": "f828919c1696de93",
+        "cifar10": "b3f998573b533f5c",
+        "cifar10-lra": "469a9b79300982a6",
+        "digits": "84d9c3d398b5de1d",
+        "bit-memory": "7d36049efb52faac",
+        "bit-xor": "2e315feb84ce33fb",
+        "remote-homology": "7b35d493a3037167",
+    }
+    assert first.keys() == SHIPPED
+
+
+def test_table_4_shares_its_gpt2_runs_with_table_1(shipped: dict[str, list[WantedRun]]) -> None:
+    table_1, table_4 = ({run.run_id: run for run in runs} for runs in shipped.values())
+    assert len(table_4) == 648  # 3 tasks x 2 models x 4 variants x 9 learning rates x 3 seeds
+    gpt2 = {run_id for run_id, run in table_4.items() if run.model == "gpt2"}
+    assert len(gpt2) == 324
+    assert gpt2 == {run_id for run_id, run in table_1.items() if run.run.task != "listops"}
+    assert table_1.keys() & table_4.keys() == gpt2

@@ -1,0 +1,140 @@
+"""On a CPU a run's bits do not depend on the other runs of its stack: their number, slots and health."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from lr_sweep.datasets.task import TaskData
+from lr_sweep.tests.support.small_runs import real_valued_task, run_of
+from lr_sweep.tests.trainables.test_stacked_training import TASKS, go_on, same_bits, stack_of, stacked, sweep_of
+from lr_sweep.trainables.parts import VARIANTS
+from lr_sweep.trainables.run import ModelSize, Run
+from lr_sweep.trainables.stacked.engine import StackedSlot
+
+NUM_STEPS = 20
+
+Alone = dict[str, tuple[object, dict[str, torch.Tensor]]]
+
+
+def numbers(slot: StackedSlot) -> list[dict[str, object]]:
+    return [dataclasses.asdict(evaluation) | {"elapsed_s": 0.0} for evaluation in slot.progress.curve]
+
+
+def assert_same_in(group: Sequence[Run], data: TaskData | None, alone: Alone) -> None:
+    stack, slots = stacked(group, NUM_STEPS, data)
+    for run, slot in zip(group, slots, strict=True):
+        assert numbers(slot) == alone[run.run_id][0], run.learning_rate
+        assert same_bits(stack.state(slot)[0], alone[run.run_id][1])
+
+
+def alone_of(runs: Sequence[Run], data: TaskData | None) -> Alone:
+    found = {}
+    for run in runs:
+        stack, (slot,) = stacked([run], NUM_STEPS, data)
+        found[run.run_id] = numbers(slot), stack.state(slot)[0]
+    return found
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_sizes_slots_and_other_runs_change_no_bit(variant: str, task: str, dropout: float) -> None:
+    runs = sweep_of(variant, dropout=dropout, readout="last_token")
+    alone = alone_of(runs, TASKS[task])
+    shuffled = random.Random(3).sample(runs, len(runs))
+    for group in (runs, shuffled, runs[2:], shuffled[:3]):
+        assert_same_in(group, TASKS[task], alone)
+
+
+@pytest.mark.parametrize("variant", ["frozen-random", "unfrozen-random"])
+@pytest.mark.parametrize(
+    ("size", "token_dim", "batch_size"),
+    [
+        (ModelSize(layers=1, heads=4, width=64, positions=4), 1, 8),  # one pixel a token, as in CIFAR-10 LRA
+        (ModelSize(layers=2, heads=2, width=24, positions=40), 5, 3),  # nothing is a multiple of a vector's length
+        (ModelSize(layers=3, heads=3, width=48, positions=8), 2, 1),
+    ],
+)
+def test_shapes_change_no_bit(variant: str, size: ModelSize, token_dim: int, batch_size: int) -> None:
+    data = _narrow(token_dim)
+    runs = sweep_of(variant, size=size, batch_size=batch_size)
+    alone = alone_of(runs, data)
+    for group in (runs, runs[1:3]):
+        assert_same_in(group, data, alone)
+
+
+def _narrow(token_dim: int) -> TaskData:
+    """The task with tokens of another length."""
+    data = real_valued_task()
+    assert data.scale is not None
+    assert data.shift is not None
+
+    def cut(split: object) -> object:
+        inputs = split.inputs.repeat(1, 1, 2)[:, :, :token_dim]  # type: ignore[attr-defined]
+        return dataclasses.replace(split, inputs=inputs)  # type: ignore[type-var]
+
+    return dataclasses.replace(
+        data,
+        shape=dataclasses.replace(data.shape, token_dim=token_dim),
+        train=cut(data.train),
+        validation=cut(data.validation),
+        test=cut(data.test),
+        scale=data.scale[:1].expand(token_dim),
+        shift=data.shift[:1].expand(token_dim),
+    )
+
+
+@pytest.mark.parametrize("variant", ["frozen-random", "frozen-pretrained", "unfrozen-random"])
+def test_a_companion_that_diverges_changes_no_bit(variant: str) -> None:
+    runs = sweep_of(variant)
+    alone = alone_of(runs, None)
+    stack, slots = stack_of(runs)
+    sick = slots[1]
+    stack._rows.values[stack.slots.index(sick)] = torch.nan
+    stack.advance()
+    assert sick.progress.diverged_at_step == 1
+    stack.remove([sick])
+    go_on(stack, NUM_STEPS)
+    for run, slot in zip(runs, slots, strict=True):
+        if slot is not sick:
+            assert numbers(slot) == alone[run.run_id][0]
+            assert same_bits(stack.state(slot)[0], alone[run.run_id][1])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_runs_that_leave_and_join_in_between_change_no_bit(variant: str) -> None:
+    """A waiting run takes the free slot; runs are then at different steps, and evaluated at different times."""
+    runs = sweep_of(variant)
+    alone = alone_of(runs, None)
+    stack, slots = stacked(runs[:3], 10)
+    stack._train_chunk(3)
+    saved = stack.state(slots[0])
+    stack.remove([slots[0], slots[2]])
+    stack.add([runs[3], runs[0]])
+    by_id = {slot.run.run_id: slot for slot in stack.slots}
+    stack.load_state(by_id[runs[0].run_id], *saved)
+    while stack.slots:
+        over = [slot for slot in stack.slots if slot.progress.step == NUM_STEPS]
+        for slot in over:
+            expected, tensors = alone[slot.run.run_id]
+            assert numbers(slot) == expected
+            assert same_bits(stack.state(slot)[0], tensors)
+        stack.remove(over)
+        if stack.slots:
+            stack.advance()
+
+
+def test_random_companies() -> None:
+    draw = random.Random(7)
+    runs = [
+        run_of("unfrozen-pretrained", learning_rate=10.0 ** -draw.uniform(1, 5), seed=draw.randrange(4))
+        for _ in range(12)
+    ]
+    alone = alone_of(runs, None)
+    for size in (3, 8):
+        assert_same_in(draw.sample(runs, size), None, alone)

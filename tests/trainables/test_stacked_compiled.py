@@ -1,0 +1,52 @@
+"""Compiled steps against the plain engine: the same curves, before and after runs have left."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+from lr_sweep.tests.support.small_runs import CPU, random_weights
+from lr_sweep.tests.trainables.test_stacked_training import TASKS, assert_close, plain, sweep_of
+from lr_sweep.trainables.stacked.engine import StackedTraining
+
+COMPILERS = ("g++", "clang++")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not any(map(shutil.which, COMPILERS)), reason=f"no C++ compiler: {' or '.join(COMPILERS)}")
+@pytest.mark.parametrize("variant", ["frozen-pretrained", "unfrozen-random"])
+def test_compiled_with_inductor_a_run_has_the_plain_engine_s_curve(variant: str) -> None:
+    compared_with_plain(variant, "numbers")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("variant", "task"), [("frozen-pretrained", "symbols")])
+def test_what_is_compiled_has_the_plain_engine_s_curve(
+    variant: str, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same graphs run operation by operation, which saves the minutes of a C++ compiler."""
+    compiled = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda function, mode: compiled(function, backend="aot_eager"))
+    compared_with_plain(variant, task)
+
+
+def compared_with_plain(variant: str, task: str) -> None:
+    runs = sweep_of(variant, readout="last_token")
+    weights = random_weights() if runs[0].initialisation == "pretrained" else None
+    stack = StackedTraining(TASKS[task], weights, CPU, lambda: 1000.0, compiled=True)
+    counters.clear()
+    slots = stack.add(runs)
+    stack.advance()
+    stack.remove(slots[3:])  # runs of another number, then of one seed alone
+    stack.advance()
+    stack.remove(slots[2:3])
+    stack.advance()
+    assert not counters["graph_break"]
+    assert counters["stats"]["unique_graphs"] == 3
+    for slot, num_steps in zip(slots, (30, 30, 20, 10), strict=True):
+        assert slot.progress.step == num_steps
+        oracle = plain(slot.run, num_steps, TASKS[task])
+        assert_close(slot.progress.curve, oracle.progress.curve, 1e-4)

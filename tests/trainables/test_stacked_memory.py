@@ -1,0 +1,57 @@
+"""The memory of a stack, predicted and measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from lr_sweep.benchmarks.engine_cases import CELLS, run_of
+from lr_sweep.benchmarks.engine_memory import SIZES, in_a_process
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.tiny_study import cohort_here, runs_of, write_study
+from lr_sweep.trainables import memory
+from lr_sweep.trainables.memory import largest_stack, share_memory, stack_bytes
+from lr_sweep.trainables.session import Session
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("cell", "number"), [(cell, number) for cell, sizes in SIZES.items() for number in sizes])
+def test_the_peak_is_predicted_within_a_fifth(cell: str, number: int) -> None:
+    case = in_a_process(cell, number)
+    assert case["predicted_bytes"] == pytest.approx(case["measured_bytes"], rel=0.2)
+
+
+def test_one_run_more_takes_more_and_the_largest_stack_fits() -> None:
+    cell = CELLS["small-unfrozen"]
+    runs = [run_of(cell, seed=index // 4, learning_rate=10.0 ** -(index % 4)) for index in range(12)]
+    sizes = [stack_bytes(runs[0], cell.shape, number, (number + 3) // 4, on_cpu=True) for number in range(1, 13)]
+    assert sizes == sorted(set(sizes))
+    for number, size in enumerate(sizes, start=1):
+        assert largest_stack(runs, cell.shape, size, on_cpu=True) == number
+    assert largest_stack(runs, cell.shape, 0, on_cpu=True) == 1
+
+
+def test_a_session_trains_no_more_runs_at_once_than_fit(tmp_path: Path) -> None:
+    study = write_study(tmp_path, rates=(1e-3, 3e-3, 1e-2), variants=("unfrozen-random",))
+    runs = runs_of(study, tmp_path / "results")
+    two = stack_bytes(runs[0].run, runs[0].shape, 2, 1, on_cpu=True)
+    three, one = (cohort_here(runs, Results(tmp_path / "results"), runs_at_once=number) for number in (3, 1))
+    assert Session(three, memory_bytes=two).num_slots == 2
+    assert Session(one, memory_bytes=two).num_slots == 1
+    assert Session(three).num_slots == 3
+
+
+def test_a_share_of_a_gpu_is_held_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[float] = []
+    fake: Any = SimpleNamespace(
+        set_per_process_memory_fraction=held.append,
+        get_device_properties=lambda index: SimpleNamespace(total_memory=100.0),
+    )
+    monkeypatch.setattr(torch, "cuda", fake)
+    assert share_memory("cuda", 0.25) == pytest.approx(100 * 0.25 * memory.USABLE)
+    assert share_memory("cuda", 1.0) == pytest.approx(100 * memory.USABLE)
+    assert held == [0.25]

@@ -1,0 +1,178 @@
+"""Cohorts trained together: their events, their checkpoints, and that stopping them anywhere changes nothing."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.tests.support.tiny_study import cohort_here, evaluations, runs_of, write_study
+from lr_sweep.tests.trainables.test_resume import end_of
+from lr_sweep.trainables.checkpoint import checkpoints
+from lr_sweep.trainables.events import Advanced, Event, Finished, Started
+from lr_sweep.trainables.session import Session
+
+NUM_STEPS = 30
+RATES = (1e-3, 1e-2, 3e-2)
+
+End = tuple[Any, dict[str, torch.Tensor]]
+
+
+def session(runs: Sequence[WantedRun], folder: Path, num_slots: int = 9, **more: Any) -> Session:
+    given: dict[str, Any] = {"every_s": 0.0, "runs_at_once": num_slots} | more
+    return Session(cohort_here(runs, Results(folder), **given), lambda: 1e9)
+
+
+def flat(events: Any) -> list[Event]:
+    return list(itertools.chain.from_iterable(events))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[WantedRun]:
+    """The runs of one cell: three learning rates, two seeds."""
+    folder = tmp_path_factory.mktemp("study")
+    study = write_study(folder, rates=RATES, variants=("unfrozen-pretrained",), num_steps=NUM_STEPS, seeds=2)
+    return runs_of(study, folder / "results")
+
+
+@pytest.fixture(scope="module")
+def alone(runs: list[WantedRun], tmp_path_factory: pytest.TempPathFactory) -> dict[str, End]:
+    """How each run ends that trains alone and is never stopped."""
+    ends = {}
+    for run in runs:
+        folder = tmp_path_factory.mktemp("alone")
+        ends[run.run_id] = end_of(flat(session([run], folder).events(1000.0)), folder, run)
+    return ends
+
+
+def assert_ended_as(alone: dict[str, End], events: list[Event], folder: Path, runs: list[WantedRun]) -> None:
+    for run in runs:
+        own = [event for event in events if event.run_id == run.run_id]
+        curve, tensors = end_of(own, folder, run)
+        assert curve == alone[run.run_id][0]
+        assert all(torch.equal(tensor, alone[run.run_id][1][name]) for name, tensor in tensors.items())
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lives=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 6), st.permutations(range(6))), max_size=3))
+def test_deaths_and_other_runs_change_nothing(
+    runs: list[WantedRun],
+    alone: dict[str, End],
+    tmp_path_factory: pytest.TempPathFactory,
+    lives: list[tuple[int, int, list[int]]],
+) -> None:
+    """Each life trains the runs in another order and so many at a time, and ends without a last save."""
+    folder = tmp_path_factory.mktemp("lives")
+    events: list[Event] = []
+    for num_reports, num_slots, order in lives:
+        ordered = [runs[index] for index in order]
+        events += flat(itertools.islice(session(ordered, folder, num_slots).events(0.001), num_reports))
+    events += flat(session(runs, folder).events(1000.0))
+    assert_ended_as(alone, events, folder, runs)
+
+
+@pytest.mark.parametrize("num_slots", [1, 2, 6])
+def test_every_run_reports_its_start_its_points_and_its_end(
+    runs: list[WantedRun], tmp_path: Path, num_slots: int
+) -> None:
+    training: set[str] = set()
+    events: list[Event] = []
+    for reported in session(runs, tmp_path, num_slots, every_s=1e9).events(1000.0):
+        for event in reported:
+            run_id = event.run_id
+            if isinstance(event, Started):
+                training.add(run_id)
+            assert run_id in training
+            saved = checkpoints(Results(tmp_path).checkpoints(run_id))
+            points = evaluations(event) if isinstance(event, Advanced) else ()
+            assert all(int(saved[0].name.split("-")[1]) == point.step for point in points)  # saved first
+            if isinstance(event, Finished):
+                training.remove(run_id)
+                assert len(saved) == 1
+        assert len(training) <= num_slots
+        events += reported
+    for run in runs:
+        kinds = [type(event) for event in events if event.run_id == run.run_id]
+        assert kinds == [Started, *[Advanced] * 3, Finished]
+    end = ends_of(events)[events[-1].run_id]
+    assert (end.status, end.step, end.diverged_at_step) == ("complete", NUM_STEPS, None)
+    assert end.device.startswith("cpu (")
+    paces = [(event.step_s, event.evaluation_s) for event in events if isinstance(event, Advanced)]
+    assert all(step_s and evaluation_s and step_s > 0 and evaluation_s > 0 for step_s, evaluation_s in paces)
+
+
+def ends_of(events: Sequence[Event]) -> dict[str, Finished]:
+    """How each run ended, in the order in which they did."""
+    return {event.run_id: event for event in events if isinstance(event, Finished)}
+
+
+def test_a_run_that_diverges_gives_its_slot_to_one_that_waits(
+    runs: list[WantedRun], alone: dict[str, End], tmp_path: Path
+) -> None:
+    one = session(runs[:4], tmp_path, 2)
+    reports = one.events(1000.0)
+    next(reports)
+    one.engine._rows.values[0] = torch.nan  # type: ignore[attr-defined]
+    sick = one.engine.slots[0].run.run_id  # type: ignore[attr-defined]
+    events = flat(reports)
+    ends = ends_of(events)
+    assert (ends[sick].status, ends[sick].diverged_at_step) == ("diverged", 1)
+    assert next(iter(ends)) == sick
+    healthy = [run for run in runs[:4] if run.run_id != sick]
+    assert all(ends[run.run_id].status == "complete" for run in healthy)
+    assert_ended_as(alone, events, tmp_path, healthy)
+
+
+def test_asked_to_stop_it_saves_every_run_but_not_in_the_middle_of_a_step(
+    runs: list[WantedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = session(runs[:3], tmp_path, every_s=1e9)
+    list(itertools.islice(one.events(0.0001), 2))
+    engine: Any = one.engine
+    steps = {slot.run.run_id: slot.progress.step for slot in engine.slots}
+
+    def saved() -> dict[str, int]:
+        found = {run_id: checkpoints(Results(tmp_path).checkpoints(run_id)) for run_id in steps}
+        return {run_id: int(paths[0].name.split("-")[1]) for run_id, paths in found.items() if paths}
+
+    one.leave()
+    assert saved() == steps
+
+    def broken(num_steps: int) -> None:
+        for slot in engine.slots:
+            slot.progress.step += 1
+        raise MemoryError
+
+    monkeypatch.setattr(engine, "_train_chunk", broken)
+    with pytest.raises(MemoryError):
+        next(one.events(0.0001))
+    one.leave()
+    assert saved() == steps
+
+
+def test_either_engine_goes_on_where_the_other_stopped(
+    runs: list[WantedRun], alone: dict[str, End], tmp_path: Path
+) -> None:
+    run = runs[0]
+    events: list[Event] = []
+    list(itertools.islice(session(runs[:2], tmp_path).events(1000.0), 2))
+    events += flat(itertools.islice(session([run], tmp_path, engine="plain").events(1000.0), 2))
+    events += flat(session(runs[:1], tmp_path).events(1000.0))
+    curve, _ = end_of(events, tmp_path, run)
+    for ours, theirs in zip(curve, alone[run.run_id][0], strict=True):
+        assert ours["test_loss"] == pytest.approx(theirs["test_loss"], rel=1e-4, abs=1e-4)
+
+
+def test_what_was_done_before_is_reported_again_and_not_trained(runs: list[WantedRun], tmp_path: Path) -> None:
+    flat(session(runs[:2], tmp_path).events(1000.0))
+    again = flat(session(runs[:2], tmp_path).events(1000.0))
+    assert [type(event) for event in again] == [Started] * 2 + [Finished] * 2
+    assert [point.step for point in evaluations(again[0])] == [10, 20, 30]

@@ -1,0 +1,262 @@
+"""The fast engine against the plain one: a run's curve is the same, alone and in any cohort."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from lr_sweep.datasets.task import DataError, TaskData
+from lr_sweep.tests.support.small_runs import (
+    CPU,
+    pairs_task,
+    random_weights,
+    real_valued_task,
+    run_of,
+    symbol_task,
+    xor_task,
+)
+from lr_sweep.trainables.curve import Evaluation
+from lr_sweep.trainables.initialise import build_classifier
+from lr_sweep.trainables.parts import VARIANTS
+from lr_sweep.trainables.run import Run
+from lr_sweep.trainables.stacked.engine import StackedSlot, StackedTraining
+from lr_sweep.trainables.training import Training
+
+NUM_STEPS = 50
+LOSSES = ("train_loss", "validation_loss", "test_loss")
+TASKS = {"numbers": real_valued_task(), "symbols": symbol_task(), "pairs": pairs_task(), "xor": xor_task()}
+
+
+def plain(run: Run, num_steps: int = NUM_STEPS, data: TaskData | None = None) -> Training:
+    weights = random_weights() if run.initialisation == "pretrained" else None
+    training = Training(run, data or TASKS["numbers"], weights, CPU, wall_clock=lambda: 1000.0)
+    while not training.diverged and training.progress.step < num_steps:
+        training.advance()
+    return training
+
+
+def stack_of(runs: Sequence[Run], data: TaskData | None = None) -> tuple[StackedTraining, list[StackedSlot]]:
+    weights = random_weights() if runs[0].initialisation == "pretrained" else None
+    stack = StackedTraining(data or TASKS["numbers"], weights, CPU, wall_clock=lambda: 1000.0)
+    stack.add(runs)
+    by_id = {slot.run.run_id: slot for slot in stack.slots}
+    return stack, [by_id[run.run_id] for run in runs]
+
+
+def stacked(
+    runs: Sequence[Run], num_steps: int = NUM_STEPS, data: TaskData | None = None
+) -> tuple[StackedTraining, list[StackedSlot]]:
+    stack, slots = stack_of(runs, data)
+    go_on(stack, num_steps)
+    return stack, slots
+
+
+def go_on(stack: StackedTraining, num_steps: int) -> None:
+    while any(not slot.diverged and slot.progress.step < num_steps for slot in stack.slots):
+        stack.advance()
+
+
+def sweep_of(variant: str, **changes: Any) -> list[Run]:
+    return [run_of(variant, learning_rate=rate, seed=seed, **changes) for seed in (0, 1) for rate in (1e-3, 3e-3)]
+
+
+def assert_close(ours: Sequence[Evaluation], theirs: Sequence[Evaluation], relative: float) -> None:
+    assert [evaluation.step for evaluation in ours] == [evaluation.step for evaluation in theirs]
+    for one, other in zip(ours, theirs, strict=True):
+        for loss in LOSSES:
+            assert getattr(one, loss) == pytest.approx(getattr(other, loss), rel=relative, abs=relative), (
+                one.step,
+                loss,
+            )
+
+
+def same_bits(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_batch_larger_than_the_training_split_is_refused() -> None:
+    with pytest.raises(DataError, match="batch_size is 41, and the training split has 40 examples: lower it"):
+        stacked([run_of(batch_size=41)])
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("task", "readout"),
+    [
+        ("numbers", "final_position"),
+        ("symbols", "final_position"),
+        ("symbols", "last_token"),
+        ("pairs", "final_position"),
+        ("pairs", "last_token"),
+        ("xor", "final_position"),
+    ],
+)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_alone_and_in_a_cohort_a_run_has_the_plain_engine_s_curve(
+    variant: str, task: str, readout: str, dropout: float
+) -> None:
+    runs = sweep_of(variant, readout=readout, dropout=dropout)
+    together = stacked(runs, data=TASKS[task])[1]
+    oracles = [plain(run, data=TASKS[task]) for run in runs[1:3]]
+    for slot, oracle in zip(together[1:3], oracles, strict=True):
+        assert_close(slot.progress.curve, oracle.progress.curve, 1e-4)
+    (alone,) = stacked(runs[1:2], data=TASKS[task])[1]
+    assert_close(alone.progress.curve, oracles[0].progress.curve, 1e-4)
+
+
+@pytest.fixture
+def in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("lr_sweep.trainables.training", "lr_sweep.trainables.stacked.weights"):
+        monkeypatch.setattr(f"{module}.build_classifier", lambda *arguments: build_classifier(*arguments).double())
+
+
+@pytest.mark.usefixtures("in_float64")
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_in_float64_the_curves_agree_to_nine_digits(variant: str, task: str, dropout: float) -> None:
+    data = TASKS[task]
+    if data.scale is not None and data.shift is not None:
+        data = dataclasses.replace(data, scale=data.scale.double(), shift=data.shift.double())
+    runs = sweep_of(variant, readout="last_token", dropout=dropout)
+    for run, slot in list(zip(runs, stacked(runs, data=data)[1], strict=True))[1:3]:
+        oracle = plain(run, data=data)
+        assert_close(slot.progress.curve, oracle.progress.curve, 1e-9)
+        scores = [evaluation.validation_accuracy for evaluation in oracle.progress.curve]
+        assert [evaluation.validation_accuracy for evaluation in slot.progress.curve] == scores
+
+
+@pytest.mark.parametrize(("clip", "input_dropout"), [(None, 0.0), (0.05, 0.3)])
+def test_other_protocols_agree_too(clip: float | None, input_dropout: float) -> None:
+    runs = sweep_of("unfrozen-random", gradient_clip_norm=clip, input_dropout=input_dropout, adam_beta1=0.5)
+    for run, slot in zip(runs[:2], stacked(runs)[1], strict=False):
+        assert_close(slot.progress.curve, plain(run).progress.curve, 1e-4)
+
+
+def test_augmented_batches_are_the_plain_engine_s() -> None:
+    def noisy(tokens: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        return tokens + torch.randn(tokens.shape, generator=generator)
+
+    data = dataclasses.replace(real_valued_task(), augment=noisy)
+    runs = sweep_of("frozen-random")
+    for run, slot in zip(runs[:2], stacked(runs, data=data)[1], strict=False):
+        assert_close(slot.progress.curve, plain(run, data=data).progress.curve, 1e-4)
+
+
+def test_frozen_tensors_keep_every_bit() -> None:
+    for variant in ("frozen-random", "frozen-pretrained"):
+        runs = sweep_of(variant)
+        _, slots = stacked(runs)
+        for run, slot in zip(runs, slots, strict=True):
+            weights = random_weights() if run.initialisation == "pretrained" else None
+            before = dict(build_classifier(run, TASKS["numbers"].shape, weights).named_parameters())
+            assert len(slot.start.body) == 8  # four layers in each of two blocks
+            for name, layer in slot.start.body.items():
+                assert torch.equal(layer.weight[0], before[f"{name}.weight"])
+                assert torch.equal(layer.transposed[0].mT, before[f"{name}.weight"])
+                assert torch.equal(layer.bias[0, 0], before[f"{name}.bias"])
+
+
+def test_every_trained_tensor_moves_and_has_the_plain_engine_s_shape() -> None:
+    for variant in VARIANTS:
+        run = run_of(variant)
+        stack, (slot,) = stacked([run], 10)
+        (ours, progress), (theirs, _) = stack.state(slot), plain(run, 10).state()
+        assert {name: t.shape for name, t in ours.items()} == {name: t.shape for name, t in theirs.items()}
+        before = stack_of([run])[0]
+        start = before.state(before.slots[0])[0]
+        assert not any(torch.equal(start[name], ours[name]) for name in start)
+        assert progress["best_step"] == 10
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_moving_between_engines_changes_nothing(variant: str) -> None:
+    runs = sweep_of(variant)[1:3]
+    whole = [plain(run) for run in runs]
+    stack, slots = stacked(runs, 20)
+    go_on(stack, 30)
+    other, others = stack_of(runs)
+    for run, slot, moved, oracle in zip(runs, slots, others, whole, strict=True):
+        from_stack = Training(run, stack.data, stack.weights, CPU, wall_clock=lambda: 1000.0)
+        from_stack.load_state(*stack.state(slot))
+        assert same_bits(from_stack.state()[0], stack.state(slot)[0])
+        while from_stack.progress.step < NUM_STEPS:
+            from_stack.advance()
+        assert_close(from_stack.progress.curve, oracle.progress.curve, 1e-4)
+        half = plain(run, 30)
+        other.load_state(moved, *half.state())
+        assert same_bits(other.state(moved)[0], half.state()[0])
+    go_on(other, NUM_STEPS)
+    for moved, oracle in zip(others, whole, strict=True):
+        assert_close(moved.progress.curve, oracle.progress.curve, 1e-4)
+
+
+def test_a_diverged_run_stops_and_is_reported_at_the_plain_engine_s_step() -> None:
+    runs = sweep_of("unfrozen-random")
+    stack, slots = stacked(runs, 30)
+    sick, oracle = slots[2], plain(runs[2], 30)
+    with torch.no_grad():
+        stack._rows.parameters["output_layer.bias"][stack.slots.index(sick), 0] = math.inf
+        oracle.model.output_layer.bias[0] = math.inf
+    before = stack.state(sick)[0]
+    assert [slot.run for slot, _ in stack.advance()] == [slot.run for slot in stack.slots if slot is not sick]
+    oracle.advance()
+    assert sick.progress.diverged_at_step == oracle.progress.diverged_at_step == 31
+    assert same_bits(stack.state(sick)[0], before)
+    assert stack.advance()  # before it is removed
+    assert same_bits(stack.state(sick)[0], before)
+
+
+def test_an_evaluation_that_is_not_finite_is_a_divergence() -> None:
+    runs = sweep_of("unfrozen-random")[:2]
+    runs[0] = dataclasses.replace(runs[0], learning_rate=1e38)
+    stack, slots = stack_of(
+        [dataclasses.replace(r, protocol=dataclasses.replace(r.protocol, evaluate_every=1)) for r in runs]
+    )
+    reached = stack.advance()
+    assert [slot for slot, _ in reached] == [slots[1]]
+    assert slots[0].progress.diverged_at_step == 1
+
+
+def test_the_best_model_is_kept_by_run() -> None:
+    runs = [run_of(learning_rate=rate) for rate in (0.3, 1e-2)]
+    stack, slots = stacked(runs, 60)
+    for run, slot in zip(runs, slots, strict=True):
+        curve = slot.progress.curve
+        best = max(curve, key=lambda evaluation: (evaluation.validation_accuracy, -evaluation.step))
+        assert slot.progress.best_step == best.step
+        tensors, progress = stack.state(slot)
+        again, (loaded,) = stack_of([run])
+        model = {name: tensors[name.replace("model.", "best.")] for name in tensors if name.startswith("model.")}
+        again.load_state(loaded, tensors | model, progress)
+        assert again._scores([loaded])[0]["validation_accuracy"] == best.validation_accuracy
+
+
+def test_time_is_shared_out() -> None:
+    _, slots = stacked(sweep_of("frozen-random"), 20)
+    times = [slot.progress.elapsed_s for slot in slots]
+    assert times == pytest.approx([times[0]] * len(times))
+    assert times[0] > 0
+
+
+@pytest.mark.parametrize("variant", ["frozen-pretrained", "unfrozen-random"])
+def test_in_bf16_both_engines_round_products_alike(variant: str) -> None:
+    runs = sweep_of(variant, precision="bf16")
+    slots = stacked(runs, 20)[1]
+    for run, slot in zip(runs[:2], slots[:2], strict=True):
+        oracle, fp32 = plain(run, 20), plain(run_of(variant, learning_rate=run.learning_rate, seed=run.seed), 20)
+        assert_close(slot.progress.curve, oracle.progress.curve, 2e-2)
+        assert oracle.progress.curve != fp32.progress.curve
+        assert all(p.dtype == torch.float32 for p in oracle.state()[0].values())
+
+
+def test_tf32_is_refused_on_a_cpu() -> None:
+    with pytest.raises(ValueError, match="precision tf32 needs a GPU"):
+        plain(run_of(precision="tf32"))
+    with pytest.raises(ValueError, match="precision tf32 needs a GPU"):
+        stacked([run_of(precision="tf32")])

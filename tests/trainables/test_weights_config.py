@@ -1,0 +1,221 @@
+"""Which `config.json` is accepted: every field of the library's is classified, and truly so by its own model."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from transformers import GPT2Config, GPT2Model
+from transformers.activations import ACT2FN
+
+from lr_sweep.sweep.cli.parser import main
+from lr_sweep.sweep.study.backbones import find_backbones
+from lr_sweep.sweep.study.file import load_study
+from lr_sweep.tests.support.tiny_study import SIZE, write_config, write_study, write_weights
+from lr_sweep.trainables.backbones.gpt2 import GPT2
+from lr_sweep.trainables.initialise import load_weights
+from lr_sweep.trainables.pretraining.fit import (
+    ALIASES,
+    COMPUTED,
+    FEEDFORWARD,
+    SIZES,
+    config_mistakes,
+)
+from lr_sweep.trainables.pretraining.weights import WeightsError
+from lr_sweep.trainables.run import ModelSize
+
+TOLERANCE = 1e-5
+LIBRARY = {field.name: field.default for field in dataclasses.fields(GPT2Config)}
+DEEP = ModelSize(layers=3, heads=2, width=16, positions=12)
+
+WITHOUT_EFFECT = frozenset(
+    {
+        *("resid_pdrop", "embd_pdrop", "attn_pdrop"),  # dropout is `Protocol.dropout`
+        "reorder_and_upcast_attn",  # the same function in another order, for half precision
+        "add_cross_attention",  # more tensors, which act on an encoder's output alone
+        "initializer_range",  # of weights before pretraining
+        *("vocab_size", "tie_word_embeddings"),  # there is no token table
+        *("bos_token_id", "eos_token_id", "pad_token_id"),
+        *("summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"),
+        *("architectures", "id2label", "label2id", "problem_type"),  # heads; ours is the study's output layer
+        *("use_cache", "output_hidden_states", "return_dict", "chunk_size_feed_forward", "is_encoder_decoder"),
+        *("dtype", "transformers_version"),  # tensors are converted to float32
+    }
+)
+"""Fields of the library that change no hidden state of a body that gets embeddings and is trained in float32."""
+
+CHANGING: list[dict[str, Any]] = [
+    {"activation_function": "relu"},
+    {"activation_function": "gelu"},
+    {"activation_function": "quick_gelu"},
+    {"activation_function": "silu"},
+    {"layer_norm_epsilon": 1e-3},
+    {"layer_norm_epsilon": 1e-6},
+    {"scale_attn_weights": False},
+    {"scale_attn_by_inverse_layer_idx": True},
+    {"is_causal": False},
+    {"n_head": 4},
+    {"num_attention_heads": 4},
+]
+"""Each changes the function and leaves the tensors as they are."""
+
+HARMLESS: list[dict[str, Any]] = [
+    {},
+    *({"activation_function": name} for name in COMPUTED["activation_function"] if name in ACT2FN),
+    {"resid_pdrop": 0.5, "embd_pdrop": 0.5, "attn_pdrop": 0.5},
+    {"reorder_and_upcast_attn": True},
+    {"add_cross_attention": True},
+    {"initializer_range": 0.5, "chunk_size_feed_forward": 4, "use_cache": False, "is_encoder_decoder": True},
+    {"vocab_size": 11, "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 3},
+    {"summary_type": "mean", "summary_use_proj": False, "summary_activation": "tanh", "summary_first_dropout": 0.5},
+    {"summary_proj_to_labels": False, "architectures": ["GPT2LMHeadModel"], "problem_type": "regression"},
+    {"id2label": {"0": "a"}, "label2id": {"a": 0}, "dtype": "float32", "transformers_version": "4.0.0"},
+    {"output_hidden_states": True, "return_dict": True},
+    {"n_inner": 4 * DEEP.width},
+    {"n_ctx": 12, "task_specific_params": {"text-generation": {"do_sample": True}}},  # in the published ones
+]
+
+
+def test_every_field_of_the_library_is_classified() -> None:
+    """One that a new version adds has to be put in a table, once it is known whether it changes hidden states."""
+    classified = {*SIZES, *COMPUTED, FEEDFORWARD, *WITHOUT_EFFECT}
+    assert LIBRARY.keys() - classified == set()
+    assert {*SIZES, FEEDFORWARD, *WITHOUT_EFFECT} - LIBRARY.keys() == set()
+    assert COMPUTED.keys() - LIBRARY.keys() == {"is_causal", "quantization_config", "auto_map"}
+    assert GPT2Config.attribute_map == ALIASES
+
+
+def test_a_field_that_is_missing_means_what_the_library_takes_it_for() -> None:
+    assert {name: values[0] for name, values in COMPUTED.items() if name in LIBRARY} == {
+        name: LIBRARY[name] for name in COMPUTED if name in LIBRARY
+    }
+    assert LIBRARY[FEEDFORWARD] is None
+
+
+def test_every_field_without_effect_is_tried() -> None:
+    assert WITHOUT_EFFECT - {name for changes in HARMLESS for name in changes} == set()
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of large random weights, for which no detail of the function is small."""
+    folder = tmp_path_factory.mktemp("library")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = GPT2Config(n_layer=3, n_head=2, n_embd=16, n_positions=12, vocab_size=7, initializer_range=0.6)
+        model = GPT2Model(config)
+    save_file(dict(model.state_dict()), folder / "model.safetensors")
+    config.to_json_file(folder / "config.json")
+    return folder
+
+
+def changed(saved: Path, folder: Path, changes: dict[str, Any]) -> Path:
+    (folder / "model.safetensors").hardlink_to(saved / "model.safetensors")
+    config = json.loads((saved / "config.json").read_text()) | changes
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def difference(folder: Path) -> float:
+    """Largest distance between the library's hidden states and ours, of the weights in a folder."""
+    ours = GPT2(DEEP)
+    ours.load_state_dict(load_weights(folder))
+    embeddings = torch.randn(2, 9, DEEP.width, generator=torch.Generator().manual_seed(1))  # (B, T, D)
+    theirs = GPT2Model(GPT2Config.from_dict(json.loads((folder / "config.json").read_text()))).eval()
+    lacking = theirs.load_state_dict(load_weights(folder), strict=False).missing_keys
+    assert all(name == "wte.weight" or ".crossattention." in name or ".ln_cross_attn." in name for name in lacking)
+    with torch.no_grad():
+        got = theirs(inputs_embeds=embeddings, return_dict=True).last_hidden_state  # (B, T, D)
+        return (got - ours(embeddings)).abs().max().item()
+
+
+@pytest.mark.parametrize("changes", CHANGING, ids=str)
+def test_what_is_refused_changes_hidden_states(saved: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
+    folder = changed(saved, tmp_path, changes)
+    (name,) = changes
+    (mistake,) = config_mistakes(folder, DEEP)
+    assert mistake.startswith(f"config.json: {ALIASES.get(name, name)}: got ")
+    assert difference(folder) > TOLERANCE
+
+
+@pytest.mark.parametrize("changes", HARMLESS, ids=str)
+def test_what_is_accepted_computes_the_same(saved: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
+    folder = changed(saved, tmp_path, changes)
+    assert config_mistakes(folder, DEEP) == []
+    assert difference(folder) < TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "there is no config.json, which says how many heads there are"),
+        ("{", "config.json cannot be read ("),
+        ("[" * 100_000, "config.json cannot be read ("),
+        ("\ud800", "config.json cannot be read ("),
+        ("[1]", "config.json: got [1], want an object with n_head, n_layer and so on"),
+        ("{}", "config.json: model_type: it is missing, want 'gpt2'"),
+        ('{"model_type": "gpt_neo"}', "config.json: model_type: got \"gpt_neo\", want 'gpt2': only that family"),
+        ('{"model_type": "imagegpt"}', 'config.json: model_type: got "imagegpt"'),
+        ('{"model_type": "gpt_bigcode"}', 'config.json: model_type: got "gpt_bigcode"'),
+        ('{"model_type": "gpt_neox"}', 'config.json: model_type: got "gpt_neox"'),
+    ],
+)
+def test_a_config_that_is_none_of_ours(tmp_path: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / "config.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+    (mistake,) = config_mistakes(tmp_path, SIZE)
+    assert mistake.startswith(message)
+
+
+def test_sizes_have_to_be_there_and_agree(tmp_path: Path) -> None:
+    write_config(tmp_path, n_head=None, n_layer=5, n_inner=3)
+    assert config_mistakes(tmp_path, SIZE) == [
+        "config.json: n_layer: got 5, want 1: the study's model has layers: 1",
+        "config.json: n_head: it is missing, want 2: the study's model has heads: 2",
+        "config.json: n_inner: got 3, want null or 64 (4 x n_embd)",
+    ]
+    write_config(tmp_path, n_head=None, num_attention_heads=2)
+    assert config_mistakes(tmp_path, SIZE) == []
+    write_config(tmp_path, num_attention_heads=8)
+    assert config_mistakes(tmp_path, SIZE) == ["config.json: n_head: got 2, and 8 as num_attention_heads, want one"]
+
+
+def test_weights_that_run_other_code_are_refused(tmp_path: Path) -> None:
+    write_config(tmp_path, quantization_config={"bits": 4}, auto_map={"AutoModel": "mine.Model"})
+    assert config_mistakes(tmp_path, SIZE) == [
+        'config.json: quantization_config: got {"bits": 4}, want null',
+        'config.json: auto_map: got {"AutoModel": "mine.Model"}, want null',
+    ]
+
+
+def test_plan_and_run_name_every_mistake_of_every_model_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    size = f"{{layers: {SIZE.layers}, heads: {SIZE.heads}, width: {SIZE.width}, positions: {SIZE.positions}}}"
+    for name in ("a", "b"):
+        write_weights(tmp_path / name)
+    write_config(tmp_path / "a", scale_attn_weights=False, n_inner=32)
+    (tmp_path / "b" / "config.json").unlink()
+    models = ", ".join(f"{name}: {{size: {size}, pretrained: {{folder: {name}}}}}" for name in ("a", "b"))
+    study = write_study(tmp_path, models=f"{{{models}}}")
+    with pytest.raises(WeightsError) as caught:
+        find_backbones(load_study(study), tmp_path)
+    lines = str(caught.value).splitlines()
+    assert lines == [
+        f"model a: the weights in {tmp_path / 'a'} are not what the study's model computes:",
+        "  config.json: scale_attn_weights: got false, want true",
+        "  config.json: n_inner: got 32, want null or 64 (4 x n_embd)",
+        lines[3],
+        f"model b: the weights in {tmp_path / 'b'} are not what the study's model computes:",
+        "  there is no config.json, which says how many heads there are and what the model computes",
+        lines[3],
+    ]
+    assert lines[3] == "Correct the model's size in the study, or name weights of a plain GPT-2 of this size."
+    for command in ("plan", "run"):
+        assert main([command, str(study), "--results", str(tmp_path / "results")]) == 2
+        assert capsys.readouterr().err == f"error: {caught.value}\n"

@@ -1,0 +1,28 @@
+"""In: embeddings. Out: hidden states. One file per family of bodies, listed here.
+
+To add a family: write one file with what `trainables.backbones.family.Family` lists, and add one line to `FAMILIES`.
+The stacked engine serves GPT-2 alone; other families train in the plain one.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from lr_sweep.trainables.backbones.family import Family
+
+FAMILIES: dict[str, str] = {
+    "gpt2": "lr_sweep.trainables.backbones.gpt2",
+    "lstm": "lr_sweep.trainables.backbones.lstm",
+    "bert": "lr_sweep.trainables.backbones.bert",
+    "t5": "lr_sweep.trainables.backbones.t5",
+    "longformer": "lr_sweep.trainables.backbones.longformer",
+    "vit": "lr_sweep.trainables.backbones.vit",
+}
+"""Module of each family; imported when a study names it, because it takes torch, and some take transformers."""
+
+
+def load_family(name: str) -> Family:
+    """Import a family of `FAMILIES`."""
+    return cast("Family", importlib.import_module(FAMILIES[name]))

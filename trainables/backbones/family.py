@@ -1,0 +1,130 @@
+"""What a family of backbones provides, and the base of its bodies.
+
+Shape legend: `B` batch, `T` tokens, `D` width.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from lr_sweep.trainables import run
+from lr_sweep.trainables.randomness import rekey
+from lr_sweep.trainables.run import BodySize
+
+WEIGHT_STD = 0.02
+"""Of random weights and embeddings (`initializer_range` of the transformers library's defaults)."""
+
+
+class Dropout:
+    """Inverted dropout whose masks come, in call order, from one generator; the same generator gives the same masks."""
+
+    def __init__(self, probability: float, generator: torch.Generator) -> None:
+        self.probability = probability
+        self.generator = generator
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return x with entries set to 0 and the others scaled up; any shape."""
+        if self.probability == 0.0:
+            return x
+        keep = torch.empty_like(x).bernoulli_(1.0 - self.probability, generator=self.generator)
+        return x * keep.div_(1.0 - self.probability)
+
+
+class Body(nn.Module):
+    """Maps embeddings to hidden states."""
+
+    position_table: str | None = None
+    """Parameter whose rows are positions: a task with more tokens than pretrained rows gets further ones."""
+    always_new: tuple[str, ...] = ()
+    """Parameters that are not taken from pretrained weights: they keep their random start."""
+
+    @abstractmethod
+    def forward(self, embeddings: Tensor, dropout: Dropout | None = None) -> Tensor:
+        """Map (B, T, D) to (B, T, D); `dropout=None` is evaluation mode. No other randomness than the dropout's."""
+
+    @abstractmethod
+    def parts(self) -> dict[str, list[nn.Module | nn.Parameter]]:
+        """Return what each part of `PARTS` consists of, but for input and output.
+
+        Every parameter is in one of positions, layer_norms, attention and feedforward; those without parameters may be
+        left out.
+        """
+
+    @abstractmethod
+    def draw(self, protocol: run.Protocol, generator: torch.Generator) -> None:
+        """Draw every parameter from the generator, in a fixed order."""
+
+
+def parameters_of(part: Sequence[nn.Module | nn.Parameter]) -> list[nn.Parameter]:
+    """Return the parameters that a part consists of."""
+    return [p for each in part for p in ([each] if isinstance(each, nn.Parameter) else each.parameters())]
+
+
+class LibraryBody(Body):
+    """A body made of modules of the transformers library, whose dropout draws from torch's global generators."""
+
+    @abstractmethod
+    def hidden_states(self, embeddings: Tensor) -> Tensor:
+        """Map (B, T, D) to (B, T, D), in the mode that the modules are in."""
+
+    def set_dropout(self, probability: float) -> None:
+        """Set the probability of every dropout; a family adds those that are no modules."""
+        for module in self.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = probability
+
+    def forward(self, embeddings: Tensor, dropout: Dropout | None = None) -> Tensor:
+        """Map (B, T, D) to (B, T, D)."""
+        self.train(dropout is not None)
+        if dropout is None:
+            return self.hidden_states(embeddings)
+        self.set_dropout(dropout.probability)
+        with global_generator_keyed(dropout.generator, embeddings.device):
+            return self.hidden_states(embeddings)
+
+    def draw(self, protocol: run.Protocol, generator: torch.Generator) -> None:
+        """Draw weights and embeddings from N(0, 0.02); biases are 0 and layer norms (1, 0)."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                module.weight.normal_(0.0, WEIGHT_STD, generator=generator)
+            if isinstance(module, nn.LayerNorm):
+                module.weight.fill_(1.0)
+            if isinstance(module, nn.Linear | nn.LayerNorm) and module.bias is not None:
+                module.bias.zero_()
+
+
+@contextmanager
+def global_generator_keyed(generator: torch.Generator, device: torch.device) -> Iterator[None]:
+    """Key torch's global generator of a device by the seed of another one, and put its state back afterwards.
+
+    What is drawn is a function of the key that `generator` was last set to, whatever was drawn from it since. The seed
+    is hashed: masks that `generator` itself drew before would otherwise be repeated.
+    """
+    on_gpu = device.type == "cuda"
+    with torch.random.fork_rng([device] if on_gpu else []):
+        of_device = torch.cuda.default_generators[device.index] if on_gpu else torch.default_generator
+        rekey(of_device, generator.initial_seed(), "library modules", 0)
+        yield
+
+
+class Family(Protocol):
+    """A module of this package."""
+
+    @property
+    def Size(self) -> type[BodySize]:  # noqa: N802
+        """Frozen keyword-only dataclass; fields beyond `layers` and `width` are options of the family."""
+
+    def build(self, size: Any, num_tokens: int) -> Body:
+        """Return a body for tasks of so many tokens; its parameters may be anything."""
+
+    def body_tensors(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return those tensors of a `save_pretrained` file that the body uses, by the names of its parameters."""
+
+    def config_mistakes(self, config: Mapping[str, Any], size: Any) -> Iterator[str]:
+        """Yield what `config.json` of pretrained weights says that a body does not compute; size None: of any size."""

@@ -1,0 +1,114 @@
+"""LSTM layers, one direction (Lu et al. 2021, section 3.3), as wide as their input, with what makes them like GPT-2.
+
+What mixes tokens, the recurrent weights, counts as attention; what reads a layer's input counts as feedforward.
+
+Shape legend: `B` batch, `T` tokens, `D` width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from lr_sweep.trainables.backbones.family import Body, Dropout
+from lr_sweep.trainables.run import BodySize, Protocol
+
+POSITION_STD = 0.02
+"""Of random position rows, as GPT-2's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size(BodySize):
+    """An LSTM; Lu et al. have 3 layers, or 12, of width 768."""
+
+    family: ClassVar[str] = "lstm"
+    layer_norm: bool = True
+    """Layer norms of what the gates get from the input, from the state, and of the cell, as in Lu et al.'s code."""
+    residual: bool = False
+    """Each layer's input is added to its output (Lu et al. 2021, Table 5)."""
+    positions: bool = False
+    """Trained position embeddings (Lu et al. 2021, Table 5)."""
+
+
+class Layer(nn.Module):
+    """An LSTM layer that starts from a state of 0; the public code of Lu et al. drew one at random at each pass."""
+
+    def __init__(self, width: int, *, layer_norm: bool) -> None:
+        super().__init__()
+        self.ih, self.hh = nn.Linear(width, 4 * width), nn.Linear(width, 4 * width)
+        sizes = {"ih": 4 * width, "hh": 4 * width, "cell": width}
+        self.norms = nn.ModuleDict({name: nn.LayerNorm(size) for name, size in sizes.items()} if layer_norm else {})
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, T, D) to (B, T, D)."""
+        inputs = self._normed("ih", self.ih(x))  # (B, T, 4 D)
+        state = cell = x.new_zeros(len(x), x.shape[-1])  # (B, D)
+        states = []
+        for of_token in inputs.unbind(1):
+            gates = of_token + self._normed("hh", self.hh(state))  # (B, 4 D)
+            taken, kept, shown, new = gates.chunk(4, -1)
+            cell = kept.sigmoid() * cell + taken.sigmoid() * new.tanh()
+            cell = self._normed("cell", cell)
+            state = shown.sigmoid() * cell.tanh()
+            states.append(state)
+        return torch.stack(states, 1)
+
+    def _normed(self, name: str, x: Tensor) -> Tensor:
+        return self.norms[name](x) if name in self.norms else x
+
+
+class LSTM(Body):
+    """Embeddings (B, T, D) to hidden states (B, T, D)."""
+
+    def __init__(self, size: Size, num_tokens: int) -> None:
+        super().__init__()
+        self.size = size
+        self.wpe = nn.Parameter(torch.zeros(num_tokens if size.positions else 0, size.width))
+        self.layers = nn.ModuleList(Layer(size.width, layer_norm=size.layer_norm) for _ in range(size.layers))
+
+    def forward(self, embeddings: Tensor, dropout: Dropout | None = None) -> Tensor:
+        """Map (B, T, D) to (B, T, D)."""
+        x = embeddings + self.wpe[: embeddings.shape[1]] if self.size.positions else embeddings  # (B, T, D)
+        x = dropout(x) if dropout else x
+        for layer in self.layers:
+            out = dropout(layer(x)) if dropout else layer(x)  # (B, T, D)
+            x = x + out if self.size.residual else out
+        return x
+
+    def parts(self) -> dict[str, list[nn.Module | nn.Parameter]]:
+        """Return the modules of each part."""
+        layers: list[Any] = list(self.layers)
+        return {
+            "positions": [self.wpe],
+            "layer_norms": [layer.norms for layer in layers],
+            "attention": [layer.hh for layer in layers],
+            "feedforward": [layer.ih for layer in layers],
+            "last_attention": [layers[-1].hh],
+        }
+
+    def draw(self, protocol: Protocol, generator: torch.Generator) -> None:
+        """Draw weights and biases as torch does, uniformly within 1 / sqrt(D), and position rows as GPT-2's."""
+        bound = 1 / math.sqrt(self.size.width)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                for parameter in module.parameters():
+                    parameter.uniform_(-bound, bound, generator=generator)
+        self.wpe.normal_(0.0, POSITION_STD, generator=generator)
+
+
+build = LSTM
+
+
+def body_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors as they are: no LSTM is published for this."""
+    return dict(tensors)
+
+
+def config_mistakes(config: Mapping[str, Any], size: Any) -> Iterator[str]:
+    """Refuse any: no LSTM is published for this."""
+    yield "got weights of a pretrained model, want none: an LSTM starts at random"

@@ -1,0 +1,56 @@
+"""What a worker reports of its runs; Ray carries events to the driver as they are. Nothing here needs torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from lr_sweep.trainables.checkpoint import History
+from lr_sweep.trainables.curve import Evaluation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """A run starts, or resumes from its newest intact checkpoint."""
+
+    run_id: str
+    step: int
+    """Of that checkpoint; 0: there is none."""
+    curve: tuple[Evaluation, ...] = ()
+    """All evaluations so far: an earlier driver may have died before it recorded the last of them."""
+    damaged: tuple[str, ...] = ()
+    """Paths of newer checkpoints that were damaged."""
+    code: History | None = None
+    """Which code trained the run, and trains it from here on; None: not known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advanced:
+    """A run has been trained to a step."""
+
+    run_id: str
+    step: int
+    evaluation: Evaluation | None = None
+    """Of this step; it is in a checkpoint already. None: none was due."""
+    step_s: float | None = None
+    """Seconds of the device that a gradient step of the run takes, lately; None: not known yet."""
+    evaluation_s: float | None = None
+    """Seconds of the device that an evaluation of the run takes, lately; None: not known yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """A run has reached its budget, or diverged."""
+
+    run_id: str
+    step: int
+    status: Literal["complete", "diverged"]
+    diverged_at_step: int | None = None
+    elapsed_s: float
+    """Seconds of training and evaluation since step 0, over all starts of the run."""
+    engine: str
+    device: str
+    """The device's model (`device_name`)."""
+
+
+Event = Started | Advanced | Finished

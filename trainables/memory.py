@@ -1,0 +1,141 @@
+"""What memory runs take, worked out beforehand, and what a trial may use. `plan` asks too, so torch is imported late.
+
+`stack_bytes` counts the tensors that are there when the backward pass begins, which is when most are.
+
+Shape legend: `R` runs, `S` seeds among them, `N` = batch x tokens, `T` tokens, `D` width, `H` heads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from functools import cache
+
+from lr_sweep.datasets.task import TaskShape
+from lr_sweep.trainables.parts import PARTS
+from lr_sweep.trainables.run import BodySize, ModelSize, Protocol, Run, gpt2_size
+
+BYTES = 4
+"""A number, float32."""
+ROWS_A_RUN = 5
+"""Values, gradients, Adam's two moments, the best model so far."""
+SAVED_A_BLOCK = 15
+"""(N, D) tensors that a block's backward pass reads: 2 residual streams, 2 normalised, q, k, v, 4 + 4 of the
+feedforward (before and inside its activation)."""
+SAVED_TRAINED = 7
+"""More of them where the block's linear layers are trained: what each reads, 1 + 1 + 1 + 4."""
+MASKS_A_BLOCK = 2
+"""(N, D) dropout masks."""
+TRANSIENT = 13
+"""(N, D) tensors of the backward pass at its widest, in the feedforward: 3 x 4, and the residual stream's."""
+LAST_BLOCK, EMBEDDING = 4, 3
+"""(N, D) tensors of the last block, which works at one position but for keys and values; and before the first block:
+two masks, and the embeddings."""
+HOLES = 1.35
+"""What activations take of a CPU's memory over what is in use: freed blocks that the allocator keeps. Measured."""
+USABLE = 0.85
+"""Of a trial's share; the rest is for what is not predicted: libraries' workspaces, the allocator's holes."""
+PROCESS_BYTES = 1.0e9
+"""Of a worker on a CPU before it trains anything: Python, torch, Ray (measured: 0.95 GB)."""
+
+
+def part_sizes(size: BodySize, task: TaskShape) -> dict[str, int]:
+    """Return how many numbers each part of `PARTS` has, without making any of them; a weight counts with its bias."""
+    if not isinstance(size, ModelSize):
+        return _counted(size, task)
+    width = size.width
+    return {
+        "input": (task.num_token_ids or 0) * width if task.token_dim is None else _linear(task.token_dim, width),
+        "output": _linear(width, task.num_outputs),
+        "positions": max(size.positions, task.num_tokens) * width,
+        "layer_norms": (2 * size.layers + 1) * 2 * width,
+        "attention": size.layers * (_linear(width, 3 * width) + _linear(width, width)),
+        "feedforward": size.layers * (_linear(width, 4 * width) + _linear(4 * width, width)),
+        "last_attention": _linear(width, 3 * width) + _linear(width, width),
+    }
+
+
+def trained_parameters(run: Run, task: TaskShape) -> int:
+    """Return how many numbers a run trains, counted as by `part_sizes`."""
+    sizes = part_sizes(run.model, task)
+    return sum(sizes[part] for part in run.trained)
+
+
+@cache
+def _counted(size: BodySize, task: TaskShape) -> dict[str, int]:
+    import torch
+
+    from lr_sweep.trainables.backbones.family import parameters_of
+    from lr_sweep.trainables.classifier import Classifier
+
+    with torch.device("meta"):
+        parts = Classifier(size, task, Protocol()).parts()
+    numbers = {name: sum(map(torch.Tensor.numel, parameters_of(modules))) for name, modules in parts.items()}
+    return dict.fromkeys(PARTS, 0) | numbers
+
+
+def _linear(num_in: int, num_out: int) -> int:
+    return (num_in + 1) * num_out
+
+
+def stack_bytes(run: Run, task: TaskShape, num_runs: int, num_seeds: int, *, on_cpu: bool) -> int:
+    """Return the bytes that a stack of runs like this one, of so many seeds, takes at its peak."""
+    sizes = part_sizes(run.model, task) | {"positions": task.num_tokens * run.model.width}  # those in use
+    row = sum(sizes[part] for part in run.trained)
+    frozen = sum(sizes[part] for part in ("attention", "feedforward") if part not in run.trained)
+    bodies = frozen * (1 if run.initialisation == "pretrained" else num_seeds)
+    bodies *= 2 if on_cpu else 1  # a CPU keeps frozen layers in both layouts
+    of_a_run = ROWS_A_RUN * row + _activations(run, task, shares_masks=num_seeds == 1)
+    return BYTES * (num_runs * of_a_run + num_seeds * row + bodies)
+
+
+def _activations(run: Run, task: TaskShape, *, shares_masks: bool) -> int:
+    width, tokens = run.model.width, task.num_tokens
+    whole = run.protocol.batch_size * tokens * width  # (N, D)
+    attention = run.protocol.batch_size * gpt2_size(run).heads * tokens**2  # (B, H, T, T)
+    trained = sum(part in run.trained for part in ("attention", "feedforward")) / 2
+    masks = run.protocol.dropout > 0 and not shares_masks
+    block = SAVED_A_BLOCK + SAVED_TRAINED * trained + MASKS_A_BLOCK * masks
+    # Written out, attention keeps its weights before and after dropout; torch's fused one keeps none.
+    squares = attention * (2 + masks) if run.protocol.dropout > 0 else 0
+    blocks = (run.model.layers - 1) * (block * whole + squares)
+    further_read = (task.num_read - 1) / tokens  # at which the last block works, as at the one counted below
+    once = LAST_BLOCK + EMBEDDING + (TRANSIENT if run.model.layers > 1 else 0) + SAVED_A_BLOCK * further_read
+    return int(HOLES * (blocks + once * whole))
+
+
+def largest_stack(runs: Sequence[Run], task: TaskShape, available_bytes: float, *, on_cpu: bool) -> int:
+    """Return how many of these runs, taken in order, fit; at least 1, which may not."""
+    for number in range(len(runs), 1, -1):
+        num_seeds = len({run.seed for run in runs[:number]})
+        if stack_bytes(runs[0], task, number, num_seeds, on_cpu=on_cpu) <= available_bytes:
+            return number
+    return 1
+
+
+def share_memory(device: str, share: float) -> float:
+    """Return the bytes a trial may plan with; on a GPU that trials share, hold this process to its part as well.
+
+    `share`: GPUs that the trial holds, at most 1, or CPUs.
+    """
+    if device == "cuda":
+        import torch
+
+        if share < 1:  # Ray only counts fractions; nothing else divides a GPU's memory
+            torch.cuda.set_per_process_memory_fraction(share)
+        return USABLE * share * torch.cuda.get_device_properties(0).total_memory
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return USABLE * physical * min(1.0, share / (os.cpu_count() or 1)) - PROCESS_BYTES
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep and reuse what it frees, where the C library is glibc.
+
+    A step frees what the next one asks for. Given back in between, every page of it is a fault, and zeroed anew: that
+    was a tenth to a sixth of the time of tiny models' evaluations. It costs no more than the process's peak.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD of malloc.h
+        mallopt(-3, 2**25)  # M_MMAP_THRESHOLD, in bytes; glibc takes no more

@@ -1,0 +1,104 @@
+"""How a model is pretrained here, where published weights are too large or out of reach: on which text, into what."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import sys
+import sysconfig
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from lr_sweep.datasets.storage.files import read_plain
+from lr_sweep.trainables.run import ModelSize
+
+NUM_BYTES = 256
+"""The vocabulary: one token a byte."""
+VALIDATION_SHARE = 0.05
+"""Of the bytes, from the end of the text; never trained on."""
+MAX_TEXT_BYTES = 2_000_000_000
+"""The text is held in memory, a few times over."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainRecipe:
+    """Next-token pretraining on text. Everything in it can change the weights; the defaults take minutes on a CPU."""
+
+    predicts: ClassVar[str] = "byte"
+    """What its losses are means over."""
+    text: Literal["python-stdlib"] | tuple[Path, ...] = "python-stdlib"
+    """`python-stdlib`: the sources of Python's standard library, on every machine; or text files, in this order."""
+    num_steps: int = 600
+    """Gradient steps."""
+    batch_size: int = 16
+    """Sequences a gradient step."""
+    num_tokens: int = 128
+    """Tokens a sequence (context), one a byte of text; at most the model's `positions`."""
+    learning_rate: float = 1e-3
+    """Of AdamW at its peak, between a linear warm-up and a cosine."""
+    seed: int = 0
+    """Of the initial weights and the order of the text; not the seed of a run."""
+
+    def description(self, size: ModelSize) -> str:
+        """Return what tables call the weights."""
+        tokens = self.num_steps * self.batch_size * self.num_tokens
+        return (
+            f"byte-level GPT-2 of {size.layers} layers x width {size.width}, trained for {self.num_steps} steps "
+            f"({tokens / 1e6:.1f} MB) on {describe_corpus(self)}"
+        )
+
+
+def read_corpus(recipe: PretrainRecipe) -> bytes:
+    """Return the whole text of a recipe.
+
+    Raises:
+        OSError: a file cannot be read, is no plain file, or they are too large together.
+    """
+    left, parts = MAX_TEXT_BYTES, []
+    for path in _stdlib_sources() if isinstance(recipe.text, str) else recipe.text:
+        parts.append(read_plain(path, left))
+        left -= len(parts[-1])
+    return b"\n".join(parts)
+
+
+def _stdlib_sources() -> list[Path]:
+    """Return the standard library's .py files in a fixed order, without installed packages and test suites."""
+    root = Path(sysconfig.get_path("stdlib"))
+    left_out = {"site-packages", "dist-packages", "test", "tests", "idle_test", "lib2to3"}
+    found = []
+    for folder, folders, files in os.walk(root):
+        folders[:] = set(folders) - left_out  # not entered: installed packages may be far more than the library
+        found += [Path(folder) / name for name in files if name.endswith(".py")]
+    return sorted(found)
+
+
+def held_out_from(num_bytes: int) -> int:
+    """Return the offset at which the part of a text begins that is never trained on."""
+    return int(num_bytes * (1 - VALIDATION_SHARE))
+
+
+def fewest_bytes(num_tokens: int) -> int:
+    """Return how long a text must be for a sequence of so many tokens, and the token after it, in the held-out part."""
+    return next(n for n in itertools.count(num_tokens) if n - held_out_from(n) > num_tokens)
+
+
+def pretrained_folder(root: Path, size: ModelSize, recipe: PretrainRecipe, corpus: bytes) -> Path:
+    """Return the folder a recipe's weights are saved in, named after everything that goes into them."""
+    content = {"size": asdict(size), "recipe": asdict(recipe) | {"text": hashlib.sha256(corpus).hexdigest()}}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+    return root / f"gpt2-{size.layers}x{size.width}-{digest}"
+
+
+def pretraining_checkpoints(folder: Path) -> Path:
+    """Return the folder of checkpoints while the weights of a folder are trained."""
+    return folder.with_name(f".{folder.name}.checkpoints")
+
+
+def describe_corpus(recipe: PretrainRecipe) -> str:
+    """Return what tables call the text of a recipe."""
+    if isinstance(recipe.text, str):
+        return f"the Python {sys.version_info.major}.{sys.version_info.minor} standard library's source"
+    return ", ".join(path.name for path in recipe.text)

@@ -1,0 +1,180 @@
+"""Trains a byte-level language model with GPT-2's architecture and saves it as a `save_pretrained` folder.
+
+The reduced studies' "pretrained": genuinely trained on text, in a minute on a CPU, with nothing to download.
+
+Shape legend: `B` batch, `T` tokens of context.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.utils import clip_grad_norm_
+
+from lr_sweep.trainables.pretraining.loop import OnStep, resume, save_weights, train_to
+from lr_sweep.trainables.pretraining.recipe import NUM_BYTES, PretrainRecipe, describe_corpus, held_out_from
+from lr_sweep.trainables.randomness import keyed_generator
+from lr_sweep.trainables.run import ModelSize
+
+WARMUP_SHARE = 0.1
+"""Of the steps, while the learning rate rises; then it falls to zero along a half cosine."""
+VALIDATION_WINDOWS = 64
+"""Windows of held-out text in the reported bits per byte."""
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+"""AdamW's state of a parameter, besides the number of steps."""
+
+
+def pretrain(
+    size: ModelSize,
+    recipe: PretrainRecipe,
+    corpus: bytes,
+    folder: Path,
+    device: torch.device,
+    on_step: OnStep,
+    *,
+    checkpoint_every_s: float = 60.0,
+) -> dict[str, Any]:
+    """Train and save `config.json`, `model.safetensors` and `pretraining.json` into `folder`, whole or not at all.
+
+    Calls `on_step` with each step and its training loss in nats per byte. Resumes from the newest checkpoint of an
+    earlier call that did not end. The bytes are those of training without a break, on the same machine with the same
+    number of threads, on which rounding depends.
+
+    Returns:
+        What `pretraining.json` holds: the recipe, and bits per byte on held-out text before and after.
+    """
+    text = torch.frombuffer(bytearray(corpus), dtype=torch.uint8)
+    split = held_out_from(len(text))
+    train, held_out = text[:split].to(device), text[split:].to(device)
+    training = _Training(_language_model(size, recipe).to(device), recipe, train)
+    if not resume(training, folder):
+        training.bits_per_byte_before = bits_per_byte(training.model, held_out, recipe)
+    train_to(recipe.num_steps, training, folder, on_step, checkpoint_every_s)
+    facts = {
+        "text": describe_corpus(recipe),
+        "text_sha256": hashlib.sha256(corpus).hexdigest(),
+        "text_bytes": len(corpus),
+        "recipe": {name: value for name, value in asdict(recipe).items() if name != "text"},
+        "size": asdict(size),
+        "held_out_bits_per_byte_before": training.bits_per_byte_before,
+        "held_out_bits_per_byte": bits_per_byte(training.model, held_out, recipe),
+        "duration_s": training.duration_s(),
+        "torch": torch.__version__,
+    }
+    save_weights(folder, facts, lambda path: _save(training.model, path))
+    return facts
+
+
+def _language_model(size: ModelSize, recipe: PretrainRecipe) -> Any:
+    from transformers import GPT2Config, GPT2LMHeadModel  # imported late: takes seconds that training need not spend
+
+    config = GPT2Config(
+        vocab_size=NUM_BYTES,
+        n_positions=size.positions,
+        n_embd=size.width,
+        n_layer=size.layers,
+        n_head=size.heads,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=None,
+        eos_token_id=None,
+        use_cache=False,
+    )
+    with torch.random.fork_rng(devices=[]):  # the library initialises from the global generator
+        torch.manual_seed(recipe.seed)
+        return GPT2LMHeadModel(config)
+
+
+class _Training:
+    """A model in training by AdamW on a text, bytes (N,)."""
+
+    def __init__(self, model: Any, recipe: PretrainRecipe, text: Tensor) -> None:
+        self.model, self.recipe, self.text = model, recipe, text
+        self.parameters: dict[str, Tensor] = dict(model.named_parameters())
+        self.optimizer = torch.optim.AdamW(
+            self.parameters.values(), lr=recipe.learning_rate, betas=(0.9, 0.95), fused=True
+        )
+        self.step = 0
+        self.bits_per_byte_before = math.nan  # on held-out text, at step 0
+        self._earlier_s, self._began = 0.0, time.monotonic()
+
+    def duration_s(self) -> float:
+        """Return the seconds of training up to now, those before a break included."""
+        return self._earlier_s + time.monotonic() - self._began
+
+    def take_step(self) -> float:
+        """Take the next gradient step and return its loss."""
+        self.model.train()
+        self.step += 1
+        share = learning_rate_share(self.step, self.recipe.num_steps)
+        self.optimizer.param_groups[0]["lr"] = self.recipe.learning_rate * share
+        loss = _loss(self.model, _windows(self.text, self.recipe, self.step, self.recipe.batch_size))
+        self.optimizer.zero_grad()
+        loss.backward()
+        clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        return loss.item()
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return what is needed to resume."""
+        states = self.optimizer.state
+        tensors = {f"model/{name}": parameter.detach() for name, parameter in self.parameters.items()}
+        for moment in MOMENTS:
+            tensors |= {f"{moment}/{name}": states[parameter][moment] for name, parameter in self.parameters.items()}
+        return tensors, {"step": self.step, "duration_s": self.duration_s(), "before": self.bits_per_byte_before}
+
+    @torch.no_grad()
+    def load_state(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+        """Resume from what `state` returned."""
+        self.step, self.bits_per_byte_before = progress["step"], progress["before"]
+        self._earlier_s = progress["duration_s"]
+        for name, parameter in self.parameters.items():
+            parameter.copy_(tensors[f"model/{name}"])
+            taken = torch.tensor(float(self.step), device=parameter.device)
+            moments = {m: torch.empty_like(parameter).copy_(tensors[f"{m}/{name}"]) for m in MOMENTS}
+            self.optimizer.state[parameter] = {"step": taken} | moments
+
+
+def learning_rate_share(step: int, num_steps: int) -> float:
+    """Return the part of the full learning rate at a step from 1: linear warm-up, then half a cosine."""
+    warmup = max(1, round(WARMUP_SHARE * num_steps))
+    if step <= warmup:
+        return step / warmup
+    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, num_steps - warmup)))
+
+
+def _windows(text: Tensor, recipe: PretrainRecipe, step: int, number: int) -> Tensor:
+    """Return windows (B, T + 1) int64 at random offsets."""
+    generator = keyed_generator(recipe.seed, "pretrain", step)
+    starts = torch.randint(len(text) - recipe.num_tokens, (number,), generator=generator)  # (B,)
+    offsets = starts[:, None] + torch.arange(recipe.num_tokens + 1)  # (B, T + 1)
+    return text[offsets.to(text.device)].long()
+
+
+def _loss(model: Any, windows: Tensor) -> Tensor:
+    logits = model(windows[:, :-1]).logits  # (B, T, 256)
+    return F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
+
+
+@torch.no_grad()
+def bits_per_byte(model: Any, text: Tensor, recipe: PretrainRecipe) -> float:
+    """Return the cross-entropy in bits per byte on fixed windows of a text; 8 is that of a uniform guess."""
+    model.eval()
+    return _loss(model, _windows(text, recipe, 0, VALIDATION_WINDOWS)).item() / math.log(2)
+
+
+def _save(model: Any, folder: Path) -> None:
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()  # of this process for good: nothing else here shows one of the library's
+    model.save_pretrained(folder)

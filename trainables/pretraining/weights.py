@@ -1,0 +1,244 @@
+"""Where pretrained weights come from: a folder, or the Hugging Face hub, whose local cache is looked up first."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from lr_sweep.datasets.storage.files import hash_file
+from lr_sweep.trainables.pretraining import fit
+from lr_sweep.trainables.run import BodySize, ModelSize
+
+WEIGHTS, CONFIG, FACTS = "model.safetensors", "config.json", "pretraining.json"
+"""Files of a folder of weights. The last one has the checksum of the first; only pretraining here writes it."""
+ANSWER_TIMEOUT_S = 10.0
+"""A hub that stays silent for so long counts as unreachable."""
+
+log = logging.getLogger(__name__)
+
+
+class WeightsError(Exception):
+    """Pretrained weights are missing or are not those of the model; the message says what was got and wanted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsSource:
+    """A `save_pretrained` folder by path, or a hub repository at a revision. Exactly one of the two is set."""
+
+    folder: str | None = None
+    """Path of a folder with `model.safetensors`."""
+    hub: str | None = None
+    """Repository, such as `openai-community/gpt2`."""
+    revision: str | None = None
+    """Commit of the repository; None: its newest."""
+    sha256: str | None = None
+    """Wanted checksum of `model.safetensors`; None: whatever is there."""
+    family: str = "gpt2"
+    """Kind of model that they are of, a name in `trainables.backbones.FAMILIES`."""
+
+    def __str__(self) -> str:
+        if self.folder is not None:
+            return self.folder
+        return f"{self.hub}@{self.revision[:7]}" if self.revision else str(self.hub)
+
+
+def find_weights(source: WeightsSource, *, download: bool) -> Path | None:
+    """Return the local folder of the weights, verified; None if they are not here and `download` is False.
+
+    Raises:
+        WeightsError: they cannot be fetched, or are not the wanted bytes.
+    """
+    if source.folder is not None:
+        folder = Path(source.folder)
+        if not (folder / WEIGHTS).is_file():
+            raise WeightsError(f"no pretrained weights at {folder}: {_what_is_there(folder, source.family)}")
+    else:
+        weights = _cached(source)
+        if weights is not None and (weights.parent / CONFIG).is_file():
+            folder = weights.parent
+        elif download:
+            folder = _fetch(source, weights)
+        else:
+            return None
+    if source.sha256 is not None and (got := weights_checksum(folder)) != source.sha256:
+        raise WeightsError(
+            f"{folder / WEIGHTS} has sha256 {got}, wanted {source.sha256} ({source}). Delete it and fetch it again."
+        )
+    if (folder / FACTS).exists():
+        check_made_here(folder)
+    return folder
+
+
+def check_weights_fit(folder: Path, size: BodySize) -> None:
+    """Compare weights, all of their `config.json` and of their tensors, with what our body computes of a size.
+
+    Raises:
+        WeightsError: this model cannot start from them; the message has every mistake.
+    """
+    if mistakes := [*_config_mistakes(folder, size.family, size), *_tensor_mistakes(folder, size)]:
+        raise WeightsError(_unusable(str(folder), size.family, mistakes))
+
+
+def _config_mistakes(folder: Path, family: str, size: BodySize | None) -> list[str]:
+    if family == "gpt2":
+        assert size is None or isinstance(size, ModelSize)
+        return fit.config_mistakes(folder, size)
+    from lr_sweep.trainables.pretraining import family_fit  # imported late: takes torch and transformers
+
+    return family_fit.config_mistakes(folder, family, size)
+
+
+def _tensor_mistakes(folder: Path, size: BodySize) -> list[str]:
+    if isinstance(size, ModelSize):
+        return fit.tensor_mistakes(folder, size)
+    from lr_sweep.trainables.pretraining import family_fit
+
+    return family_fit.tensor_mistakes(folder, size)
+
+
+def check_made_here(folder: Path) -> None:
+    """Compare weights that this program pretrained with the checksum that it wrote down.
+
+    Raises:
+        WeightsError: they are damaged; the message says what to do.
+    """
+    with _readable(folder):
+        damage = weights_damage(folder)
+    if damage:
+        raise WeightsError(
+            f"the weights in {folder} are damaged: {damage}. Runs that began from the intact ones are kept. Put an "
+            f"intact copy there (an archive made by `export` has one), or delete the folder: `run` and `pretrain` make "
+            f"pretrained weights again, on the same machine and torch to the same bytes; from other bytes, runs are "
+            f"new runs. If you changed the weights on purpose, delete {FACTS} there."
+        )
+
+
+def weights_damage(folder: Path) -> str | None:
+    """Return what is wrong with weights that were pretrained here, by the checksum in their `pretraining.json`.
+
+    Raises:
+        OSError: a file may not be read.
+    """
+    try:
+        recorded = json.loads((folder / FACTS).read_text(encoding="utf-8")).get("weights_sha256")
+        (folder / WEIGHTS).open("rb").close()  # safetensors says "no such file" of one that may not be read
+        got = _checksum(folder)
+        with safe_open(folder / WEIGHTS, framework="numpy"):  # checks the header against the file's size
+            pass
+    except (SafetensorError, FileNotFoundError, ValueError, AttributeError) as error:
+        return f"cannot be read ({error})"
+    return f"its weights have sha256 {got}, {FACTS} says {recorded}" if recorded not in (None, got) else None
+
+
+def weights_checksum(folder: Path) -> str:
+    """Return the sha256 of `model.safetensors`, read once a process for an unchanged file.
+
+    Raises:
+        WeightsError: it cannot be read.
+    """
+    with _readable(folder):
+        return _checksum(folder)
+
+
+def _checksum(folder: Path) -> str:
+    path = folder / WEIGHTS
+    return _checksum_at(path, path.stat().st_mtime_ns, path.stat().st_size)
+
+
+@cache
+def _checksum_at(path: Path, mtime_ns: int, size: int) -> str:
+    return hash_file(path)
+
+
+@contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"cannot read {error.filename or folder}: {error.strerror}. Make it readable for you."
+        raise WeightsError(message) from error
+
+
+def _what_is_there(folder: Path, family: str) -> str:
+    if (folder / f"{WEIGHTS}.index.json").exists():
+        problem = (
+            f"they are in several files ({WEIGHTS}.index.json lists them), and one is read here. Put them into one"
+        )
+    elif others := sorted(path.name for path in folder.glob("*.bin")):
+        problem = (
+            f"it has {others[0]}, and only safetensors are read, because the other format can run code. "
+            "If you trust it, convert it"
+        )
+    else:
+        return (
+            "wanted a folder with model.safetensors, as save_pretrained writes it. "
+            "Make one with `pretrain`, or correct `pretrained: {folder: ...}` in the study."
+        )
+    model = "GPT2LMHeadModel" if family == "gpt2" else "AutoModel"
+    return (
+        f'{problem} by `python -c "from transformers import {model} as M; '
+        f"M.from_pretrained('{folder}').save_pretrained('NEW', max_shard_size='1TB')\"`, and name NEW in the study."
+    )
+
+
+def _titled(family: str) -> str:
+    return "GPT-2" if family == "gpt2" else family
+
+
+def _unusable(where: str, family: str, mistakes: list[str]) -> str:
+    lines = "".join(f"\n  {mistake}" for mistake in mistakes)
+    return (
+        f"the weights in {where} are not what the study's model computes:{lines}\n"
+        f"Correct the model's size in the study, or name weights of a plain {_titled(family)} of this size."
+    )
+
+
+def _cached(source: WeightsSource) -> Path | None:
+    # Imported late: takes a second that random models need not spend.
+    from huggingface_hub import try_to_load_from_cache
+
+    assert source.hub is not None
+    # Looks at the disk alone, where `local_files_only` may ask the network.
+    found = try_to_load_from_cache(source.hub, WEIGHTS, revision=source.revision)
+    return Path(found) if isinstance(found, str) else None
+
+
+def _fetch(source: WeightsSource, weights: Path | None) -> Path:
+    """Fetch `config.json`, and unless the cache has them, weights; they only if that is of a model computed here."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
+    from huggingface_hub.errors import RemoteEntryNotFoundError
+
+    log.info("fetching %s from the Hugging Face hub", source)
+    first = WEIGHTS if weights is None else CONFIG
+    file: dict[str, Any] = {"repo_id": source.hub, "revision": weights.parent.name if weights else source.revision}
+    try:
+        # Asked once first: without a network a download repeats the question for 23 seconds.
+        get_hf_file_metadata(hf_hub_url(filename=first, **file), timeout=ANSWER_TIMEOUT_S)
+        config = Path(hf_hub_download(filename=CONFIG, **file))
+        if not (mistakes := _config_mistakes(config.parent, source.family, None)):
+            return (weights or Path(hf_hub_download(filename=WEIGHTS, **file))).parent
+    except RemoteEntryNotFoundError as error:
+        raise WeightsError(
+            f"the repository {source} has no {first if weights else f'{WEIGHTS} or no {CONFIG}'}: its weights are in "
+            f"several files, in another format, or of another kind of model. Save a {_titled(source.family)} by "
+            "transformers as one file, `save_pretrained(FOLDER, max_shard_size='1TB')`, and name that: "
+            "`pretrained: {folder: FOLDER}`."
+        ) from error
+    except Exception as error:  # network, authorisation, full disk: the hub's client has a type for each
+        offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
+        raise WeightsError(
+            f"{first} of {source} is not in the local Hugging Face cache and could not be fetched{offline}: "
+            f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}. With a network: "
+            f"the same command again. Without: put a folder with their {WEIGHTS} and {CONFIG} on this machine and "
+            "name it in the study: `pretrained: {folder: PATH}`."
+        ) from error
+    raise WeightsError(_unusable(str(source), source.family, mistakes))

@@ -1,0 +1,107 @@
+"""Attention of R runs where dropout's masks are given: torch's fused attention draws its own.
+
+Products of tiny matrices cost far more than what they compute. Where there are few tokens, a CPU therefore reads a few
+examples as one sequence, in which a mask keeps them apart: the weights between them are exactly 0.
+
+Shape legend: `R` runs, `K` distinct batches among them, `B` batch, `J` examples read as one sequence, `S` = R B / J,
+`D` width, `H` heads, `M` positions of an example that attend (T, or the one that is read), `T` tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.compiler import is_compiling
+from torch.nn import functional as F
+
+from lr_sweep.trainables.precision import product_dtype
+from lr_sweep.trainables.stacked.layers import ALIGNED, aligned, product
+
+JOINED_TOKENS = 16
+"""Examples are joined to sequences of up to so many tokens; twice as many cost as much as they save."""
+
+
+def num_joined(batch: int, tokens: int, device: torch.device) -> int:
+    """Return J, which divides `batch`: a sequence is of one run."""
+    most = max(1, JOINED_TOKENS // tokens) if device.type == "cpu" else 1
+    return max(number for number in range(1, most + 1) if batch % number == 0)
+
+
+def joined_masks(keep: Tensor, joined: int) -> Tensor:
+    """Turn masks (K, B, H, M, T) into those of joined examples, (K, B / J, H, J M, J T)."""
+    if joined == 1:
+        return keep
+    distinct, batch, heads, attending, tokens = keep.shape
+    masks = keep.new_zeros(distinct, batch // joined, heads, joined, attending, joined, tokens)
+    apart = keep.view(distinct, -1, joined, heads, attending, tokens).permute(0, 1, 3, 4, 5, 2)
+    masks.diagonal(0, 3, 5).copy_(apart)  # (K, B / J, H, M, T, J)
+    return masks.view(distinct, -1, heads, joined * attending, joined * tokens)
+
+
+class _Product(Function):
+    """a (S, H, ., .) times b (S, H, ., .) of R runs.
+
+    `a @ b` copies what it cannot view as (S H, ., .), operands and gradients; where S is 1 it can view all of them, and
+    MKL then multiplies transposed matrices, which rounds otherwise on some CPUs (seen on an AMD EPYC).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, num_runs: int) -> Tensor:
+        dtype = product_dtype(a)
+        a, b, ctx.num_runs = a.to(dtype).contiguous(), b.to(dtype).contiguous(), num_runs
+        ctx.save_for_backward(a, b)
+        return torch.ops.aten._unsafe_view(_flat_product(a, b, num_runs), (*a.shape[:3], b.shape[3]))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        a, b = ctx.saved_tensors
+        grad = grad.contiguous()
+        of_a, of_b = _flat_product(grad, b.mT, ctx.num_runs), _flat_product(a.mT, grad, ctx.num_runs)
+        return of_a.view(a.shape), of_b.view(b.shape), None
+
+
+def _flat_product(a: Tensor, b: Tensor, num_runs: int) -> Tensor:
+    return product(a.flatten(0, 1), b.flatten(0, 1), num_runs=num_runs)
+
+
+def _product(a: Tensor, b: Tensor, num_runs: int) -> Tensor:
+    if is_compiling() or a.device.type != "cpu" or (len(a) > 1 and aligned(a, b, num_runs)):
+        return a @ b  # which does the same here, in less time
+    return _Product.apply(a, b, num_runs)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, keep: Tensor | None, *, num_runs: int) -> Tensor:
+    """Mix values v by softmax(q k^T / sqrt(D / H)); return (S, H, J M, D / H).
+
+    Args:
+        q: (S, H, J M, D / H); k and v are (S, H, J T, D / H).
+        hidden: bool, what positions do not see, in a shape that spreads to (S, H, J M, J T); None: they see all.
+        keep: (S, H, J M, J T), dropout's masks; None: evaluation mode.
+    """
+    scores = _product(q / math.sqrt(q.shape[-1]), k.mT, num_runs)  # (S, H, J M, J T)
+    if hidden is not None:
+        scores.masked_fill_(hidden, -torch.inf)
+    weights = scores.softmax(-1)
+    return _product(weights if keep is None else weights * keep, v, num_runs)
+
+
+def attend_causally(q: Tensor, k: Tensor, v: Tensor, joined: int, keep: Tensor | None, *, num_runs: int) -> Tensor:
+    """Do `attend` of all positions (M = T), each to those of its example so far."""
+    fused = keep is None and q.shape[3] % ALIGNED == 0
+    if fused and joined == 1:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    tokens = q.shape[2] // joined
+    seen = same_example(joined, tokens, tokens, q.device).tril()  # (J T, J T)
+    if fused:
+        return F.scaled_dot_product_attention(q, k, v, seen)
+    return attend(q, k, v, ~seen, keep, num_runs=num_runs)
+
+
+def same_example(joined: int, attending: int, tokens: int, device: torch.device) -> Tensor:
+    """Return which positions of joined examples are of one, bool (J M, J T)."""
+    same = torch.eye(joined, dtype=torch.bool, device=device)
+    return same.repeat_interleave(attending, 0).repeat_interleave(tokens, 1)

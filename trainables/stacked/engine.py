@@ -1,0 +1,239 @@
+"""The fast engine: runs of one cell trained as one program; each run's numbers are those it would have alone.
+
+`trainables.training`, the plain engine, defines a step; this one takes it of R runs at a time. Runs are
+added and removed between steps, may be at different steps, and pass from one engine to the other through `state`.
+
+Shape legend: `R` runs, `K` distinct (seed, step) among them, `B` batch, `N` examples, `S` steps a chunk, `C` classes.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lr_sweep.datasets.task import TaskData
+from lr_sweep.trainables.curve import Evaluation, Progress
+from lr_sweep.trainables.engine import Pace, steps_per_evaluation
+from lr_sweep.trainables.evaluation import evaluated_splits, named_scores
+from lr_sweep.trainables.memory import keep_freed_memory
+from lr_sweep.trainables.precision import products_in
+from lr_sweep.trainables.run import Run, gpt2_size
+from lr_sweep.trainables.stacked.batches import Batches
+from lr_sweep.trainables.stacked.evaluation import compiled_losses, evaluate_stacked, losses_of
+from lr_sweep.trainables.stacked.model import StackedModel
+from lr_sweep.trainables.stacked.weights import Rows, Start, shared_layers, stacked_constants, start_of
+from lr_sweep.trainables.training import CHUNK_STEPS, CPU_THREADS
+
+
+@dataclass(kw_only=True, eq=False)
+class StackedSlot:
+    """One run of the stack."""
+
+    run: Run
+    start: Start
+    progress: Progress = field(default_factory=Progress)
+    best: Tensor | None = None
+    """(P,), its row at `progress.best_step`."""
+
+    @property
+    def diverged(self) -> bool:
+        """Whether a loss was not finite; such a run has ended."""
+        return self.progress.diverged
+
+    @property
+    def steps_to_evaluation(self) -> int:
+        """Steps from here to the next evaluation."""
+        every = self.run.protocol.evaluate_every
+        return every - self.progress.step % every
+
+
+class StackedTraining:
+    """Runs of one cell between step 0 and their ends."""
+
+    def __init__(
+        self,
+        data: TaskData,
+        weights: dict[str, Tensor] | None,
+        device: torch.device,
+        wall_clock: Callable[[], float] = time.time,
+        *,
+        compiled: bool = False,
+    ) -> None:
+        """Start with no run; `compiled`: by `torch.compile`, a step's forward and backward pass. Rest: `Training`."""
+        if device.type == "cpu":
+            torch.set_num_threads(CPU_THREADS)
+            keep_freed_memory()
+        self.compiled = compiled
+        self._losses = compiled_losses(device) if compiled else losses_of
+        self.data, self.weights, self.device, self.wall_clock = data, weights, device, wall_clock
+        self.pace = Pace()
+        self.slots: list[StackedSlot] = []
+        """In the order of their rows."""
+        self._batches = Batches(data, device)
+        self._starts: dict[int, Start] = {}
+        """By seed, of those in the stack."""
+        self._rows: Rows | None = None
+        self._model: StackedModel | None = None
+
+    def add(self, runs: Sequence[Run]) -> list[StackedSlot]:
+        """Take runs in at step 0; all runs of a stack differ in learning rate and seed alone."""
+        self.pace.steps_per_evaluation = steps_per_evaluation(runs[0], self.data)
+        added = [StackedSlot(run=run, start=self._start(run)) for run in sorted(runs, key=lambda run: run.seed)]
+        rows = Rows([slot.start for slot in added])
+        if self._rows is None:
+            self._rows = rows
+        else:
+            self._model = None  # it holds on to the buffers
+            self._rows.join(rows)
+        self.slots += added
+        # Runs that share a frozen body stand side by side.
+        self._keep(sorted(range(len(self.slots)), key=lambda row: self.slots[row].start.body_key))
+        return added
+
+    def remove(self, gone: Sequence[StackedSlot]) -> None:
+        """Let runs go and close the gaps."""
+        self._keep([row for row, slot in enumerate(self.slots) if slot not in gone])
+
+    def _start(self, run: Run) -> Start:
+        """Return what a run begins with; runs of one cell and seed begin alike, and those of one body share it."""
+        if run.seed not in self._starts:
+            start = start_of(run, self.data.shape, self.weights, self.device)
+            for other in self._starts.values():
+                start = replace(start, body=other.body) if other.body_key == start.body_key else start
+            self._starts[run.seed] = start
+        return self._starts[run.seed]
+
+    def _keep(self, order: Sequence[int]) -> None:
+        self.slots = [self.slots[row] for row in order]
+        self._starts = {slot.run.seed: slot.start for slot in self.slots}
+        if not self.slots:
+            self._rows = None
+            return
+        assert self._rows is not None
+        self._model = None
+        self._rows.keep(order)
+        self._model = self._model_of(self.slots, dict(self._rows.parameters))
+        # Float, because Adam's kernel takes it so; 1 where a run is over.
+        self._stopped = torch.tensor([float(slot.diverged) for slot in self.slots], device=self.device)  # (R,)
+
+    def _model_of(self, slots: Sequence[StackedSlot], trained: dict[str, Tensor]) -> StackedModel:
+        starts, run = [slot.start for slot in slots], slots[0].run
+        return StackedModel(
+            gpt2_size(run), run.protocol, self.data.shape, trained | stacked_constants(starts), shared_layers(starts)
+        )
+
+    def advance(self, *, for_s: float = math.inf) -> list[tuple[StackedSlot, Evaluation]]:
+        """Train as `Engine.advance` says; the caller removes runs that diverged."""
+        started = time.monotonic()
+        living = [slot for slot in self.slots if not slot.diverged]
+        left = total = min(slot.steps_to_evaluation for slot in living)
+        while left and not any(slot.diverged for slot in living) and time.monotonic() - started < for_s:
+            chunk = min(CHUNK_STEPS, left)
+            self._train_chunk(chunk)
+            left -= chunk
+        trained = time.monotonic()
+        every = self.slots[0].run.protocol.evaluate_every
+        due = [slot for slot in living if not left and not slot.diverged and slot.steps_to_evaluation == every]
+        scores = self._scores(due) if due else []
+        self.pace.steps.add(trained - started, (total - left) * len(living))
+        if due:
+            self.pace.evaluations.add(time.monotonic() - trained, len(due))
+        share_s = (time.monotonic() - started) / len(living)  # of the device's time
+        for slot in living:
+            slot.progress.elapsed_s += share_s
+        return [
+            (slot, evaluation)
+            for slot, its in zip(due, scores, strict=True)
+            if (evaluation := self._record(slot, its)) is not None
+        ]
+
+    def _train_chunk(self, num_steps: int) -> None:
+        keys = list(dict.fromkeys((slot.run.seed, slot.progress.step) for slot in self.slots))
+        of_run = [keys.index((slot.run.seed, slot.progress.step)) for slot in self.slots]
+        self._batches.follow(keys, of_run, self.slots[0].run.protocol.batch_size)
+        losses = torch.stack([self._step(number) for number in range(1, num_steps + 1)], 1).tolist()  # (R, S)
+        for slot, of_slot in zip(self.slots, losses, strict=True):
+            if not slot.diverged:
+                slot.progress.count(of_slot)
+
+    def _step(self, number: int) -> Tensor:
+        """Take the chunk's step `number` (from 1) of every run; return the losses before it, (R,)."""
+        assert self._rows is not None
+        assert self._model is not None
+        protocol = self.slots[0].run.protocol
+        batch, labels = self._batches.batch(number)
+        masks: Iterable[Tensor] = self._model.masks(batch, self._batches.generators("dropout", number))
+        if self.compiled:
+            masks = list(masks)  # a compiler follows no generator of random numbers
+            self._rows.gradients.zero_()  # autograd adds to them
+        with products_in(protocol.precision, self.device):
+            losses = self._losses(self._model, batch, labels, masks)  # (R,)
+        losses.sum().backward()  # a sum: no run's gradient knows of the others
+        with torch.no_grad():
+            if protocol.gradient_clip_norm is not None:
+                self._rows.clip(protocol.gradient_clip_norm)
+            self._stopped = self._stopped.maximum((~losses.isfinite()).float())
+            self._rows.adam([slot.run for slot in self.slots], self._stopped)
+        return losses.detach().clone()  # the next step writes over what a CUDA graph returned
+
+    @torch.no_grad()
+    def _scores(self, due: Sequence[StackedSlot]) -> list[dict[str, float]]:
+        assert self._rows is not None
+        assert self._model is not None
+        model = self._model
+        if len(due) < len(self.slots):
+            chosen = torch.tensor([self.slots.index(slot) for slot in due], device=self.device)
+            model = self._model_of(due, {name: p[chosen] for name, p in self._rows.parameters.items()})
+        protocol = due[0].run.protocol
+        splits = evaluated_splits(self.data, protocol)
+        with products_in(protocol.precision, self.device):
+            found = [evaluate_stacked(model, self.data, split) for split in splits.values()]
+        return [named_scores(dict(zip(splits, scores, strict=True))) for scores in zip(*found, strict=True)]
+
+    def _record(self, slot: StackedSlot, scores: dict[str, float]) -> Evaluation | None:
+        """Append to the run's curve, and keep its row if it is the best; None: it has diverged."""
+        progress = slot.progress
+        evaluation = progress.record(scores, slot.run.protocol.evaluate_every, self.wall_clock())
+        if evaluation is not None and progress.best_step == progress.step:
+            slot.best = self._row(slot, "values").clone()
+        return evaluation
+
+    def _row(self, slot: StackedSlot, buffer: str) -> Tensor:
+        return getattr(self._rows, buffer)[self.slots.index(slot)]
+
+    def state(self, slot: StackedSlot) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return what `Training.state` would of this run, so that either engine can resume it."""
+        start = slot.start
+        found = {"model.": start.whole(self._row(slot, "values"), fill_unused=True)}
+        if slot.best is not None:
+            found["best."] = start.whole(slot.best, fill_unused=True)
+        steps = self._row(slot, "steps")
+        if steps > 0:
+            found["adam.step."] = dict.fromkeys(start.layout.spans, steps)
+            found["adam.exp_avg."] = start.whole(self._row(slot, "exp_avg"), fill_unused=False)
+            found["adam.exp_avg_sq."] = start.whole(self._row(slot, "exp_avg_sq"), fill_unused=False)
+        tensors = {prefix + name: tensor for prefix, of in found.items() for name, tensor in of.items()}
+        # Copies: safetensors refuses tensors that share memory, and the rows change.
+        return {name: tensor.clone() for name, tensor in tensors.items()}, asdict(slot.progress)
+
+    @torch.no_grad()
+    def load_state(self, slot: StackedSlot, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+        """Resume a run from what either engine's `state` returned."""
+        layout = slot.start.layout
+        groups: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "step": {}, "exp_avg": {}, "exp_avg_sq": {}}
+        for key, tensor in tensors.items():
+            kind, name = key.removeprefix("adam.").split(".", 1)
+            groups[kind][name] = tensor.to(self.device)
+        self._row(slot, "values").copy_(layout.row(groups["model"]))
+        slot.best = layout.row(groups["best"]) if groups["best"] else None
+        if groups["step"]:
+            self._row(slot, "steps").copy_(next(iter(groups["step"].values())))
+            self._row(slot, "exp_avg").copy_(layout.row(groups["exp_avg"]))
+            self._row(slot, "exp_avg_sq").copy_(layout.row(groups["exp_avg_sq"]))
+        slot.progress = Progress.from_dict(progress)

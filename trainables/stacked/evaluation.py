@@ -1,0 +1,54 @@
+"""Losses of R runs at a step, eager or compiled, and loss and accuracy over a whole split.
+
+Shape legend: `R` runs, `B` batch, `N` examples, `T` tokens, `Q` answers an example, `C` classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+from lr_sweep.datasets.task import Split, TaskData
+from lr_sweep.trainables.answers import example_losses
+from lr_sweep.trainables.stacked.model import StackedBatch, StackedModel
+
+TOKENS_A_BATCH = 2**8
+"""Of each run. Few, because R runs read them at once; fixed, because a sum's last bits follow the shape of a batch."""
+
+
+def losses_of(model: StackedModel, batch: StackedBatch, labels: Tensor, masks: Iterable[Tensor]) -> Tensor:
+    """Return each run's mean cross-entropy (R,) in nats.
+
+    `labels`: (R, B) or (R, B, Q); `masks`: from `StackedModel.masks`.
+    """
+    return example_losses(model.logits(batch, masks), labels).mean(1)
+
+
+def compiled_losses(device: torch.device) -> Callable[..., Tensor]:
+    """Return `losses_of` compiled, on a GPU into CUDA graphs (never run: no GPU was to be had); backward passes, too.
+
+    What is random is drawn outside, so that the masks are the plain engine's. It is compiled for the first number of
+    runs, for any number when a second comes, and again when one seed or one run is left: torch goes back to eager
+    steps after 8 times (`torch._dynamo.config.recompile_limit`), which it counts over a process.
+    """
+    torch.compiler.reset()  # a worker's earlier cells are not to count
+    return torch.compile(losses_of, mode="reduce-overhead" if device.type == "cuda" else None)
+
+
+@torch.no_grad()
+def evaluate_stacked(model: StackedModel, data: TaskData, split: Split) -> list[tuple[float, float]]:
+    """Return each run's mean cross-entropy in nats and accuracy as a fraction, in evaluation mode."""
+    size = max(1, TOKENS_A_BATCH // data.shape.num_tokens)
+    losses, hits = [], []
+    for start in range(0, len(split), size):
+        batch = split[start : start + size]
+        lengths = None if batch.lengths is None else batch.lengths.unsqueeze(0)  # (1, B)
+        tokens = data.tokens(batch.inputs).unsqueeze(0)  # (1, B, T) or (1, B, T, token_dim)
+        logits = model.logits(StackedBatch(tokens=tokens, lengths=lengths, num_runs=model.num_runs))
+        labels = batch.labels.expand(model.num_runs, *batch.labels.shape)  # (R, B) or (R, B, Q)
+        losses.append(example_losses(logits, labels).double())
+        hits.append((logits.argmax(-1) == labels).double().flatten(1))
+    mean, accuracy = torch.cat(losses, 1).mean(1), torch.cat(hits, 1).mean(1)  # (R,)
+    return list(zip(mean.tolist(), accuracy.tolist(), strict=True))

@@ -1,0 +1,261 @@
+"""Layers of R runs at once, each run with parameters of its own; gradients are written where Adam reads them.
+
+A run's slice of every result has, on a CPU, the same bits for any R and any other runs of the stack: the products here
+are batched ones, whose slices MKL computes alike (not so where runs are folded into more rows: the kernel follows their
+number). `tests/trainables/test_stacked_bits.py` holds that.
+
+Every trained tensor is used once a step, so backward passes overwrite `parameter.grad`, which the engine points at a
+slice of one buffer, and hand autograd nothing. A compiler sees none of that: it gets the same functions in plain
+operations, and autograd adds what it finds to `parameter.grad`.
+
+Shape legend: `R` runs, `G` 1 or R, `N` rows of a run (batch x tokens), `I` numbers in, `O` numbers out,
+`D` width, `V` symbols.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.compiler import is_compiling
+from torch.nn import functional as F
+
+from lr_sweep.trainables.precision import product_dtype
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """A frozen layer of runs that stand side by side: one for all (G = 1), or one for each (G = R)."""
+
+    runs: slice
+    weight: Tensor
+    """(G, I, O)"""
+    transposed: Tensor
+    """(G, O, I); on a CPU a copy, because batched products of small transposed matrices take up to 4 times as long."""
+    bias: Tensor
+    """(G, 1, O)"""
+
+    def columns(self, columns: slice) -> Shared:
+        """Return some of its outputs as a layer."""
+        weight, bias = self.weight[:, :, columns], self.bias[:, :, columns]
+        return replace(self, weight=weight, transposed=self.transposed[:, columns], bias=bias)
+
+
+LARGE_PRODUCT = 2**24
+"""Multiplications of a run from which products of single runs are faster on a CPU than MKL's batched ones."""
+ALIGNED = 4
+"""In numbers. Where a run's matrices do not start at multiples of 16 bytes, MKL on AVX2 (seen on an AMD EPYC, not on
+Intel's with AVX-512) rounds otherwise; those of a run alone always do."""
+
+
+def aligned(a: Tensor, b: Tensor, num_runs: int) -> bool:
+    """Return whether each run's part of a (..., N, I), b (..., I, O) and their product is a multiple of 16 bytes."""
+    sizes = (a.numel(), b.numel(), a.numel() // a.shape[-1] * b.shape[-1])
+    return not any(size // num_runs % ALIGNED for size in sizes)
+
+
+def product(a: Tensor, b: Tensor, bias: Tensor | None = None, *, num_runs: int) -> Tensor:
+    """Multiply (R n, N, I) by (R n, I, O) and add (R n, 1, O), if given: each run has the bits that it has alone."""
+    if num_runs > 1 and a.device.type == "cpu" and not aligned(a, b, num_runs):
+        operands = (a, b) if bias is None else (a, b, bias)
+        each = zip(*[operand.chunk(num_runs) for operand in operands], strict=True)
+        return torch.cat([product(*[chunk.clone() for chunk in chunks], num_runs=1) for chunks in each])
+    return torch.bmm(a, b) if bias is None else torch.baddbmm(bias, a, b)
+
+
+class _Linear(Function):
+    """x (R, N, I), weight (R, I, O), bias (R, O) -> (R, N, O)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        dtype = product_dtype(x)
+        x, low = x.to(dtype), weight.to(dtype)
+        ctx.save_for_backward(x, low)
+        ctx.weight, ctx.bias = weight, bias
+        return _affine_product(x, low, bias.to(dtype))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None]:
+        x, low = ctx.saved_tensors
+        grad = grad.contiguous()  # it is, but for a single run of few examples
+        if ctx.weight.grad is not None:
+            _weight_gradient(x, grad, ctx.weight.grad)
+            torch.sum(grad, 1, dtype=ctx.bias.dtype, out=ctx.bias.grad)
+        return (product(grad, low.mT, num_runs=len(x)) if ctx.needs_input_grad[0] else None), None, None
+
+
+def _affine_product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    if x.shape[-1] == 1:  # the one shape whose batched product has other bits with other R
+        return torch.addcmul(bias.unsqueeze(1), x, weight)  # (R, N, O)
+    return product(x, weight, bias.unsqueeze(1), num_runs=len(x))  # (R, N, O)
+
+
+def _weight_gradient(x: Tensor, grad: Tensor, out: Tensor) -> None:
+    if x.shape[-1] == 1:
+        torch.sum(x * grad, 1, keepdim=True, dtype=out.dtype, out=out)  # (R, 1, O)
+    elif grad.dtype == out.dtype:
+        torch.bmm(x.mT, grad, out=out)  # (R, I, O)
+    else:
+        out.copy_(torch.bmm(x.mT, grad))
+
+
+class _SharedLinear(Function):
+    """x (R, N, I) -> (R, N, O) through frozen layers, each shared by a slice of the runs."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, shared: Sequence[Shared]) -> Tensor:
+        ctx.shared, dtype = shared, product_dtype(x)
+        out = x.new_empty(*x.shape[:-1], shared[0].weight.shape[2], dtype=dtype)  # (R, N, O)
+        for layer in shared:
+            _shared_product(x[layer.runs], layer.weight, layer.bias, out[layer.runs])
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        grad = grad.contiguous()  # it is, but for a single run of few examples
+        out = grad.new_empty(*grad.shape[:-1], ctx.shared[0].weight.shape[1])  # (R, N, I)
+        for layer in ctx.shared:
+            _shared_product(grad[layer.runs], layer.transposed, None, out[layer.runs])
+        return out, None
+
+
+def _shared_product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
+    if x.device.type == "cuda" and len(weight) == 1:  # one large product keeps a GPU busier than many small ones
+        x, out = x.reshape(1, -1, x.shape[-1]), out.flatten(0, 1).unsqueeze(0)  # (1, R N, I), (1, R N, O)
+    elif len(x) > 1 and (
+        x.shape[1] * weight[0].numel() > LARGE_PRODUCT or x[0].numel() % ALIGNED or out[0].numel() % ALIGNED
+    ):
+        for run, (rows, its) in enumerate(zip(x, out, strict=True)):
+            bias_of = bias if bias is None or len(bias) == 1 else bias[run : run + 1]
+            _shared_product(rows[None], weight[run : run + 1] if len(weight) > 1 else weight, bias_of, its[None])
+        return
+    if x.data_ptr() % (ALIGNED * x.element_size()) or out.data_ptr() % (ALIGNED * out.element_size()):
+        fresh = torch.empty_like(out)
+        _shared_product(x.clone(), weight, bias, fresh)
+        out.copy_(fresh)
+        return
+    x, weights = x.to(out.dtype), weight.to(out.dtype).expand(len(x), -1, -1)  # (R, N, I), (R, I, O)
+    if bias is None:
+        torch.bmm(x, weights, out=out)
+    else:
+        torch.baddbmm(bias.to(out.dtype).expand(len(x), -1, -1), x, weights, out=out)
+
+
+_GELU_CUBIC = 0.044715
+_GELU_SCALE = math.sqrt(2.0 / math.pi)
+
+
+class _Gelu(Function):
+    """GPT-2's approximation (Hendrycks and Gimpel 2016): x / 2 (1 + tanh(c (x + 0.044715 x^3))), c = sqrt(2 / pi)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        scale = x.new_tensor(_GELU_SCALE)
+        t = torch.addcmul(scale, x, x, value=_GELU_CUBIC * _GELU_SCALE).mul_(x).tanh_()
+        ctx.save_for_backward(x, t)
+        return torch.addcmul(x, x, t).mul_(0.5)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        x, t = ctx.saved_tensors
+        scale = x.new_tensor(_GELU_SCALE)
+        slope = torch.addcmul(scale, x, x, value=3.0 * _GELU_CUBIC * _GELU_SCALE).mul_(x)  # x times the argument's
+        slope.addcmul_(slope, t, value=-1.0).add_(1.0)  # and the whole is (1 + t) (1 + slope (1 - t)) / 2
+        return slope.addcmul_(slope, t).mul_(grad).mul_(0.5)
+
+
+class _Affine(Function):
+    """x (R, N, D) * weight (R, D) + bias (R, D)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.bias = bias
+        return torch.addcmul(bias.unsqueeze(1), x, weight.unsqueeze(1))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        x, weight = ctx.saved_tensors
+        if weight.grad is not None:
+            torch.sum(grad * x, 1, out=weight.grad)
+            torch.sum(grad, 1, out=ctx.bias.grad)
+        return grad * weight.unsqueeze(1), None, None
+
+
+class _AddPositions(Function):
+    """x (R, B, T, D) + positions (R, T, D)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, positions: Tensor) -> Tensor:
+        ctx.positions = positions
+        return x + positions.unsqueeze(1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        if ctx.positions.grad is not None:
+            torch.sum(grad, 1, out=ctx.positions.grad)
+        return grad, None
+
+
+class _Embed(Function):
+    """Rows of table (R, V, D) for ids (R, N) -> (R, N, D)."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, ids: Tensor) -> Tensor:
+        ctx.save_for_backward(table, ids)
+        return table.gather(1, ids.unsqueeze(-1).expand(-1, -1, table.shape[-1]))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None]:
+        table, ids = ctx.saved_tensors
+        if table.grad is not None:
+            symbols = torch.arange(table.shape[1], device=ids.device)  # (V,)
+            chosen = (ids.unsqueeze(-2) == symbols.unsqueeze(-1)).to(grad.dtype)  # (R, V, N)
+            torch.bmm(chosen, grad, out=table.grad)  # a product: scattered sums have no fixed order on a GPU
+        return None, None
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Map (R, N, I) to (R, N, O) with weight (R, I, O) and bias (R, O) of each run."""
+    if is_compiling():
+        dtype = product_dtype(x)
+        return _affine_product(x.to(dtype), weight.to(dtype), bias.to(dtype))
+    return _Linear.apply(x, weight, bias)
+
+
+def gelu(x: Tensor) -> Tensor:
+    """GPT-2's activation; any shape."""
+    # torch's own takes three times as long on a CPU, and the bits of its last numbers follow how many there are.
+    return _Gelu.apply(x) if x.device.type == "cpu" and not is_compiling() else F.gelu(x, approximate="tanh")
+
+
+def shared_linear(x: Tensor, shared: Sequence[Shared]) -> Tensor:
+    """Map (R, N, I) to (R, N, O) with frozen weights."""
+    if is_compiling():
+        x = x.to(product_dtype(x))
+        return torch.cat([x[layer.runs] @ layer.weight.to(x.dtype) + layer.bias.to(x.dtype) for layer in shared])
+    return _SharedLinear.apply(x, shared)
+
+
+def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Scale and shift (R, N, D) by (R, D) each."""
+    if is_compiling():
+        return x * weight.unsqueeze(1) + bias.unsqueeze(1)
+    return _Affine.apply(x, weight, bias)
+
+
+def add_positions(x: Tensor, positions: Tensor) -> Tensor:
+    """Add (R, T, D) to (R, B, T, D)."""
+    return x + positions.unsqueeze(1) if is_compiling() else _AddPositions.apply(x, positions)
+
+
+def embed(table: Tensor, ids: Tensor) -> Tensor:
+    """Look ids (R, N) up in (R, V, D)."""
+    if is_compiling():
+        return table.gather(1, ids.unsqueeze(-1).expand(-1, -1, table.shape[-1]))
+    return _Embed.apply(table, ids)

@@ -1,0 +1,254 @@
+"""`Classifier` for R runs at once: the same function of the same tensors, with less work.
+
+The last block computes queries, projection and feedforward at the positions that are read, which is exact: no other
+position of it reaches the output layer. Dropout masks are drawn as the plain engine draws them, unused parts included.
+
+Shape legend: `R` runs, `K` distinct batches among them, `B` batch, `T` tokens, `N` = B T, `D` width, `H` heads,
+`M` positions read, `Q` answers an example, `C` classes; `J` examples that attend together, `S` = R B / J
+(`trainables.stacked.attention`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from lr_sweep.datasets.task import TaskShape
+from lr_sweep.trainables.answers import logits_of, read_positions
+from lr_sweep.trainables.run import ModelSize, Protocol
+from lr_sweep.trainables.stacked.attention import attend, attend_causally, joined_masks, num_joined, same_example
+from lr_sweep.trainables.stacked.layers import Shared, add_positions, affine, embed, gelu, linear, shared_linear
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackedBatch:
+    """What runs read: each distinct batch once, and which run reads which."""
+
+    tokens: Tensor
+    """(K, B, T) ids or (K, B, T, token_dim)."""
+    lengths: Tensor | None
+    """(K, B), real tokens; None: all, or the final position is read whatever it is."""
+    num_runs: int
+    of_run: Tensor | None = None
+    """(R,), index of each run's batch; None: K is 1, or R with a batch for each run in order."""
+
+    def spread(self, x: Tensor) -> Tensor:
+        """Turn (K, ...) into (R, ...)."""
+        if self.of_run is not None:
+            return x.index_select(0, self.of_run)  # an index in brackets takes several times as long on a CPU
+        return x.expand(self.num_runs, *x.shape[1:])
+
+
+@dataclass(frozen=True)
+class StackedDropout:
+    """`gpt2.Dropout` for runs, with masks (`StackedModel.masks`) that come in the order of use."""
+
+    batch: StackedBatch
+    masks: Iterator[Tensor]
+
+    def keep(self, like: Tensor) -> Tensor:
+        """Return the next masks, (K, ...)."""
+        return next(self.masks).to(like.dtype)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Drop entries of (R, B, T, D)."""
+        return x * self.batch.spread(self.keep(x))
+
+
+class StackedModel:
+    """The forward pass of R runs."""
+
+    def __init__(
+        self,
+        size: ModelSize,
+        protocol: Protocol,
+        task: TaskShape,
+        parameters: dict[str, Tensor],
+        shared: dict[str, list[Shared]],
+    ) -> None:
+        """Take parameters (R, ...) by `Classifier`'s names, the trained ones with `.grad`, and frozen linear layers."""
+        self.size, self.protocol, self.task = size, protocol, task
+        self.parameters, self.shared = parameters, shared
+        self.num_runs = len(parameters["output_layer.bias"])
+        self.real_valued = "input_layer.bias" in parameters
+        last, width = f"body.h.{size.layers - 1}.attn.c_attn", size.width
+        self._take_columns(last, "queries", slice(0, width))
+        self._take_columns(last, "keys_values", slice(width, 3 * width))
+        for name in ("input_layer", "output_layer") if self.real_valued else ("output_layer",):
+            self.parameters[f"{name}.weight.T"] = _part(parameters[f"{name}.weight"], lambda whole: whole.mT)
+
+    def _take_columns(self, name: str, suffix: str, columns: slice) -> None:
+        """Make columns of a layer's outputs a layer of their own."""
+        if name in self.shared:
+            self.shared[name + suffix] = [layer.columns(columns) for layer in self.shared[name]]
+            return
+        for kind in (".weight", ".bias"):
+            whole = self.parameters[name + kind]
+            self.parameters[name + suffix + kind] = _part(whole, lambda whole: whole[..., columns])
+
+    def masks(self, batch: StackedBatch, generators: Sequence[torch.Generator]) -> Iterator[Tensor]:
+        """Draw the masks of a step, as `Classifier` does, from a generator for each distinct batch: (K, ...) each.
+
+        Once for all runs that share them, each when it is asked for: 0, or what scales the rest up.
+        """
+        examples, tokens, heads, width = *batch.tokens.shape[1:3], self.size.heads, self.size.width
+        states = (examples, tokens, width)
+        shapes = [states] + [(examples, heads, tokens, tokens), states, states] * self.size.layers
+        drawn = [(self.protocol.dropout, shape) for shape in shapes]
+        if self.real_valued:
+            drawn.insert(0, (self.protocol.input_dropout, states))
+        like = self.parameters["output_layer.bias"].detach()
+        return (_draw(1.0 - p, like.new_empty(len(generators), *shape), generators) for p, shape in drawn if p > 0.0)
+
+    def logits(self, batch: StackedBatch, masks: Iterable[Tensor] | None = None) -> Tensor:
+        """Return (R, B, C), or (R, B, Q, C); without masks in evaluation mode."""
+        x = self._embedded(batch)  # (R, B, T, D)
+        dropout = None if masks is None else StackedDropout(batch, iter(masks))
+        if dropout and self.real_valued and self.protocol.input_dropout > 0.0:
+            x = dropout(x)
+        if self.protocol.dropout == 0.0:
+            dropout = None
+        x = add_positions(x, self.parameters["body.wpe.weight"])
+        x = dropout(x) if dropout else x
+        for block in range(self.size.layers - 1):
+            x = self._block(f"body.h.{block}", x, dropout)
+        read = self._last_block(f"body.h.{self.size.layers - 1}", x, batch, dropout)  # (R, B M, D)
+        normed = self._normed("body.ln_f", read)
+        out = linear(normed, self.parameters["output_layer.weight.T"], self.parameters["output_layer.bias"])
+        return logits_of(out, self.task)
+
+    def _embedded(self, batch: StackedBatch) -> Tensor:
+        size, tokens = batch.tokens.shape[1:3], batch.spread(batch.tokens)
+        if self.real_valued:
+            rows = tokens.reshape(self.num_runs, -1, tokens.shape[-1])  # (R, N, token_dim)
+            x = linear(rows, self.parameters["input_layer.weight.T"], self.parameters["input_layer.bias"])
+        else:
+            x = embed(self.parameters["input_layer.weight"], tokens.reshape(self.num_runs, -1))
+        return x.view(self.num_runs, *size, -1)  # (R, B, T, D)
+
+    def _layer(self, name: str, x: Tensor) -> Tensor:
+        if name in self.shared:
+            return shared_linear(x, self.shared[name])
+        return linear(x, self.parameters[f"{name}.weight"], self.parameters[f"{name}.bias"])
+
+    def _normed(self, name: str, x: Tensor) -> Tensor:
+        """Normalise (R, ..., D) into (R, N, D)."""
+        rows = F.layer_norm(x, x.shape[-1:]).view(self.num_runs, -1, x.shape[-1])
+        return affine(rows, self.parameters[f"{name}.weight"], self.parameters[f"{name}.bias"])
+
+    def _block(self, name: str, x: Tensor, dropout: StackedDropout | None) -> Tensor:
+        """Map (R, B, T, D) to (R, B, T, D)."""
+        qkv = self._layer(f"{name}.attn.c_attn", self._normed(f"{name}.ln_1", x))  # (R, N, 3 D)
+        (batch, tokens), heads = x.shape[1:3], self.size.heads
+        joined = num_joined(batch, tokens, x.device)
+        qkv = qkv.view(-1, joined * tokens, 3, heads, x.shape[3] // heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # (S, H, J T, D / H)
+        keep = None
+        if dropout:
+            masks = dropout.keep(x)  # (K, B, H, T, T)
+            keep = dropout.batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J T, J T)
+        mixed = attend_causally(q, k, v, joined, keep, num_runs=self.num_runs)
+        rows = mixed.transpose(1, 2).reshape(self.num_runs, -1, x.shape[3])  # (R, N, D)
+        x = _added(x, self._layer(f"{name}.attn.c_proj", rows), dropout)
+        return _added(x, self._fed(name, x), dropout)
+
+    def _fed(self, name: str, x: Tensor) -> Tensor:
+        inner = gelu(self._layer(f"{name}.mlp.c_fc", self._normed(f"{name}.ln_2", x)))
+        return self._layer(f"{name}.mlp.c_proj", inner)  # (R, N, D)
+
+    def _last_block(self, name: str, x: Tensor, batch: StackedBatch, dropout: StackedDropout | None) -> Tensor:
+        """Map (R, B, T, D) to the hidden states that are read, (R, B M, D)."""
+        read = _Readout(batch, self.protocol, self.task)
+        normed = self._normed(f"{name}.ln_1", x)  # (R, N, D)
+        q = self._layer(f"{name}.attn.c_attnqueries", read.states(normed.view(x.shape)))  # (R, B M, D)
+        kv = self._layer(f"{name}.attn.c_attnkeys_values", normed)  # (R, N, 2 D)
+        mixed = self._read_attention(q, kv, x.shape[2], read, dropout)  # (R, B M, D)
+        attended = self._layer(f"{name}.attn.c_proj", mixed)  # (R, B M, D)
+        h = _read_added(read.states(x), attended, read, dropout)  # (R, B M, D)
+        return _read_added(h, self._fed(name, h), read, dropout)
+
+    def _read_attention(
+        self, q: Tensor, kv: Tensor, tokens: int, read: _Readout, dropout: StackedDropout | None
+    ) -> Tensor:
+        heads, inner, num_read = self.size.heads, self.size.width // self.size.heads, self.task.num_read
+        joined = num_joined(q.shape[1] // num_read, tokens, q.device)
+        q = q.view(-1, joined * num_read, heads, inner).transpose(1, 2)  # (S, H, J M, D / H)
+        k, v = kv.view(-1, joined * tokens, 2, heads, inner).permute(2, 0, 3, 1, 4)  # (S, H, J T, D / H)
+        keep = None
+        if dropout:
+            masks = read.masks(dropout.keep(q))  # (K, B, H, M, T)
+            keep = read.batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J M, J T)
+        hidden = ~read.seen(joined, tokens, q.device)
+        mixed = attend(q, k, v, hidden, keep, num_runs=self.num_runs)
+        return mixed.transpose(1, 2).reshape(self.num_runs, -1, self.size.width)  # (R, B M, D)
+
+
+def _draw(kept: float, masks: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
+    for mask, generator in zip(masks, generators, strict=True):
+        mask.bernoulli_(kept, generator=generator)
+    return masks.div_(kept)
+
+
+def _part(whole: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return a view that is a parameter of its own; what is written to its gradient is in the whole's."""
+    part = of(whole.detach())
+    if whole.grad is not None:
+        part.requires_grad_().grad = of(whole.grad)
+    return part
+
+
+class _Readout:
+    """Picks out the positions that the output layer reads."""
+
+    def __init__(self, batch: StackedBatch, protocol: Protocol, task: TaskShape) -> None:
+        self.batch, self.num_read = batch, task.num_read
+        ends = None if protocol.readout == "final_position" else batch.lengths
+        self.positions = None if ends is None else read_positions(ends, task.num_read)
+        """(K, B, M); None: the final ones."""
+
+    def states(self, x: Tensor) -> Tensor:
+        """Return (R, B M, D) out of (R, B, T, D)."""
+        positions = None if self.positions is None else self.batch.spread(self.positions)
+        return self._rows(x, positions).reshape(len(x), -1, x.shape[-1])
+
+    def masks(self, keep: Tensor) -> Tensor:
+        """Return (K, B, ..., M, D) out of masks (K, B, ..., T, D)."""
+        return self._rows(keep, self.positions)
+
+    def _rows(self, x: Tensor, positions: Tensor | None) -> Tensor:
+        """Return (., B, ..., M, D) out of x (., B, ..., T, D) at positions (., B, M)."""
+        if positions is None:
+            return x[..., -self.num_read :, :]
+        index = positions.view(*positions.shape[:2], *[1] * (x.dim() - 4), -1, 1)
+        return x.gather(-2, index.expand(*x.shape[:-2], self.num_read, x.shape[-1]))
+
+    def seen(self, joined: int, tokens: int, device: torch.device) -> Tensor:
+        """Return the positions up to those that are read, of joined examples: bool, (S or 1, 1, J M, J T)."""
+        same = same_example(joined, self.num_read, tokens, device)[None, None]
+        if self.positions is None and self.num_read == 1:
+            return same
+        columns = torch.arange(tokens, device=device)  # (T,)
+        if self.positions is None:
+            until = columns <= columns[-self.num_read :].repeat(joined).view(1, 1, -1, 1)  # (1, 1, J M, T)
+        else:
+            until = columns <= self.batch.spread(self.positions).reshape(-1, 1, joined * self.num_read, 1)
+        return same & until.repeat(1, 1, 1, joined)
+
+
+def _added(x: Tensor, rows: Tensor, dropout: StackedDropout | None) -> Tensor:
+    """Add rows (R, N, D), dropped, to x (R, B, T, D)."""
+    if dropout is None:
+        return x + rows.view(x.shape)
+    return torch.addcmul(x, rows.view(x.shape), dropout.batch.spread(dropout.keep(x)))
+
+
+def _read_added(x: Tensor, rows: Tensor, read: _Readout, dropout: StackedDropout | None) -> Tensor:
+    """Add rows (R, B M, D) to x (R, B M, D), dropped by masks drawn for all positions."""
+    if dropout is None:
+        return x + rows
+    keep = read.masks(dropout.keep(x))  # (K, B, M, D)
+    return torch.addcmul(x, rows, read.batch.spread(keep).reshape(x.shape))

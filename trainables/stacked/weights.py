@@ -1,0 +1,193 @@
+"""The tensors of R runs: trained ones in one row a run, frozen ones shared.
+
+All trained numbers of a run stand in one row of a buffer, so that Adam, clipping and the best model so far are each one
+operation a run, whatever the number of tensors. Position rows beyond the tokens in use never get a gradient and are
+left out.
+
+Shape legend: `R` runs, `P` numbers in a run's row, `T` tokens in use.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lr_sweep.datasets.task import TaskShape
+from lr_sweep.trainables.backbones.gpt2 import Conv1D
+from lr_sweep.trainables.initialise import build_classifier
+from lr_sweep.trainables.run import Run
+from lr_sweep.trainables.stacked.layers import Shared
+
+ALIGNMENT = 16
+"""In numbers: each tensor of each run starts at a multiple of 64 bytes, so that products read it alike in every row."""
+
+COPIED_NUMEL = 2**19
+"""Frozen layers that differ between seeds are copied for each run up to this size: one product instead of a few."""
+
+POSITIONS = "body.wpe.weight"
+
+
+class Layout:
+    """Where each trained tensor stands in a run's row."""
+
+    def __init__(self, shapes: dict[str, torch.Size]) -> None:
+        self.spans, self.row_size = dict[str, tuple[int, torch.Size]](), 0
+        for name, shape in shapes.items():
+            self.spans[name] = (self.row_size, shape)
+            self.row_size += math.ceil(shape.numel() / ALIGNMENT) * ALIGNMENT
+
+    def views(self, rows: Tensor) -> dict[str, Tensor]:
+        """Return the tensors in rows (R, P), each (R, ...), sharing memory."""
+        spans = self.spans.items()
+        return {name: rows[:, at : at + shape.numel()].view(len(rows), *shape) for name, (at, shape) in spans}
+
+    def tensors(self, row: Tensor) -> dict[str, Tensor]:
+        """Return the tensors in one row (P,), sharing memory."""
+        return {name: view[0] for name, view in self.views(row.unsqueeze(0)).items()}
+
+    def row(self, tensors: dict[str, Tensor]) -> Tensor:
+        """Return tensors as a row (P,)."""
+        row = next(iter(tensors.values())).new_zeros(self.row_size)
+        for name, view in self.tensors(row).items():
+            view.copy_(tensors[name][: len(view)])
+        return row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """What the runs of one cell and seed begin with, on the device."""
+
+    layout: Layout
+    row: Tensor
+    """(P,), the trained tensors at step 0."""
+    unused: dict[str, Tensor]
+    """Of trained tensors, the rows beyond those in use."""
+    constants: dict[str, Tensor]
+    """Frozen tensors that are small; stacked like trained ones."""
+    body: dict[str, Shared]
+    """Frozen linear layers by name."""
+    body_key: int
+    """Equal where `body` is."""
+
+    def whole(self, row: Tensor, *, fill_unused: bool) -> dict[str, Tensor]:
+        """Return a row's tensors at full size; unused rows are as at step 0, or 0 (Adam's moments)."""
+        tensors = self.layout.tensors(row)
+        for name, rest in self.unused.items():
+            tensors[name] = torch.cat([tensors[name], rest if fill_unused else torch.zeros_like(rest)])
+        return tensors
+
+
+@torch.no_grad()
+def start_of(run: Run, task: TaskShape, weights: dict[str, Tensor] | None, device: torch.device) -> Start:
+    """Build a run's tensors at step 0, as `build_classifier` does."""
+    model = build_classifier(run, task, weights).to(device)
+    trained = {name: p.detach() for name, p in model.trained_parameters()}
+    frozen = {name: p.detach() for name, p in model.named_parameters() if not p.requires_grad}
+    body = {
+        name: _layer(frozen.pop(f"{name}.weight"), frozen.pop(f"{name}.bias"))
+        for name, module in model.named_modules()
+        if isinstance(module, Conv1D) and f"{name}.weight" in frozen
+    }
+    unused = {POSITIONS: trained[POSITIONS][task.num_tokens :]} if POSITIONS in trained else {}
+    used = {name: tensor[: task.num_tokens] if name == POSITIONS else tensor for name, tensor in trained.items()}
+    layout = Layout({name: tensor.shape for name, tensor in used.items()})
+    return Start(
+        layout=layout,
+        row=layout.row(used),
+        unused={name: rest.clone() for name, rest in unused.items()},  # a view would keep the whole table alive
+        constants={name: t[: task.num_tokens] if name == POSITIONS else t for name, t in frozen.items()},
+        body=body,
+        # Pretrained weights replace every linear layer of the body, whatever the seed.
+        body_key=run.seed if body and run.initialisation != "pretrained" else 0,
+    )
+
+
+def _layer(weight: Tensor, bias: Tensor) -> Shared:
+    transposed = weight.mT.contiguous() if weight.device.type == "cpu" else weight.mT
+    return Shared(runs=slice(0, 1), weight=weight[None], transposed=transposed[None], bias=bias[None, None])
+
+
+class Rows:
+    """Values, gradients and Adam's state of R runs."""
+
+    def __init__(self, starts: Sequence[Start]) -> None:
+        """Begin at step 0."""
+        self.layout = starts[0].layout
+        self.values = torch.stack([start.row for start in starts])  # (R, P)
+        self.exp_avg, self.exp_avg_sq = torch.zeros_like(self.values), torch.zeros_like(self.values)
+        self.steps = torch.zeros(len(starts), device=self.values.device)  # (R,), float32 as Adam's kernel wants it
+        self._point()
+
+    def _point(self) -> None:
+        """Make the gradients, and what points into the buffers."""
+        self.gradients = torch.zeros_like(self.values)
+        gradients = self.layout.views(self.gradients)
+        self.parameters = {
+            name: view.detach().requires_grad_() for name, view in self.layout.views(self.values).items()
+        }
+        for name, parameter in self.parameters.items():
+            parameter.grad = gradients[name]
+        buffers = (self.values, self.gradients, self.exp_avg, self.exp_avg_sq)
+        rows = range(len(self.values))
+        self._by_run = [(*([buffer[row]] for buffer in buffers), [], [self.steps[row]]) for row in rows]
+
+    def _change(self, change: Callable[[str, Tensor], Tensor]) -> None:
+        """Replace the buffers one after the other, so that no more than one is there twice."""
+        del self.parameters, self._by_run, self.gradients
+        for name in ("values", "exp_avg", "exp_avg_sq", "steps"):
+            setattr(self, name, change(name, getattr(self, name)))
+        self._point()
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Keep these rows, in this order."""
+        if list(rows) != list(range(len(self.values))):
+            chosen = torch.tensor(rows, device=self.values.device)
+            self._change(lambda _, buffer: buffer[chosen])
+
+    def join(self, other: Rows) -> None:
+        """Add the other's rows below these."""
+        self._change(lambda name, buffer: torch.cat([buffer, getattr(other, name)]))
+
+    def clip(self, largest_norm: float) -> None:
+        """Scale each run's gradient to a norm of at most this, as `torch.nn.utils.clip_grad_norm_` does for one."""
+        norms = torch.linalg.vector_norm(self.gradients, dim=1, keepdim=True)  # (R, 1)
+        self.gradients.mul_((largest_norm / (norms + 1e-6)).clamp(max=1.0))
+
+    def adam(self, runs: Sequence[Run], stopped: Tensor) -> None:
+        """Take a step of each run by its own learning rate; those with `stopped` (R,) float32 = 1 stay as they are.
+
+        The operation is the one under `torch.optim.Adam(fused=True)`; called directly, because an optimizer with a
+        parameter group for each run spends more time on the groups than a small model's step takes.
+        """
+        self.steps += 1 - stopped
+        p = runs[0].protocol
+        options: dict[str, Any] = {"beta1": p.adam_beta1, "beta2": p.adam_beta2, "eps": p.adam_eps}
+        options |= {"weight_decay": 0.0, "amsgrad": False, "maximize": False}
+        for buffers, run, skip in zip(self._by_run, runs, stopped.unbind(), strict=True):
+            torch._fused_adam_(*buffers, lr=run.learning_rate, found_inf=skip, **options)
+
+
+def shared_layers(starts: Sequence[Start]) -> dict[str, list[Shared]]:
+    """Return every frozen linear layer with the neighbouring runs that share it."""
+    groups = [list(rows) for _, rows in groupby(range(len(starts)), key=lambda row: starts[row].body_key)]
+    return {name: _shared([start.body[name] for start in starts], groups) for name in starts[0].body}
+
+
+def _shared(layers: Sequence[Shared], groups: Sequence[Sequence[int]]) -> list[Shared]:
+    """Return one layer for each group of runs; one for all where copies for each run are small."""
+    if len(groups) == 1 or len(layers) * layers[0].weight.numel() > COPIED_NUMEL:
+        return [replace(layers[rows[0]], runs=slice(rows[0], rows[-1] + 1)) for rows in groups]
+    kinds = ("weight", "transposed", "bias")
+    copies = {kind: torch.cat([getattr(layer, kind) for layer in layers]) for kind in kinds}
+    return [Shared(runs=slice(0, len(layers)), **copies)]
+
+
+def stacked_constants(starts: Sequence[Start]) -> dict[str, Tensor]:
+    """Return every small frozen tensor, (R, ...)."""
+    return {name: torch.stack([start.constants[name] for start in starts]) for name in starts[0].constants}
