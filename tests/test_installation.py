@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -72,7 +71,8 @@ def pip(*words: str | Path) -> None:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """Build and install a wheel without the network, from the files that a cluster's machines are given."""
-    if importlib.util.find_spec("pip") is None:
+    # Not find_spec("pip"): setuptools' finder then gives up its distutils in this process, and Inductor fails later.
+    if not any(metadata.distributions(name="pip")):
         pytest.skip("needs pip in the environment")
     if int(metadata.version("setuptools").split(".")[0]) < 77:
         pytest.skip("needs setuptools 77 or newer in the environment")
