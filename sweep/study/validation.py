@@ -83,6 +83,8 @@ class Mistakes:
             yield
         except ValidationError as error:
             for detail in error.errors():
+                if detail["type"] == "default_factory_not_called":
+                    continue  # a default made of a field that has a mistake of its own
                 # Leave out what pydantic adds to a location: `(tag)` of a union and `[key]`.
                 written = [part for part in detail["loc"] if not str(part).startswith(("(", "["))]
                 self.add(_wording(detail, keys), *loc, *written)

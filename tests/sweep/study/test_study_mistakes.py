@@ -44,6 +44,7 @@ def mistakes(folder: Path, text: str) -> list[str]:
     [
         # names
         ("study: example", "study: other", "1: study: 'other' is not the file's name"),
+        ("study: example\ntitle: An example", "study: other", "1: study: 'other' is not the file's name"),
         ("study: example", "study: Ex_ample", '1: study: got "Ex_ample", want lowercase letters'),
         ("title: An example", "title: ''", "2: title: want one line of text"),
         ("title: An example", 'title: "two\\nlines"', "2: title: want one line of text"),
