@@ -18,6 +18,7 @@ import pyarrow as pa
 if TYPE_CHECKING:  # takes longer to import than reading a thousand runs does
     import pandas as pd
 
+from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.access import closed_folder, unreadable
 from lr_sweep.analysis.record.columns import CURVES, PLANNED, RUNS, WANTED, Columns, schema, table
 from lr_sweep.analysis.record.index import rows_of
@@ -30,6 +31,8 @@ class StudyInfo:
 
     study: str
     title: str
+    metric: Metric = ACCURACY
+    """Key `metric`; absent: accuracy."""
 
 
 def run_path(results: Path, run_id: str) -> Path:
@@ -85,7 +88,7 @@ def recorded_studies(results: Path) -> list[str]:
 
 
 def read_study(results: Path, study: str) -> StudyInfo:
-    """Read a study's name and title; raises RecordError if there is no such study, or its file is damaged."""
+    """Read a study's name, title and metric; raises RecordError if there is no such study, or its file is damaged."""
     path = study_dir(results, study) / "study.json"
     if not _there(path):
         if path.parent.is_dir():
@@ -95,7 +98,11 @@ def read_study(results: Path, study: str) -> StudyInfo:
     content = _read_json(path)
     if not {"study", "title"} <= content.keys():
         raise RecordError(f"{path}: got keys {sorted(content)}, want study and title: run the study again")
-    return StudyInfo(study=content["study"], title=content["title"])
+    try:
+        metric = Metric.from_json(content["metric"]) if "metric" in content else ACCURACY
+    except ValueError as error:
+        raise RecordError(f"{path}: {error}: run the study again") from error
+    return StudyInfo(study=content["study"], title=content["title"], metric=metric)
 
 
 def read_wanted(results: Path, study: str) -> pd.DataFrame:

@@ -1,0 +1,97 @@
+"""The metric of a study: which way is better, and how its numbers are written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lr_sweep.analysis.text import NO_VALUE, percent_text, points_text
+
+FIELDS: dict[str, type] = {"name": str, "higher_is_better": bool, "is_fraction": bool}
+"""What `study.json` has of a metric."""
+DIGITS = 4
+"""Significant digits of a metric that is no fraction."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """What is measured on validation and test data."""
+
+    name: str = "accuracy"
+    higher_is_better: bool = True
+    is_fraction: bool = True
+    """Values are from 0 to 1, and are written in percent; otherwise as they are."""
+    chosen_on: str = "validation"
+    """The data that select; other than `validation` only where a table has none and its user asks for it."""
+    reported_on: str = "test"
+    """The data whose numbers are shown; other than `test` only where a table has none."""
+
+    @classmethod
+    def from_json(cls, content: object) -> Metric:
+        """Read what `as_json` returns; raises ValueError with what is wrong."""
+        if not isinstance(content, dict) or content.keys() != FIELDS.keys():
+            raise ValueError(f"got the metric {content!r}, want an object with {', '.join(FIELDS)}")
+        if wrong := [name for name, kind in FIELDS.items() if not isinstance(content[name], kind)]:
+            raise ValueError(f"got the metric {content!r}, want a text as name and true or false as the rest: {wrong}")
+        return cls(**content)
+
+    def as_json(self) -> Mapping[str, Any]:
+        """Return what `study.json` has of it."""
+        return {name: getattr(self, name) for name in FIELDS}
+
+    @property
+    def validation(self) -> str:
+        """Name the numbers that select: `validation accuracy`."""
+        return f"{self.chosen_on} {self.name}"
+
+    @property
+    def test(self) -> str:
+        """Name the numbers that are shown: `test accuracy`."""
+        return f"{self.reported_on} {self.name}"
+
+    @property
+    def best(self) -> str:
+        """Say which extreme is best: `highest` or `lowest`."""
+        return "highest" if self.higher_is_better else "lowest"
+
+    @property
+    def sign(self) -> int:
+        """Return what values are multiplied with so that more is better: 1 or -1."""
+        return 1 if self.higher_is_better else -1
+
+    @property
+    def scale(self) -> int:
+        """Return what values are multiplied with to be drawn: 100, for percent, or 1."""
+        return 100 if self.is_fraction else 1
+
+    @property
+    def in_unit(self) -> str:
+        """Name the unit in a sentence: ` in percent`, or empty."""
+        return " in percent" if self.is_fraction else ""
+
+    @property
+    def axis(self) -> str:
+        """Label the axis of a figure."""
+        return f"{self.test} (%)" if self.is_fraction else self.test
+
+    def text(self, value: float) -> str:
+        """Write a value: in percent with one decimal, or with `DIGITS` significant digits."""
+        return percent_text(value) if self.is_fraction else _plain(value)
+
+    def signed_text(self, difference: float) -> str:
+        """Write a difference with its sign, in points of percent or as it is."""
+        return points_text(difference) if self.is_fraction else _plain(difference, "+")
+
+    def amount_text(self, difference: float) -> str:
+        """Write a difference with its unit, for a sentence: `2.5 points` or `0.025`."""
+        return f"{100 * difference:.1f} points" if self.is_fraction else _plain(difference)
+
+
+ACCURACY = Metric()
+"""Of every study that names no other."""
+
+
+def _plain(value: float, sign: str = "") -> str:
+    return NO_VALUE if math.isnan(value) else f"{value:{sign}.{DIGITS}g}"
