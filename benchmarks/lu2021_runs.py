@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lr_sweep.analysis.paper.lu2021.published import TABLES
+from lr_sweep.analysis.paper.lu2021.published import SMALL_TASKS, TABLES
 from lr_sweep.sweep.study.backbones import find_backbones
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import wanted_runs
@@ -36,6 +36,7 @@ def lines() -> list[str]:
     sums = sum(map(len, fixed.values())), sum(map(len, swept.values()))
     total = f"| all | | {sums[0]} | {sums[0] - len(all_fixed)} | {sums[1]} | {sums[1] - len(all_swept)} |"
     rothermel = run_ids("rothermel2021-table1")
+    small = [run_ids(f"lu2021-table{table}-small") for table in SMALL_TASKS]
     return [
         *HEADER,
         *rows,
@@ -43,7 +44,8 @@ def lines() -> list[str]:
         "",
         f"{len(all_fixed)} and {len(all_swept)} different runs, {len(all_fixed & all_swept)} of them in both: all "
         f"tables in both ways are {len(all_fixed | all_swept)} runs. "
-        f"{len(all_swept & rothermel)} of the swept ones are `rothermel2021-table1`'s.",
+        f"{len(all_swept & rothermel)} of the swept ones are `rothermel2021-table1`'s. "
+        f"The {len(small)} small tables want {sum(map(len, small))} runs, {len(set().union(*small))} different ones.",
     ]
 
 
