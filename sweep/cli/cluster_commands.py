@@ -14,6 +14,7 @@ from lr_sweep.sweep.cluster.submit import check_paths
 from lr_sweep.sweep.cluster.submit import submit as submit_study
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.study.file import load_study
+from lr_sweep.sweep.study.only import only_text
 from lr_sweep.sweep.text import aligned, duration
 
 _say = partial(print, flush=True)
@@ -25,9 +26,10 @@ def submit(chosen: Namespace) -> int:
     check_paths(chosen.results, chosen.data_dir)
     study = with_resources(load_study(chosen.study), chosen)
     ClusterJobs(chosen.address)  # refuses one that does not answer before the plan is printed
-    print(plan_elsewhere(study, chosen.results, Path(chosen.data_dir)))
+    print(plan_elsewhere(study, chosen.results, Path(chosen.data_dir), chosen.only))
     options = ["--max-attempts", str(chosen.max_attempts), "--checkpoint-every-s", str(chosen.checkpoint_every_s)]
     options += ["--priority", str(chosen.priority)]
+    options += ["--only", only_text(chosen.only)] if chosen.only else []
     options += [f"--{name}" for name in ("retry-failed", "strict") if getattr(chosen, name.replace("-", "_"))]
     job = submit_study(study, chosen.results, chosen.data_dir, chosen.address, options=options, say=_say)
     _say(f"{job.name} was accepted")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS
+from lr_sweep.sweep.study.only import ALL_RUNS, parse_only
 
 Argument = Callable[[argparse._ActionsContainer], object]
 """Adds an argument, or several, to a command."""
@@ -98,10 +99,18 @@ RESOURCES = (
     _argument("--gpus-per-trial", type=float, metavar="G", help="default: the study's; a fraction shares a GPU"),
     _number("--runs-per-trial", "default: the study's"),
 )
+ONLY = _argument(
+    "--only",
+    type=parse_only,
+    default=ALL_RUNS,
+    metavar="AXIS=VALUE,...",
+    help="a part of the study's runs: variant=frozen-random,learning_rate=1e-3; values of an axis are alternatives",
+)
 STRICT = _flag("--strict", "exit with code 1 if a report's checks find a problem")
 TRAINING = (
     *RESOURCES,
     _number("--priority", "a sweep with 2 gets twice as many trials at once as one with 1; default: 1", 1),
+    ONLY,
     _flag("--retry-failed", "train failed runs again"),
     _number("--max-attempts", "with --retry-failed: skip runs that were started N times; default: 10", 10),
     _argument(
@@ -128,6 +137,7 @@ COMMANDS: tuple[Command, ...] = (
         *RESOURCES,
         _number("--cpus", "CPUs to plan for, if not those of this machine"),
         _number("--gpus", "GPUs to plan for, if not those of this machine"),
+        ONLY,
         _flag("--measure", "time a few steps of each cell here first, and keep the timings"),
         _flag("--ids", "list every run with its id and state"),
     ),

@@ -23,6 +23,7 @@ from lr_sweep.sweep.store.results import results_here
 from lr_sweep.sweep.study.backbones import find_backbones, hub_sources, pretrain_model, to_pretrain
 from lr_sweep.sweep.study.file import listed_studies, load_study, shipped_studies
 from lr_sweep.sweep.study.model import PretrainedHere
+from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.study.study import Resources, Study
 from lr_sweep.trainables.models import MODELS
 from lr_sweep.trainables.pretraining.weights import WeightsSource, find_weights
@@ -53,7 +54,7 @@ def plan(chosen: Namespace) -> int:
     results.check()
     for study in _studies(chosen):
         placement = Placement(resources=study.resources)
-        planned = Plan(study, placement, results, data_dir)
+        planned = Plan(study, placement, results, data_dir, chosen.only)
         wanted, reconciled = planned.wanted, planned.reconciled
         count_gpus = chosen.gpus is None and placement.device == "cuda"  # takes seconds where there are GPUs
         machine = devices_here(chosen.cpus, None if count_gpus else chosen.gpus or 0)
@@ -83,7 +84,7 @@ def _measure(plan: Plan, at_once: int) -> None:
         measure_cells(groups, plan.placement, plan.results, plan.data_dir, _say)
 
 
-def plan_elsewhere(study: Study, location: str, data_dir: Path) -> str:
+def plan_elsewhere(study: Study, location: str, data_dir: Path, only: Only = ALL_RUNS) -> str:
     """Return what `run` would do on other machines, as far as this one knows."""
     from lr_sweep.sweep.plan.cost import estimate_cost
     from lr_sweep.sweep.plan.placement import Placement, devices_here
@@ -95,7 +96,7 @@ def plan_elsewhere(study: Study, location: str, data_dir: Path) -> str:
     except StoreError as problem:  # the cluster's machines may have credentials that this one lacks
         return f"No plan from here: {problem}"
     results.check()
-    planned = Plan(study, placement, results, data_dir)
+    planned = Plan(study, placement, results, data_dir, only)
     at_once = placement.trials_at_once([devices_here(None, 0)])  # what the cluster has is unknown here
     cost = estimate_cost(planned.reconciled, {}, placement, at_once, results)
     text = plan_text(planned, cost, elsewhere=True)
@@ -135,6 +136,7 @@ def _train_studies(chosen: Namespace) -> int:
             placement=Placement(resources=study.resources, **where),
             max_attempts=chosen.max_attempts if chosen.retry_failed else 0,
             checkpoint_every_s=chosen.checkpoint_every_s,
+            only=chosen.only,
         )
         outcome = run_study(study, options, _say)
         print(f"\n{outcome.report.text}\n\nreport     {outcome.report.page}")

@@ -13,6 +13,7 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown, to_pretrain
+from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.study.runs import by_cell, wanted_runs
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.text import aligned, counted, gigabytes
@@ -23,12 +24,14 @@ from lr_sweep.trainables.run import engine_for
 class Plan:
     """A study beside what is recorded of it; `UserError` if trials on this device cannot train it."""
 
-    def __init__(self, study: Study, placement: Placement, results: Results, data_dir: Path) -> None:
+    def __init__(
+        self, study: Study, placement: Placement, results: Results, data_dir: Path, only: Only = ALL_RUNS
+    ) -> None:
         check_precision(placement, study.protocol.precision)
         self.study, self.placement, self.results, self.data_dir = study, placement, results, data_dir
         self.backbones = find_backbones(study, results.pretrained)
         self.wanted = wanted_runs(study, self.backbones, data_dir)
-        self.reconciled = reconcile(self.wanted, results)
+        self.reconciled = reconcile(self.wanted, results, only=only)
 
 
 def plan_text(plan: Plan, cost: Cost, *, changes: Sequence[str] = (), elsewhere: bool = False) -> str:

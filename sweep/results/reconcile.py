@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import Row, State, read_ends, states_of
+from lr_sweep.sweep.study.only import ALL_RUNS, Only, select
 from lr_sweep.sweep.study.runs import WantedRun
 
 
@@ -26,10 +27,13 @@ class Reconciled:
         return Counter(self.states.values())
 
 
-def reconcile(wanted: Sequence[WantedRun], results: Results, *, max_attempts: int = 0) -> Reconciled:
+def reconcile(
+    wanted: Sequence[WantedRun], results: Results, *, max_attempts: int = 0, only: Only = ALL_RUNS
+) -> Reconciled:
     """Compare a study's runs with the record, which need not exist yet.
 
-    A run is trained if it is new or started, and a failed one if it was started fewer than `max_attempts` times.
+    A run of `only` is trained if it is new or started, and a failed one if it was started fewer than `max_attempts`
+    times. Raises UserError if no run has the values of `only`.
     """
     ends = read_ends(results, [run.run_id for run in wanted], ("attempts", "code", "git_commit"))
     found = states_of([(run.run_id, run.num_steps) for run in wanted], ends, results)
@@ -40,5 +44,5 @@ def reconcile(wanted: Sequence[WantedRun], results: Results, *, max_attempts: in
             return bool(ends[run_id]["attempts"] < max_attempts)
         return not states[run_id].over
 
-    to_train = tuple(run for run in wanted if is_open(run.run_id))
+    to_train = tuple(run for run in select(wanted, only) if is_open(run.run_id))
     return Reconciled(states=states, to_train=to_train, ends=ends)

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lr_sweep.analysis.record.index import INDEX_FROM, write_index
@@ -18,7 +18,8 @@ from lr_sweep.sweep.plan.packing import CohortSizes, cohorts, is_out_of_memory
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.recorder import Recorder
-from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.sweep.study.only import Only
+from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.sweep.terminal import output_to, stop_signals
 from lr_sweep.sweep.text import counted
 from lr_sweep.sweep.tune.display import Display
@@ -32,6 +33,8 @@ from lr_sweep.trainables.events import Event, Finished, Started
 
 MAX_DEATHS = 5
 """Deaths of Ray, before any run ends, after which it is not started again."""
+FAILED_ALIKE = 3
+"""Trials that fail for one reason, before anything is evaluated, after which a sweep ends: the rest would, too."""
 STATUS_EVERY_S = 2.0
 """Between writings of the file that `status` reads."""
 
@@ -46,6 +49,8 @@ class Options:
     max_attempts: int = 0
     """Failed runs that were started fewer times than this are trained again."""
     checkpoint_every_s: float = 60.0
+    only: Only = field(default_factory=dict)
+    """The part of the study to train."""
 
 
 class Driver:
@@ -77,6 +82,8 @@ class Driver:
         self._sizes, self._machines = CohortSizes(self._results), Machines()
         self._ended: dict[str, str] = {}
         self._training: set[str] = set()
+        self._failures: list[tuple[Cell, str]] | None = []
+        """Cells of trials that failed, and why; None once something was evaluated."""
         self._setbacks = 0
         """Reasons so far for which a pass left runs to the next one."""
         self._status_at = 0.0
@@ -197,6 +204,8 @@ class Driver:
                 changed = event.evaluation is not None
         if changed:
             self._mirror.changed(event.run_id)
+        if changed and not isinstance(event, Started):
+            self._failures = None
 
     def _on_failure(self, run_ids: Sequence[str], reason: str) -> None:
         """Record the run that was training as failed; if none was, the trial could not start, so all of its runs.
@@ -214,6 +223,20 @@ class Driver:
             self._progress.failed(run_id)
             self._end(run_id, "failed")
             self._mirror.changed(run_id)
+        if self._failures is not None:
+            self._failures.append((self._runs[run_ids[0]].cell, reason))
+            self._end_where_all_fail_alike(self._failures)
+
+    def _end_where_all_fail_alike(self, failures: Sequence[tuple[Cell, str]]) -> None:
+        """Raise UserError if every cell that has started has failed, several of them, all for one reason."""
+        cells, reasons = map(set, zip(*failures, strict=True))
+        several = min(2, len({run.cell for run in self._runs.values()}))
+        started = {self._runs[run_id].cell for run_id in self._training}
+        if len(failures) >= FAILED_ALIKE and len(reasons) == 1 and len(cells) >= several and started <= cells:
+            raise UserError(
+                f"the first {len(failures)} trials all failed: {failures[0][1]}. The other runs were not started. Once "
+                f"the reason is fixed, `run --retry-failed` trains them all."
+            )
 
     def _train_fewer_together(self, run_ids: Sequence[str], reason: str) -> None:
         self._progress.interrupted(run_ids)

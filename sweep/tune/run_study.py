@@ -33,6 +33,7 @@ from lr_sweep.sweep.results.reconcile import Reconciled, reconcile
 from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, to_pretrain
 from lr_sweep.sweep.study.file import study_to_yaml
+from lr_sweep.sweep.study.only import only_text
 from lr_sweep.sweep.study.runs import Cell, WantedRun, wanted_runs
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.driver import Driver, Options
@@ -89,7 +90,7 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
             ended = driver.train(log_file)
         stopped = len(ended) < len(to_train)
         failed = _failed(reconciled, ended)
-        for line in _ending_lines(reconciled, failed, options.max_attempts, stopped=stopped):
+        for line in _ending_lines(reconciled, failed, options, stopped=stopped):
             say(line)
         report = write_report(results.root, study.study, partial(version_now, examples))
         lacks = _finish_mirror(mirror, results, study, report.folder, IMPATIENCE_S if stopped else MIRROR_PATIENCE_S)
@@ -114,7 +115,7 @@ def _find_runs(
     examples = own_examples(study, options.data_dir)
     backbones = ensure_backbones(study, results.pretrained, results.pretraining_progress, device, say)
     wanted = wanted_runs(study, backbones, options.data_dir)
-    reconciled = reconcile(wanted, results, max_attempts=options.max_attempts)
+    reconciled = reconcile(wanted, results, max_attempts=options.max_attempts, only=options.only)
     for line in change_lines(study.study, wanted, reconciled, results, examples):
         say(line)
     write_wanted(results, study, wanted)
@@ -129,7 +130,7 @@ def _check_disk_first(study: Study, options: Options) -> None:
     backbones = find_backbones(study, options.results.pretrained)
     if models := to_pretrain(study, backbones):
         wanted = wanted_runs(study, backbones, options.data_dir)
-        reconciled = reconcile(wanted, options.results, max_attempts=options.max_attempts)
+        reconciled = reconcile(wanted, options.results, max_attempts=options.max_attempts, only=options.only)
         check_disk(reconciled.to_train, options.results, models)
 
 
@@ -153,15 +154,16 @@ def _failed(reconciled: Reconciled, ended: Mapping[str, str]) -> set[str]:
     return (before - ended.keys()) | {run_id for run_id, status in ended.items() if status == "failed"}
 
 
-def _ending_lines(reconciled: Reconciled, failed: set[str], max_attempts: int, *, stopped: bool) -> list[str]:
+def _ending_lines(reconciled: Reconciled, failed: set[str], options: Options, *, stopped: bool) -> list[str]:
     """Return what to print about runs that did not train to their ends."""
     if stopped:
         return ["stopped; the same command resumes from here"]
     if not failed:
-        return [] if reconciled.to_train else ["nothing to train: the record holds everything the study wants"]
+        asked = f"that --only {only_text(options.only)} names" if options.only else "the study wants"
+        return [] if reconciled.to_train else [f"nothing to train: the record holds everything {asked}"]
     lines = [f"{len(failed)} runs failed; `status` says why, `run --retry-failed` trains them again"]
     given_up = failed - {run.run_id for run in reconciled.to_train}
-    if given_up and max_attempts:
+    if given_up and (max_attempts := options.max_attempts):
         lines.append(
             f"of those, {len(given_up)} were not tried again, since they were started {max_attempts} times or more; "
             f"once the reason is fixed, give --max-attempts {2 * max_attempts}"

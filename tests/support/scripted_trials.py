@@ -15,6 +15,7 @@ from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.study.file import load_study
+from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.tune import driver, run_study
 from lr_sweep.sweep.tune.driver import Options
 from lr_sweep.sweep.tune.nodes import Machines
@@ -119,7 +120,7 @@ class Bench:
         self.wanted = runs_of(study, self.results.root)
         self.ids = [run.run_id for run in self.wanted]
 
-    def run(self, script: Script, *, max_attempts: int = 0) -> Outcome:
+    def run(self, script: Script, *, max_attempts: int = 0, only: Only = ALL_RUNS) -> Outcome:
         self.said.clear()
         self.monkeypatch.setattr(driver, "train_cohorts", script.train_cohorts)
         options = Options(
@@ -127,6 +128,7 @@ class Bench:
             data_dir=self.folder,
             placement=Placement(resources=self.study.resources),
             max_attempts=max_attempts,
+            only=only,
         )
         return run_study.run_study(self.study, options, self.said.append)
 

@@ -22,6 +22,7 @@ from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.results.recorder import Recorder
 from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.study.file import load_study
+from lr_sweep.sweep.study.only import parse_only
 from lr_sweep.sweep.study.study import Resources
 from lr_sweep.sweep.tune import driver
 from lr_sweep.sweep.tune.nodes import MAX_LOSSES, Machines
@@ -80,6 +81,36 @@ def test_a_trial_that_cannot_start_fails_all_its_runs(bench: Bench) -> None:
     assert len(script.passes) == 1
     assert outcome.failed == 3
     assert bench.states() == ["failed", "failed", "failed", "complete"]
+
+
+def test_a_sweep_whose_first_runs_all_fail_alike_ends(bench: Bench) -> None:
+    script = Script(failures=dict.fromkeys(bench.ids, 2))
+    with pytest.raises(UserError, match="the first 3 trials all failed: RuntimeError: scripted. The other runs were"):
+        bench.run(script)
+    assert sorted(bench.states()) == ["failed", "failed", "failed", "new"]
+
+
+def test_a_sweep_in_which_something_worked_trains_the_rest(bench: Bench) -> None:
+    _, *others = bench.ids
+    assert bench.run(Script(failures=dict.fromkeys(others, 2))).failed == 3
+    assert bench.states() == ["complete", "failed", "failed", "failed"]
+
+
+def test_a_part_of_a_study_is_trained(bench: Bench) -> None:
+    a, b, *_ = bench.ids
+    script = Script()
+    only = parse_only("learning_rate=1e-3,learning_rate=0.0001, variant=unfrozen-random")
+    assert bench.run(script, only=only).trained == 2
+    assert script.passes == [[[a, b]]]
+    assert bench.states() == ["complete", "complete", "new", "new"]
+    assert bench.run(script, only=only).trained == 0
+    assert bench.said[-1].startswith("nothing to train: the record holds everything that --only learning_rate=1e-3,")
+    assert bench.run(Script()).trained == 2
+
+
+def test_parts_that_a_study_lacks_are_refused(bench: Bench) -> None:
+    with pytest.raises(UserError, match="--only variant=frozen: unknown variant 'frozen'; .*valid: unfrozen-random"):
+        bench.run(Script(), only=parse_only("variant=frozen"))
 
 
 def test_failed_runs_are_trained_again_on_request_only(bench: Bench) -> None:
