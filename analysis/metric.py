@@ -24,7 +24,7 @@ class Metric:
     is_fraction: bool = True
     """Values are from 0 to 1, and are written in percent; otherwise as they are."""
     chosen_on: str = "validation"
-    """The data that select; other than `validation` only where a table has none and its user asks for it."""
+    """The data that select: other than `validation` only for a table without it, and empty if nothing selects."""
     reported_on: str = "test"
     """The data whose numbers are shown; other than `test` only where a table has none."""
 
@@ -52,9 +52,44 @@ class Metric:
         return f"{self.reported_on} {self.name}"
 
     @property
+    def title(self) -> str:
+        """Name the numbers that are shown as a title begins: `Test accuracy`."""
+        return self.test[0].upper() + self.test[1:]
+
+    @property
+    def values(self) -> str:
+        """Name values of it: `accuracies`, `values of perplexity`."""
+        return "accuracies" if self.name == "accuracy" else f"values of {self.name}"
+
+    @property
+    def of_model(self) -> str:
+        """Say which model of a run is measured."""
+        return f"of each run's best model by {self.validation}" if self.chosen_on else "at each run's last evaluation"
+
+    @property
     def best(self) -> str:
         """Say which extreme is best: `highest` or `lowest`."""
         return "highest" if self.higher_is_better else "lowest"
+
+    @property
+    def better(self) -> str:
+        """Compare towards the best: `higher` or `lower`."""
+        return "higher" if self.higher_is_better else "lower"
+
+    @property
+    def improves(self) -> str:
+        """Name a change for the better: `rises` or `falls`."""
+        return "rises" if self.higher_is_better else "falls"
+
+    @property
+    def worsens(self) -> str:
+        """Name a change for the worse."""
+        return "falls" if self.higher_is_better else "rises"
+
+    @property
+    def perfect(self) -> float:
+        """Return the best value there can be; NaN: not known."""
+        return float(self.higher_is_better) if self.is_fraction else math.nan
 
     @property
     def sign(self) -> int:
@@ -65,6 +100,16 @@ class Metric:
     def scale(self) -> int:
         """Return what values are multiplied with to be drawn: 100, for percent, or 1."""
         return 100 if self.is_fraction else 1
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Return the least and the greatest value there can be."""
+        return (0.0, 1.0) if self.is_fraction else (-math.inf, math.inf)
+
+    @property
+    def points(self) -> str:
+        """Name the unit of differences behind a noun: ` (points)`, or empty."""
+        return " (points)" if self.is_fraction else ""
 
     @property
     def in_unit(self) -> str:
@@ -80,13 +125,17 @@ class Metric:
         """Write a value: in percent with one decimal, or with `DIGITS` significant digits."""
         return percent_text(value) if self.is_fraction else _plain(value)
 
-    def signed_text(self, difference: float) -> str:
+    def written(self, value: float) -> float:
+        """Return a value rounded as it is written, so that what reads alike is equal."""
+        return round(100 * value, 1) if self.is_fraction else float(f"{value:.{DIGITS}g}")
+
+    def difference_text(self, difference: float) -> str:
         """Write a difference with its sign, in points of percent or as it is."""
         return points_text(difference) if self.is_fraction else _plain(difference, "+")
 
-    def amount_text(self, difference: float) -> str:
-        """Write a difference with its unit, for a sentence: `2.5 points` or `0.025`."""
-        return f"{100 * difference:.1f} points" if self.is_fraction else _plain(difference)
+    def amount_text(self, difference: float, sign: str = "") -> str:
+        """Write a difference with its unit, for a sentence: `2.5 points` or `0.025`; `+`: with its sign."""
+        return f"{100 * difference:{sign}.1f} points" if self.is_fraction else _plain(difference, sign)
 
 
 ACCURACY = Metric()

@@ -83,17 +83,18 @@ def test_storage_is_below_all_else() -> None:
 @pytest.mark.parametrize(
     ("room", "below"),
     [
-        ("record", set()),
-        ("statistics", {"record", "text"}),
-        ("report", {"record", "statistics", "text"}),
-        ("paper", {"record", "statistics", "report", "text"}),
+        ("record", {"metric"}),
+        ("statistics", {"record", "metric", "text"}),
+        ("report", {"record", "statistics", "metric", "text"}),
+        ("paper", {"record", "statistics", "report", "metric", "text"}),
     ],
 )
 def test_the_rooms_of_analysis_import_one_way(room: str, below: set[str]) -> None:
     """Statistics neither format nor draw; the report does not know the paper."""
     found = {module: imported(module, "lr_sweep.analysis.") for module in modules(f"analysis/{room}")}
     assert len(found) > 3
-    rooms = {"record", "statistics", "report", "paper", "text", "study_report", "__main__"}
+    rooms = {"record", "statistics", "report", "paper", "judge", "metric", "text", "__main__"}
+    rooms |= {"study_files", "study_report"}
     assert {module: wrong for module, names in found.items() if (wrong := names & rooms - below - {room})} == {}
 
 

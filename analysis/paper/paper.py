@@ -1,7 +1,8 @@
 """The tables and figures of a paper that a study has the runs for, written by number.
 
-A study whose name begins with that of a table of Lu et al. 2021, as in `lu2021-table3-swept`, has that table; any other
-has the tables and figures of Rothermel et al. 2021.
+A study of another metric than accuracy, or of a user's table, has the same figures without numbers, and no tables of
+papers. A study whose name begins with that of a table of Lu et al. 2021, as in `lu2021-table3-swept`, has that table;
+any other has the tables and figures of Rothermel et al. 2021.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.paper.lu2021.published import table_of
 from lr_sweep.analysis.paper.lu2021.tables import lu_table
 from lr_sweep.analysis.paper.published import TEST, published
@@ -17,17 +19,19 @@ from lr_sweep.analysis.paper.tables import paper_tables
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report import figures
 from lr_sweep.analysis.report.blocks import Block, Image, Paragraph, Table, file_stem
-from lr_sweep.analysis.report.tables import caption
+from lr_sweep.analysis.report.figures import PublishedBest
+from lr_sweep.analysis.report.tables import caption, main_table
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.selection import CELL
 
 FIGURE_1_TASK = "cifar10-lra"
 
-MEASURED = (
-    "Test accuracy of each run's best model by validation accuracy, mean over seeds; error bars: standard error of the "
-    "mean (SEM)."
-)
 PUBLISHED = "Rothermel et al. 2021, Tables 1 and 4; the differences are in those tables here"
+
+
+def measured_text(metric: Metric) -> str:
+    """Describe what figures show, for captions."""
+    return f"{metric.title} {metric.of_model}, mean over seeds; error bars: standard error of the mean (SEM)."
 
 
 def write_paper(
@@ -38,8 +42,11 @@ def write_paper(
     Returns:
         As blocks of the report: Table 1, one a model; figures 3 and 1, one a model; and Figure 2 left, Tables 2 to 5,
         and a sentence for each table or figure that the study lacks the runs for. Of a table of Lu et al. 2021: the
-        table; figure 3, one a model, if learning rates are swept; and nothing.
+        table; figure 3, one a model, if learning rates are swept; and nothing. Of a study that has nothing to do with
+        the papers: the main table, its figure of the sweep and its bars, one each a model.
     """
+    if not _of_papers(info):
+        return _write_plain(folder, info, summary)
     if number := table_of(info.study):
         return _write_lu2021(number, folder, info, summary, curves)
     tables, left_out = paper_tables(info, summary, curves)
@@ -59,6 +66,19 @@ def write_paper(
     return main, sweeps, [*bars, *others, *map(Paragraph, left_out)]
 
 
+def _of_papers(info: StudyInfo) -> bool:
+    return info.metric == ACCURACY and not info.from_table
+
+
+def _write_plain(folder: Path, info: StudyInfo, summary: StudySummary) -> tuple[list[Table], list[Image], list[Block]]:
+    by_model = {model: summary.of(model=model) for model in summary.runs["model"].unique()}
+    sweeps = [_sweep_figure(folder, info, shown, model) for model, shown in by_model.items()]
+    if not info.metric.chosen_on:
+        return [], sweeps, []
+    tables = [main_table(info, summary, model).write(folder, f"main-{file_stem(model)}") for model in by_model]
+    return tables, sweeps, [_bar_figure(folder, info, shown, model) for model, shown in by_model.items()]
+
+
 def _write_lu2021(
     number: int, folder: Path, info: StudyInfo, summary: StudySummary, curves: pd.DataFrame
 ) -> tuple[list[Table], list[Image], list[Block]]:
@@ -68,11 +88,14 @@ def _write_lu2021(
     return [table], [_sweep_figure(folder, info, summary.of(model=model), model) for model in models], []
 
 
-def best_published(info: StudyInfo, cells: pd.DataFrame) -> dict[tuple[str, str, str], float]:
+def best_published(info: StudyInfo, cells: pd.DataFrame) -> PublishedBest:
     """Look up Rothermel et al.'s best test accuracy of each cell, in percent, by task, model and variant.
 
-    Of a table of Lu et al. 2021 there is none: their values are not tuned, and are in the table.
+    Of a table of Lu et al. 2021 there is none: their values are not tuned, and are in the table. None: the study has
+    nothing to do with the papers.
     """
+    if not _of_papers(info):
+        return None
     found: dict[tuple[str, str, str], float] = {}
     if table_of(info.study):
         return found
@@ -88,17 +111,21 @@ def _sweep_figure(folder: Path, info: StudyInfo, shown: StudySummary, model: str
     """Draw one model's sweep, over all tasks (Figure 3) or one (Figure 1)."""
     best = best_published(info, shown.cells)
     title = f"{info.title}: {model}" if task is None else f"{info.title}: {model}, {task}"
-    text = caption(info, shown.runs, MEASURED) + (f" Dotted lines: {PUBLISHED}." if best else "")
-    figure = figures.learning_rate_figure(shown.learning_rates, shown.cells, title, text, best)
+    text = caption(info, shown.runs, measured_text(info.metric)) + (f" Dotted lines: {PUBLISHED}." if best else "")
+    figure = figures.learning_rate_figure(shown.learning_rates, shown.cells, title, text, best, info.metric)
     number, stem = (3, "learning-rates") if task is None else (1, "figure1")
     files = figures.save(figure, folder / f"{stem}-{file_stem(model)}")
-    return Image(f"Figure {number}. Test accuracy against learning rate, {model}", *files)
+    numbered = f"Figure {number}. " if _of_papers(info) else ""
+    return Image(f"{numbered}{info.metric.title} against learning rate, {model}", *files)
 
 
 def _bar_figure(folder: Path, info: StudyInfo, shown: StudySummary, model: str) -> Image:
     """Draw one model's cells at their chosen learning rates."""
     best = best_published(info, shown.cells)
-    text = caption(info, shown.runs, MEASURED) + (f" Black lines: {PUBLISHED}." if best else "")
-    figure = figures.best_rates_figure(shown.cells, f"{info.title}: {model}, best learning rates", text, best)
-    files = figures.save(figure, folder / f"figure2-left-{file_stem(model)}")
-    return Image(f"Figure 2, left. Test accuracy at the best learning rate, {model}", *files)
+    text = caption(info, shown.runs, measured_text(info.metric)) + (f" Black lines: {PUBLISHED}." if best else "")
+    figure = figures.best_rates_figure(
+        shown.cells, f"{info.title}: {model}, best learning rates", text, best, info.metric
+    )
+    stem, numbered = ("figure2-left", "Figure 2, left. ") if _of_papers(info) else ("best", "")
+    files = figures.save(figure, folder / f"{stem}-{file_stem(model)}")
+    return Image(f"{numbered}{info.metric.title} at the best learning rate, {model}", *files)

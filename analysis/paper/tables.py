@@ -21,16 +21,16 @@ from lr_sweep.analysis.paper.numbers import REFERENCE, accuracies_at_budget, ste
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report.blocks import Row, Table, file_stem
 from lr_sweep.analysis.report.tables import (
-    TUNED_ACCURACY,
     accuracy_text,
+    best_entries,
     caption,
     cell_table,
-    highest,
     lost_text,
     main_table,
     marks_of,
     marks_text,
     seeds_text,
+    tuned_text,
 )
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
 from lr_sweep.analysis.statistics.selection import CELL
@@ -146,10 +146,10 @@ def table4(info: StudyInfo, summary: StudySummary) -> Table:
     }
     table = Table(
         title="Table 4. Test accuracy of the models",
-        caption=caption(info, summary.runs, TUNED_ACCURACY) + marks_text(rows),
+        caption=caption(info, summary.runs, tuned_text(info.metric)) + marks_text(rows),
         header=("variant", "model", *tasks),
         rows=rows,
-        bold=highest(means, lambda i, j: (keys[i][0], j)),
+        bold=best_entries(means, lambda i, j: (keys[i][0], j)),
         bold_text="Bold: the highest of a variant.",
     )
     return with_published(table, 4, summary.runs, [(published.TEST, _percents(summary.cells, "test_mean"))])

@@ -27,12 +27,14 @@ from lr_sweep.analysis.record.parquet import FORMAT, RecordError, UnreadableErro
 
 @dataclass(frozen=True, kw_only=True)
 class StudyInfo:
-    """`studies/<study>/study.json`."""
+    """`studies/<study>/study.json`; of a table, what `judge` knows of it."""
 
     study: str
     title: str
     metric: Metric = ACCURACY
     """Key `metric`; absent: accuracy."""
+    from_table: bool = False
+    """Whether its runs are those of a user's table; nothing published is shown beside them."""
 
 
 def run_path(results: Path, run_id: str) -> Path:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.report.blocks import Row
 from lr_sweep.analysis.report.figures import LU2021_LEARNING_RATE, PublishedBest, Style, near_lu2021, variant_styles
 from lr_sweep.analysis.report.tables import lost_text, mean_sem_text
@@ -20,8 +21,10 @@ DIGITS = 4
 def chart_data(summary: StudySummary, published: PublishedBest) -> dict[str, Any]:
     """Lay out test accuracy against learning rate: panels (task and model) of lines (variants) of points.
 
-    Returns only what JSON has: no NaN. Accuracies are in percent.
+    Returns only what JSON has: no NaN. Accuracies, and other fractions, are in percent. `metric` is left out where it
+    is accuracy on test data, chosen on validation data.
     """
+    metric = summary.metric
     rates_of = dict(list(summary.learning_rates.groupby(CELL, sort=False)))
     lu2021 = {"rate": LU2021_LEARNING_RATE, "label": f"Lu et al. 2021 ({rate_text(LU2021_LEARNING_RATE)})"}
     panels = []
@@ -30,31 +33,44 @@ def chart_data(summary: StudySummary, published: PublishedBest) -> dict[str, Any
         for task, of_task in of_model.groupby("task", sort=False):
             cells = {tuple(cell[key] for key in CELL): cell for cell in of_task.to_dict("records")}
             lines = [
-                _line(cell, rates_of[key], styles[cell["variant"]], published.get(key)) for key, cell in cells.items()
+                _line(cell, rates_of[key], styles[cell["variant"]], (published or {}).get(key), metric)
+                for key, cell in cells.items()
             ]
-            fixed = lu2021 if near_lu2021(pd.concat([rates_of[key] for key in cells])) else None
+            fixed = (
+                lu2021 if published is not None and near_lu2021(pd.concat([rates_of[key] for key in cells])) else None
+            )
             panels.append({"task": task, "model": model, "fixed": fixed, "lines": lines})
-    return {"panels": panels}
+    return {"panels": panels} | ({} if metric == ACCURACY else {"metric": _metric(metric)})
 
 
-def _line(cell: Row, rates: pd.DataFrame, style: Style, published: float | None) -> dict[str, Any]:
+def _metric(metric: Metric) -> dict[str, Any]:
+    """Return how the page labels values, the unit behind them, the ends of their scale, and which data chose."""
+    unit, most = (" %", 100) if metric.is_fraction else ("", None)
+    least = 0 if metric.is_fraction else None
+    names = {"title": metric.title, "axis": metric.axis, "chosen_on": metric.chosen_on}
+    return names | {"unit": unit, "least": least, "most": most}
+
+
+def _line(cell: Row, rates: pd.DataFrame, style: Style, published: float | None, metric: Metric) -> dict[str, Any]:
     return {
         "variant": cell["variant"],
         "colour": style[0],
         "marker": style[1],
         "published": published,
         "published_text": None if published is None else percent_text(published / 100),
-        "points": [_point(row, row["learning_rate"] == cell["learning_rate"]) for row in rates.to_dict("records")],
+        "points": [
+            _point(row, row["learning_rate"] == cell["learning_rate"], metric) for row in rates.to_dict("records")
+        ],
     }
 
 
-def _point(row: Row, chosen: bool) -> dict[str, Any]:
+def _point(row: Row, chosen: bool, metric: Metric) -> dict[str, Any]:
     return {
         "rate": row["learning_rate"],
         "rate_text": rate_text(row["learning_rate"]),
-        "mean": _percent(row["test_mean"]),
-        "sem": _percent(row["test_sem"]),
-        "text": mean_sem_text(row) if row["num_values"] else lost_text(row),
+        "mean": _drawn(row["test_mean"], metric),
+        "sem": _drawn(row["test_sem"], metric),
+        "text": mean_sem_text(row, metric) if row["num_values"] else lost_text(row),
         "seeds": f"{row['num_values']} of {row['num_wanted']}",
         "lost": ", ".join(f"{row[status]} {status}" for status in STATUSES[1:]),
         "kind": _kind(row),
@@ -71,5 +87,6 @@ def _kind(row: Row) -> str:
     return "full" if row["num_values"] == row["num_wanted"] else "partial"
 
 
-def _percent(fraction: float) -> float | None:
-    return None if pd.isna(fraction) else round(100 * fraction, DIGITS)
+def _drawn(value: float, metric: Metric) -> float | None:
+    drawn = round(100 * value, DIGITS) if metric.is_fraction else value
+    return None if pd.isna(value) else drawn

@@ -1,4 +1,4 @@
-"""Draw a study's numbers. No pyplot, so no global state and no display."""
+"""Draw a study's numbers, in percent where they are fractions. No pyplot, so no global state and no display."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
+from lr_sweep.analysis.metric import ACCURACY, Metric
+
 LU2021_LEARNING_RATE = 1e-3
 """The one learning rate of Lu et al. 2021 (all tasks but homology), the dashed line of Rothermel et al., Figure 1."""
 
@@ -32,8 +34,8 @@ FURTHER_STYLES = [("#009E73", "^"), ("#CC79A7", "P"), ("#000000", "X"), ("#99999
 
 Style = tuple[str, str]
 """Colour and matplotlib's letter of the marker."""
-PublishedBest = Mapping[tuple[str, str, str], float]
-"""Published best test accuracy in percent, by task, model and variant."""
+PublishedBest = Mapping[tuple[str, str, str], float] | None
+"""Published best test accuracy in percent, by task, model and variant; None: no study of the papers."""
 
 MAX_COLUMNS = 3
 HALF_DECADE = math.sqrt(10)
@@ -51,7 +53,12 @@ TITLE_CHARACTERS_PER_INCH = 9
 
 
 def learning_rate_figure(
-    rates: pd.DataFrame, cells: pd.DataFrame, title: str, caption: str, published: PublishedBest
+    rates: pd.DataFrame,
+    cells: pd.DataFrame,
+    title: str,
+    caption: str,
+    published: PublishedBest,
+    metric: Metric = ACCURACY,
 ) -> Figure:
     """Draw test accuracy against learning rate, a panel a task, a line a variant (Rothermel et al. 2021, Figure 3).
 
@@ -60,13 +67,15 @@ def learning_rate_figure(
     tasks, styles = list(rates["task"].unique()), variant_styles(list(rates["variant"].unique()))
     columns = 2 if len(tasks) == 4 else min(len(tasks), MAX_COLUMNS)
     width = LEFT + RIGHT + PANEL_WIDTH * columns + BETWEEN_COLUMNS * (columns - 1)
-    handles = _legend(rates, styles)
+    handles = _legend(rates, styles, metric, published is not None)
     if published:
         handles.append(Line2D([], [], color="0.3", linestyle=":", linewidth=1.3, label="published best (Table 1)"))
     figure, panels = _framed(title, caption, handles, width, math.ceil(len(tasks) / columns), columns)
     for panel, task in zip(panels, tasks, strict=False):
-        _draw_panel(panel, rates[rates["task"] == task], cells[cells["task"] == task], styles)
-        for (of_task, _, variant), value in published.items():
+        _draw_panel(panel, rates[rates["task"] == task], cells[cells["task"] == task], styles, metric)
+        if published is not None and near_lu2021(rates[rates["task"] == task]):
+            panel.axvline(LU2021_LEARNING_RATE, color="#B00020", linestyle="--", linewidth=1.2, zorder=1)
+        for (of_task, _, variant), value in (published or {}).items():
             if of_task == task:
                 panel.axhline(value, color=styles[variant][0], linestyle=":", linewidth=1.3, zorder=1.5)
         panel.set_title(task, fontsize=10.5)
@@ -75,7 +84,9 @@ def learning_rate_figure(
     return figure
 
 
-def best_rates_figure(cells: pd.DataFrame, title: str, caption: str, published: PublishedBest) -> Figure:
+def best_rates_figure(
+    cells: pd.DataFrame, title: str, caption: str, published: PublishedBest, metric: Metric = ACCURACY
+) -> Figure:
     """Draw test accuracy at each cell's chosen learning rate as bars (Rothermel et al. 2021, Figure 2 left).
 
     `cells` are one model's rows of `StudySummary.cells`; lines across the bars are what was published of them.
@@ -89,17 +100,20 @@ def best_rates_figure(cells: pd.DataFrame, title: str, caption: str, published: 
     for cell in cells.to_dict("records"):
         x = tasks.index(cell["task"]) * (len(styles) + 1) + list(styles).index(cell["variant"])
         if cell["num_values"]:
-            sem = 0.0 if pd.isna(cell["test_sem"]) else 100 * cell["test_sem"]  # one seed has no interval
+            sem = 0.0 if pd.isna(cell["test_sem"]) else metric.scale * cell["test_sem"]  # one seed has no interval
             colour = styles[cell["variant"]][0]
-            panel.bar(x, 100 * cell["test_mean"], yerr=sem, width=0.85, color=colour, capsize=2.5)
+            panel.bar(x, metric.scale * cell["test_mean"], yerr=sem, width=0.85, color=colour, capsize=2.5)
         else:
-            panel.text(x, 1, "no value", rotation=90, ha="center", va="bottom", fontsize=8, color="0.4")
-        if (value := published.get((cell["task"], cell["model"], cell["variant"]))) is not None:
+            panel.text(
+                x, 0.01 * metric.scale, "no value", rotation=90, ha="center", va="bottom", fontsize=8, color="0.4"
+            )
+        if (value := (published or {}).get((cell["task"], cell["model"], cell["variant"]))) is not None:
             panel.plot([x - 0.5, x + 0.5], [value, value], color="black", linewidth=1.6)
     panel.set_xticks([i * (len(styles) + 1) + (len(styles) - 1) / 2 for i in range(len(tasks))], tasks)
     panel.set_xlim(-1, len(tasks) * (len(styles) + 1) - 1)
-    panel.set_ylim(0, 100)
-    _dress(panel, "y")
+    if metric.is_fraction:
+        panel.set_ylim(0, 100)
+    _dress(panel, "y", metric)
     return figure
 
 
@@ -149,20 +163,21 @@ def _framed(
     return figure, list(figure.subplots(rows, columns, squeeze=False, gridspec_kw=margins).flatten())
 
 
-def _draw_panel(panel: Axes, rates: pd.DataFrame, cells: pd.DataFrame, styles: Mapping[str, Style]) -> None:
-    if near_lu2021(rates):
-        panel.axvline(LU2021_LEARNING_RATE, color="#B00020", linestyle="--", linewidth=1.2, zorder=1)
+def _draw_panel(
+    panel: Axes, rates: pd.DataFrame, cells: pd.DataFrame, styles: Mapping[str, Style], metric: Metric
+) -> None:
+    scale = metric.scale
     for i, (variant, (colour, marker)) in enumerate(styles.items()):
         rows = rates[rates["variant"] == variant]
         known, partial = rows.dropna(subset=["test_mean"]), rows[_partial(rows)]
-        sem = 100 * known["test_sem"].fillna(0.0)  # one seed has no interval
+        sem = scale * known["test_sem"].fillna(0.0)  # one seed has no interval
         line: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.6, "capsize": 2.5}
-        panel.errorbar(known["learning_rate"], 100 * known["test_mean"], yerr=sem, zorder=3, **line)
+        panel.errorbar(known["learning_rate"], scale * known["test_mean"], yerr=sem, zorder=3, **line)
         hollow: dict[str, Any] = {"color": colour, "markersize": 5, "mfc": "white", "zorder": 3.5}
-        panel.plot(partial["learning_rate"], 100 * partial["test_mean"], marker, **hollow)
+        panel.plot(partial["learning_rate"], scale * partial["test_mean"], marker, **hollow)
         chosen = rows[rows["learning_rate"].isin(cells.loc[cells["variant"] == variant, "learning_rate"])]
         ring: dict[str, Any] = {"markersize": 13, "fillstyle": "none", "color": colour, "zorder": 4}
-        panel.plot(chosen["learning_rate"], 100 * chosen["test_mean"], "o", **ring)
+        panel.plot(chosen["learning_rate"], scale * chosen["test_mean"], "o", **ring)
         lost = rows.loc[_all_diverged(rows), "learning_rate"]
         heights = [CROSS_HEIGHT * (i + 0.8)] * len(lost)
         panel.plot(lost, heights, "x", color=colour, markersize=6, mew=1.6, transform=panel.get_xaxis_transform())
@@ -171,17 +186,17 @@ def _draw_panel(panel: Axes, rates: pd.DataFrame, cells: pd.DataFrame, styles: M
     panel.xaxis.set_major_locator(LogLocator(numticks=12))
     if rates["test_mean"].isna().all():
         panel.text(0.5, 0.5, "no values yet", transform=panel.transAxes, ha="center", color="0.4", backgroundcolor="w")
-        panel.set_ylim(0, 100)
+        panel.set_ylim(0, scale)
     panel.margins(y=0.12)
     panel.set_xlabel("learning rate")
-    _dress(panel, "both")
+    _dress(panel, "both", metric)
     if _all_diverged(rates).any():  # room for the crosses below the lines
         low, high = panel.get_ylim()
         panel.set_ylim(low - CROSS_HEIGHT * len(styles) * (high - low), high)
 
 
-def _dress(panel: Axes, grid: Literal["both", "y"]) -> None:
-    panel.set_ylabel("test accuracy (%)")
+def _dress(panel: Axes, grid: Literal["both", "y"], metric: Metric) -> None:
+    panel.set_ylabel(metric.axis)
     panel.grid(axis=grid, color="0.9", linewidth=0.7)
     panel.set_axisbelow(True)
     panel.spines[["top", "right"]].set_visible(False)
@@ -195,14 +210,17 @@ def _partial(rates: pd.DataFrame) -> pd.Series:
     return rates["num_values"].between(1, rates["num_wanted"] - 1)
 
 
-def _legend(rates: pd.DataFrame, styles: Mapping[str, Style]) -> list[Line2D]:
+def _legend(rates: pd.DataFrame, styles: Mapping[str, Style], metric: Metric, of_papers: bool) -> list[Line2D]:
     handles = [Line2D([], [], color=c, marker=m, markersize=5, label=v) for v, (c, m) in styles.items()]
     grey: dict[str, Any] = {"color": "0.3", "linestyle": "none"}
-    handles.append(Line2D([], [], marker="o", markersize=11, fillstyle="none", label="chosen on validation", **grey))
+    if metric.chosen_on:
+        handles.append(
+            Line2D([], [], marker="o", markersize=11, fillstyle="none", label=f"chosen on {metric.chosen_on}", **grey)
+        )
     if _partial(rates).any():
         handles.append(Line2D([], [], marker="o", markersize=5, mfc="white", label="not all seeds", **grey))
     if _all_diverged(rates).any():
         handles.append(Line2D([], [], marker="x", mew=1.6, label="all seeds diverged", **grey))
-    if any(near_lu2021(rows) for _, rows in rates.groupby("task")):
+    if of_papers and any(near_lu2021(rows) for _, rows in rates.groupby("task")):
         handles.append(Line2D([], [], color="#B00020", linestyle="--", linewidth=1.2, label="Lu et al. 2021 (1e-3)"))
     return handles

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
+from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.report.blocks import Row, Table
 from lr_sweep.analysis.report.tables import incomplete_text, mean_sem_text, pretrained_text
 from lr_sweep.analysis.statistics.importance import AXES
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.uncertainty import t_factor
-from lr_sweep.analysis.text import NO_VALUE, percent_text, points_text, rate_text
+from lr_sweep.analysis.text import NO_VALUE, percent_text, rate_text
 
 SHOWN_TRIES = (1, 2, 3, 5, 10)
 """Columns of the table of expected bests; the CSV file has every number."""
@@ -25,10 +26,11 @@ LABELS = GROUP | {"variant": "variant"}
 """Columns that name a cell, as `Table.of` takes them."""
 
 
-def interval_table(found: pd.DataFrame) -> Table:
-    """Show the result of `uncertainty.intervals`, in percent."""
+def interval_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
+    """Show the result of `uncertainty.intervals`."""
     what = (
-        "In percent, at the learning rate that validation chose. Through selection: 95% interval for the mean that "
+        f"{'In percent, at' if metric.is_fraction else 'At'} the learning rate that {metric.chosen_on} chose. "
+        "Through selection: 95% interval for the mean that "
         "tuning and testing with so many seeds gives, the choice of the learning rate included (whole seeds resampled, "
         "smoothed bootstrap of Efron 2014 times the t factor); centred on the mean over resamples, not on the reported "
         "one. Fixed rate: 95% t interval as if the rate had not been chosen. SEM: standard error of the mean; 3 seeds "
@@ -36,25 +38,27 @@ def interval_table(found: pd.DataFrame) -> Table:
     )
     return Table.of(
         found,
-        "Test accuracy with intervals",
+        f"{metric.title} with intervals",
         what,
         {
             **LABELS,
             "learning rate": _rate,
             "seeds": lambda cell: f"{cell['num_values']} of {cell['num_seeds']}",
-            "mean ± SEM": mean_sem_text,
-            "through selection": lambda cell: _interval(cell["low"], cell["high"]),
-            "fixed rate": lambda cell: _interval(cell["t_low"], cell["t_high"]),
+            "mean ± SEM": lambda cell: mean_sem_text(cell, metric),
+            "through selection": lambda cell: _interval(cell["low"], cell["high"], metric),
+            "fixed rate": lambda cell: _interval(cell["t_low"], cell["t_high"], metric),
             "remarks": "note",
         },
     )
 
 
-def comparison_table(found: pd.DataFrame) -> Table:
-    """Show the result of `comparisons.comparisons`: differences in points of percent."""
+def comparison_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
+    """Show the result of `comparisons.comparisons`: differences in points of percent, or as they are."""
     what = (
-        "Test accuracy of the first variant less that of the second, each at the learning rate that validation chose "
-        "for it, by seed: mean and 95% t interval, in points. p: exact, over all sign flips of the seeds' differences; "
+        f"{metric.title} of the first variant less that of the second, each at the learning rate that "
+        f"{metric.chosen_on} chose for it, by seed: mean and 95% t interval"
+        f"{', in points' if metric.is_fraction else f'; {metric.better} is better'}. "
+        "p: exact, over all sign flips of the seeds' differences; "
         "smallest p: what so many seeds can attain, so a p equal to it is the strongest result there could be, "
         "and 3 seeds never reach 0.05. Holm p: corrected over the tasks of a model and pair, not over pairs. The "
         "learning rates are taken as chosen: their uncertainty is in the intervals of the cells, not here."
@@ -67,8 +71,8 @@ def comparison_table(found: pd.DataFrame) -> Table:
             **GROUP,
             "variants": lambda pair: f"{pair['variant']} − {pair['other']}",
             "seeds": "num_pairs",
-            "difference": lambda pair: points_text(pair["difference"]),
-            "95% interval": lambda pair: _interval(pair["low"], pair["high"]),
+            "difference": lambda pair: metric.difference_text(pair["difference"]),
+            "95% interval": lambda pair: _interval(pair["low"], pair["high"], metric),
             "p": lambda pair: _p_value(pair["p"]),
             "smallest p": lambda pair: _p_value(pair["smallest_p"]),
             "Holm p": lambda pair: _p_value(pair["holm_p"]),
@@ -77,13 +81,13 @@ def comparison_table(found: pd.DataFrame) -> Table:
     )
 
 
-def order_table(found: pd.DataFrame) -> Table:
+def order_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
     """Show the result of `orders.orders`."""
     return Table.of(
         order_texts(found),
         "Order of the variants at each learning rate",
-        "By mean test accuracy, best first; tuned: each variant at the learning rate that validation chose for "
-        "it; elsewhere all at the one named. =: equal to 12 digits. Not complete: runs there (tuned: of the whole "
+        f"By mean {metric.test}, best first; tuned: each variant at the learning rate that {metric.chosen_on} chose "
+        "for it; elsewhere all at the one named. =: equal to 12 digits. Not complete: runs there (tuned: of the whole "
         "cell). Differences are not tested here, so close variants may change places by chance: see the comparisons by "
         "seed.",
         {
@@ -103,7 +107,7 @@ def order_texts(found: pd.DataFrame) -> pd.DataFrame:
     return found.assign(order=orders, incomplete=list(map("; ".join, lost)))
 
 
-def reversal_table(found: pd.DataFrame, compared: pd.DataFrame) -> Table:
+def reversal_table(found: pd.DataFrame, compared: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
     """Show the result of `orders.reversals`, with what `comparisons.comparisons` found of the same pairs."""
     resolved = {
         (pair["task"], pair["model"], frozenset((pair["variant"], pair["other"]))): (
@@ -114,13 +118,14 @@ def reversal_table(found: pd.DataFrame, compared: pd.DataFrame) -> Table:
     return Table.of(
         reversal_texts(found),
         "Where a fixed learning rate would have concluded the opposite",
-        "For each pair of variants the tuned conclusion, its difference in test accuracy (points), whether its 95% t "
+        f"For each pair of variants the tuned conclusion, its difference in {metric.test}{metric.points}, "
+        "whether its 95% t "
         "interval over seeds leaves out 0, and the learning rates of the sweep at which the "
         "other variant is ahead. Ranges are of learning rates that were tried; between them nothing was measured.",
         {
             **GROUP,
             "tuned": lambda row: f"{row['better']} > {row['worse']}",
-            "difference": lambda row: points_text(row["tuned_difference"]),
+            "difference": lambda row: metric.difference_text(row["tuned_difference"]),
             "differs from 0": lambda row: resolved[row["task"], row["model"], frozenset((row["better"], row["worse"]))],
             "opposite at": lambda row: (
                 f"{row['num_opposite']} of {row['num_rates']}"
@@ -137,27 +142,29 @@ def reversal_texts(found: pd.DataFrame) -> pd.DataFrame:
     return found.assign(ranges=[", ".join(map(" to ".join, ranges)) for ranges in ends])
 
 
-def sensitivity_table(found: pd.DataFrame, bests: pd.DataFrame) -> Table:
+def sensitivity_table(found: pd.DataFrame, bests: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
     """Show the results of `sensitivity.sensitivities` and `sensitivity.expected_bests` side by side."""
     expected = {(*key, tried): value for *key, tried, value in bests[[*CELL, "num_tried", "expected"]].to_numpy()}
     most = bests["num_tried"].max()
     tries = [n for n in SHOWN_TRIES if n < most] + ([int(most)] if len(bests) else [])
 
     def best_of(tried: int) -> Callable[[Row], str]:
-        return lambda cell: percent_text(expected.get((*(cell[key] for key in CELL), tried), math.nan))
+        return lambda cell: metric.text(expected.get((*(cell[key] for key in CELL), tried), math.nan))
 
     return Table.of(
         found,
         "How much the learning rate matters",
-        "Sensitivity: how many points validation accuracy (mean over seeds) lies below the cell's best, on "
-        "average over the logarithm of the learning rate between the two named (Wortsman et al. 2023, with accuracy in "
-        "place of loss). It depends on that range: compare only equal ones. Best of k: expected best validation "
-        "accuracy, in percent, had k of the sweep's learning rates been tried, picked at random (Dodge et al. 2019, in "
+        f"Sensitivity: how {'many points' if metric.is_fraction else 'far'} {metric.validation} (mean over seeds) lies "
+        f"{'below' if metric.higher_is_better else 'above'} the cell's best, on "
+        "average over the logarithm of the learning rate between the two named (Wortsman et al. 2023, with "
+        f"{metric.name} in place of loss). It depends on that range: compare only equal ones. Best of k: expected best "
+        f"{metric.validation}{', in percent' if metric.is_fraction else ''}, had k of the sweep's learning rates been "
+        "tried, picked at random (Dodge et al. 2019, in "
         "the unbiased form of Tang et al. 2020). A grid's learning rates are no random draws: it says what "
         "these ones had to offer, and its last column is the best there was, which is itself optimistic.",
         {
             **LABELS,
-            "sensitivity": lambda cell: percent_text(cell["sensitivity"]),
+            "sensitivity": lambda cell: metric.text(cell["sensitivity"]),
             "between": _between,
             **{f"best of {n}": best_of(n) for n in tries},
             "remarks": _sensitivity_remarks,
@@ -165,12 +172,12 @@ def sensitivity_table(found: pd.DataFrame, bests: pd.DataFrame) -> Table:
     )
 
 
-def importance_table(runs: pd.DataFrame, shares: pd.DataFrame) -> Table:
+def importance_table(runs: pd.DataFrame, shares: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
     """Show the result of `importance.importances` of some rows of `StudySummary.runs`."""
     what = (
-        "Share, in percent, of the variation of the runs' best validation accuracy over the grid that each axis "
+        f"Share, in percent, of the variation of the runs' best {metric.validation} over the grid that each axis "
         "explains by itself (fANOVA, Hutter et al. 2014), scaled to sum to 100. Interactions and runs without a value "
-        f"are left out. {pretrained_text(runs)}"
+        f"are left out.{pretrained_text(runs)}"
     )
     texts = shares.assign(**{axis: shares[axis].map(lambda share: percent_text(share, digits=0)) for axis in AXES})
     columns = {axis.replace("_", " "): axis for axis in AXES}
@@ -212,9 +219,9 @@ def _rate(row: Row) -> str:
     return rate_text(row["learning_rate"])
 
 
-def _interval(low: float, high: float) -> str:
-    """Write an interval of fractions in percent: `[70.1, 72.3]`."""
-    return NO_VALUE if math.isnan(low) else f"[{100 * low:.1f}, {100 * high:.1f}]"
+def _interval(low: float, high: float, metric: Metric) -> str:
+    """Write an interval: `[70.1, 72.3]`."""
+    return NO_VALUE if math.isnan(low) else f"[{metric.text(low)}, {metric.text(high)}]"
 
 
 def _p_value(p: float) -> str:

@@ -1,5 +1,5 @@
 "use strict";
-// The chart of the report: test accuracy against learning rate, one line a variant. It draws the data that `chart.py` wrote
+// The chart of the report: test accuracy, or another metric, against learning rate, one line a variant. It draws the data that `chart.py` wrote
 // into the page and computes no statistics. Text from the study only ever becomes text nodes and attribute values.
 (() => {
   const HEIGHT = { least: 280, most: 460, share: 0.55 };
@@ -24,6 +24,7 @@
 
   const $ = (id) => document.getElementById(id);
   const data = JSON.parse($("data").textContent);
+  const metric = data.metric ?? { title: "Test accuracy", axis: "test accuracy (%)", chosen_on: "validation", unit: " %", least: 0, most: 100 };
   const plot = $("plot");
   const off = new Set(); // names of the variants switched off
   let shown; // the panel that is drawn
@@ -96,9 +97,10 @@
     const values = every.filter((point) => point.mean !== null).flatMap((point) => [point.mean - point.sem, point.mean + point.sem]);
     const empty = !values.length;
     if (!empty) values.push(...shown.lines.map((line) => line.published).filter((value) => value !== null));
-    const ends = !empty ? [Math.min(...values), Math.max(...values)] : [0, 100];
-    const room = !empty ? Math.max(0.08 * (ends[1] - ends[0]), 0.5) : 0;
-    const [bottom, top] = [Math.max(0, ends[0] - room), Math.min(100, ends[1] + room)];
+    const ends = !empty ? [Math.min(...values), Math.max(...values)] : [metric.least ?? 0, metric.most ?? 1];
+    const little = metric.most === null ? 0.01 * Math.abs(ends[1]) || 0.5 : 0.5;
+    const room = !empty ? Math.max(0.08 * (ends[1] - ends[0]), little) : 0;
+    const [bottom, top] = [Math.max(metric.least ?? -Infinity, ends[0] - room), Math.min(metric.most ?? Infinity, ends[1] + room)];
     const lost = every.some((point) => point.kind === "diverged" || point.kind === "none") ? shown.lines.length * LOST_ROW : 0;
     const [left, floor] = [MARGIN.left, height - MARGIN.bottom];
     const x = (rate) => left + ((Math.log(rate) - low) / (high - low)) * (width - left - MARGIN.right);
@@ -122,7 +124,7 @@
     points = [];
     const width = Math.max(plot.clientWidth, 260);
     const height = Math.min(Math.max(width * HEIGHT.share, HEIGHT.least), HEIGHT.most);
-    const label = `Test accuracy against learning rate, ${shown.task}, ${shown.model}`;
+    const label = `${metric.title} against learning rate, ${shown.task}, ${shown.model}`;
     const svg = add(plot, "svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": label });
     const scale = scales(width, height);
     drawAxes(svg, scale, width, height);
@@ -150,7 +152,7 @@
     }
     add(svg, "path", { d: `M${MARGIN.left} ${MARGIN.top}V${scale.floor}H${right}`, stroke: "#555", fill: "none" });
     add(svg, "text", { x: (MARGIN.left + right) / 2, y: height - 8, "text-anchor": "middle", class: "axis" }, "learning rate (log scale)");
-    add(svg, "text", { x: 4, y: 14, class: "axis" }, "test accuracy (%)");
+    add(svg, "text", { x: 4, y: 14, class: "axis" }, metric.axis);
     if (!shown.fixed) return;
     const x = scale.x(shown.fixed.rate);
     const dashed = { stroke: FIXED_COLOUR, "stroke-width": 1.3, "stroke-dasharray": "6 4", class: "fixed" };
@@ -204,7 +206,7 @@
     };
     const ring = { cx: 13, cy: 10, fill: "none", stroke: "#555" };
     const rule = { x1: 0, x2: 26, y1: 10, y2: 10, "stroke-width": 1.5 };
-    entry(every.some((point) => point.chosen), "chosen on validation", (svg) => add(svg, "circle", { ...ring, r: 9 }));
+    entry(every.some((point) => point.chosen), `chosen on ${metric.chosen_on}`, (svg) => add(svg, "circle", { ...ring, r: 9 }));
     entry(has("partial"), "not all seeds", (svg) => add(svg, "circle", { ...ring, r: 4.5 }));
     entry(has("diverged"), "all seeds diverged", (svg) => cross(svg, 13, 10, "#555"));
     entry(has("none"), "no value: failed or missing", (svg) => add(svg, "circle", { ...ring, r: 3, "stroke-dasharray": "2 2" }));
@@ -217,9 +219,9 @@
   const place = (point) => `${shown.task}, ${shown.model}, learning rate ${point.rate_text}`;
 
   function describe(line, point) {
-    const value = point.mean === null ? point.text : `${point.text} %` + (point.sem === null ? ", one seed: no SEM" : " (mean ± SEM)");
+    const value = point.mean === null ? point.text : `${point.text}${metric.unit}` + (point.sem === null ? ", one seed: no SEM" : " (mean ± SEM)");
     const parts = [line.variant, value, `${point.seeds} seeds have a value`, point.lost];
-    if (point.chosen) parts.push("chosen on validation");
+    if (point.chosen) parts.push(`chosen on ${metric.chosen_on}`);
     if (line.published !== null) parts.push(`published best ${line.published_text} %`);
     return parts;
   }

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import html
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -81,5 +82,5 @@ def _section(section: Section) -> str:
 
 
 def _anchor(title: str) -> str:
-    """Return a section's id; headings are the report's own words, not the study's."""
-    return title.lower().replace(" ", "-")
+    """Return a section's id: letters, digits and `-`, as a heading may name the study's metric."""
+    return re.sub(r"\W+", "-", title.lower())

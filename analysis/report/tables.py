@@ -1,4 +1,7 @@
-"""The tables of a study's accuracies, one entry a cell or learning rate, and how their entries and captions read."""
+"""The tables of a study's accuracies, one entry a cell or learning rate, and how their entries and captions read.
+
+Accuracies stand for the values of any metric.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ from dataclasses import replace
 
 import pandas as pd
 
+from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report.blocks import Row, Table
 from lr_sweep.analysis.statistics.aggregate import STATUSES, StudySummary
-from lr_sweep.analysis.statistics.selection import MEAN_DIGITS, RULE
-from lr_sweep.analysis.text import NO_VALUE, percent_text, rate_text
+from lr_sweep.analysis.statistics.selection import MEAN_DIGITS, rule_text
+from lr_sweep.analysis.text import NO_VALUE, rate_text
 
 PROVISIONAL = "†"
 AT_EDGE = "‡"
@@ -24,37 +28,67 @@ MARKS = {
     AT_EDGE: "the chosen learning rate is the smallest or largest tried, so the best may lie outside",
     UNSTABLE: "runs at the chosen learning rate diverged; they count with their best model before that, if any",
 }
-TUNED_ACCURACY = (
-    "Test accuracy in percent, mean ± standard error of the mean (SEM) over seeds, of each run's best model by "
-    "validation accuracy, at the best learning rate by validation accuracy."
-)
+MOST_BUDGETS = 3
+"""Of one task; more step budgets are given as a range."""
+
+
+def tuned_text(metric: Metric) -> str:
+    """Describe the entries of the main table, for captions."""
+    return (
+        f"{metric.title}{metric.in_unit}, mean ± standard error of the mean (SEM) over seeds, {metric.of_model}, "
+        f"at the best learning rate by {metric.validation}."
+    )
 
 
 def caption(info: StudyInfo, runs: pd.DataFrame, what: str) -> str:
     """Describe what a table or figure of `runs` shows; `what` is a sentence about the measured quantity."""
     seeds = runs["seed"].nunique()
     return (
-        f"Study {info.study}. {what} {seeds} seed{'s' if seeds != 1 else ''} unless marked. {RULE} "
-        f"Step budgets: {_grouped(runs, 'num_steps', 'task')}. {pretrained_text(runs)} "
-        f"Data: {_grouped(runs, 'data_origin', 'task')}."
+        f"Study {info.study}. {what} {seeds} seed{'s' if seeds != 1 else ''} unless marked. "
+        f"{rule_text(info.metric, has_steps(runs))}{_budgets_text(runs)}{pretrained_text(runs)}{_data_text(runs)}"
     )
 
 
+def has_steps(runs: pd.DataFrame) -> bool:
+    """Return whether the steps of runs are known; those of a table may not be."""
+    return bool(runs["num_steps"].gt(0).any())
+
+
 def pretrained_text(runs: pd.DataFrame) -> str:
-    """Name what "pretrained" means for these runs, a sentence for captions."""
-    return f"Pretrained on: {_grouped(runs, 'pretrained_on', 'model') or 'no variant'}."
+    """Name what "pretrained" means for these runs, a sentence for captions; empty for a table's runs without it."""
+    if runs["data_origin"].isna().all() and runs["pretrained_on"].isna().all():
+        return ""
+    return f" Pretrained on: {_grouped(runs, 'pretrained_on', 'model') or 'no variant'}."
+
+
+def _budgets_text(runs: pd.DataFrame) -> str:
+    if not has_steps(runs):
+        return ""
+    if runs.groupby("task")["num_steps"].nunique().max() > MOST_BUDGETS:
+        return f" Step budgets: {runs['num_steps'].min()} to {runs['num_steps'].max()}."
+    return f" Step budgets: {_grouped(runs, 'num_steps', 'task')}."
+
+
+def _data_text(runs: pd.DataFrame) -> str:
+    origins = _grouped(runs, "data_origin", "task")
+    return f" Data: {origins}." if origins else ""
 
 
 def main_table(info: StudyInfo, summary: StudySummary, model: str) -> Table:
     """Lay out one model's test accuracies, variants by tasks, as in Rothermel et al. 2021, Table 1."""
     shown = summary.of(model=model)
-    table = cell_table(info, shown, f"Test accuracy, {model}", TUNED_ACCURACY, accuracy_text)
+    metric = summary.metric
+    table = cell_table(
+        info, shown, f"{metric.title}, {model}", tuned_text(metric), lambda cell: accuracy_text(cell, metric)
+    )
     rows = [row[0] for row in table.rows]
     values = {
         (rows.index(cell["variant"]), table.header.index(cell["task"], 1)): cell["test_mean"]
         for cell in shown.cells.to_dict("records")
     }
-    return replace(table, bold=highest(values, lambda i, j: j))
+    return replace(
+        table, bold=best_entries(values, lambda i, j: j, metric), bold_text=f"Bold: the {metric.best} of a column."
+    )
 
 
 def cell_table(info: StudyInfo, summary: StudySummary, title: str, what: str, entry: Callable[[Row], str]) -> Table:
@@ -70,17 +104,19 @@ def learning_rate_table(summary: StudySummary, task: str, model: str) -> Table:
     """Lay out one task's test accuracies, variants by learning rates: the figure in numbers."""
     shown = summary.of(task=task, model=model)
     rates, chosen = shown.learning_rates, shown.cells.set_index("variant")["learning_rate"]
+    metric = summary.metric
     swept = sorted(rates["learning_rate"].unique())
     texts = {
-        (row["variant"], row["learning_rate"]): _at_rate(row, row["learning_rate"] == chosen[row["variant"]])
+        (row["variant"], row["learning_rate"]): _at_rate(row, row["learning_rate"] == chosen[row["variant"]], metric)
         for row in rates.to_dict("records")
     }
     seeds = rates["num_wanted"].max()
+    chosen_text = f" {CHOSEN}: the learning rate that {metric.chosen_on} chose." if metric.chosen_on else ""
     over = f"mean ± SEM over {seeds} seeds" if seeds > 1 else "one seed"
     return Table(
-        title=f"Test accuracy by learning rate, {task}, {model}",
-        caption=f"In percent, {over}, of each run's best model by validation accuracy. {CHOSEN}: the learning rate "
-        f"that validation chose. {pretrained_text(summary.of(model=model).runs)}",
+        title=f"{metric.title} by learning rate, {task}, {model}",
+        caption=f"{_first_upper(f'{metric.in_unit}, {over}'.lstrip(', '))}, {metric.of_model}.{chosen_text}"
+        f"{pretrained_text(summary.of(model=model).runs)}",
         header=("variant", *map(rate_text, swept)),
         rows=tuple((v, *(texts.get((v, rate), NO_VALUE) for rate in swept)) for v in rates["variant"].unique()),
     )
@@ -88,11 +124,16 @@ def learning_rate_table(summary: StudySummary, task: str, model: str) -> Table:
 
 def detail_table(info: StudyInfo, summary: StudySummary) -> Table:
     """List every cell with its chosen learning rate and what that rests on."""
+    metric, steps = summary.metric, has_steps(summary.runs)
     what = (
-        "Accuracies in percent at the chosen learning rate, ± standard error of the mean (SEM) over seeds. "
-        "Best steps: by seed. Runner-up: the learning rate with the second highest validation mean, and how many "
-        "points that is behind. Complete to missing: number of runs of the whole cell."
+        f"{_first_upper(metric.values)}{metric.in_unit} at the chosen learning rate, ± standard error of the mean "
+        f"(SEM) over seeds. {'Best steps: by seed. ' if steps else ''}Runner-up: the learning rate with the second "
+        f"{metric.best} {metric.chosen_on} mean, and how {'many points' if metric.is_fraction else 'far'} that is "
+        "behind. Complete to missing: number of runs of the whole cell."
     )
+    best_steps: dict[str, Callable[[Row], str]] = {
+        "best steps": lambda cell: steps_text(cell["best_steps"]) or NO_VALUE
+    }
     return Table.of(
         summary.cells,
         "Every cell at its chosen learning rate",
@@ -100,11 +141,11 @@ def detail_table(info: StudyInfo, summary: StudySummary) -> Table:
         {
             **{"task": "task", "model": "model", "variant": "variant"},
             "learning rate": lambda cell: rate_text(cell["learning_rate"]),
-            "best steps": lambda cell: steps_text(cell["best_steps"]) or NO_VALUE,
-            "validation, mean": lambda cell: percent_text(cell["validation_mean"]),
+            **(best_steps if steps else {}),
+            f"{metric.chosen_on}, mean": lambda cell: metric.text(cell["validation_mean"]),
             "runner-up": lambda cell: rate_text(cell["runner_up"]),
-            "margin": _margin,
-            "test, mean ± SEM": mean_sem_text,
+            "margin": lambda cell: _margin(cell, metric),
+            f"{metric.reported_on}, mean ± SEM": lambda cell: mean_sem_text(cell, metric),
             "seeds": lambda cell: f"{cell['num_values']} of {cell['num_seeds']}",
             **{status: status for status in STATUSES},
             "remarks": lambda cell: "; ".join(remarks(cell)),
@@ -126,11 +167,11 @@ def remarks(cell: Row) -> list[str]:
     return found
 
 
-def accuracy_text(cell: Row) -> str:
+def accuracy_text(cell: Row, metric: Metric = ACCURACY) -> str:
     """Write the test accuracy of a cell with what marks it."""
     if not cell["num_values"]:
         return lost_text(cell)
-    return mean_sem_text(cell) + seeds_text(cell["num_values"], cell["num_seeds"]) + marks_of(cell)
+    return mean_sem_text(cell, metric) + seeds_text(cell["num_values"], cell["num_seeds"]) + marks_of(cell)
 
 
 def lost_text(cell: Row) -> str:
@@ -167,32 +208,40 @@ def marks_text(rows: Sequence[Sequence[str]]) -> str:
     return "".join(f" {mark}: {doc}." for mark, doc in MARKS.items() if any(mark in x for row in rows for x in row))
 
 
-def mean_sem_text(cell: Row) -> str:
-    """Write mean ± SEM in percent; one seed has no SEM."""
-    sem = "" if math.isnan(cell["test_sem"]) else f" ± {percent_text(cell['test_sem'])}"
-    return percent_text(cell["test_mean"]) + sem
+def mean_sem_text(cell: Row, metric: Metric = ACCURACY) -> str:
+    """Write mean ± SEM as the metric does; one seed has no SEM."""
+    sem = "" if math.isnan(cell["test_sem"]) else f" ± {metric.text(cell['test_sem'])}"
+    return metric.text(cell["test_mean"]) + sem
 
 
-def highest(
-    values: Mapping[tuple[int, int], float], group: Callable[[int, int], Hashable]
+def best_entries(
+    values: Mapping[tuple[int, int], float], group: Callable[[int, int], Hashable], metric: Metric = ACCURACY
 ) -> frozenset[tuple[int, int]]:
-    """Find the (row, column) of the fractions that, as written, are the highest of their group; NaN: no value."""
-    written = {at: round(100 * value, 1) for at, value in values.items() if not math.isnan(value)}
+    """Find the (row, column) of the values that, as written, are the best of their group; NaN: no value."""
+    written = {at: metric.written(value) for at, value in values.items() if not math.isnan(value)}
+    better = max if metric.higher_is_better else min
     best: dict[Hashable, float] = {}
     for at, value in written.items():
-        best[group(*at)] = max(value, best.get(group(*at), value))
+        best[group(*at)] = better(value, best.get(group(*at), value))
     return frozenset(at for at, value in written.items() if value == best[group(*at)])
 
 
-def _at_rate(row: Row, chosen: bool) -> str:
+def _at_rate(row: Row, chosen: bool, metric: Metric) -> str:
     incomplete = incomplete_text(row)
     some = seeds_text(row["num_values"], row["num_wanted"]) if row["num_values"] else ""
-    return mean_sem_text(row) + some + (f" ({incomplete})" if incomplete else "") + (f" {CHOSEN}" if chosen else "")
+    lost = f" ({incomplete})" if incomplete else ""
+    return mean_sem_text(row, metric) + some + lost + (f" {CHOSEN}" if chosen else "")
 
 
-def _margin(cell: Row) -> str:
-    margin = round(cell["validation_mean"], MEAN_DIGITS) - round(cell["runner_up_mean"], MEAN_DIGITS)
-    return NO_VALUE if math.isnan(margin) else "tie" if margin == 0 else f"{100 * margin:.1f}"
+def _first_upper(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _margin(cell: Row, metric: Metric) -> str:
+    margin = metric.sign * (round(cell["validation_mean"], MEAN_DIGITS) - round(cell["runner_up_mean"], MEAN_DIGITS))
+    return (
+        NO_VALUE if math.isnan(margin) else "tie" if margin == 0 else metric.amount_text(margin).removesuffix(" points")
+    )
 
 
 def _grouped(runs: pd.DataFrame, column: str, by: str) -> str:

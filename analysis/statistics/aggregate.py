@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.analysis.statistics.selection import CELL, best_learning_rates, best_steps
 
@@ -19,7 +21,10 @@ GROUP = CELL[:2]
 
 @dataclass(frozen=True, kw_only=True)
 class StudySummary:
-    """A study's numbers at three levels. Accuracies are fractions; standard errors are of the mean over seeds."""
+    """A study's numbers at three levels. Accuracies are fractions; standard errors are of the mean over seeds.
+
+    Of another metric than accuracy the columns have the same names.
+    """
 
     runs: pd.DataFrame
     """One row a wanted run: the columns of `WANTED`, `status`, `failure`, `best_step`, `validation_accuracy`,
@@ -28,6 +33,7 @@ class StudySummary:
     """See `per_learning_rate`."""
     cells: pd.DataFrame
     """See `per_cell`."""
+    metric: Metric = ACCURACY
 
     @property
     def chosen_runs(self) -> pd.DataFrame:
@@ -39,11 +45,14 @@ class StudySummary:
         frames = {
             name: frame[(frame[list(labels)] == list(labels.values())).all(axis=1)]
             for name, frame in vars(self).items()
+            if name != "metric"
         }
-        return StudySummary(**frames)
+        return StudySummary(**frames, metric=self.metric)
 
 
-def summarise(wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataFrame) -> StudySummary:
+def summarise(
+    wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataFrame, metric: Metric = ACCURACY
+) -> StudySummary:
     """Account for, select, then read the test accuracy of what was selected.
 
     `record.read` gives the frames; rows of `runs` and `curves` that are not wanted are ignored. Raises RecordError if a
@@ -51,13 +60,26 @@ def summarise(wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataFrame) ->
     """
     accounted = account(wanted, runs)
     _check_curves(accounted, curves)
-    selected = per_run(accounted, curves[["run_id", "step", "validation_accuracy"]])
-    chosen = best_learning_rates(selected)
+    selected = per_run(accounted, curves[["run_id", "step", "validation_accuracy"]], metric)
+    chosen = best_learning_rates(selected, metric)
     # Only here test data enters: the test accuracy of each run's selected model.
     test = curves[["run_id", "step", "test_accuracy"]].rename(columns={"step": "best_step"})
     measured = selected.merge(test.astype({"best_step": "Int64"}), on=["run_id", "best_step"], how="left")
     rates = per_learning_rate(measured)
-    return StudySummary(runs=measured, learning_rates=rates, cells=per_cell(measured, rates, chosen))
+    return StudySummary(runs=measured, learning_rates=rates, cells=per_cell(measured, rates, chosen), metric=metric)
+
+
+def without_selection(wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataFrame, metric: Metric) -> StudySummary:
+    """Summarise runs without validation data: the test value of each run's last evaluation, and no choice of a rate."""
+    tests = curves[["run_id", "step", "test_accuracy"]].dropna().sort_values(["run_id", "step"])
+    last = tests.drop_duplicates("run_id", keep="last")[["run_id", "test_accuracy"]]
+    accounted = account(wanted, runs).assign(best_step=pd.Series(pd.NA, dtype="Int64"), validation_accuracy=math.nan)
+    chosen = best_learning_rates(accounted)
+    measured = accounted.merge(last, on="run_id", how="left")
+    rates = per_learning_rate(measured)
+    values = measured.groupby([*CELL, "learning_rate"])["test_accuracy"].count().rename("num_values").reset_index()
+    rates = rates.drop(columns="num_values").merge(values, on=[*CELL, "learning_rate"])
+    return StudySummary(runs=measured, learning_rates=rates, cells=per_cell(measured, rates, chosen), metric=metric)
 
 
 def account(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
@@ -81,7 +103,7 @@ def account(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return found.drop(columns=["recorded", "trained_steps", "diverged_at_step"])
 
 
-def per_run(accounted: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
+def per_run(accounted: pd.DataFrame, curves: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
     """Add each run's best step within the study's budget and the validation accuracy there.
 
     Complete runs count, and diverged ones with the best model they had before. Failed and missing ones do not,
@@ -91,7 +113,9 @@ def per_run(accounted: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
     """
     counts = accounted[accounted["status"].isin(["complete", "diverged"])]
     best = [
-        best_steps(curves[curves["run_id"].isin(rows["run_id"]) & curves["step"].le(budget)]).assign(num_steps=budget)
+        best_steps(curves[curves["run_id"].isin(rows["run_id"]) & curves["step"].le(budget)], metric).assign(
+            num_steps=budget
+        )
         for budget, rows in counts.groupby("num_steps")
     ]
     known = pd.concat(best) if best else best_steps(curves.head(0)).assign(num_steps=0)

@@ -1,7 +1,7 @@
 """Checks of a sweep: what a careful reader would object to before believing its table.
 
 Every threshold is a constant below. Accuracies are fractions in the data and percent in messages; "points" are points
-of percent.
+of percent. Of a metric that is no fraction, thresholds are shares of the cell's mean (`_unit`).
 """
 
 from __future__ import annotations
@@ -9,23 +9,19 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.code_versions import ENGINE, Now, files_text, versions_of
 from lr_sweep.analysis.statistics.aggregate import StudySummary, points_within_budget
+from lr_sweep.analysis.statistics.finding import CheckFinding, Key, Level, Row, finding_of
 from lr_sweep.analysis.statistics.further_rates import around, between, beyond
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.text import rate_text
-
-Row = dict[Any, Any]
-"""A row of `StudySummary.cells` or `StudySummary.learning_rates`."""
-Rates = tuple[float, ...]
-Key = tuple[Any, ...]
-"""Task, model and variant of a cell."""
 
 MIN_RATES = 3
 """With fewer learning rates a peak cannot be seen to lie inside."""
@@ -51,27 +47,6 @@ accuracy at most evaluations."""
 ACCURACIES = ["train_accuracy", "validation_accuracy", "test_accuracy"]
 """Two cells are identical if these are equal at every evaluation."""
 
-Level = Literal["problem", "note"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckFinding:
-    """One thing to know about one cell before believing its number."""
-
-    check: str
-    """`untuned`, `edge`, `narrow`, `missing`, `diverged`, `improving`, `gap`, `stuck`, `identical`, `one-seed`
-    or `code`; see docs/checks.md."""
-    level: Level
-    """`problem`: the number may change, or cannot carry a conclusion; `note`: anything else worth knowing."""
-    task: str
-    model: str
-    variant: str
-    message: str
-    fix: str
-    """What to do about it; empty: nothing to be done."""
-    learning_rates: Rates = ()
-    """To add to the study; often none."""
-
 
 def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFinding]:
     """Run every check on every cell, in the order of the cells; `curves` have `run_id`, `step` and `ACCURACIES`."""
@@ -81,33 +56,26 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
     usual, num_cells = by_task.median(), by_task.count()
     counted = summary.runs[summary.runs["status"].isin(["complete", "diverged"])]
     points = points_within_budget(counted, curves, ACCURACIES)
-    gains, same, stuck = _late_gains(summary, curves), _identical_cells(points), _stuck_cells(points)
+    metric = summary.metric
+    gains, same, stuck = _late_gains(summary, curves), _identical_cells(points), _stuck_cells(points, metric)
     learning = {cell[0] for cell in rates_of.keys() - stuck.keys()}
     found: list[CheckFinding] = []
     for cell in gaps.to_dict("records"):
         key = tuple(cell[name] for name in CELL)
         rates = rates_of[key]
-        for check in (_untuned, _at_edge, _narrow, _missing, _diverged):
+        for check in (_untuned, _at_edge, partial(_narrow, metric=metric), _missing, _diverged):
             found += check(cell, rates)
-        found += _improving(cell, gains.get(key, []))
-        found += _gap(cell, usual[cell["task"]], num_cells[cell["task"]])
+        found += _improving(cell, gains.get(key, []), metric)
+        found += _gap(cell, usual[cell["task"]], num_cells[cell["task"]], metric)
         if key in stuck:
-            found.append(_stuck(cell, stuck[key], cell["task"] not in learning))
+            found.append(_stuck(cell, stuck[key], cell["task"] not in learning, metric))
         if key in same:
-            message = f"every accuracy of every run is that of {' '.join(same[key][1:])}, to the last bit"
+            message = f"every {metric.name} of every run is that of {' '.join(same[key][1:])}, to the last bit"
             fix = "two ways of training never agree so: look at what the task's `load` returns, and at the two models"
             found.append(finding_of(cell, "identical", "problem", message, fix))
         if cell["num_values"] and cell["num_seeds"] == 1:
             found.append(finding_of(cell, "one-seed", "note", "one seed: no standard error, no interval", "add seeds"))
     return found
-
-
-def finding_of(cell: Row, check: str, level: Level, message: str, fix: str = "", rates: Rates = ()) -> CheckFinding:
-    """Label a finding of a cell; `rates` are learning rates to add, which is then the fix."""
-    labels = {name: cell[name] for name in CELL}
-    if rates:
-        fix = f"add {', '.join(map(rate_text, rates))} to the learning rates"
-    return CheckFinding(check=check, level=level, **labels, message=message, fix=fix, learning_rates=rates)
 
 
 def _untuned(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:
@@ -129,17 +97,23 @@ def _at_edge(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:
     yield finding_of(cell, "edge", "problem", message, rates=further)
 
 
-def _narrow(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:
+def _unit(cell: Row, metric: Metric) -> float:
+    """Return what thresholds are multiplied with: 1, or the size of the cell's mean where that may be any number."""
+    return 1.0 if metric.is_fraction else abs(cell["validation_mean"])
+
+
+def _narrow(cell: Row, rates: list[Row], metric: Metric) -> Iterator[CheckFinding]:
     known = [row for row in rates if row["num_values"]]
     i = next((i for i, row in enumerate(known) if row["learning_rate"] == cell["learning_rate"]), 0)
     if not 0 < i < len(known) - 1:
         return
-    top, better = known[i], max(known[i - 1], known[i + 1], key=lambda row: row["validation_mean"])
-    drop = top["validation_mean"] - better["validation_mean"]
-    if drop > max(NARROW_DROP, NARROW_SEMS * _joint_sem(top["validation_sem"], better["validation_sem"])):
+    top, better = known[i], max(known[i - 1], known[i + 1], key=lambda row: metric.sign * row["validation_mean"])
+    drop = metric.sign * (top["validation_mean"] - better["validation_mean"])
+    noise = NARROW_SEMS * _joint_sem(top["validation_sem"], better["validation_sem"])
+    if drop > max(NARROW_DROP * _unit(cell, metric), noise):
         message = (
-            f"the peak at {rate_text(top['learning_rate'])} is too narrow for the grid: validation falls by "
-            f"{100 * drop:.1f} points to the better neighbour"
+            f"the peak at {rate_text(top['learning_rate'])} is too narrow for the grid: {metric.chosen_on} "
+            f"{metric.worsens} by {metric.amount_text(drop)} to the better neighbour"
         )
         further = between([row["learning_rate"] for row in rates], top["learning_rate"])
         yield finding_of(cell, "narrow", "problem", message, rates=further)
@@ -168,25 +142,25 @@ def _at_rates(rates: list[Row], status: str) -> str:
     return ", ".join(f"{row[status]} of {row['num_wanted']} at {rate_text(row['learning_rate'])}" for row in lost)
 
 
-def _improving(cell: Row, gains: list[float]) -> Iterator[CheckFinding]:
+def _improving(cell: Row, gains: list[float], metric: Metric) -> Iterator[CheckFinding]:
     if not gains:
         return
     gain = float(np.mean(gains))
     sem = float(np.std(gains, ddof=1)) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0
-    if gain > max(STILL_RISING, sem):
+    if gain > max(STILL_RISING * _unit(cell, metric), sem):
         message = (
-            f"validation still rises at the budget: by {100 * gain:.1f} points from the second-last to the last tenth "
-            f"of the evaluations"
+            f"{metric.chosen_on} still {metric.improves} at the budget: by {metric.amount_text(gain)} from the "
+            f"second-last to the last tenth of the evaluations"
         )
         yield finding_of(cell, "improving", "problem", message, "raise num_steps: finished runs resume where they are")
 
 
-def _gap(cell: Row, usual: float, num_cells: int) -> Iterator[CheckFinding]:
-    limit = max(GAP, GAP_SEMS * _joint_sem(cell["validation_sem"], cell["test_sem"]))
-    message = f"validation less test is {100 * cell['gap']:+.1f} points"
+def _gap(cell: Row, usual: float, num_cells: int, metric: Metric) -> Iterator[CheckFinding]:
+    limit = max(GAP * _unit(cell, metric), GAP_SEMS * _joint_sem(cell["validation_sem"], cell["test_sem"]))
+    message = f"validation less test is {metric.amount_text(cell['gap'], '+')}"
     # Comparisons are false where there is no value.
     if abs(cell["gap"] - usual) > limit:
-        message += f", where the median of the task's cells is {100 * usual:+.1f}"
+        message += f", where the median of the task's cells is {metric.amount_text(usual, '+').removesuffix(' points')}"
         yield finding_of(cell, "gap", "problem", message, "look at its seeds one by one before using the number")
     elif abs(cell["gap"]) > limit and num_cells == 1:
         yield finding_of(cell, "gap", "problem", f"{message}, there is no other cell to compare with")
@@ -194,8 +168,8 @@ def _gap(cell: Row, usual: float, num_cells: int) -> Iterator[CheckFinding]:
         yield finding_of(cell, "gap", "note", f"{message}, as in the task's other cells: its splits differ")
 
 
-def _stuck(cell: Row, where: str, whole_task: bool) -> CheckFinding:
-    message = f"{where}, as if the model always predicted one class"
+def _stuck(cell: Row, where: str, whole_task: bool, metric: Metric) -> CheckFinding:
+    message = f"{where}, as if the model always predicted one class" if metric.is_fraction else where
     fix = "look at what the task's `load` returns: do inputs differ between examples, and are they scaled?"
     return finding_of(cell, "stuck", "problem" if whole_task else "note", message, fix if whole_task else "")
 
@@ -215,20 +189,20 @@ def _identical_cells(points: pd.DataFrame) -> dict[Key, Key]:
     return found
 
 
-def _stuck_cells(points: pd.DataFrame) -> dict[Key, str]:
+def _stuck_cells(points: pd.DataFrame, metric: Metric) -> dict[Key, str]:
     """Describe the evaluations of each cell whose validation accuracy stays at one number."""
     found: dict[Key, str] = {}
     for key, rows in points.groupby(CELL, sort=False):
         accuracy, num_runs = rows["validation_accuracy"], rows["run_id"].nunique()
-        top, number = accuracy.max(), len(rows)
+        top, number = metric.sign * (metric.sign * accuracy).max(), len(rows)
         at_top = rows[accuracy == top]
         everywhere = at_top["run_id"].nunique() == num_runs
-        mostly = top < 1 and everywhere and len(at_top) >= STUCK_SHARE * number
+        mostly = top != metric.perfect and everywhere and len(at_top) >= STUCK_SHARE * number
         if number >= STUCK_EVALUATIONS and (mostly or len(at_top) == number):
             some = len(at_top) < number
             where = f"{len(at_top)} of {number}" if some else f"all {number}"
-            runs = f"{num_runs} run{'s' if num_runs > 1 else ''}{', and never higher' if some else ''}"
-            found[key] = f"validation accuracy is {100 * top:.1f} at {where} evaluations of its {runs}"
+            runs = f"{num_runs} run{'s' if num_runs > 1 else ''}{f', and never {metric.better}' if some else ''}"
+            found[key] = f"{metric.validation} is {metric.text(top)} at {where} evaluations of its {runs}"
     return found
 
 
@@ -238,11 +212,11 @@ def _joint_sem(one: float, other: float) -> float:
 
 
 def _late_gains(summary: StudySummary, curves: pd.DataFrame) -> dict[Key, list[float]]:
-    """Return for each cell how much validation rose between the last two tenths, by complete run at the chosen rate."""
+    """Return for each cell the gains of validation between the last two tenths, by complete run at the chosen rate."""
     chosen = summary.chosen_runs
     points = points_within_budget(chosen[chosen["status"] == "complete"], curves, ["validation_accuracy"])
     by_run = points.groupby([*CELL, "run_id"], sort=False)["validation_accuracy"]
-    gains = by_run.agg(_gain).dropna()
+    gains = summary.metric.sign * by_run.agg(_gain).dropna()
     return dict(gains.groupby(CELL, sort=False).agg(list).items())  # type: ignore[arg-type]
 
 

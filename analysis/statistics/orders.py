@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.aggregate import GROUP, STATUSES, StudySummary
 from lr_sweep.analysis.statistics.selection import MEAN_DIGITS
 
@@ -30,14 +31,16 @@ def orders(summary: StudySummary) -> pd.DataFrame:
         value here and tuned are in the tuned order).
     """
     rows: list[dict[str, Any]] = []
+    metric = summary.metric
     for labels, cells, by_rate in _groups(summary):
         tuned = _means(cells)
         for rate, found in {math.nan: cells, **by_rate}.items():
             means = _means(found)
             common = means.keys() & tuned.keys()
-            same = _order({v: means[v] for v in common}) == _order({v: tuned[v] for v in common})
-            row = {"learning_rate": rate, "order": _order(means), "incomplete": _incomplete(found), "same": same}
-            rows.append(labels | row)
+            here, there = ({v: each[v] for v in common} for each in (means, tuned))
+            same = _order(here, metric) == _order(there, metric)
+            row = {"order": _order(means, metric), "incomplete": _incomplete(found), "same": same}
+            rows.append(labels | {"learning_rate": rate} | row)
     return pd.DataFrame(rows, columns=[*GROUP, "learning_rate", "order", "incomplete", "same"])
 
 
@@ -46,19 +49,21 @@ def reversals(summary: StudySummary) -> pd.DataFrame:
 
     Returns:
         One row a task, model and pair of variants with tuned values: `better` and `worse` (tuned), `tuned_difference`
-        (fraction), `num_rates` (where both have a value), `num_opposite`, `num_equal`, and `ranges` (tuples of the
-        first and last of neighbouring learning rates where `worse` is ahead). Pairs that are equal when tuned are
-        left out: there is no conclusion to reverse.
+        (of `better` less `worse`; fraction), `num_rates` (where both have a value), `num_opposite`, `num_equal`, and
+        `ranges` (tuples of the first and last of neighbouring learning rates where `worse` is ahead). Pairs that are
+        equal when tuned are left out: there is no conclusion to reverse.
     """
     rows: list[dict[str, Any]] = []
+    sign = summary.metric.sign
     for labels, cells, by_rate in _groups(summary):
         tuned, means = _means(cells), {rate: _means(found) for rate, found in by_rate.items()}
         for one, other in combinations(tuned, 2):
             if tuned[one] != tuned[other]:
-                better, worse = (one, other) if tuned[one] > tuned[other] else (other, one)
+                better, worse = (one, other) if sign * tuned[one] > sign * tuned[other] else (other, one)
                 pair = {"better": better, "worse": worse, "tuned_difference": tuned[better] - tuned[worse]}
                 both = {rate: known for rate, known in means.items() if {better, worse} <= known.keys()}
-                rows.append(labels | pair | _reversed({r: known[better] - known[worse] for r, known in both.items()}))
+                ahead = {rate: sign * (known[better] - known[worse]) for rate, known in both.items()}
+                rows.append(labels | pair | _reversed(ahead))
     columns = ["better", "worse", "tuned_difference", "num_rates", "num_opposite", "num_equal", "ranges"]
     return pd.DataFrame(rows, columns=[*GROUP, *columns])
 
@@ -82,13 +87,13 @@ def _incomplete(rows: pd.DataFrame) -> dict[str, dict[Any, int]]:
     return {str(variant): dict(found) for variant, found in counts.items() if any(found.values())}
 
 
-def _order(means: Mapping[str, float]) -> Order:
-    levels = sorted(set(means.values()), reverse=True)
+def _order(means: Mapping[str, float], metric: Metric) -> Order:
+    levels = sorted(set(means.values()), reverse=metric.higher_is_better)
     return tuple(tuple(sorted(variant for variant, mean in means.items() if mean == level)) for level in levels)
 
 
 def _reversed(differences: Mapping[float, float]) -> dict[str, Any]:
-    """Count and join the learning rates, rising, at which the difference of a pair is negative."""
+    """Count and join the learning rates, rising, at which a pair's lead, positive as tuned, is negative."""
     neighbours = groupby(differences, key=lambda rate: differences[rate] < 0)
     opposite = [list(rates) for behind, rates in neighbours if behind]
     return {

@@ -1,4 +1,4 @@
-"""Choose the step of each run and the learning rate of each cell, by validation accuracy alone.
+"""Choose the step of each run and the learning rate of each cell, by validation data alone.
 
 No function here takes a frame with a test column, so test data cannot select anything (Rothermel et al. 2021,
 section 3 and appendix E).
@@ -11,24 +11,34 @@ from typing import Any
 
 import pandas as pd
 
+from lr_sweep.analysis.metric import ACCURACY, Metric
+
 CELL = ["task", "model", "variant"]
 """The columns that name a cell: one entry of the main table."""
-
-RULE = (
-    "Selection: in each run the step with the highest validation accuracy (ties: the earliest), then in each cell the "
-    "learning rate with the highest mean of that over seeds (ties: the smaller)."
-)
-"""The selection rule as tables and figures state it."""
 
 MEAN_DIGITS = 12
 """Means are compared after rounding: accuracies are ratios of counts, so a closer difference is summation error."""
 
 
-def best_steps(curves: pd.DataFrame) -> pd.DataFrame:
-    """Choose each run's evaluation with the highest validation accuracy; ties: the earliest step.
+def rule_text(metric: Metric, has_steps: bool = True) -> str:
+    """State the selection rule, for tables and figures; without steps a run has one evaluation."""
+    best, name = metric.best, metric.validation
+    if not metric.chosen_on:
+        return "Selection: none, as there is no validation data."
+    if not has_steps:
+        return f"Selection: in each cell the learning rate with the {best} mean {name} over seeds (ties: the smaller)."
+    return (
+        f"Selection: in each run the step with the {best} {name} (ties: the earliest), then in each cell the "
+        f"learning rate with the {best} mean of that over seeds (ties: the smaller)."
+    )
+
+
+def best_steps(curves: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
+    """Choose each run's evaluation with the best validation accuracy; ties: the earliest step.
 
     Args:
         curves: columns `run_id`, `step` and `validation_accuracy`, already cut at the step budget.
+        metric: what the accuracies are, if they are none: which way is better.
 
     Returns:
         One row a run: `run_id`, `best_step`, `validation_accuracy` (fraction). Runs without a value are left out.
@@ -38,12 +48,13 @@ def best_steps(curves: pd.DataFrame) -> pd.DataFrame:
     """
     _refuse_test_columns(curves)
     known = curves[["run_id", "step", "validation_accuracy"]].dropna()
-    ordered = known.sort_values(["run_id", "validation_accuracy", "step"], ascending=[True, False, True])
+    order = [True, not metric.higher_is_better, True]
+    ordered = known.sort_values(["run_id", "validation_accuracy", "step"], ascending=order)
     return ordered.drop_duplicates("run_id").rename(columns={"step": "best_step"}).reset_index(drop=True)
 
 
-def best_learning_rates(per_run: pd.DataFrame) -> pd.DataFrame:
-    """Choose each cell's learning rate: the highest mean over seeds of the runs' best validation accuracy.
+def best_learning_rates(per_run: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
+    """Choose each cell's learning rate: the best mean over seeds of the runs' best validation accuracy.
 
     Eligible are the learning rates with the most seeds that have a value: all wanted seeds, unless no learning rate
     has them all; then the cell is flagged incomplete. Ties go to the smaller learning rate: training diverges above
@@ -52,6 +63,7 @@ def best_learning_rates(per_run: pd.DataFrame) -> pd.DataFrame:
     Args:
         per_run: one row a wanted run: the cell's columns, `learning_rate`, `seed`, and `validation_accuracy` (NaN: no
             value).
+        metric: as of `best_steps`.
 
     Returns:
         One row a cell, in order of appearance: the cell's columns, `learning_rate` and `validation_mean` (NaN: no run
@@ -66,15 +78,16 @@ def best_learning_rates(per_run: pd.DataFrame) -> pd.DataFrame:
     cells = per_run.groupby(CELL, sort=False)
     columns = [*CELL, "learning_rate", "validation_mean", "runner_up", "runner_up_mean", "incomplete", "at_edge"]
     return pd.DataFrame(
-        [{**dict(zip(CELL, cell, strict=True)), **_choose(rows)} for cell, rows in cells], columns=columns
+        [{**dict(zip(CELL, cell, strict=True)), **_choose(rows, metric)} for cell, rows in cells], columns=columns
     )
 
 
-def _choose(rows: pd.DataFrame) -> dict[str, Any]:
+def _choose(rows: pd.DataFrame, metric: Metric) -> dict[str, Any]:
     rates = rows.groupby("learning_rate")["validation_accuracy"].agg(["mean", "count"])
     most = rates["count"].max()
     eligible = rates[(rates["count"] == most) & (rates["count"] > 0)]
-    ranked = eligible["mean"].round(MEAN_DIGITS).sort_index().sort_values(ascending=False, kind="stable")
+    means = eligible["mean"].round(MEAN_DIGITS).sort_index()
+    ranked = means.sort_values(ascending=not metric.higher_is_better, kind="stable")
     best, second = [*ranked.index, math.nan, math.nan][:2]
     edges = {rates.index.min(): "low", rates.index.max(): "high"}
     return {

@@ -24,7 +24,7 @@ def mean_shortfall(rates: Floats, accuracies: Floats) -> float:
     min(loss, loss at initialisation) less the best loss. Between learning rates accuracy is taken as linear in their
     logarithm, so unevenly spaced ones are weighted by the range they cover.
 
-    `rates` rise; fewer than two give NaN. `accuracies` are fractions, one a learning rate.
+    `rates` rise; fewer than two give NaN. `accuracies` are fractions, one a learning rate; more is better.
     """
     if len(rates) < 2:
         return math.nan
@@ -37,7 +37,7 @@ def expected_best(accuracies: Floats, num_tried: int) -> tuple[float, float]:
     """Return the expected highest accuracy of so many learning rates, picked at random from those that were swept.
 
     Args:
-        accuracies: validation accuracies, one a learning rate; n of them.
+        accuracies: validation accuracies, one a learning rate; n of them; more is better.
         num_tried: k, from 1 to n.
 
     Returns:
@@ -70,10 +70,12 @@ def sensitivities(summary: StudySummary) -> pd.DataFrame:
         `high` (the learning rates it is measured between), `num_rates`, `num_floored` (without an accuracy) and
         `num_lost` (runs of the cell that are missing or failed).
     """
-    lowest = summary.learning_rates.groupby("task")["validation_mean"].min().to_dict()
+    sign = summary.metric.sign
+    scores = summary.learning_rates.assign(score=sign * summary.learning_rates["validation_mean"])
+    lowest = scores.groupby("task")["score"].min().to_dict()
     rows = [
         dict(zip(CELL, cell, strict=True)) | _sensitivity(rates.to_dict("records"), lowest[cell[0]])
-        for cell, rates in summary.learning_rates.groupby(CELL, sort=False)
+        for cell, rates in scores.groupby(CELL, sort=False)
     ]
     return pd.DataFrame(rows)
 
@@ -85,18 +87,19 @@ def expected_bests(summary: StudySummary) -> pd.DataFrame:
         One row a cell and number: the cell's columns, `num_tried`, `num_rates` (with a value) and `expected`
         (unbiased) and `expected_with_replacement` (fractions; see `expected_best`).
     """
-    rows = []
+    rows, sign = [], summary.metric.sign
     for cell, rates in summary.learning_rates.groupby(CELL, sort=False):
         means = rates["validation_mean"].dropna().to_numpy(dtype=float)
         for num_tried in range(1, len(means) + 1):
-            rows.append((*cell, num_tried, len(means), *expected_best(means, num_tried)))
+            expected = (sign * best for best in expected_best(sign * means, num_tried))
+            rows.append((*cell, num_tried, len(means), *expected))
     columns = [*CELL, "num_tried", "num_rates", "expected", "expected_with_replacement"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def _sensitivity(rates: list[dict[Any, Any]], lowest: float) -> dict[str, Any]:
     floored = [] if math.isnan(lowest) else [row for row in rates if not row["num_values"] and row["diverged"]]
-    means = {row["learning_rate"]: row["validation_mean"] for row in rates if row["num_values"]}
+    means = {row["learning_rate"]: row["score"] for row in rates if row["num_values"]}
     means |= {row["learning_rate"]: lowest for row in floored}
     swept = sorted(means)
     return {

@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS
 
@@ -69,7 +70,7 @@ def tuned_test_accuracy(validation: Floats, test: Floats, counts: Floats) -> Flo
     """Choose the learning rate on each resample as `selection.best_learning_rates` does; read the test mean there.
 
     Args:
-        validation: seeds x learning rates in ascending order; NaN: no value.
+        validation: seeds x learning rates in ascending order, more is better; NaN: no value.
         test: the same shape; chooses nothing.
         counts: how often each resample has each seed, resamples x seeds.
 
@@ -84,7 +85,9 @@ def tuned_test_accuracy(validation: Floats, test: Floats, counts: Floats) -> Flo
     return reported
 
 
-def selection_interval(validation: Floats, test: Floats, rng: np.random.Generator) -> Interval:
+def selection_interval(
+    validation: Floats, test: Floats, rng: np.random.Generator, ends: tuple[float, float] = (0.0, 1.0)
+) -> Interval:
     """Return an interval for what tuning on so many seeds reports on average, the choice of the rate included.
 
     Whole seeds are resampled through the selection. The centre is the mean over resamples ("bagged"), the standard
@@ -93,12 +96,13 @@ def selection_interval(validation: Floats, test: Floats, rng: np.random.Generato
     chooses the same rate this is the t interval. A percentile interval of 3 seeds covers 72 to 87%, not 95%.
 
     Args:
-        validation: seeds x learning rates in ascending order, fractions; NaN: no value.
+        validation: seeds x learning rates in ascending order, more is better; NaN: no value.
         test: the same shape.
         rng: used for more than `MAX_ENUMERATED_SEEDS` seeds only.
+        ends: the least and the greatest value that the test metric can have; by default those of a fraction.
 
     Returns:
-        The interval, cut at 0 and 1, or none with fewer than two seeds at the chosen learning rate.
+        The interval, cut at `ends`, or none with fewer than two seeds at the chosen learning rate.
     """
     known = ~np.isnan(validation).all(axis=1)
     validation, test = validation[known], test[known]
@@ -111,7 +115,7 @@ def selection_interval(validation: Floats, test: Floats, rng: np.random.Generato
     centre = float(weights @ reported)
     half = t_factor(at_chosen) * _smoothed_error(reported - centre, counts, weights)
     note = "" if half > 0 else "no spread between seeds"
-    return Interval(low=max(0.0, centre - half), high=min(1.0, centre + half), note=note)
+    return Interval(low=max(ends[0], centre - half), high=min(ends[1], centre + half), note=note)
 
 
 def intervals(summary: StudySummary, rng: np.random.Generator) -> pd.DataFrame:
@@ -123,7 +127,8 @@ def intervals(summary: StudySummary, rng: np.random.Generator) -> pd.DataFrame:
         fractions, NaN: none) and `note`, why there is none or what weakens it.
     """
     runs = dict(list(summary.runs.groupby(CELL, sort=False)))
-    rows = [_cell(cell, runs[tuple(cell[key] for key in CELL)], rng) for cell in summary.cells.to_dict("records")]
+    cells = summary.cells.to_dict("records")
+    rows = [_cell(cell, runs[tuple(cell[key] for key in CELL)], rng, summary.metric) for cell in cells]
     return pd.DataFrame(rows)
 
 
@@ -144,11 +149,12 @@ def _smoothed_error(deviations: Floats, counts: Floats, weights: Floats) -> floa
     return math.sqrt(max(variance, 0.0) * num_seeds / (num_seeds - 1))
 
 
-def _cell(cell: dict[Any, Any], runs: pd.DataFrame, rng: np.random.Generator) -> dict[str, Any]:
+def _cell(cell: dict[Any, Any], runs: pd.DataFrame, rng: np.random.Generator, metric: Metric) -> dict[str, Any]:
     grids = runs.pivot(index="seed", columns="learning_rate", values=["validation_accuracy", "test_accuracy"])
     validation, test = (grids[name].to_numpy(dtype=float) for name in ("validation_accuracy", "test_accuracy"))
     at_chosen = runs.loc[runs["learning_rate"] == cell["learning_rate"], "test_accuracy"].dropna()
-    through, fixed = selection_interval(validation, test, rng), t_interval(at_chosen.to_numpy(dtype=float))
+    through = selection_interval(metric.sign * validation, test, rng, metric.ends)
+    fixed = t_interval(at_chosen.to_numpy(dtype=float))
     kept = [*CELL, "learning_rate", "num_seeds", "num_values", "test_mean", "test_sem"]
     ends = {"low": through.low, "high": through.high, "t_low": fixed.low, "t_high": fixed.high}
     notes = [through.note]

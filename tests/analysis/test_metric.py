@@ -42,10 +42,10 @@ def test_a_damaged_metric_is_reported_with_its_file(tmp_path: Path, metric: obje
 
 
 def test_numbers_as_text() -> None:
-    assert [ACCURACY.text(0.12345), ACCURACY.signed_text(-0.02), ACCURACY.amount_text(0.025)] == [
+    assert [ACCURACY.text(0.12345), ACCURACY.difference_text(-0.02), ACCURACY.amount_text(0.025)] == [
         *("12.3", "-2.0", "2.5 points"),
     ]
-    assert [PERPLEXITY.text(23.456789), PERPLEXITY.signed_text(0.5), PERPLEXITY.amount_text(0.025)] == [
+    assert [PERPLEXITY.text(23.456789), PERPLEXITY.difference_text(0.5), PERPLEXITY.amount_text(0.025)] == [
         *("23.46", "+0.5", "0.025"),
     ]
     assert PERPLEXITY.text(math.nan) == ACCURACY.text(math.nan) == "–"

@@ -1,0 +1,229 @@
+"""The files of a report: tables, figures and a page, from the numbers of a study, and what these rest on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.paper.lu2021.published import table_of
+from lr_sweep.analysis.paper.paper import best_published, measured_text, write_paper
+from lr_sweep.analysis.record.read import StudyInfo
+from lr_sweep.analysis.report import further_tables, tables
+from lr_sweep.analysis.report.blocks import (
+    Block,
+    Bullets,
+    Paragraph,
+    Section,
+    SweepChart,
+    Table,
+    file_stem,
+    report_markdown,
+)
+from lr_sweep.analysis.report.chart import chart_data
+from lr_sweep.analysis.report.findings import findings_table, findings_text, write_checks_json
+from lr_sweep.analysis.report.page import page_html
+from lr_sweep.analysis.statistics.aggregate import GROUP, STATUSES, StudySummary
+from lr_sweep.analysis.statistics.comparisons import comparisons
+from lr_sweep.analysis.statistics.finding import CheckFinding
+from lr_sweep.analysis.statistics.importance import importances
+from lr_sweep.analysis.statistics.ledger import ledger
+from lr_sweep.analysis.statistics.orders import orders, reversals
+from lr_sweep.analysis.statistics.selection import CELL, rule_text
+from lr_sweep.analysis.statistics.sensitivity import expected_bests, sensitivities
+from lr_sweep.analysis.statistics.uncertainty import intervals
+
+MAX_FAILURES = 20
+"""Failed runs listed in the report; the rest are counted."""
+
+INTERVAL_SEED = 0
+"""Of the generator that draws resamples for the intervals of cells with many seeds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """What a record has of runs beyond their numbers: the columns of `RUNS` and `PLANNED` that reports read."""
+
+    runs: pd.DataFrame
+    planned: pd.DataFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """What a report is written from, whether a record or a table gave it."""
+
+    info: StudyInfo
+    summary: StudySummary
+    curves: pd.DataFrame
+    """`run_id`, `step` and the accuracies."""
+    findings: tuple[CheckFinding, ...]
+    """Problems first."""
+    recorded: Recorded | None = None
+    """None: the runs are of a table."""
+    about_table: Sequence[str] = ()
+    """How a table was read, and what it lacks, sentence by sentence."""
+
+
+def status_line(runs: pd.DataFrame) -> str:
+    """Count the wanted runs by status, as one sentence."""
+    counts = runs["status"].value_counts()
+    parts = [f"{counts.get(status, 0)} {status}" for status in STATUSES]
+    return f"{len(runs)} runs wanted: {', '.join(parts)}."
+
+
+def limits(study: Study) -> Sequence[str]:
+    """Say what the numbers of a report are not."""
+    metric, table = study.summary.metric, study.info.from_table
+    if not metric.chosen_on:
+        return (f"No learning rate is chosen: there is no validation data, and {metric.test} selects nothing.",)
+    steps = tables.has_steps(study.summary.runs)
+    read = "at the step that validation chose" if steps else "as the table has it"
+    grounds = "of the table" if table else "for the step budgets, the pretrained weights and the data named above"
+    measured = (
+        f"The {metric.test} was read once for each run, {read}. The figure shows it at every "
+        "learning rate, for reading, not for choosing."
+    )
+    return (
+        f"{rule_text(metric, steps)} A learning rate where a seed has no value is chosen only if every learning rate "
+        f"lacks one.{f' {metric.title} selects nothing.' if _is_tested(metric) else ''}",
+        *([measured] if _is_tested(metric) else []),
+        "The SEM is over seeds: initialisation, data order and dropout. Mean ± SEM is no 95% interval; those are under "
+        '"How sure", with the choice of the learning rate in them. None holds the uncertainty from a finite test set.',
+        "A run that diverged counts with its best model before that; without an evaluation it has no value. Failed and "
+        "missing runs are never counted as zero.",
+        f"Numbers hold {grounds}, and for the learning rates tried.",
+    )
+
+
+def _is_tested(metric: Metric) -> bool:
+    return metric.chosen_on != metric.reported_on
+
+
+def write_files(folder: Path, study: Study) -> str:
+    """Write every file of the report; return the text for the terminal."""
+    info, summary, metric = study.info, study.summary, study.summary.metric
+    main, sweeps, further = write_paper(folder, info, summary, study.curves)
+    by_rate = _write_rates(folder, summary)
+    tried, status = summary.runs["learning_rate"].unique(), status_line(summary.runs)
+    write_checks_json(folder, info.study, study.findings, tried)
+    checks = findings_table(study.findings, tried).write(folder, "checks")
+    chart = SweepChart(tables.caption(info, summary.runs, measured_text(metric)))
+    how = "How it was made" if study.recorded else "How the table was read"
+    made = _provenance(study.recorded.runs) if study.recorded else Bullets(study.about_table)
+    sections = [
+        Section("", [Paragraph(f"Study `{info.study}`. {status}")]),
+        *([Section(metric.title, main)] if main else []),
+        Section(f"{metric.title} against learning rate", [chart, *sweeps, *by_rate]),
+        Section("Checks", [checks if study.findings else Paragraph("Nothing found.")]),
+        *(_conclusive(folder, study, further) if metric.chosen_on else []),
+        Section("What this is and is not", [Bullets(limits(study))]),
+        *(_failures(summary.runs) if study.recorded else []),
+        *([Section("What it cost", [_cost(folder, summary, study.recorded)])] if study.recorded else []),
+        Section(how, [made]),
+    ]
+    (folder / "report.md").write_text(report_markdown(info.title, sections), encoding="utf-8")
+    page = page_html(info.title, sections, chart_data(summary, best_published(info, summary.cells)))
+    (folder / "index.html").write_text(page, encoding="utf-8")
+    by_model = [tables.main_table(info, summary, model) for model in summary.runs["model"].unique() if metric.chosen_on]
+    shown = main if table_of(info.study) else [*by_rate, *by_model]
+    heading = info.study if info.title == info.study else f"{info.title} ({info.study})"
+    return "\n".join([heading, status, "", *(table.text() for table in shown), findings_text(study.findings, tried)])
+
+
+def _write_rates(folder: Path, summary: StudySummary) -> list[Table]:
+    """Write every number by learning rate and by run, and the tables of the former."""
+    named = {f"{split}_accuracy": f"{split}_{file_stem(summary.metric.name)}" for split in ("validation", "test")}
+    summary.learning_rates.to_csv(folder / "learning_rates.csv", index=False)
+    summary.runs.rename(columns=named).to_csv(folder / "runs.csv", index=False)
+    return [
+        tables.learning_rate_table(summary, task, model).write(folder, f"rates-{file_stem(task)}-{file_stem(model)}")
+        for task, model in summary.runs[GROUP].drop_duplicates().itertuples(index=False, name=None)
+    ]
+
+
+def _conclusive(folder: Path, study: Study, further: Sequence[Block]) -> list[Section]:
+    """Write what needs a chosen learning rate."""
+    info, summary, metric = study.info, study.summary, study.summary.metric
+    detail = tables.detail_table(info, summary).write(folder, "cells", _cell_numbers(info, summary))
+    shares, pairs = importances(summary.runs), comparisons(summary)
+    moved = further_tables.importance_table(summary.runs, shares, metric).write(folder, "importance", shares)
+    of_paper = "Further figures" if info.from_table else "Further tables and figures of the paper"
+    return [
+        Section("Cells", [detail]),
+        Section("How sure", _uncertainty(folder, summary, pairs)),
+        Section("Conclusions over the learning rate", _conclusions(folder, summary, pairs)),
+        *([Section(of_paper, further)] if further else []),
+        Section(f"What moved the {metric.name}", [moved]),
+    ]
+
+
+def _cost(folder: Path, summary: StudySummary, recorded: Recorded) -> Block:
+    device_s = ledger(summary.runs, recorded.runs, recorded.planned)
+    timed_by = sorted(recorded.planned["timed_by"].unique())
+    return further_tables.ledger_table(device_s, timed_by).write(folder, "ledger", device_s)
+
+
+def _uncertainty(folder: Path, summary: StudySummary, pairs: pd.DataFrame) -> list[Block]:
+    cells = intervals(summary, np.random.default_rng(INTERVAL_SEED))
+    shown = further_tables.interval_table(cells, summary.metric).write(folder, "intervals", cells)
+    compared = further_tables.comparison_table(pairs, summary.metric).write(folder, "comparisons", pairs)
+    return [shown, compared if len(pairs) else Paragraph("One variant: nothing to compare.")]
+
+
+def _conclusions(folder: Path, summary: StudySummary, pairs: pd.DataFrame) -> list[Block]:
+    """Write orders, reversals and sensitivities; return those that the study has variants for."""
+    ordered, turned = orders(summary), reversals(summary)
+    measured, bests = sensitivities(summary), expected_bests(summary)
+    metric = summary.metric
+    order = further_tables.order_table(ordered, metric).write(folder, "orders", further_tables.order_texts(ordered))
+    opposite = further_tables.reversal_table(turned, pairs, metric)
+    opposite.write(folder, "reversals", further_tables.reversal_texts(turned))
+    sensitivity = further_tables.sensitivity_table(measured, bests, metric).write(folder, "sensitivity", measured)
+    bests.to_csv(folder / "expected_best.csv", index=False)
+    return [*([order] if len(pairs) else []), *([opposite] if len(turned) else []), sensitivity]
+
+
+def _cell_numbers(info: StudyInfo, summary: StudySummary) -> pd.DataFrame:
+    """Return `StudySummary.cells` with what its numbers rest on."""
+    facts = summary.runs.groupby(CELL, sort=False).agg(
+        num_steps=("num_steps", "max"), pretrained_on=("pretrained_on", "first"), data_origin=("data_origin", "first")
+    )
+    cells = summary.cells.merge(facts.reset_index(), on=CELL)
+    cells.insert(0, "study", info.study)
+    return cells.assign(best_steps=cells["best_steps"].map(tables.steps_text))
+
+
+def _failures(runs: pd.DataFrame) -> list[Section]:
+    """List failed runs with their reasons; nothing if none failed."""
+    failed = runs[runs["status"] == "failed"]
+    shown = failed.head(MAX_FAILURES)
+    about = f"{len(shown)} of {len(failed)}. `run STUDY --retry-failed` trains them again."
+    columns = {name: name for name in (*CELL, "learning_rate", "seed", "run_id", "failure")}
+    return [Section("Failed runs", [Table.of(shown, "Why runs failed", about, columns)])] if len(failed) else []
+
+
+def _provenance(runs: pd.DataFrame) -> Block:
+    if runs.empty:
+        return Paragraph("No run has ended yet.")
+    dirty = " (some with uncommitted changes)" if runs["git_dirty"].fillna(False).any() else ""
+    commits = ", ".join(sorted(runs["git_commit"].dropna().unique())) or "unknown"
+    versions = sorted({pair for recorded in runs["versions"].unique() for pair in json.loads(recorded).items()})
+    listed = [
+        f"{name} {' and '.join(version for _, version in found)}"
+        for name, found in groupby(versions, key=lambda pair: pair[0])
+    ]
+    began, ended = runs["started_at"].min(), runs["finished_at"].max()
+    return Bullets(
+        [
+            f"Code: commit {commits}{dirty}.",
+            f"Devices: {', '.join(sorted(runs['device'].unique()))}; {runs['device_s'].sum() / 3600:.2f} device hours.",
+            f"Trained from {began:%Y-%m-%d %H:%M} to {ended:%Y-%m-%d %H:%M} UTC.",
+            f"Versions: {', '.join(listed)}.",
+        ]
+    )
