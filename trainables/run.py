@@ -14,6 +14,8 @@ PROTOCOL_VERSION = 1
 """Raised when the code changes the numbers of a run whose record did not change."""
 
 Precision = Literal["fp32", "tf32", "bf16"]
+OptimizerName = Literal["adam", "adamw", "sgd", "lion", "muon"]
+Schedule = Literal["constant", "cosine", "warmup-stable-decay"]
 EngineName = Literal["stacked", "plain"]
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -74,13 +76,42 @@ class Protocol:
     """Train accuracy is measured on the training split's first so many examples, in evaluation mode."""
     precision: Precision = "fp32"
     """Of matrix products; all else is fp32. `tf32` needs a GPU, `bf16` is autocast's."""
+    optimizer: OptimizerName = "adam"
+    """`muon` is for the body's matrices; AdamW trains the rest at the same learning rate (`trainables.optimizers`)."""
+    weight_decay: float = 0.0
+    """Of all trained parameters; decoupled, but for Adam and SGD, where it is added to the gradient, as in torch."""
+    momentum: float = 0.9
+    """SGD; 0: none."""
+    lion_beta1: float = 0.9
+    """Lion, of the update (Chen et al. 2023, section 4.1)."""
+    lion_beta2: float = 0.99
+    """Lion, of the momentum (Chen et al. 2023, section 4.1)."""
+    muon_momentum: float = 0.95
+    """Muon, torch default (Jordan et al. 2024)."""
+    schedule: Schedule = "constant"
+    """Of the learning rate after the warm-up: `trainables.schedules.rate_factor`."""
+    warmup_steps: int = 0
+    """Gradient steps in which the learning rate rises linearly from 0."""
+    decay_fraction: float = 0.2
+    """Of the step budget, at its end: the linear decay of `warmup-stable-decay` (Hägele et al. 2024, section 3)."""
+
+
+_LATER_OPTIONS = {
+    name: getattr(Protocol(), name)
+    for name in (
+        *("precision", "optimizer", "weight_decay", "momentum", "lion_beta1", "lion_beta2", "muon_momentum"),
+        *("schedule", "warmup_steps", "decay_fraction"),
+    )
+}
+"""Options that came after runs were recorded, with the values that held before."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """One (task, model, variant, learning rate, seed) with every option that can change its numbers.
 
-    Not in it, because they change no number: the step budget, resources, names of studies, models and variants.
+    Not in it, because they change no number: resources, names of studies, models and variants; and the step budget,
+    unless the learning rate's schedule depends on it.
     """
 
     task: str
@@ -96,9 +127,11 @@ class Run:
     trained: tuple[str, ...]
     """Names of trained parts; see `trainables.parts.PARTS`. Sorted here: their order changes no number."""
     learning_rate: float
-    """Of Adam, constant over the run."""
+    """Of the optimizer, at the schedule's highest."""
     seed: int
     """Keys every random choice together with a purpose and a step."""
+    schedule_steps: int | None = None
+    """The step budget where the schedule depends on it (`trainables.schedules.depends_on_budget`), else None."""
     protocol: Protocol = field(default_factory=Protocol)
 
     def __post_init__(self) -> None:
@@ -116,8 +149,11 @@ class Run:
             "protocol": dict(vars(self.protocol)),
             "protocol_version": PROTOCOL_VERSION,
         }  # not by `asdict`, which takes six times as long: a plan hashes every run
-        if self.protocol.precision == "fp32":
-            del content["protocol"]["precision"]
+        for name, before in _LATER_OPTIONS.items():
+            if content["protocol"][name] == before:
+                del content["protocol"][name]
+        if self.schedule_steps is None:
+            del content["schedule_steps"]
         return content
 
     @classmethod
@@ -168,8 +204,13 @@ def engine_for(model: BodySize, wanted: EngineName) -> EngineName:
 
 
 def engine_of(run: Run, wanted: EngineName) -> EngineName:
-    """Return the engine that trains a run: that of its model, but only the plain one reads features."""
-    return "plain" if reads_features(run.trained, vars(run.protocol)) else engine_for(run.model, wanted)
+    """Return the engine that trains a run: that of its model, or `plain` where `needs_plain`."""
+    return "plain" if needs_plain(run.trained, vars(run.protocol)) else engine_for(run.model, wanted)
+
+
+def needs_plain(trained: Sequence[str], protocol: Mapping[str, Any]) -> bool:
+    """Return whether only the plain engine trains such runs: it reads features, and has Muon."""
+    return protocol.get("optimizer") == "muon" or reads_features(trained, protocol)
 
 
 def reads_features(trained: Sequence[str], protocol: Mapping[str, Any]) -> bool:

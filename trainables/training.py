@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
 from lr_sweep.datasets.task import Split, TaskData
@@ -25,9 +25,11 @@ from lr_sweep.trainables.engine import Pace, steps_per_evaluation
 from lr_sweep.trainables.evaluation import evaluate, evaluated_splits, named_scores
 from lr_sweep.trainables.features import can_cache, to_features
 from lr_sweep.trainables.initialise import build_classifier
+from lr_sweep.trainables.optimizers import optimizers_of
 from lr_sweep.trainables.precision import products_in
 from lr_sweep.trainables.randomness import keyed_generator, rekey
 from lr_sweep.trainables.run import Run
+from lr_sweep.trainables.schedules import learning_rate_at
 
 CHUNK_STEPS = 50
 """Gradient steps between looks at the clock and at the losses; on a GPU each look is a synchronisation."""
@@ -63,10 +65,7 @@ class Training:
                 self.data = to_features(run, self.model, data)
             self.progress.elapsed_s = time.monotonic() - began
         self.trained = dict(self.model.trained_parameters())
-        p = run.protocol
-        self.optimizer = torch.optim.Adam(
-            self.trained.values(), lr=run.learning_rate, betas=(p.adam_beta1, p.adam_beta2), eps=p.adam_eps, fused=True
-        )
+        self.optimizers = optimizers_of(run.protocol, run.learning_rate, self.model)
         self.noise = torch.Generator(device)
         self.pace = Pace(steps_per_evaluation=steps_per_evaluation(run, data))
         self.best: dict[str, Tensor] = {}
@@ -105,11 +104,14 @@ class Training:
         with self.products:
             logits = self.model(tokens, batch.lengths, noise)  # (B, C) or (B, Q, C)
         loss = mean_loss(logits, batch.labels)
-        self.optimizer.zero_grad(set_to_none=True)
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if self.run.protocol.gradient_clip_norm is not None:
             clip_grad_norm_(self.trained.values(), self.run.protocol.gradient_clip_norm)
-        self.optimizer.step()
+        for optimizer in self.optimizers:
+            optimizer.param_groups[0]["lr"] = learning_rate_at(self.run, step)
+            optimizer.step()
         return loss.detach()
 
     def _batch(self, step: int) -> tuple[Tensor, Split]:
@@ -149,10 +151,17 @@ class Training:
         """Return what is needed to resume: tensors by name, plain JSON values. Frozen tensors are rebuilt instead."""
         tensors = {f"model.{name}": p.detach() for name, p in self.trained.items()}
         tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
+        kind = self.run.protocol.optimizer
         for name, parameter in self.trained.items():
-            for key, value in self.optimizer.state.get(parameter, {}).items():
-                tensors[f"adam.{key}.{name}"] = value
+            for key, value in self._optimizer_state(parameter).items():
+                tensors[f"{kind}.{key}.{name}"] = value
         return tensors, asdict(self.progress)
+
+    def _optimizer_state(self, parameter: nn.Parameter) -> dict[str, Tensor]:
+        """Return what the optimizer of a parameter keeps of it, which may be changed; empty before the first step."""
+        (optimizer,) = (each for each in self.optimizers if any(parameter is p for p in each.param_groups[0]["params"]))
+        state: dict[str, Tensor] = optimizer.state[parameter]
+        return state
 
     @torch.no_grad()
     def load_state(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
@@ -167,7 +176,7 @@ class Training:
             else:
                 moment, name = name.split(".", 1)
                 # Adam counts steps on the device of its parameters when fused
-                self.optimizer.state[self.trained[name]][moment] = tensor.to(self.device)
+                self._optimizer_state(self.trained[name])[moment] = tensor.to(self.device)
         self.progress = Progress.from_dict(progress)
 
 

@@ -22,7 +22,7 @@ from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.reconcile import Reconciled
 from lr_sweep.sweep.results.run_state import Row, State
 from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
-from lr_sweep.trainables.run import reads_features
+from lr_sweep.trainables.run import needs_plain
 
 MAX_RUNS_OF_A_CELL = 20
 """Latest runs of a cell that are read; more would make `plan` slow and the range no better."""
@@ -164,7 +164,7 @@ def _measured(results: Results, engine: str) -> Iterator[_Known]:
 
 def _engine(content: Mapping[str, Any], wanted: str) -> str:
     """Return the engine that trains such runs now; see `trainables.run.engine_of`."""
-    plain = "family" in content["model"] or reads_features(content["trained"], content["protocol"])
+    plain = "family" in content["model"] or needs_plain(content["trained"], content["protocol"])
     return "plain" if plain else wanted
 
 

@@ -37,6 +37,7 @@ OTHER_RUN: dict[str, Any] = {
     "learning_rate": 1.0000000000000002e-2,  # the next float
     "seed": 1,
     "protocol": Protocol(evaluate_every=20),
+    "schedule_steps": 100,
 }
 OTHER_PROTOCOL: dict[str, Any] = {
     "batch_size": 9,
@@ -53,6 +54,15 @@ OTHER_PROTOCOL: dict[str, Any] = {
     "evaluate_every": 20,
     "train_examples_evaluated": 21,
     "precision": "bf16",
+    "optimizer": "sgd",
+    "weight_decay": 0.1,
+    "momentum": 0.0,
+    "lion_beta1": 0.8,
+    "lion_beta2": 0.9,
+    "muon_momentum": 0.9,
+    "schedule": "cosine",
+    "warmup_steps": 10,
+    "decay_fraction": 0.1,
 }
 OTHER_SIZE = {"layers": 3, "heads": 4, "width": 32, "positions": 13}
 """Another value for each field. A field that is added has to be added here, and must change the id."""

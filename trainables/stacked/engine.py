@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -22,8 +23,10 @@ from lr_sweep.trainables.curve import Evaluation, Progress
 from lr_sweep.trainables.engine import Pace, steps_per_evaluation
 from lr_sweep.trainables.evaluation import evaluated_splits, named_scores
 from lr_sweep.trainables.memory import keep_freed_memory
+from lr_sweep.trainables.optimizers import counts_steps, moments_of
 from lr_sweep.trainables.precision import products_in
 from lr_sweep.trainables.run import Run, gpt2_size
+from lr_sweep.trainables.schedules import learning_rate_at
 from lr_sweep.trainables.stacked.batches import Batches
 from lr_sweep.trainables.stacked.evaluation import compiled_losses, evaluate_stacked, losses_of
 from lr_sweep.trainables.stacked.model import StackedModel
@@ -85,7 +88,7 @@ class StackedTraining:
         """Take runs in at step 0; all runs of a stack differ in learning rate and seed alone."""
         self.pace.steps_per_evaluation = steps_per_evaluation(runs[0], self.data)
         added = [StackedSlot(run=run, start=self._start(run)) for run in sorted(runs, key=lambda run: run.seed)]
-        rows = Rows([slot.start for slot in added])
+        rows = Rows([slot.start for slot in added], runs[0].protocol)
         if self._rows is None:
             self._rows = rows
         else:
@@ -119,7 +122,7 @@ class StackedTraining:
         self._model = None
         self._rows.keep(order)
         self._model = self._model_of(self.slots, dict(self._rows.parameters))
-        # Float, because Adam's kernel takes it so; 1 where a run is over.
+        # Float, because torch's kernels take it so; 1 where a run is over.
         self._stopped = torch.tensor([float(slot.diverged) for slot in self.slots], device=self.device)  # (R,)
 
     def _model_of(self, slots: Sequence[StackedSlot], trained: dict[str, Tensor]) -> StackedModel:
@@ -179,7 +182,8 @@ class StackedTraining:
             if protocol.gradient_clip_norm is not None:
                 self._rows.clip(protocol.gradient_clip_norm)
             self._stopped = self._stopped.maximum((~losses.isfinite()).float())
-            self._rows.adam([slot.run for slot in self.slots], self._stopped)
+            rates = [learning_rate_at(slot.run, slot.progress.step + number) for slot in self.slots]
+            self._rows.step(rates, self._stopped)
         return losses.detach().clone()  # the next step writes over what a CUDA graph returned
 
     @torch.no_grad()
@@ -205,7 +209,8 @@ class StackedTraining:
         return evaluation
 
     def _row(self, slot: StackedSlot, buffer: str) -> Tensor:
-        return getattr(self._rows, buffer)[self.slots.index(slot)]
+        assert self._rows is not None
+        return self._rows.buffers()[buffer][self.slots.index(slot)]
 
     def state(self, slot: StackedSlot) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what `Training.state` would of this run, so that either engine can resume it."""
@@ -213,11 +218,11 @@ class StackedTraining:
         found = {"model.": start.whole(self._row(slot, "values"), fill_unused=True)}
         if slot.best is not None:
             found["best."] = start.whole(slot.best, fill_unused=True)
-        steps = self._row(slot, "steps")
-        if steps > 0:
-            found["adam.step."] = dict.fromkeys(start.layout.spans, steps)
-            found["adam.exp_avg."] = start.whole(self._row(slot, "exp_avg"), fill_unused=False)
-            found["adam.exp_avg_sq."] = start.whole(self._row(slot, "exp_avg_sq"), fill_unused=False)
+        steps, kind = self._row(slot, "steps"), slot.run.protocol.optimizer
+        moments = moments_of(slot.run.protocol) if steps > 0 else ()
+        found |= {f"{kind}.{name}.": start.whole(self._row(slot, name), fill_unused=False) for name in moments}
+        if moments and counts_steps(slot.run.protocol):
+            found[f"{kind}.step."] = dict.fromkeys(start.layout.spans, steps)
         tensors = {prefix + name: tensor for prefix, of in found.items() for name, tensor in of.items()}
         # Copies: safetensors refuses tensors that share memory, and the rows change.
         return {name: tensor.clone() for name, tensor in tensors.items()}, asdict(slot.progress)
@@ -226,14 +231,15 @@ class StackedTraining:
     def load_state(self, slot: StackedSlot, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
         """Resume a run from what either engine's `state` returned."""
         layout = slot.start.layout
-        groups: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "step": {}, "exp_avg": {}, "exp_avg_sq": {}}
+        groups: dict[str, dict[str, Tensor]] = defaultdict(dict)
         for key, tensor in tensors.items():
-            kind, name = key.removeprefix("adam.").split(".", 1)
+            kind, name = key.removeprefix(f"{slot.run.protocol.optimizer}.").split(".", 1)
             groups[kind][name] = tensor.to(self.device)
         self._row(slot, "values").copy_(layout.row(groups["model"]))
         slot.best = layout.row(groups["best"]) if groups["best"] else None
-        if groups["step"]:
-            self._row(slot, "steps").copy_(next(iter(groups["step"].values())))
-            self._row(slot, "exp_avg").copy_(layout.row(groups["exp_avg"]))
-            self._row(slot, "exp_avg_sq").copy_(layout.row(groups["exp_avg_sq"]))
         slot.progress = Progress.from_dict(progress)
+        steps = next(iter(groups["step"].values()), None)
+        self._row(slot, "steps").fill_(slot.progress.step if steps is None else steps)
+        for name in moments_of(slot.run.protocol):
+            if groups[name]:
+                self._row(slot, name).copy_(layout.row(groups[name]))

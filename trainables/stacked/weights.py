@@ -1,8 +1,8 @@
 """The tensors of R runs: trained ones in one row a run, frozen ones shared.
 
-All trained numbers of a run stand in one row of a buffer, so that Adam, clipping and the best model so far are each one
-operation a run, whatever the number of tensors. Position rows beyond the tokens in use never get a gradient and are
-left out.
+All trained numbers of a run stand in one row of a buffer, so that the optimizer, clipping and the best model so far are
+each one operation a run, whatever the number of tensors. Position rows beyond the tokens in use never get a gradient
+and are left out: they stay as at step 0, which changes no output, also where the plain engine's weights decay.
 
 Shape legend: `R` runs, `P` numbers in a run's row, `T` tokens in use.
 """
@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,7 +20,8 @@ from torch import Tensor
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.trainables.backbones.gpt2 import Conv1D
 from lr_sweep.trainables.initialise import build_classifier
-from lr_sweep.trainables.run import Run
+from lr_sweep.trainables.optimizers import moments_of, step_row
+from lr_sweep.trainables.run import Protocol, Run
 from lr_sweep.trainables.stacked.layers import Shared
 
 ALIGNMENT = 16
@@ -76,7 +76,7 @@ class Start:
     """Equal where `body` is."""
 
     def whole(self, row: Tensor, *, fill_unused: bool) -> dict[str, Tensor]:
-        """Return a row's tensors at full size; unused rows are as at step 0, or 0 (Adam's moments)."""
+        """Return a row's tensors at full size; unused rows are as at step 0, or 0 (an optimizer's moments)."""
         tensors = self.layout.tensors(row)
         for name, rest in self.unused.items():
             tensors[name] = torch.cat([tensors[name], rest if fill_unused else torch.zeros_like(rest)])
@@ -114,13 +114,13 @@ def _layer(weight: Tensor, bias: Tensor) -> Shared:
 
 
 class Rows:
-    """Values, gradients and Adam's state of R runs."""
+    """Values, gradients and the optimizer's state of R runs."""
 
-    def __init__(self, starts: Sequence[Start]) -> None:
+    def __init__(self, starts: Sequence[Start], protocol: Protocol) -> None:
         """Begin at step 0."""
-        self.layout = starts[0].layout
+        self.layout, self.protocol = starts[0].layout, protocol
         self.values = torch.stack([start.row for start in starts])  # (R, P)
-        self.exp_avg, self.exp_avg_sq = torch.zeros_like(self.values), torch.zeros_like(self.values)
+        self.moments = {name: torch.zeros_like(self.values) for name in moments_of(protocol)}
         self.steps = torch.zeros(len(starts), device=self.values.device)  # (R,), float32 as Adam's kernel wants it
         self._point()
 
@@ -133,16 +133,10 @@ class Rows:
         }
         for name, parameter in self.parameters.items():
             parameter.grad = gradients[name]
-        buffers = (self.values, self.gradients, self.exp_avg, self.exp_avg_sq)
-        rows = range(len(self.values))
-        self._by_run = [(*([buffer[row]] for buffer in buffers), [], [self.steps[row]]) for row in rows]
-
-    def _change(self, change: Callable[[str, Tensor], Tensor]) -> None:
-        """Replace the buffers one after the other, so that no more than one is there twice."""
-        del self.parameters, self._by_run, self.gradients
-        for name in ("values", "exp_avg", "exp_avg_sq", "steps"):
-            setattr(self, name, change(name, getattr(self, name)))
-        self._point()
+        self._by_run = [
+            (self.values[row], self.gradients[row], [moment[row] for moment in self.moments.values()], steps)
+            for row, steps in enumerate(self.steps)
+        ]
 
     def keep(self, rows: Sequence[int]) -> None:
         """Keep these rows, in this order."""
@@ -152,25 +146,31 @@ class Rows:
 
     def join(self, other: Rows) -> None:
         """Add the other's rows below these."""
-        self._change(lambda name, buffer: torch.cat([buffer, getattr(other, name)]))
+        others = other.buffers()
+        self._change(lambda name, buffer: torch.cat([buffer, others[name]]))
+
+    def buffers(self) -> dict[str, Tensor]:
+        """Return what is kept of the runs between steps, by name, each with a row a run."""
+        return {"values": self.values, "steps": self.steps} | self.moments
+
+    def _change(self, change: Callable[[str, Tensor], Tensor]) -> None:
+        """Replace the buffers one after the other, so that no more than one is there twice."""
+        del self.parameters, self._by_run, self.gradients
+        self.values, self.steps = change("values", self.values), change("steps", self.steps)
+        for name in self.moments:
+            self.moments[name] = change(name, self.moments[name])
+        self._point()
 
     def clip(self, largest_norm: float) -> None:
         """Scale each run's gradient to a norm of at most this, as `torch.nn.utils.clip_grad_norm_` does for one."""
         norms = torch.linalg.vector_norm(self.gradients, dim=1, keepdim=True)  # (R, 1)
         self.gradients.mul_((largest_norm / (norms + 1e-6)).clamp(max=1.0))
 
-    def adam(self, runs: Sequence[Run], stopped: Tensor) -> None:
-        """Take a step of each run by its own learning rate; those with `stopped` (R,) float32 = 1 stay as they are.
-
-        The operation is the one under `torch.optim.Adam(fused=True)`; called directly, because an optimizer with a
-        parameter group for each run spends more time on the groups than a small model's step takes.
-        """
+    def step(self, rates: Sequence[float], stopped: Tensor) -> None:
+        """Take a step of each run by its learning rate; those with `stopped` (R,) float32 = 1 stay as they are."""
         self.steps += 1 - stopped
-        p = runs[0].protocol
-        options: dict[str, Any] = {"beta1": p.adam_beta1, "beta2": p.adam_beta2, "eps": p.adam_eps}
-        options |= {"weight_decay": 0.0, "amsgrad": False, "maximize": False}
-        for buffers, run, skip in zip(self._by_run, runs, stopped.unbind(), strict=True):
-            torch._fused_adam_(*buffers, lr=run.learning_rate, found_inf=skip, **options)
+        for of_run, rate, skip in zip(self._by_run, rates, stopped.unbind(), strict=True):
+            step_row(self.protocol, *of_run, lr=rate, skip=skip)
 
 
 def shared_layers(starts: Sequence[Start]) -> dict[str, list[Shared]]:
