@@ -91,10 +91,13 @@ def _total_lines(plan: Plan, cost: Cost) -> list[str]:
 
 
 def _engine_lines(plan: Plan) -> list[str]:
-    """Return a line that names the models which the wanted engine does not train, if there are any."""
+    """Return lines that name the models and variants which the wanted engine does not train, if there are any."""
     wanted = plan.study.resources.engine
     plain = [name for name, model in plan.study.models.items() if engine_for(model.size, wanted) != wanted]
-    return [f"engine     plain for {', '.join(plain)}: only GPT-2 has a stacked version"] if plain else []
+    reasons = [f"plain for {', '.join(plain)}: only GPT-2 has a stacked version"] if plain else []
+    muon = dict.fromkeys(run.variant for run in plan.wanted if run.run.protocol.optimizer == "muon")
+    reasons += [f"plain for {', '.join(muon)}: only the plain engine has Muon"] if muon and wanted != "plain" else []
+    return [f"{'' if index else 'engine':11}{reason}" for index, reason in enumerate(reasons)]
 
 
 def _disk_line(plan: Plan, cost: Cost) -> str:

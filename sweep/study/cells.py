@@ -33,7 +33,10 @@ ProtocolField = Annotated[
             Protocol,
             {"position_std": Field(ge=0, le=1e30), "evaluate_every": Steps}
             | dict.fromkeys(("batch_size", "train_examples_evaluated"), AtLeast1)
+            | {"decay_fraction": Field(gt=0, le=1), "warmup_steps": Field(ge=0, le=10**12)}
+            | {"weight_decay": Field(ge=0, le=1e30)}
             | dict.fromkeys(("adam_beta1", "adam_beta2", "dropout", "input_dropout"), Fraction)
+            | dict.fromkeys(("momentum", "lion_beta1", "lion_beta2", "muon_momentum"), Fraction)
             | dict.fromkeys(("adam_eps", "gradient_clip_norm", "input_gain"), Positive),
         )
     ),
@@ -60,11 +63,12 @@ class Cells(Strict):
         """Return whether some of them have these, for instance `have(models="gpt2", variants="frozen-random")`."""
         return all((listed := getattr(self, axis)) is None or name in listed for axis, name in names.items())
 
-    def changed(self, protocol: Protocol) -> Protocol:
-        """Return the study's protocol with these cells' own options; raise `ValidationError` for wrong ones."""
-        if "precision" in self.protocol:
-            raise mistake("holds for a whole study; set it in the study's protocol", "precision")
-        return _PROTOCOL.validate_python(vars(protocol) | self.protocol) if self.protocol else protocol
+
+def changed(protocol: Protocol, own: Mapping[str, Any]) -> Protocol:
+    """Return a protocol with some cells' or a variant's own options; raise `ValidationError` for wrong ones."""
+    if "precision" in own:
+        raise mistake("holds for a whole study; set it in the study's protocol", "precision")
+    return _PROTOCOL.validate_python({**vars(protocol), **own}) if own else protocol
 
 
 class StudyCell(NamedTuple):
@@ -90,7 +94,7 @@ def check_cells(entries: Sequence[Cells], axes: Mapping[str, Mapping[str, Any]],
                 if name not in valid:
                     mistakes.add(unknown(axis[:-1], name, valid), "cells", index, axis, place)
         with mistakes.below("cells", index, "protocol", keys=vars(protocol)):
-            _check_budgets(cells, axes["tasks"], cells.changed(protocol).evaluate_every)
+            _check_budgets(cells, axes["tasks"], changed(protocol, cells.protocol).evaluate_every)
     mistakes.raise_all()
     _check_each_once(entries, axes)
 

@@ -16,6 +16,7 @@ from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.memory import trained_parameters
 from lr_sweep.trainables.pretraining.weights import WeightsSource
 from lr_sweep.trainables.run import Run
+from lr_sweep.trainables.schedules import depends_on_budget
 
 
 class Cell(NamedTuple):
@@ -100,6 +101,7 @@ def _first_of_cells(study: Study, backbones: Mapping[str, Backbone], data_dir: P
                 learning_rate=0.0,
                 seed=0,
                 protocol=protocol,
+                schedule_steps=task.num_steps if depends_on_budget(protocol) else None,
             )
             yield WantedRun(
                 run=run,

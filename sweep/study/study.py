@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    ConfigDict,
     Field,
     PlainValidator,
     Tag,
-    TypeAdapter,
     ValidationInfo,
     create_model,
     field_validator,
@@ -22,9 +20,10 @@ from pydantic import (
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.task import TaskShape, missing_names
 from lr_sweep.sweep.errors import unknown
-from lr_sweep.sweep.study.cells import AXES, Cells, ProtocolField, StudyCell, check_cells
+from lr_sweep.sweep.study.cells import AXES, Cells, ProtocolField, StudyCell, changed, check_cells
 from lr_sweep.sweep.study.learning_rates import LearningRates, ascending
 from lr_sweep.sweep.study.model import StudyModel
+from lr_sweep.sweep.study.protocols import check_protocols
 from lr_sweep.sweep.study.validation import (
     AtLeast1,
     Mistakes,
@@ -36,11 +35,11 @@ from lr_sweep.sweep.study.validation import (
     each_entry,
     mistake,
     or_list,
-    shown,
     some_distinct,
 )
+from lr_sweep.sweep.study.variants import checked_axes, own_protocol, variants_of, written_out
 from lr_sweep.trainables.memory import part_sizes
-from lr_sweep.trainables.parts import VARIANTS, Initialisation, Variant, sorted_parts
+from lr_sweep.trainables.parts import Variant
 from lr_sweep.trainables.run import Protocol
 
 MAX_RUNS = 100_000
@@ -127,54 +126,6 @@ class Resources(Strict):
         return compiled
 
 
-class StudyVariant(Strict):
-    """A variant of the study's own."""
-
-    initialisation: Initialisation
-    """How the body starts; see `trainables.parts.Initialisation`."""
-    trained: Annotated[tuple[str, ...], AfterValidator(sorted_parts)]
-    """Names in `trainables.parts.PARTS`."""
-
-
-def _variant(name: str, value: Any) -> Variant:
-    """Build a variant from its entry in a study, which is empty for a known name."""
-    known = VARIANTS.get(name)
-    if known and value in (None, {}):
-        return known
-    if value is None:
-        raise ValueError(unknown("variant", name, VARIANTS) + "; or give its initialisation and trained parts")
-    _NAME.validate_python(name)
-    own = value if isinstance(value, Variant) else Variant(**dict(StudyVariant.model_validate(value)))
-    if known and own != known:
-        raise ValueError(f"{name!r} is a known variant; leave its entry empty, or choose another name")
-    return own
-
-
-def _variants(value: Any) -> Any:
-    """Build the variants by name, of a list of known names or of a mapping."""
-    if isinstance(value, tuple):
-        names = _NAMES.validate_python(value)
-        return {name: VARIANTS[name] for name in names}
-    if not isinstance(value, Mapping):
-        raise ValueError(f"got {shown(value)}, want a list of names, or a mapping of names to variants")
-    if not value:
-        raise ValueError("want at least one entry")
-    return each_entry(value, _variant)
-
-
-def _known_variant(name: str) -> str:
-    if name not in VARIANTS:
-        raise ValueError(unknown("variant", name, VARIANTS))
-    return name
-
-
-_NAME = TypeAdapter(Annotated[str, NameRule])
-_NAMES = TypeAdapter(
-    Annotated[tuple[Annotated[str, AfterValidator(_known_variant)], ...], AfterValidator(some_distinct)],
-    config=ConfigDict(strict=True),
-)
-
-
 class Study(Strict):
     """An experiment as data: tasks x models x variants x learning rates x seeds, with budgets and a protocol.
 
@@ -187,7 +138,9 @@ class Study(Strict):
     """One line, shown in tables; default: the study's name."""
     protocol: ProtocolField = Protocol()
     """How each run is trained and evaluated; see `trainables.run.Protocol`."""
-    variants: Annotated[dict[str, Variant], PlainValidator(_variants)]
+    axes: Annotated[dict[str, Any], PlainValidator(checked_axes)] = Field(default={}, exclude=True)
+    """Values of protocol options, each of which every variant is trained with; empty once written out in `variants`."""
+    variants: Annotated[dict[str, Variant], PlainValidator(variants_of)]
     """A list of names in `trainables.parts.VARIANTS`, or a mapping with further ones (`StudyVariant`)."""
     cells: Annotated[tuple[Cells, ...], Field(min_length=1)] | None = None
     """The cells that the study has, a cell in one entry at most; null: all tasks x models x variants."""
@@ -205,6 +158,8 @@ class Study(Strict):
     """A number n, for 0 to n - 1, or a list."""
     resources: Resources = Resources()
     """What each trial holds."""
+
+    _write_out = model_validator(mode="before")(written_out)
 
     @field_validator("study")
     @classmethod
@@ -262,15 +217,21 @@ class Study(Strict):
         mistakes.raise_all()
         return self
 
+    @model_validator(mode="after")
+    def _check_protocols(self) -> Study:
+        check_protocols(list(self.cell_list()), self.tasks, self.variants)
+        return self
+
     def cell_list(self) -> Iterator[StudyCell]:
         """Yield the study's cells, by task, model and variant in the study's order."""
         entries = [
-            (cells, ascending(cells.learning_rates or self.learning_rates), cells.changed(self.protocol))
-            for cells in self.cells or (Cells(),)
+            (cells, ascending(cells.learning_rates or self.learning_rates)) for cells in self.cells or (Cells(),)
         ]
+        protocols = {name: changed(self.protocol, own_protocol(variant)) for name, variant in self.variants.items()}
         for task, model, variant in product(self.tasks, self.models, self.variants):
-            for cells, rates, protocol in entries:
+            for cells, rates in entries:
                 if cells.have(tasks=task, models=model, variants=variant):
+                    protocol = changed(protocols[variant], cells.protocol)
                     yield StudyCell(task, model, variant, rates, protocol)
 
     def learning_rate_grid(self) -> tuple[float, ...]:

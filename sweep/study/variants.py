@@ -1,0 +1,135 @@
+"""The variants of a study: known ones, its own, and those that its `axes` make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo
+
+from lr_sweep.sweep.errors import unknown
+from lr_sweep.sweep.study.cells import changed
+from lr_sweep.sweep.study.validation import Mistakes, NameRule, Strict, each_entry, shown, some_distinct
+from lr_sweep.trainables.parts import VARIANTS, Initialisation, Variant, sorted_parts
+from lr_sweep.trainables.run import Protocol
+
+
+class StudyVariant(Strict):
+    """A variant of the study's own."""
+
+    initialisation: Initialisation
+    """How the body starts; see `trainables.parts.Initialisation`."""
+    trained: Annotated[tuple[str, ...], AfterValidator(sorted_parts)]
+    """Names in `trainables.parts.PARTS`."""
+    protocol: dict[str, Any] = Field(default_factory=dict)
+    """Options that differ from the study's protocol; not `precision`, which holds for a whole study."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtocolVariant(Variant):
+    """A variant with options of the protocol of its own."""
+
+    protocol: dict[str, Any]
+
+
+def own_protocol(variant: Variant) -> dict[str, Any]:
+    """Return the options of the protocol that are a variant's own."""
+    return variant.protocol if isinstance(variant, ProtocolVariant) else {}
+
+
+def variants_of(value: Any, info: ValidationInfo) -> Any:
+    """Build the variants by name, of a list of known names or of a mapping."""
+    if isinstance(value, tuple):
+        names = _NAMES.validate_python(value)
+        return {name: VARIANTS[name] for name in names}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"got {shown(value)}, want a list of names, or a mapping of names to variants")
+    if not value:
+        raise ValueError("want at least one entry")
+    return each_entry(value, lambda name, entry: _variant(name, entry, info.data.get("protocol", Protocol())))
+
+
+def _variant(name: str, value: Any, protocol: Protocol) -> Variant:
+    """Build a variant from its entry in a study, which is empty for a known name."""
+    known = VARIANTS.get(name)
+    if known and value in (None, {}):
+        return known
+    if value is None:
+        raise ValueError(unknown("variant", name, VARIANTS) + "; or give its initialisation and trained parts")
+    _NAME.validate_python(name)
+    own = value if isinstance(value, Variant) else _own(StudyVariant.model_validate(value), protocol)
+    if known and own != known:
+        raise ValueError(f"{name!r} is a known variant; leave its entry empty, or choose another name")
+    return own
+
+
+def _own(given: StudyVariant, protocol: Protocol) -> Variant:
+    if not given.protocol:
+        return Variant(initialisation=given.initialisation, trained=given.trained)
+    mistakes = Mistakes()
+    with mistakes.below("protocol", keys=vars(protocol)):
+        changed(protocol, given.protocol)
+    mistakes.raise_all()
+    return ProtocolVariant(**dict(given))
+
+
+def written_out(study: Any) -> Any:
+    """Return a study's mapping with its `axes` written out as variants; as it is if these or the variants are wrong."""
+    if not isinstance(study, Mapping) or "axes" not in study:
+        return study
+    variants = study.get("variants")
+    entries = dict.fromkeys(variants) if isinstance(variants, tuple) else variants
+    try:
+        axes, built = checked_axes(study["axes"]), each_entry(entries, lambda name, value: _variant(name, value, Protocol()))
+    except ValidationError:
+        return study
+    if not isinstance(built, Mapping):
+        return study
+    combined = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    each = {_name(name, options): _with(variant, options) for name, variant in built.items() for options in combined}
+    return {key: value for key, value in study.items() if key != "axes"} | {"variants": each}
+
+
+def checked_axes(axes: Any) -> dict[str, tuple[Any, ...]]:
+    """Return the axes of a study, values of the protocol's options by their names; raise all mistakes in them."""
+    if not isinstance(axes, Mapping):
+        raise ValueError(f"got {shown(axes)}, want a mapping of the protocol's options to lists of values")
+    mistakes = Mistakes()
+    for option, values in axes.items():
+        if not isinstance(values, tuple):
+            mistakes.add(f"got {shown(values)}, want a list of values", option)
+            continue
+        with mistakes.below(option):
+            some_distinct(values)
+        for index, value in enumerate(values):
+            with mistakes.below(option, index, keys=vars(Protocol())):
+                changed(Protocol(), {option: value})
+    mistakes.raise_all()
+    return dict(axes)
+
+
+def _with(variant: Variant, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of a variant with some options of the protocol."""
+    protocol = {**own_protocol(variant), **options}
+    return {"initialisation": variant.initialisation, "trained": variant.trained, "protocol": protocol}
+
+
+def _name(variant: str, options: Mapping[str, Any]) -> str:
+    """Return `frozen-random-sgd` or `frozen-random-batch-size-32`."""
+    texts = [value if isinstance(value, str) else f"{option}-{value}" for option, value in options.items()]
+    return "-".join([variant, *(text.lower().replace("_", "-").replace(".", "p") for text in texts)])
+
+
+def _known_variant(name: str) -> str:
+    if name not in VARIANTS:
+        raise ValueError(unknown("variant", name, VARIANTS))
+    return name
+
+
+_NAME = TypeAdapter(Annotated[str, NameRule])
+_NAMES = TypeAdapter(
+    Annotated[tuple[Annotated[str, AfterValidator(_known_variant)], ...], AfterValidator(some_distinct)],
+    config=ConfigDict(strict=True),
+)
