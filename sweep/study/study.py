@@ -10,6 +10,7 @@ from pydantic import (
     AfterValidator,
     Field,
     PlainValidator,
+    SerializeAsAny,
     Tag,
     ValidationInfo,
     create_model,
@@ -140,7 +141,7 @@ class Study(Strict):
     """How each run is trained and evaluated; see `trainables.run.Protocol`."""
     axes: Annotated[dict[str, Any], PlainValidator(checked_axes)] = Field(default={}, exclude=True)
     """Values of protocol options, each of which every variant is trained with; empty once written out in `variants`."""
-    variants: Annotated[dict[str, Variant], PlainValidator(variants_of)]
+    variants: Annotated[dict[str, SerializeAsAny[Variant]], PlainValidator(variants_of)]
     """A list of names in `trainables.parts.VARIANTS`, or a mapping with further ones (`StudyVariant`)."""
     cells: Annotated[tuple[Cells, ...], Field(min_length=1)] | None = None
     """The cells that the study has, a cell in one entry at most; null: all tasks x models x variants."""

@@ -82,8 +82,9 @@ def written_out(study: Any) -> Any:
     variants = study.get("variants")
     entries = dict.fromkeys(variants) if isinstance(variants, tuple) else variants
     try:
-        axes, built = checked_axes(study["axes"]), each_entry(entries, lambda name, value: _variant(name, value, Protocol()))
-    except ValidationError:
+        axes = checked_axes(study["axes"])
+        built = each_entry(entries, lambda name, value: _variant(name, value, Protocol()))
+    except ValueError:  # reported where `axes` and `variants` are read
         return study
     if not isinstance(built, Mapping):
         return study
@@ -96,18 +97,27 @@ def checked_axes(axes: Any) -> dict[str, tuple[Any, ...]]:
     """Return the axes of a study, values of the protocol's options by their names; raise all mistakes in them."""
     if not isinstance(axes, Mapping):
         raise ValueError(f"got {shown(axes)}, want a mapping of the protocol's options to lists of values")
-    mistakes = Mistakes()
+    mistakes, options = Mistakes(), vars(Protocol())
     for option, values in axes.items():
-        if not isinstance(values, tuple):
-            mistakes.add(f"got {shown(values)}, want a list of values", option)
-            continue
         with mistakes.below(option):
+            if option not in options:
+                raise ValueError(unknown("option", option, options))
+            if not isinstance(values, tuple):
+                raise ValueError(f"got {shown(values)}, want a list of values")
             some_distinct(values)
-        for index, value in enumerate(values):
-            with mistakes.below(option, index, keys=vars(Protocol())):
-                changed(Protocol(), {option: value})
+            for index, value in enumerate(values):
+                with mistakes.below(option, index):
+                    _check_value(option, value)
     mistakes.raise_all()
     return dict(axes)
+
+
+def _check_value(option: str, value: Any) -> None:
+    """Raise ValueError if an option of the protocol cannot have a value."""
+    try:
+        changed(Protocol(), {option: value})
+    except ValidationError as error:
+        raise ValueError(error.errors()[0]["msg"]) from error
 
 
 def _with(variant: Variant, options: Mapping[str, Any]) -> dict[str, Any]:

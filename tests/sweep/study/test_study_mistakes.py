@@ -59,7 +59,7 @@ def mistakes(folder: Path, text: str) -> list[str]:
         (
             "seeds: 3",
             "seeds: 3\nseed: 1",
-            "12: seed: unknown key 'seed'; did you mean 'seeds'? valid: cells, learning_rates",
+            "12: seed: unknown key 'seed'; did you mean 'seeds'? valid: axes, cells, learning_rates",
         ),
         ("num_steps: 2000", "num_step: 2000", "4: tasks.digits.num_step: unknown key 'num_step'; did you mean"),
         ("num_steps: 2000", "split_seed: 1", "4: tasks.digits.num_steps: missing"),
