@@ -44,28 +44,19 @@ _say = partial(print, flush=True)
 
 def plan(chosen: Namespace) -> int:
     """Print what `run` would do, and what it costs."""
-    from lr_sweep.sweep.plan.cost import estimate_cost
-    from lr_sweep.sweep.plan.placement import Placement, devices_here, fits
-    from lr_sweep.sweep.plan.plan import Plan, id_lines, misfit_line, plan_text
-    from lr_sweep.sweep.plan.timings import find_timings
-    from lr_sweep.sweep.results.changes import change_lines
+    from lr_sweep.sweep.plan.placement import Placement, devices_here
+    from lr_sweep.sweep.plan.plan import Plan, id_lines, plan_on
 
     results, data_dir = results_here(chosen.results, weights=True), data_folder(chosen)
     results.check()
     for study in _studies(chosen):
         placement = Placement(resources=study.resources)
         planned = Plan(study, placement, results, data_dir, chosen.only)
-        wanted, reconciled = planned.wanted, planned.reconciled
         count_gpus = chosen.gpus is None and placement.device == "cuda"  # takes seconds where there are GPUs
         machine = devices_here(chosen.cpus, None if count_gpus else chosen.gpus or 0)
-        at_once = placement.trials_at_once([machine])
         if chosen.measure:
-            _measure(planned, at_once)
-        timings = find_timings(wanted, reconciled, results, placement.device, study.resources.engine)
-        cost = estimate_cost(reconciled, timings, placement, at_once, results)
-        print(plan_text(planned, cost, changes=change_lines(study.study, wanted, reconciled, results)))
-        if reconciled.to_train and not fits(placement, [machine]):
-            print(misfit_line(placement, machine))
+            _measure(planned, placement.trials_at_once([machine]))
+        print(plan_on(planned, machine))
         if chosen.ids:
             print("\n".join(id_lines(planned)))
     return 0

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 
 from lr_sweep.analysis.text import rate_text, study_heading
-from lr_sweep.sweep.plan.cost import Cost, cost_lines, disk_bytes
-from lr_sweep.sweep.plan.placement import Placement, check_precision, described
+from lr_sweep.sweep.plan.cost import Cost, cost_lines, disk_bytes, estimate_cost
+from lr_sweep.sweep.plan.placement import Placement, check_precision, described, fits
+from lr_sweep.sweep.plan.timings import find_timings
+from lr_sweep.sweep.results.changes import change_lines
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.results.run_state import State
@@ -32,6 +34,16 @@ class Plan:
         self.backbones = find_backbones(study, results.pretrained)
         self.wanted = wanted_runs(study, self.backbones, data_dir)
         self.reconciled = reconcile(self.wanted, results, only=only)
+
+
+def plan_on(plan: Plan, machine: dict[str, float]) -> str:
+    """Return the plan for a machine (`devices_here`), with its cost by what was timed so far."""
+    reconciled, placement, results = plan.reconciled, plan.placement, plan.results
+    timings = find_timings(plan.wanted, reconciled, results, placement.device, placement.resources.engine)
+    cost = estimate_cost(reconciled, timings, placement, placement.trials_at_once([machine]), results)
+    text = plan_text(plan, cost, changes=change_lines(plan.study.study, plan.wanted, reconciled, results))
+    refused = reconciled.to_train and not fits(placement, [machine])
+    return f"{text}\n{_misfit_line(placement, machine)}" if refused else text
 
 
 def plan_text(plan: Plan, cost: Cost, *, changes: Sequence[str] = (), elsewhere: bool = False) -> str:
@@ -114,7 +126,7 @@ def state_counts(counts: Counter[State]) -> str:
     return ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state]) or "none"
 
 
-def misfit_line(placement: Placement, machine: Mapping[str, float]) -> str:
+def _misfit_line(placement: Placement, machine: Mapping[str, float]) -> str:
     """Return the note that `run` would refuse a machine, since it cannot hold a trial."""
     return (
         f"note       `run` would refuse this: a trial asks for {described(placement.trial)}, and the machine planned "

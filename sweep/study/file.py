@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,26 @@ def load_study(name_or_path: str | Path, recorded: Iterable[str] = ()) -> Study:
             raise UserError(f"{problem}; or give the path of a .yaml file")
         path = STUDIES / f"{name_or_path}.yaml"
     return _parse(_read(path), path)
+
+
+def study_of(fields: Mapping[str, Any], folder: Path) -> Study:
+    """Build a study from what a study file holds; paths in it are relative to a folder.
+
+    Raises:
+        UserError: its mistakes, a line each.
+    """
+    try:
+        return Study.model_validate(_with_tuples(dict(fields)), context={"folder": folder, "stem": fields.get("study")})
+    except ValidationError as error:
+        mistakes = [f"{_dotted(detail['loc'])}: {detail['msg']}" for detail in error.errors()]
+        raise UserError("\n".join(mistakes)) from error
+
+
+def _with_tuples(value: Any) -> Any:
+    """Return a value with tuples for lists, as the reader of files has them."""
+    if isinstance(value, Mapping):
+        return {key: _with_tuples(each) for key, each in value.items()}
+    return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def study_to_yaml(study: Study) -> str:

@@ -1,0 +1,113 @@
+"""The Python API: what the commands do, for scripts and notebooks. README has it in ten lines."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lr_sweep.analysis.record.read import RecordError, read_curves, read_runs, read_wanted
+from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise
+from lr_sweep.analysis.study_report import Report, write_report
+from lr_sweep.datasets.files import default_data_dir
+from lr_sweep.datasets.sources import version_here
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.plan.placement import Placement, devices_here
+from lr_sweep.sweep.plan.plan import Plan, plan_on
+from lr_sweep.sweep.results.directory import storage_problems
+from lr_sweep.sweep.store.results import results_here
+from lr_sweep.sweep.study.file import load_study, study_of
+from lr_sweep.sweep.study.only import ALL_RUNS, Only, parse_only
+from lr_sweep.sweep.study.study import Study
+from lr_sweep.sweep.tune.driver import Options
+from lr_sweep.sweep.tune.run_study import Outcome, run_study
+
+__all__ = ["Outcome", "RecordError", "Report", "Study", "StudySummary", "Sweep", "UserError"]
+
+
+class Sweep:
+    """A study beside a results directory.
+
+    Args:
+        study: the name of a shipped study, the path of a study file, or what such a file holds, as a mapping.
+        results: a folder, or `s3://BUCKET/PREFIX`.
+        data_dir: folder of data sets; None: `$SWEEP_DATA_DIR`, else a cache folder.
+        only: a part of the study's runs, as of `--only`: `variant=frozen-random,learning_rate=1e-3`.
+
+    Raises:
+        UserError: mistakes in the study. All methods raise it, or `RecordError`, for what the user can put right.
+    """
+
+    def __init__(
+        self,
+        study: str | Path | Mapping[str, Any],
+        results: str | Path = "results",
+        *,
+        data_dir: str | Path | None = None,
+        only: str = "",
+    ) -> None:
+        self.study: Study = study_of(study, Path.cwd()) if isinstance(study, Mapping) else load_study(study)
+        self.results, self._only = results_here(str(results)), _part(only)
+        self.data_dir = Path(data_dir or default_data_dir()).expanduser().resolve()
+
+    def plan(self) -> str:
+        """Return what `run` would train here, and what that costs, as text."""
+        placement = Placement(resources=self.study.resources)
+        self.results.check()
+        plan = Plan(self.study, placement, self.results, self.data_dir, self._only)
+        return plan_on(plan, devices_here(None, None if placement.device == "cuda" else 0))
+
+    def run(
+        self,
+        *,
+        cpus: int | None = None,
+        address: str | None = None,
+        max_attempts: int = 0,
+        checkpoint_every_s: float = 60.0,
+        say: Callable[[str], None] = print,
+    ) -> Outcome:
+        """Train what the record lacks, here or on a running Ray cluster, and write the report.
+
+        An interrupt (Ctrl-C, a notebook's stop button) saves all runs and returns; the next call resumes them.
+        Call it in the main thread.
+
+        Args:
+            cpus: CPUs that a Ray started here may use; None: all.
+            address: a running Ray cluster (`auto`, `HOST:PORT`); None: start Ray here.
+            max_attempts: failed runs that were started fewer times are trained again.
+            checkpoint_every_s: seconds between checkpoints.
+            say: receives a line about what happens; the progress is printed.
+        """
+        options = Options(
+            results=self.results,
+            data_dir=self.data_dir,
+            placement=Placement(resources=self.study.resources, address=address, cpus=cpus),
+            max_attempts=max_attempts,
+            checkpoint_every_s=checkpoint_every_s,
+            only=self._only,
+        )
+        return run_study(self.study, options, say)
+
+    def summary(self) -> StudySummary:
+        """Return the study's numbers as tables: `.runs`, `.learning_rates`, `.cells`."""
+        wanted = read_wanted(self.results.root, self.study.study)
+        return summarise(wanted, read_runs(self.results.root, wanted["run_id"]), self.curves())
+
+    def curves(self) -> pd.DataFrame:
+        """Return every evaluation of the study's runs, by `run_id` and `step`."""
+        return read_curves(self.results.root, read_wanted(self.results.root, self.study.study)["run_id"])
+
+    def report(self) -> Report:
+        """Write the report of what is recorded so far; `.page` is the file for a browser, `.text` the tables."""
+        with storage_problems(self.results.root):
+            return write_report(self.results.root, self.study.study, version_here)
+
+
+def _part(text: str) -> Only:
+    try:
+        return parse_only(text) if text else ALL_RUNS
+    except ArgumentTypeError as error:
+        raise UserError(f"only: {error}") from error
