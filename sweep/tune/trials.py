@@ -144,6 +144,7 @@ def _tuner(
     from ray import tune
     from ray.tune.execution import class_cache
     from ray.tune.execution.tune_controller import TuneController
+    from ray.widgets.util import in_notebook
 
     from lr_sweep.trainables.ray_trainable import CohortTrainable
 
@@ -173,5 +174,7 @@ def _tuner(
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
             failure_config=tune.FailureConfig(max_failures=placement.resources.retries),
             verbose=0,
+            # In a notebook Tune (2.60) would take one that removes what the cell has printed; a terminal has none.
+            progress_reporter=tune.CLIReporter() if in_notebook() else None,
         ),
     )
