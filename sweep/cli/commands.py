@@ -77,6 +77,13 @@ def _results_or_cluster(command: argparse._ActionsContainer) -> None:
     group.add_argument("--cluster", type=local_path, metavar="FILE", help=cluster_help)
 
 
+def _export_form(command: argparse._ActionsContainer) -> None:
+    group = command.add_mutually_exclusive_group()
+    _flag("--checkpoints", "include what runs need to be trained further; far larger")(group)
+    _flag("--csv", "write every evaluation into a CSV file instead, for `judge`, pandas or W&B")(group)
+    _flag("--tensorboard", "write event files into a folder instead, one a run, for TensorBoard")(group)
+
+
 STUDY_HELP = "a shipped study's name or the path of a .yaml file"
 STUDY = _argument("study", metavar="STUDY", help=STUDY_HELP)
 STUDIES = _argument("studies", nargs="+", metavar="STUDY", help=STUDY_HELP)
@@ -125,7 +132,7 @@ RUN = _argument("run", metavar="RUN", help="its id, or at least 4 of its first l
 OUT = _argument(
     "--out", type=local_path, default=Path(), metavar="FOLDER", help="where files are written; default: this folder"
 )
-ARCHIVE = _argument("archive", type=local_path, metavar="ARCHIVE.tar", help="an archive; `export` replaces no file")
+ARCHIVE = _argument("archive", type=local_path, metavar="ARCHIVE.tar", help="an archive")
 
 COMMANDS: tuple[Command, ...] = (
     (
@@ -261,9 +268,11 @@ COMMANDS: tuple[Command, ...] = (
         "results_commands:export",
         "write everything that is intact into one archive; exit code 1 if something is left out",
         "mnist.tar mnist-small",
-        ARCHIVE,
+        _argument(
+            "target", type=local_path, metavar="TARGET", help="the file or folder to make; `export` replaces none"
+        ),
         _argument("studies", nargs="*", metavar="STUDY", help="studies by name; default: every run there is"),
-        _flag("--checkpoints", "include what runs need to be trained further; far larger"),
+        _export_form,
         RESULTS,
     ),
     (

@@ -84,13 +84,19 @@ def ui(chosen: Namespace) -> int:
 
 
 def export(chosen: Namespace) -> int:
-    """Write results into an archive."""
+    """Write results into an archive, or curves for other programs."""
     from lr_sweep.sweep.archive import exporter
 
+    if chosen.csv or chosen.tensorboard:
+        from lr_sweep.sweep.archive.curves import write_csv, write_tensorboard
+
+        write = write_csv if chosen.csv else write_tensorboard
+        print(write(results_here(chosen.results), chosen.studies, chosen.target))
+        return 0
     if chosen.checkpoints:
         directory_at(chosen.results, "export --checkpoints")
     results = results_here(chosen.results, weights=True)
-    exported = exporter.export(results, chosen.archive, chosen.studies, checkpoints=chosen.checkpoints)
+    exported = exporter.export(results, chosen.target, chosen.studies, checkpoints=chosen.checkpoints)
     print(exported.text)
     return 1 if exported.left_out else 0
 

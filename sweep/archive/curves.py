@@ -1,0 +1,81 @@
+"""`export --csv` and `export --tensorboard`: the curves of studies, for other programs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from lr_sweep.analysis.record import read as record
+from lr_sweep.analysis.text import rate_text
+from lr_sweep.datasets.storage.files import whole_file
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.results.directory import Results, storage_problems
+from lr_sweep.sweep.text import counted
+
+LABELS = ("task", "model", "variant", "learning_rate", "seed")
+VALUES = tuple(f"{split}_{of}" for split in ("train", "validation", "test") for of in ("loss", "accuracy"))
+
+
+def curve_table(results: Results, studies: Sequence[str]) -> pd.DataFrame:
+    """Return every evaluation of the studies' runs, a row each: `study`, `LABELS`, `run_id`, `step`, `VALUES`."""
+    frames = []
+    for study in studies:
+        wanted = record.read_wanted(results.root, study)
+        curves = record.read_curves(results.root, wanted["run_id"])
+        frames.append(wanted[["run_id", *LABELS]].assign(study=study).merge(curves, on="run_id"))
+    found = pd.concat(frames, ignore_index=True)
+    return found[["study", *LABELS, "run_id", "step", *VALUES, "time_ms"]]
+
+
+def write_csv(results: Results, studies: Sequence[str], target: Path) -> str:
+    """Write the curves into one file, which `judge`, pandas and W&B's import read; return what was written."""
+    table = _checked(results, studies, target)
+    with storage_problems(target), whole_file(target) as partial:
+        table.drop(columns="time_ms").to_csv(partial, index=False)
+    return f"{target}: {_counts(table)}"
+
+
+def write_tensorboard(results: Results, studies: Sequence[str], target: Path) -> str:
+    """Write an event file a run, in `target/STUDY/TASK/MODEL/VARIANT/lr=RATE,seed=SEED`; return what was written.
+
+    Raises:
+        UserError: the package tensorboardX is not installed, or the folder exists.
+    """
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError as error:
+        raise UserError(
+            "export --tensorboard needs the package tensorboardX: pip install 'lr-sweep[tensorboard]'"
+        ) from error
+    table = _checked(results, studies, target)
+    with storage_problems(target), tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as made:
+        for names, curve in table.groupby(["study", *LABELS], sort=False):
+            *cell, rate, seed = names
+            folder = Path(made).joinpath("all", *map(str, cell), f"lr={rate_text(rate)},seed={seed}")
+            with SummaryWriter(str(folder)) as writer:
+                for row in curve.to_dict("records"):
+                    for value in VALUES:
+                        split, of = value.split("_")
+                        writer.add_scalar(f"{of}/{split}", row[value], row["step"], walltime=row["time_ms"] / 1000)
+        (Path(made) / "all").rename(target)  # whole, or not at all
+    return f"{target}: {_counts(table)}; look at it with `tensorboard --logdir {target}`"
+
+
+def _checked(results: Results, studies: Sequence[str], target: Path) -> pd.DataFrame:
+    record.check_format(results.root)
+    if target.exists():
+        raise UserError(f"{target} exists; `export` overwrites nothing. Remove it, or name another path.")
+    if not target.parent.is_dir():
+        raise UserError(f"there is no folder {target.parent}; make it, or name a path elsewhere.")
+    names = list(dict.fromkeys(studies)) or record.recorded_studies(results.root)
+    table = curve_table(results, names) if names else pd.DataFrame()
+    if table.empty:
+        raise UserError(f"{results.root} holds no evaluation to export; `run` a study first, or give its --results.")
+    return table
+
+
+def _counts(table: pd.DataFrame) -> str:
+    return f"{counted(len(table), 'evaluation')} of {counted(table['run_id'].nunique(), 'run')}"
