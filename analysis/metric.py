@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from lr_sweep.analysis.text import NO_VALUE, percent_text, points_text
 
@@ -27,6 +27,8 @@ class Metric:
     """The data that select: other than `validation` only for a table without it, and empty if nothing selects."""
     reported_on: str = "test"
     """The data whose numbers are shown; other than `test` only where a table has none."""
+    model: Literal["best", "final"] = "best"
+    """Which model of a run is measured: the best one on the data that select, or the one at the step budget."""
 
     @classmethod
     def from_json(cls, content: object) -> Metric:
@@ -64,7 +66,9 @@ class Metric:
     @property
     def of_model(self) -> str:
         """Say which model of a run is measured."""
-        return f"of each run's best model by {self.validation}" if self.chosen_on else "at each run's last evaluation"
+        if self.model == "best" and self.chosen_on:
+            return f"of each run's best model by {self.validation}"
+        return "at each run's last evaluation"
 
     @property
     def best(self) -> str:

@@ -77,13 +77,21 @@ def status_line(runs: pd.DataFrame) -> str:
     return f"{len(runs)} runs wanted: {', '.join(parts)}."
 
 
+DIVERGED = {
+    "best": "A run that diverged counts with its best model before that; without an evaluation it has no value.",
+    "final": "A run that diverged has no value.",
+}
+"""What becomes of diverged runs, by `Metric.model`."""
+
+
 def limits(study: Study) -> Sequence[str]:
     """Say what the numbers of a report are not."""
     metric, table = study.summary.metric, study.info.from_table
     if not metric.chosen_on:
         return (f"No learning rate is chosen: there is no validation data, and {metric.test} selects nothing.",)
     steps = tables.has_steps(study.summary.runs)
-    read = "at the step that validation chose" if steps else "as the table has it"
+    step = "at the step that validation chose" if metric.model == "best" else "at its last step"
+    read = step if steps else "as the table has it"
     grounds = "of the table" if table else "for the step budgets, the pretrained weights and the data named above"
     measured = (
         f"The {metric.test} was read once for each run, {read}. The figure shows it at every "
@@ -95,8 +103,7 @@ def limits(study: Study) -> Sequence[str]:
         *([measured] if _is_tested(metric) else []),
         "The SEM is over seeds: initialisation, data order and dropout. Mean ± SEM is no 95% interval; those are under "
         '"How sure", with the choice of the learning rate in them. None holds the uncertainty from a finite test set.',
-        "A run that diverged counts with its best model before that; without an evaluation it has no value. Failed and "
-        "missing runs are never counted as zero.",
+        f"{DIVERGED[metric.model]} Failed and missing runs are never counted as zero.",
         f"Numbers hold {grounds}, and for the learning rates tried.",
     )
 

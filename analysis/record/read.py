@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ class StudyInfo:
     study: str
     title: str
     metric: Metric = ACCURACY
-    """Key `metric`; absent: accuracy."""
+    """Keys `metric`, absent: accuracy, and `selection`, which model of a run is measured, absent: the best."""
     from_table: bool = False
     """Whether its runs are those of a user's table; nothing published is shown beside them."""
 
@@ -104,7 +104,9 @@ def read_study(results: Path, study: str) -> StudyInfo:
         metric = Metric.from_json(content["metric"]) if "metric" in content else ACCURACY
     except ValueError as error:
         raise RecordError(f"{path}: {error}: run the study again") from error
-    return StudyInfo(study=content["study"], title=content["title"], metric=metric)
+    if (selection := content.get("selection", "best")) not in ("best", "final"):
+        raise RecordError(f"{path}: got the selection {selection!r}, want best or final: run the study again")
+    return StudyInfo(study=content["study"], title=content["title"], metric=replace(metric, model=selection))
 
 
 def read_wanted(results: Path, study: str) -> pd.DataFrame:

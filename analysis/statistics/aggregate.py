@@ -104,14 +104,15 @@ def account(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def per_run(accounted: pd.DataFrame, curves: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
-    """Add each run's best step within the study's budget and the validation accuracy there.
+    """Add each run's best step within the study's budget, or its last, and the validation accuracy there.
 
-    Complete runs count, and diverged ones with the best model they had before. Failed and missing ones do not,
-    whatever evaluations they have: they would be compared at a smaller budget.
+    Complete runs count, and diverged ones with the best model they had before, if the best model of a run is measured.
+    Failed and missing ones do not, whatever evaluations they have: they would be compared at a smaller budget.
 
     `curves` have no test columns.
     """
-    counts = accounted[accounted["status"].isin(["complete", "diverged"])]
+    counted = ["complete", "diverged"] if metric.model == "best" else ["complete"]
+    counts = accounted[accounted["status"].isin(counted)]
     best = [
         best_steps(curves[curves["run_id"].isin(rows["run_id"]) & curves["step"].le(budget)], metric).assign(
             num_steps=budget

@@ -152,7 +152,11 @@ def _improving(cell: Row, gains: list[float], metric: Metric) -> Iterator[CheckF
             f"{metric.chosen_on} still {metric.improves} at the budget: by {metric.amount_text(gain)} from the "
             f"second-last to the last tenth of the evaluations"
         )
-        yield finding_of(cell, "improving", "problem", message, "raise num_steps: finished runs resume where they are")
+        if metric.model == "final":
+            yield finding_of(cell, "improving", "note", f"{message}, as a decaying schedule makes it")
+        else:
+            fix = "raise num_steps: finished runs resume where they are"
+            yield finding_of(cell, "improving", "problem", message, fix)
 
 
 def _gap(cell: Row, usual: float, num_cells: int, metric: Metric) -> Iterator[CheckFinding]:

@@ -25,20 +25,23 @@ def rule_text(metric: Metric, has_steps: bool = True) -> str:
     best, name = metric.best, metric.validation
     if not metric.chosen_on:
         return "Selection: none, as there is no validation data."
+    rate = f"in each cell the learning rate with the {best} mean"
     if not has_steps:
-        return f"Selection: in each cell the learning rate with the {best} mean {name} over seeds (ties: the smaller)."
+        return f"Selection: {rate} {name} over seeds (ties: the smaller)."
+    if metric.model == "final":
+        return f"Selection: in each run the last step, then {rate} {name} over seeds (ties: the smaller)."
     return (
-        f"Selection: in each run the step with the {best} {name} (ties: the earliest), then in each cell the "
-        f"learning rate with the {best} mean of that over seeds (ties: the smaller)."
+        f"Selection: in each run the step with the {best} {name} (ties: the earliest), then {rate} of that over seeds "
+        "(ties: the smaller)."
     )
 
 
 def best_steps(curves: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
-    """Choose each run's evaluation with the best validation accuracy; ties: the earliest step.
+    """Choose each run's evaluation with the best validation accuracy; ties: the earliest step; or the last evaluation.
 
     Args:
         curves: columns `run_id`, `step` and `validation_accuracy`, already cut at the step budget.
-        metric: what the accuracies are, if they are none: which way is better.
+        metric: what the accuracies are, if they are none: which way is better; and which model of a run is measured.
 
     Returns:
         One row a run: `run_id`, `best_step`, `validation_accuracy` (fraction). Runs without a value are left out.
@@ -48,8 +51,11 @@ def best_steps(curves: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
     """
     _refuse_test_columns(curves)
     known = curves[["run_id", "step", "validation_accuracy"]].dropna()
-    order = [True, not metric.higher_is_better, True]
-    ordered = known.sort_values(["run_id", "validation_accuracy", "step"], ascending=order)
+    if metric.model == "final":
+        ordered = known.sort_values(["run_id", "step"], ascending=[True, False])
+    else:
+        order = [True, not metric.higher_is_better, True]
+        ordered = known.sort_values(["run_id", "validation_accuracy", "step"], ascending=order)
     return ordered.drop_duplicates("run_id").rename(columns={"step": "best_step"}).reset_index(drop=True)
 
 

@@ -157,6 +157,8 @@ class Study(Strict):
         or_list((int,), "a whole number n, for seeds 0 to n - 1, or a list of seeds"),
     ]
     """A number n, for 0 to n - 1, or a list."""
+    selection: Literal["best", "final"] = "best"
+    """Which model of a run the report measures: the best on validation data, or the one at the step budget."""
     resources: Resources = Resources()
     """What each trial holds."""
 

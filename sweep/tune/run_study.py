@@ -140,7 +140,8 @@ def write_wanted(results: Results, study: Study, wanted: Sequence[WantedRun]) ->
     with whole_file(folder / f"{study.study}.yaml") as partial:
         partial.write_text(study_to_yaml(study), encoding="utf-8")
     write_parquet(folder / "wanted.parquet", [run.row() for run in wanted], WANTED)
-    write_json(folder / "study.json", {"study": study.study, "title": study.title, "format": FORMAT})
+    selection = {"selection": study.selection} if study.selection != "best" else {}
+    write_json(folder / "study.json", {"study": study.study, "title": study.title, "format": FORMAT} | selection)
 
 
 def _paces(timings: Mapping[Cell, Timing]) -> dict[Cell, RunPace]:

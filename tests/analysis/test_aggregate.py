@@ -1,3 +1,4 @@
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.read import RecordError
-from lr_sweep.analysis.statistics.aggregate import STATUSES, account, per_learning_rate
+from lr_sweep.analysis.statistics.aggregate import STATUSES, account, per_learning_rate, summarise
+from lr_sweep.analysis.statistics.selection import rule_text
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 
@@ -155,3 +158,38 @@ def test_account_keeps_the_studys_order(tmp_path: Path) -> None:
     results = made.write()
     found = account(record.read_wanted(results, "small"), record.read_runs(results, ids[::-1]))
     assert found["run_id"].tolist() == ids
+
+
+def test_final_models_are_those_at_the_budget_and_a_diverged_run_has_none(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for seed in (0, 1):
+        made.add(1e-4, seed, [(100, 0.9, 0.8), (300, 0.5, 0.4)])  # chosen where the best model counts
+        made.add(1e-3, seed, [(100, 0.4, 0.3), (300, 0.6, 0.7)])
+    curve = [(100, 0.5, 0.4), (300, 0.7, 0.6), (600, 0.9, 0.8)]
+    made.add(1e-2, 0, curve, trained=600, budget=300)
+    made.add(1e-2, 1, curve[:2], status="diverged", trained=300, diverged_at=300)
+    results = made.write()
+    path = record.study_dir(results, made.study) / "study.json"
+    for selection, rate, test, steps in (("best", 1e-4, 0.8, (100, 100)), ("final", 1e-3, 0.7, (300, 300))):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"selection": selection}))
+        wanted, runs, curves = (
+            record.read_wanted(results, made.study),
+            record.read_runs(results),
+            record.read_curves(results),
+        )
+        found = summarise(wanted, runs, curves, record.read_study(results, made.study).metric)
+        cell = only(found.cells)
+        assert (cell["learning_rate"], cell["test_mean"], cell["best_steps"]) == (rate, pytest.approx(test), steps)
+    lost = only(found.learning_rates, learning_rate=1e-2)
+    assert (lost["num_values"], lost["validation_mean"]) == (1, 0.7)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"selection": "last"}))
+    with pytest.raises(RecordError, match="got the selection 'last', want best or final"):
+        record.read_study(results, made.study)
+
+
+def test_the_rule_says_which_model_of_a_run_is_measured() -> None:
+    assert rule_text(Metric(model="final")) == (
+        "Selection: in each run the last step, then in each cell the learning rate with the highest mean validation "
+        "accuracy over seeds (ties: the smaller)."
+    )
+    assert Metric(model="final").of_model == "at each run's last evaluation"

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from lr_sweep.analysis.record.read import read_study
 from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.runs import by_cell
 from lr_sweep.sweep.study.study import Study
+from lr_sweep.sweep.tune.run_study import write_wanted
 from lr_sweep.tests.support.study_example import write
 from lr_sweep.tests.support.tiny_study import in_process, runs_of
 from lr_sweep.trainables.parts import EVERYTHING, VARIANTS
@@ -191,3 +194,12 @@ def test_the_plan_of_batch_size_by_learning_rate(tmp_path: Path) -> None:
     cells = [line.split()[2] for line in lines if line.startswith("digits")]
     assert cells == [f"unfrozen-random-batch-size-{size}" for size in (8, 32, 128)]
     assert not any(line.startswith("engine") for line in lines)
+
+
+def test_the_selection_of_final_models_is_recorded_with_the_study(tmp_path: Path) -> None:
+    for selection in ("best", "final"):
+        study = load(tmp_path, ("seeds: 2", f"seeds: 2\nselection: {selection}"))
+        results = Results(tmp_path / "results")
+        write_wanted(results, study, runs_of(tmp_path / "example.yaml", results.root))
+        assert read_study(results.root, "example").metric.model == selection
+        assert ("selection" in (results.study("example") / "study.json").read_text()) == (selection == "final")
