@@ -77,9 +77,9 @@ def test_as_a_user_starts_it(tmp_path: Path) -> None:
     code, output = sweep("plan", "quickstar")
     assert (code, output.splitlines()[0]) == (
         2,
-        "error: unknown study 'quickstar'; did you mean 'quickstart'? valid: cifar10-small, mnist-small, optimizers-digits, quickstart, "
-        "rothermel2021-table1, rothermel2021-table4, lu2021-table1 to lu2021-table21, each also with "
-        "-swept, some with -small; or give the path of a .yaml file",
+        "error: unknown study 'quickstar'; did you mean 'quickstart'? valid: bits-small, cifar10-small, mnist-small, "
+        "optimizers-digits, quickstart, rothermel2021-table1, rothermel2021-table4, lu2021-table1 to lu2021-table21, "
+        "each also with -swept, some with -small; or give the path of a .yaml file",
     )
 
 
@@ -108,7 +108,10 @@ def test_an_unknown_command_lists_the_known_ones(say: Any) -> None:
 def test_an_unknown_study_lists_the_shipped_ones(say: Any, command: str, tmp_path: Path) -> None:
     code, printed = say(command, "no-such", "--results", tmp_path / "results")
     assert code == 2
-    assert "unknown study 'no-such'; valid: cifar10-small, mnist-small, optimizers-digits, quickstart" in printed
+    assert (
+        "unknown study 'no-such'; valid: bits-small, cifar10-small, mnist-small, optimizers-digits, quickstart"
+        in printed
+    )
     code, printed = say(command, tmp_path / "no.yaml", "--results", tmp_path / "results")
     assert code == 2
     assert "no.yaml: No such file or directory" in printed

@@ -217,7 +217,10 @@ def test_a_wrong_results_directory_is_named_before_a_study(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("smal", "unknown study 'smal'; did you mean 'small'? valid: cifar10-small, mnist-small, optimizers-digits, quickstart, "),
+        (
+            "smal",
+            "unknown study 'smal'; did you mean 'small'? valid: bits-small, cifar10-small, ",
+        ),
         ("small.yaml", "small.yaml: No such file or directory"),
         ("quickstart", "no study 'quickstart' in "),
     ],

@@ -209,7 +209,7 @@ SOURCES = st.one_of(
     st.builds(
         TaskRecipe,
         task=st.just("bit-xor"),
-        options=st.builds(TASKS["bit-xor"].Options, num_bits=st.integers(1, 64)),
+        options=st.builds(TASKS["bit-xor"].Options, num_bits=st.integers(2, 64)),
         num_steps=st.integers(1, 10**6),
         learning_rate=rates(),
     ).map(lambda recipe: PretrainedHere(pretrain=recipe)),
