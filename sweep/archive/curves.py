@@ -53,8 +53,8 @@ def write_tensorboard(results: Results, studies: Sequence[str], target: Path) ->
     table = _checked(results, studies, target)
     with storage_problems(target), tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as made:
         for names, curve in table.groupby(["study", *LABELS], sort=False):
-            *cell, rate, seed = names
-            folder = Path(made).joinpath("all", *map(str, cell), f"lr={rate_text(rate)},seed={seed}")
+            *cell, rate, seed = map(str, names)
+            folder = Path(made).joinpath("all", *cell, f"lr={rate_text(float(rate))},seed={seed}")
             with SummaryWriter(str(folder)) as writer:
                 for row in curve.to_dict("records"):
                     for value in VALUES:
