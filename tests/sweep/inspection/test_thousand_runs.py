@@ -100,6 +100,7 @@ def test_all_runs_are_counted(answers: dict[str, Answer]) -> None:
     assert sum(" complete " in line and "0:01:00" in line for line in answers["ls"].text.splitlines()) == 1000
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_curves(commands: dict[str, list[str]], answers: dict[str, Answer]) -> None:
     curves = list((Path(commands["ls"][-1]) / "curves").iterdir())
     assert len(curves) == 1000

@@ -96,6 +96,7 @@ def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Grid:
     return made
 
 
+@pytest.mark.slow
 def test_the_same_again_touches_nothing(grid: Grid) -> None:
     before = grid.files()
     grid.run()
@@ -114,6 +115,7 @@ def test_one_learning_rate_more_trains_its_four_runs_and_touches_no_old_file(gri
     assert {name: content for name, content in grid.files().items() if name in before} == before
 
 
+@pytest.mark.slow
 def test_seeds_and_variants_more_train_theirs_alone(grid: Grid) -> None:
     before = grid.files()
     grid.run(seeds=3)
@@ -123,6 +125,7 @@ def test_seeds_and_variants_more_train_theirs_alone(grid: Grid) -> None:
     assert {name: content for name, content in grid.files().items() if name in before} == before
 
 
+@pytest.mark.slow
 def test_a_second_study_trains_nothing_for_the_cell_it_shares(grid: Grid) -> None:
     """Its other variant is new, and so are its names, its title and its retries."""
     before = grid.files()
@@ -153,6 +156,7 @@ def test_a_higher_budget_goes_on_and_a_lower_one_reports_at_it(grid: Grid) -> No
     assert grid.files() == before
 
 
+@pytest.mark.slow
 def test_a_smaller_grid_reports_on_itself_and_forgets_nothing(grid: Grid) -> None:
     before = grid.files()
     assert "12 runs wanted: 12 complete" in grid.run()
@@ -161,6 +165,7 @@ def test_a_smaller_grid_reports_on_itself_and_forgets_nothing(grid: Grid) -> Non
     assert grid.files() == before
 
 
+@pytest.mark.slow
 def test_without_checkpoints_a_higher_budget_starts_over_to_the_same_curves(grid: Grid) -> None:
     short = curves(grid.results)
     for path in grid.results.glob("checkpoints/*/*"):
