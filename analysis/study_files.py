@@ -70,11 +70,11 @@ class Study:
     """How a table was read, and what it lacks, sentence by sentence."""
 
 
-def status_line(runs: pd.DataFrame) -> str:
-    """Count the wanted runs by status, as one sentence."""
+def status_line(runs: pd.DataFrame, what: str = "wanted") -> str:
+    """Count runs by status, as one sentence; `what` says which they are."""
     counts = runs["status"].value_counts()
     parts = [f"{counts.get(status, 0)} {status}" for status in STATUSES]
-    return f"{len(runs)} runs wanted: {', '.join(parts)}."
+    return f"{len(runs)} runs {what}: {', '.join(parts)}."
 
 
 DIVERGED = {
@@ -117,14 +117,18 @@ def write_files(folder: Path, study: Study) -> str:
     info, summary, metric = study.info, study.summary, study.summary.metric
     main, sweeps, further = write_paper(folder, info, summary, study.curves)
     by_rate = _write_rates(folder, summary)
-    tried, status = summary.runs["learning_rate"].unique(), status_line(summary.runs)
+    tried, status = (
+        summary.runs["learning_rate"].unique(),
+        status_line(summary.runs, "in the table" if info.from_table else "wanted"),
+    )
+    of_study = not info.from_table
     write_checks_json(folder, info.study, study.findings, tried)
-    checks = findings_table(study.findings, tried).write(folder, "checks")
+    checks = findings_table(study.findings, tried, of_study).write(folder, "checks")
     chart = SweepChart(tables.caption(info, summary.runs, measured_text(metric)))
     how = "How it was made" if study.recorded else "How the table was read"
     made = _provenance(study.recorded.runs) if study.recorded else Bullets(study.about_table)
     sections = [
-        Section("", [Paragraph(f"Study `{info.study}`. {status}")]),
+        Section("", [Paragraph(f"{info.kind} `{info.study}`. {status}")]),
         *([Section(metric.title, main)] if main else []),
         Section(f"{metric.title} against learning rate", [chart, *sweeps, *by_rate]),
         Section("Checks", [checks if study.findings else Paragraph("Nothing found.")]),
@@ -140,18 +144,26 @@ def write_files(folder: Path, study: Study) -> str:
     by_model = [tables.main_table(info, summary, model) for model in summary.runs["model"].unique() if metric.chosen_on]
     shown = main if table_of(info.study) else [*by_rate, *by_model]
     heading = info.study if info.title == info.study else f"{info.title} ({info.study})"
-    return "\n".join([heading, status, "", *(table.text() for table in shown), findings_text(study.findings, tried)])
+    return "\n".join(
+        [heading, status, "", *(table.text() for table in shown), findings_text(study.findings, tried, of_study)]
+    )
 
 
 def _write_rates(folder: Path, summary: StudySummary) -> list[Table]:
     """Write every number by learning rate and by run, and the tables of the former."""
     named = {f"{split}_accuracy": f"{split}_{file_stem(summary.metric.name)}" for split in ("validation", "test")}
     summary.learning_rates.to_csv(folder / "learning_rates.csv", index=False)
-    summary.runs.rename(columns=named).to_csv(folder / "runs.csv", index=False)
+    summary.runs.rename(columns=named).drop(columns=_unknown(summary.runs)).to_csv(folder / "runs.csv", index=False)
     return [
         tables.learning_rate_table(summary, task, model).write(folder, f"rates-{file_stem(task)}-{file_stem(model)}")
         for task, model in summary.runs[GROUP].drop_duplicates().itertuples(index=False, name=None)
     ]
+
+
+def _unknown(runs: pd.DataFrame) -> list[str]:
+    """Return the columns that a table's runs have nothing in; a record's have at least where the data come from."""
+    facts = ("pretrained_on", "data_origin", "failure")
+    return [name for name in facts if name in runs and runs["data_origin"].isna().all() and runs[name].isna().all()]
 
 
 def _conclusive(folder: Path, study: Study, further: Sequence[Block]) -> list[Section]:
@@ -202,7 +214,8 @@ def _cell_numbers(info: StudyInfo, summary: StudySummary) -> pd.DataFrame:
         num_steps=("num_steps", "max"), pretrained_on=("pretrained_on", "first"), data_origin=("data_origin", "first")
     )
     cells = summary.cells.merge(facts.reset_index(), on=CELL)
-    cells.insert(0, "study", info.study)
+    cells.insert(0, info.kind.lower(), info.study)
+    cells = cells.drop(columns=_unknown(cells))
     return cells.assign(best_steps=cells["best_steps"].map(tables.steps_text))
 
 

@@ -36,6 +36,11 @@ class StudyInfo:
     from_table: bool = False
     """Whether its runs are those of a user's table; nothing published is shown beside them."""
 
+    @property
+    def kind(self) -> str:
+        """Return what its name is the name of, as captions say it."""
+        return "Table" if self.from_table else "Study"
+
 
 def run_path(results: Path, run_id: str) -> Path:
     """Return where a finished run's row lies."""

@@ -15,8 +15,8 @@ MAX_LINES = 40
 """Findings shown in a terminal; the report has all."""
 
 
-def findings_text(findings: Sequence[CheckFinding], tried: Collection[float]) -> str:
-    """Write findings for a terminal, a line each; `tried` are the study's learning rates."""
+def findings_text(findings: Sequence[CheckFinding], tried: Collection[float], of_study: bool = True) -> str:
+    """Write findings for a terminal, a line each; `tried` are the learning rates of the study, or of the table."""
     found = count_problems(findings)
     counts = [(found, "problem"), (len(findings) - found, "note")]
     counted = ", ".join(f"{number} {name}{'s' if number > 1 else ''}" for number, name in counts if number)
@@ -27,17 +27,20 @@ def findings_text(findings: Sequence[CheckFinding], tried: Collection[float]) ->
     if len(findings) > MAX_LINES:
         lines.append(f"  and {len(findings) - MAX_LINES} more in the report")
     if setting := _setting(findings, tried):
-        lines.append(f"  with what is to be added, the study's line reads:  {setting}")
+        added = f"learning rates to add:  {_rates_to_add(findings, tried)}"
+        lines.append(f"  with what is to be added, the study's line reads:  {setting}" if of_study else f"  {added}")
     return "\n".join(lines)
 
 
-def findings_table(findings: Sequence[CheckFinding], tried: Collection[float]) -> Table:
+def findings_table(findings: Sequence[CheckFinding], tried: Collection[float], of_study: bool = True) -> Table:
     """Lay findings out for the report."""
     setting = _setting(findings, tried)
+    added = f" Learning rates to add: {_rates_to_add(findings, tried)}."
+    line = f" With all that is to be added, the study's line reads: {setting}." if of_study else added
     what = "Problem: the number may change, or cannot carry a conclusion. Note: anything else worth knowing."
     return Table(
         title="Checks",
-        caption=what + (f" With all that is to be added, the study's line reads: {setting}." if setting else ""),
+        caption=what + (line if setting else ""),
         header=("level", "task", "model", "variant", "found", "what to do"),
         rows=tuple((e.level, e.task, e.model, e.variant, e.message, e.fix) for e in findings),
     )
@@ -66,6 +69,10 @@ def _setting(findings: Sequence[CheckFinding], tried: Collection[float]) -> str:
     added = _to_add(findings, tried)
     listed = ", ".join(rate_text(rate) for rate in sorted({*added, *tried}))
     return f"learning_rates: [{listed}]" if added else ""
+
+
+def _rates_to_add(findings: Sequence[CheckFinding], tried: Collection[float]) -> str:
+    return ", ".join(map(rate_text, _to_add(findings, tried)))
 
 
 def _to_add(findings: Sequence[CheckFinding], tried: Collection[float]) -> list[float]:

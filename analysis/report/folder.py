@@ -1,4 +1,4 @@
-"""A study's `report/`: written beside, then renamed, by one process at a time; what killed ones left is found."""
+"""A report's folder: written beside, then renamed; a study's by one process at a time. Leftovers are found."""
 
 from __future__ import annotations
 
@@ -24,12 +24,19 @@ def new_report(study_dir: Path) -> Iterator[Path]:
     with FileLock(study_dir / LOCK):
         for folder in _scratch(study_dir):
             shutil.rmtree(folder, ignore_errors=True)
-        # Beside its destination, so that renaming does not cross file systems.
-        with tempfile.TemporaryDirectory(dir=study_dir, prefix=_SCRATCH) as scratch:
-            new = Path(scratch) / "new"
-            new.mkdir()
+        with replacing(study_dir / "report") as new:
             yield new
-            _swap(new, study_dir / "report", Path(scratch) / "old")
+
+
+@contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder to write to; it replaces `folder` when done."""
+    # Beside its destination, so that renaming does not cross file systems.
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
+        new = Path(scratch) / "new"
+        new.mkdir()
+        yield new
+        _swap(new, folder, Path(scratch) / "old")
 
 
 def abandoned(study_dir: Path) -> list[Path]:

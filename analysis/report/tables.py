@@ -44,7 +44,7 @@ def caption(info: StudyInfo, runs: pd.DataFrame, what: str) -> str:
     """Describe what a table or figure of `runs` shows; `what` is a sentence about the measured quantity."""
     seeds = runs["seed"].nunique()
     return (
-        f"Study {info.study}. {what} {seeds} seed{'s' if seeds != 1 else ''} unless marked. "
+        f"{info.kind} {info.study}. {what} {seeds} seed{'s' if seeds != 1 else ''} unless marked. "
         f"{rule_text(info.metric, has_steps(runs))}{_budgets_text(runs)}{pretrained_text(runs)}{_data_text(runs)}"
     )
 

@@ -79,7 +79,9 @@ def without_selection(wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataF
     rates = per_learning_rate(measured)
     values = measured.groupby([*CELL, "learning_rate"])["test_accuracy"].count().rename("num_values").reset_index()
     rates = rates.drop(columns="num_values").merge(values, on=[*CELL, "learning_rate"])
-    return StudySummary(runs=measured, learning_rates=rates, cells=per_cell(measured, rates, chosen), metric=metric)
+    num_values = measured.groupby(CELL)["test_accuracy"].count().rename("num_values").reset_index()
+    cells = per_cell(measured, rates, chosen).drop(columns="num_values").merge(num_values, on=CELL)
+    return StudySummary(runs=measured, learning_rates=rates, cells=cells, metric=metric)
 
 
 def account(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:

@@ -1,15 +1,14 @@
-"""The commands with their arguments and these' types, in the order of `--help`."""
+"""The commands with their arguments, in the order of `--help`."""
 
 from __future__ import annotations
 
 import argparse
-import math
-from argparse import ArgumentTypeError
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lr_sweep.sweep.cli.types import local_path, location, positive, seconds
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS
 from lr_sweep.sweep.study.only import ALL_RUNS, parse_only
 
@@ -17,45 +16,6 @@ Argument = Callable[[argparse._ActionsContainer], object]
 """Adds an argument, or several, to a command."""
 Command = tuple[str, str, str, *tuple[Argument, ...]]
 """`MODULE:FUNCTION` of this package (the command has the function's name), what it does, an example, its arguments."""
-
-MOST = 1_000_000
-"""Largest number; in seconds, eleven days."""
-
-
-def positive(text: str, most: int = MOST, least: int = 1) -> int:
-    """Return a whole number from 1, or from another least one."""
-    if not text.isdecimal() or len(text) > 20 or not least <= int(text) <= most:
-        raise ArgumentTypeError(f"got {_cut(text)}, want a whole number from {least} to {most}")
-    return int(text)
-
-
-def seconds(text: str) -> float:
-    """Return a number of seconds above 0."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number <= MOST:
-        raise ArgumentTypeError(f"got {_cut(text)}, want a number of seconds above 0, {MOST} at most")
-    return number
-
-
-def location(text: str) -> str:
-    """Return a path, or the URI of a store, as it was given."""
-    try:
-        Path(text).expanduser().resolve()
-    except (RuntimeError, OSError) as error:  # `~nouser`, a circle of links, a folder that may not be read
-        raise ArgumentTypeError(f"got {_cut(text)}: {error}; write the path out") from error
-    return text
-
-
-def local_path(text: str) -> Path:
-    """Return a path, with `~` replaced by the user's home folder."""
-    return Path(location(text)).expanduser()
-
-
-def _cut(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 def _argument(*names: str, **settings: Any) -> Argument:
@@ -82,6 +42,13 @@ def _export_form(command: argparse._ActionsContainer) -> None:
     _flag("--checkpoints", "include what runs need to be trained further; far larger")(group)
     _flag("--csv", "write every evaluation into a CSV file instead, for `judge`, pandas or W&B")(group)
     _flag("--tensorboard", "write event files into a folder instead, one a run, for TensorBoard")(group)
+
+
+def _direction(command: argparse._ActionsContainer) -> None:
+    group = command.add_mutually_exclusive_group()
+    more_help = "of the metric; default: by its name"
+    group.add_argument("--lower-is-better", dest="higher_is_better", action="store_false", default=None, help=more_help)
+    group.add_argument("--higher-is-better", dest="higher_is_better", action="store_true", default=None, help=more_help)
 
 
 STUDY_HELP = "a shipped study's name or the path of a .yaml file"
@@ -187,6 +154,24 @@ COMMANDS: tuple[Command, ...] = (
         "write tables, figures and checks of what is recorded so far",
         "quickstart --strict",
         *RECORDED,
+        STRICT,
+    ),
+    (
+        "table_commands:judge",
+        "write tables, figures and checks of runs that any program made, from CSV or Parquet files (docs/judge.md)",
+        "runs.csv --columns learning_rate=lr,validation=val_acc",
+        _argument("tables", nargs="+", type=local_path, metavar="TABLE", help="a row a run, or a row an evaluation"),
+        _argument(
+            "--columns",
+            action="append",
+            metavar="MEANING=NAME,...",
+            help="which column is task, model, variant, learning_rate, seed, step, num_steps, run, status, validation, "
+            "test or train, where its name does not say it; MEANING= for none",
+        ),
+        _argument("--metric", metavar="NAME", help="name of the metric; default: the name of validation's column"),
+        _direction,
+        _flag("--select-on-test", "choose on test data, in a table without validation data; the report says so"),
+        _argument("--out", type=local_path, metavar="FOLDER", help="of the report; default: ./judged/TABLE"),
         STRICT,
     ),
     (

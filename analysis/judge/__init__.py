@@ -1,0 +1,1 @@
+"""A report on runs that any program made, from a table of them."""

@@ -1,0 +1,139 @@
+"""Which column of a table means what: as the user says, otherwise by its name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lr_sweep.datasets.storage.problems import UserError
+
+ROLES: dict[str, tuple[str, ...]] = {
+    "task": ("task", "dataset", "data_set", "benchmark"),
+    "model": ("model", "model_name", "architecture", "arch", "backbone"),
+    "variant": ("variant", "method", "algorithm", "treatment"),
+    "learning_rate": ("learning_rate", "lr", "learningrate", "base_lr", "init_lr", "initial_lr", "peak_lr", "max_lr"),
+    "seed": ("seed", "random_seed", "random_state"),
+    "step": ("step", "_step", "global_step", "training_iteration", "iteration", "epoch"),
+    "num_steps": ("num_steps", "max_steps", "total_steps", "num_epochs", "max_epochs"),
+    "run": ("run_id", "trial_id", "run", "id"),
+    "status": ("status", "state"),
+}
+"""What a column may mean, with the names that mean it, in small letters and without a tool's prefix."""
+SPLITS = {
+    "validation": {"validation", "val", "valid", "dev", "eval"},
+    "test": {"test"},
+    "train": {"train", "training"},
+}
+"""What else a column may mean, with the words in its name that mean it; the rest of the name is the metric."""
+FIRST_IS_TAKEN = {"step", "num_steps", "run", "status"}
+"""Of several names for one of these the first in the list is read; of anything else the user has to say which."""
+PREFIXES = ("params.", "metrics.", "config/", "config.", "summary/", "summary.")
+"""Of MLflow, Ray Tune and W&B."""
+PASSED_OVER = {"best", "final", "last", "epoch", "step", "at"}
+"""Words in the name of a metric's column that are no part of the metric's name."""
+WORDS = {"acc": "accuracy", "ppl": "perplexity", "err": "error"}
+HIGHER = {"accuracy", "f1", "auc", "auroc", "precision", "recall", "bleu", "iou", "miou", "dice", "r2", "mcc", "ndcg"}
+HIGHER |= {"reward", "return", "top1", "top5", "rouge", "map"}
+LOWER = {"loss", "error", "perplexity", "nll", "bpc", "bpb", "mse", "rmse", "mae", "wer", "cer", "fid", "entropy"}
+FRACTIONS = HIGHER - {"reward", "return"} | {"error", "wer", "cer"}
+"""Of these, values from 0 to 1 are fractions, which are shown in percent."""
+PERCENTS = {"accuracy", "error"}
+"""Of these, values up to 100 are percents."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The columns of a table that are read."""
+
+    of: Mapping[str, str]
+    """Column by what it means: a key of `ROLES` or `SPLITS`."""
+    metric: str
+    """Name of the metric; empty: no column's name says it."""
+
+
+def find_columns(names: Sequence[str], given: Mapping[str, str], metric: str | None) -> Columns:
+    """Find what each column means.
+
+    Args:
+        names: of the table's columns.
+        given: column by what it means; an empty text: the table has no such column.
+        metric: name of the metric; if there are columns of it, no others are read; None: not said.
+
+    Raises:
+        UserError: a given column is not there, or names allow several answers.
+    """
+    mistakes = [
+        f"--columns {role}={name}: no such column: there are {', '.join(names)}"
+        for role, name in given.items()
+        if name and name not in names
+    ]
+    found = {role: name for role, name in given.items() if name}
+    for role in ROLES.keys() - given.keys():
+        candidates = [name for alias in ROLES[role] for name in names if _plain(name) == alias]
+        mistakes += _add(found, role, candidates, role in FIRST_IS_TAKEN)
+    there = {measured(name) for name in names if split_of(name)} & {measured(metric or "")}
+    wanted = measured(found.get("validation", "")) or next(iter(there), "")
+    for split in SPLITS:
+        if split not in given:
+            candidates = _values_of([name for name in names if split_of(name) == split], wanted)
+            mistakes += _add(found, split, candidates, False)
+            wanted = wanted or measured(found.get(split, ""))
+    if mistakes:
+        raise UserError("\n".join(mistakes))
+    return Columns(of={role: found[role] for role in (*ROLES, *SPLITS) if role in found}, metric=wanted)
+
+
+def split_of(name: str) -> str:
+    """Return which data a column was measured on, by its name; empty: no name of a metric."""
+    words = _words(name)
+    return next((split for split, meaning in SPLITS.items() if meaning & set(words)), "")
+
+
+def measured(name: str) -> str:
+    """Return the metric in a column's name: `accuracy` of `best_val_acc`; empty: there is none."""
+    known = set().union(*SPLITS.values()) | PASSED_OVER
+    return " ".join(WORDS.get(word, word) for word in _words(name) if word not in known)
+
+
+def is_higher_better(metric: str) -> bool | None:
+    """Return which way a metric is better, by the words of its name; None: they do not say."""
+    if has_word(metric, LOWER):
+        return False
+    return True if has_word(metric, HIGHER) else None
+
+
+def has_word(metric: str, words: set[str]) -> bool:
+    """Return whether one of some words is in the name of a metric."""
+    return bool({WORDS.get(word, word) for word in _words(metric)} & words)
+
+
+def _values_of(names: list[str], metric: str) -> list[str]:
+    """Return the columns of a metric; without its name those of metrics that are known, if there are any."""
+    if metric:
+        return [name for name in names if measured(name) == metric]
+    known = [name for name in names if is_higher_better(measured(name)) is not None]
+    return known or names
+
+
+def _add(found: dict[str, str], role: str, candidates: Sequence[str], first_is_taken: bool) -> list[str]:
+    """Take the only candidate, or the first; return what is wrong."""
+    if len(candidates) > 1 and not first_is_taken:
+        return [
+            f"{len(candidates)} columns may be {role}: {', '.join(candidates)}: say which, as in "
+            f"--columns {role}={candidates[0]}"
+        ]
+    if candidates and candidates[0] not in found.values():
+        found[role] = candidates[0]
+    return []
+
+
+def _plain(name: str) -> str:
+    """Return a name in small letters, without a tool's prefix, with `_` between words."""
+    text = name.strip().lower()
+    text = next((text.removeprefix(prefix) for prefix in PREFIXES if text.startswith(prefix)), text)
+    return re.sub(r"[\s./-]+", "_", text)
+
+
+def _words(name: str) -> list[str]:
+    return [word for word in _plain(name).split("_") if word]

@@ -1,0 +1,47 @@
+"""Writes the report of a table into a folder that holds nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from lr_sweep.analysis.report.folder import replacing
+from lr_sweep.analysis.study_files import Study, write_files
+from lr_sweep.analysis.study_report import Report
+from lr_sweep.datasets.storage.problems import UserError
+
+LIST = "judged.json"
+"""Lists the files of the report: a folder with any other file is never replaced."""
+
+
+def write_judged(study: Study, folder: Path) -> Report:
+    """Write a report; a folder that holds an earlier one, and nothing else, is replaced once all is written.
+
+    Raises UserError if the folder holds anything else.
+    """
+    folder = folder.resolve()
+    _check_ours(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(folder) as new:
+        text = write_files(new, study)
+        names = sorted(path.name for path in new.iterdir())
+        content = {"format": 1, "table": study.info.study, "read": study.about_table, "files": names}
+        (new / LIST).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    files = tuple(folder / name for name in [*names, LIST])
+    return Report(folder=folder, files=files, text=text, findings=study.findings)
+
+
+def _check_ours(folder: Path) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UserError(f"--out {folder}: a file is there: name another folder")
+    there = {path.name for path in folder.iterdir()}
+    try:
+        listed = json.loads((folder / LIST).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        listed = []
+    if others := sorted(there - {LIST, *listed}):
+        raise UserError(
+            f"--out {folder}: it has files that are not of an earlier `judge`, such as {others[0]}: name another folder"
+        )

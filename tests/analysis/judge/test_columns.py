@@ -1,0 +1,84 @@
+"""Which column means what, by its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from lr_sweep.analysis.judge.columns import find_columns, is_higher_better, measured
+from lr_sweep.datasets.storage.problems import UserError
+
+MLFLOW = ["", "run_id", "status", "start_time", "metrics.test_acc", "metrics.val_acc", "metrics.val_loss", "params.lr"]
+RAY = ["val_acc", "test_acc", "training_iteration", "trial_id", "time_total_s", "config/lr", "config/seed", "logdir"]
+WANDB = [
+    "Name",
+    "ID",
+    "State",
+    "Created",
+    "Runtime",
+    "method",
+    "learning_rate",
+    "seed",
+    "val/accuracy",
+    "test/accuracy",
+]
+
+
+@pytest.mark.parametrize(
+    ("names", "metric", "found"),
+    [
+        (
+            *(MLFLOW, "accuracy"),
+            {
+                **{"learning_rate": "params.lr", "run": "run_id", "status": "status"},
+                **{"validation": "metrics.val_acc", "test": "metrics.test_acc"},
+            },
+        ),
+        (
+            *(RAY, None),
+            {
+                **{"learning_rate": "config/lr", "seed": "config/seed", "step": "training_iteration"},
+                **{"run": "trial_id", "validation": "val_acc", "test": "test_acc"},
+            },
+        ),
+        (
+            *(WANDB, None),
+            {
+                **{"variant": "method", "learning_rate": "learning_rate", "seed": "seed", "run": "ID"},
+                **{"status": "State", "validation": "val/accuracy", "test": "test/accuracy"},
+            },
+        ),
+    ],
+    ids=["MLflow", "Ray", "W&B"],
+)
+def test_exports_are_read_by_name(names: list[str], metric: str | None, found: dict[str, str]) -> None:
+    columns = find_columns(names, {}, metric)
+    assert (dict(columns.of), columns.metric) == (found, "accuracy")
+
+
+def test_several_candidates_are_the_users_choice() -> None:
+    with pytest.raises(UserError, match="2 columns may be validation: val_acc, val_loss: say which"):
+        find_columns(["lr", "val_acc", "val_loss"], {}, None)
+    with pytest.raises(UserError, match="2 columns may be learning_rate: lr, base_lr"):
+        find_columns(["base_lr", "lr", "val_acc"], {}, None)
+    assert find_columns(["lr", "val_acc", "val_loss"], {"validation": "val_loss"}, None).metric == "loss"
+
+
+def test_test_data_of_another_metric_are_not_read() -> None:
+    assert "test" not in find_columns(["lr", "val_loss", "test_acc"], {}, None).of
+
+
+def test_a_column_can_be_left_out_and_a_wrong_one_is_refused() -> None:
+    assert "test" not in find_columns(["lr", "val_acc", "test_acc"], {"test": ""}, None).of
+    with pytest.raises(UserError, match="--columns seed=sede: no such column: there are lr, val_acc"):
+        find_columns(["lr", "val_acc"], {"seed": "sede"}, None)
+
+
+@pytest.mark.parametrize(
+    ("column", "metric", "higher"),
+    [
+        *[("best_val_acc", "accuracy", True), ("valid_ppl", "perplexity", False), ("eval/loss", "loss", False)],
+        *[("val_bleu", "bleu", True), ("val_cross_entropy", "cross entropy", False), ("val_score", "score", None)],
+    ],
+)
+def test_the_metric_and_its_direction(column: str, metric: str, higher: bool | None) -> None:
+    assert (measured(column), is_higher_better(metric)) == (metric, higher)

@@ -1,0 +1,175 @@
+"""Tables of a few rows, judged; every number is worked out here."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lr_sweep.analysis.judge.judge import Reading, judge
+from lr_sweep.analysis.study_files import Study
+from lr_sweep.datasets.storage.problems import UserError
+
+
+def study_of(folder: Path, text: str, reading: Reading | None = None, name: str = "table.csv") -> Study:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return judge([path], reading or Reading())
+
+
+def chosen(study: Study) -> dict[str, tuple[float, float]]:
+    """Learning rate and test mean by variant."""
+    cells = study.summary.cells.to_dict("records")
+    return {cell["variant"]: (cell["learning_rate"], round(cell["test_mean"], 6)) for cell in cells}
+
+
+ACCURACY = """variant,lr,seed,val_acc,test_acc
+a,1e-3,0,0.50,0.60
+a,1e-3,1,0.60,0.60
+a,1e-2,0,0.70,0.50
+a,1e-2,1,0.60,0.54
+b,1e-3,0,0.80,0.70
+b,1e-3,1,0.80,0.72
+b,1e-2,0,nan,
+b,1e-2,1,0.9,0.9
+"""
+
+
+def test_a_row_a_run(tmp_path: Path) -> None:
+    """At 1e-2 a seed of b diverged, so 1e-3 is chosen for it."""
+    study = study_of(tmp_path, ACCURACY)
+    assert chosen(study) == {"a": (1e-2, 0.52), "b": (1e-3, 0.71)}
+    assert study.summary.runs["status"].tolist() == ["complete"] * 6 + ["diverged", "complete"]
+    assert set(study.summary.runs["task"]) == {"table"}
+
+
+def test_a_row_an_evaluation_stops_early_on_validation(tmp_path: Path) -> None:
+    text = "model,lr,seed,step,val_loss,test_loss\n"
+    text += "a,0.1,0,10,3.0,3.1\na,0.1,0,20,2.0,2.5\na,0.1,0,30,2.2,2.1\na,0.2,0,10,2.5,1.0\na,0.2,0,20,inf,\n"
+    study = study_of(tmp_path, text)
+    assert chosen(study) == {"a": (0.1, 2.5)}
+    assert study.summary.runs["best_step"].tolist() == [20, 10]
+    assert study.summary.runs["status"].tolist() == ["complete", "diverged"]
+    assert (study.info.metric.name, study.info.metric.higher_is_better) == ("loss", False)
+
+
+def test_a_spreadsheets_table(tmp_path: Path) -> None:
+    """A mark at the start, semicolons, decimal commas, percents, another order of columns, a blank line."""
+    text = "\ufefftest_acc;val_acc;method;lr\n70,5;80;a;0,001\n\n60;90,5;a;0,01\n"
+    study = study_of(tmp_path, text)
+    assert chosen(study) == {"a": (0.01, 0.6)}
+    assert "some values of accuracy are above 1: all are read as percent" in study.about_table
+
+
+def test_parquet_and_csv_say_the_same(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text(ACCURACY)
+    frame = pd.read_csv(tmp_path / "table.csv")
+    columns = {name: pa.array(list(frame[name])) for name in frame}  # pandas would write NaN as nothing
+    columns["lr"] = columns["lr"].cast(pa.float32())  # 1e-3 is 0.0010000000474974513
+    pq.write_table(pa.table(columns), tmp_path / "table.parquet")
+    one, other = (judge([tmp_path / f"table.{kind}"], Reading()) for kind in ("csv", "parquet"))
+    pd.testing.assert_frame_equal(one.summary.cells, other.summary.cells)
+
+
+def test_several_files_are_one_table(tmp_path: Path) -> None:
+    head, *rows = ACCURACY.splitlines()
+    for name, part in (("mnist", rows[:4]), ("cifar", rows[4:])):
+        (tmp_path / f"{name}.csv").write_text("\n".join([head, *part]))
+    study = judge([tmp_path / "mnist.csv", tmp_path / "cifar.csv"], Reading())
+    assert list(study.summary.cells["task"]) == ["mnist", "cifar"]
+
+
+def test_rows_without_seeds_are_numbered(tmp_path: Path) -> None:
+    study = study_of(tmp_path, "lr,val_acc,test_acc\n0.1,0.5,0.5\n0.1,0.7,0.6\n0.2,0.1,0.1\n")
+    assert study.summary.runs["seed"].tolist() == [0, 1, 0]
+    assert "no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds" in (
+        study.about_table
+    )
+
+
+def test_a_test_value_measured_once_is_that_of_the_best_step(tmp_path: Path) -> None:
+    text = "lr,seed,step,val_acc,test_acc\n0.1,0,1,0.5,\n0.1,0,2,0.7,\n0.1,0,3,0.6,0.65\n"
+    study = study_of(tmp_path, text)
+    assert chosen(study) == {"all": (0.1, 0.65)}
+    assert "1 runs have one test value: it counts as that of their best step" in study.about_table
+
+
+def test_states_of_runs(tmp_path: Path) -> None:
+    rows = ["0.1,0,finished,0.5,0.5", "0.1,1,crashed,0.7,0.7", "0.1,2,running,,", "0.1,3,finished,,"]
+    study = study_of(tmp_path, "\n".join(["lr,seed,state,val_acc,test_acc", *rows]))
+    assert study.summary.runs["status"].tolist() == ["complete", "failed", "missing", "missing"]
+    assert chosen(study) == {"all": (0.1, 0.5)}
+
+
+def test_without_validation_nothing_is_chosen(tmp_path: Path) -> None:
+    text = "variant,lr,seed,test_acc\na,0.1,0,0.5\na,0.2,0,0.7\n"
+    study = study_of(tmp_path, text)
+    assert math.isnan(study.summary.cells["learning_rate"].iloc[0])
+    assert study.summary.learning_rates["test_mean"].tolist() == [0.5, 0.7]
+    assert {each.check for each in study.findings} == {"untuned", "not-chosen", "one-seed"}
+    assert any("NO LEARNING RATE IS CHOSEN" in line for line in study.about_table)
+    asked = study_of(tmp_path, text, Reading(select_on_test=True))
+    assert chosen(asked) == {"a": (0.2, 0.7)}
+    assert "chosen-on-test" in {each.check for each in asked.findings}
+
+
+def test_without_test_validation_is_shown(tmp_path: Path) -> None:
+    study = study_of(tmp_path, "lr,seed,val_acc\n0.1,0,0.5\n0.2,0,0.75\n")
+    assert chosen(study) == {"all": (0.2, 0.75)}
+    assert study.info.metric.test == "validation accuracy"
+
+
+def test_unequal_tuning_is_found(tmp_path: Path) -> None:
+    rows = [f"a,{rate},0,0.5,0.5" for rate in (0.1, 0.2, 0.4)] + ["b,0.2,0,0.6,0.6"]
+    study = study_of(tmp_path, "\n".join(["variant,lr,seed,val_acc,test_acc", *rows]))
+    (found,) = [each for each in study.findings if each.check == "unequal"]
+    assert (found.variant, found.learning_rates) == ("b", (0.1, 0.4))
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        ("", ["table.csv is empty"]),
+        ("lr,val_acc\n", ["table.csv has no rows"]),
+        ("lr,val_acc\n0.1,0.5,0.6\n", ["table.csv:2: got 3 fields, want 2"]),
+        ("lr,lr,val_acc\n0.1,0.1,0.6\n", ["table.csv:1: two columns are named 'lr'"]),
+        ("seed,val_acc\n1,0.6\n", ["no column of learning rates in seed, val_acc: give --columns learning_rate=NAME"]),
+        ("lr,seed\n1,2\n", ["no column of validation or test"]),
+        ("lr,val_score\n1,2\n", ["is more score better or worse? give --higher-is-better or --lower-is-better"]),
+        (
+            'lr,seed,note,val_acc\n0,1,"two\nlines",0.5\n1e-3,x,,0.5\n-inf,1.5,,high\n',
+            [
+                "table.csv:3: lr: got '0', want a learning rate, a finite number above 0",
+                "table.csv:4: seed: got 'x', want a whole number",
+                *("table.csv:5: lr: got '-inf'", "table.csv:5: seed: got '1.5'", "table.csv:5: val_acc: got 'high'"),
+            ],
+        ),
+        (
+            "lr,seed,val_acc\n0.1,0,0.5\n0.10,0,0.5\n",
+            ["table.csv:3: has the task table, model all, variant all, learning_rate 0.1, seed 0, step 0 of"],
+        ),
+        (
+            "run_id,lr,seed,step,val_acc\nx,0.1,0,1,0.5\nx,0.05,0,2,0.5\n",
+            ["table.csv:3: run x has learning_rate 0.05, and 0.1 at"],
+        ),
+        ("run_id,lr,seed,val_acc\nx,0.1,0,0.5\ny,0.1,0,0.5\n", ["table.csv:3: run y has the", "a seed of its own"]),
+    ],
+)
+def test_mistakes_are_reported_together(tmp_path: Path, text: str, messages: list[str]) -> None:
+    with pytest.raises(UserError) as raised:
+        study_of(tmp_path, text)
+    assert [message for message in messages if message not in str(raised.value)] == []
+
+
+def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
+    for name, content in (("image.csv", b"\x89PNG\x00\xff"), ("cut.parquet", b"PAR1 and no more")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UserError, match=name):
+            judge([tmp_path / name], Reading())
+    for path in (tmp_path, tmp_path / "none.csv"):
+        with pytest.raises(UserError, match="name a CSV or Parquet file"):
+            judge([path], Reading())

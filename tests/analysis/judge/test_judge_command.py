@@ -1,0 +1,158 @@
+"""The command `judge`: its report, its folder, its exit codes; and that a record's table gives the record's numbers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from lr_sweep.analysis.record import read as record
+from lr_sweep.analysis.study_report import Report, write_report
+from lr_sweep.sweep.cli.parser import main
+from lr_sweep.tests.support.records import SyntheticRecord
+
+ROOT = Path(__file__).parents[3]
+RATES = (1e-4, 1e-3, 1e-2)
+TABLE = "variant,lr,seed,val_acc,test_acc\n" + "".join(
+    f"{variant},{rate},{seed},{0.5 + 0.1 * i * (variant == 'a') + seed / 64},{0.5 + i / 10}\n"
+    for variant in "ab"
+    for i, rate in enumerate(RATES)
+    for seed in (0, 1)
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.csv").write_text(TABLE)
+    return tmp_path / "mine.csv"
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_the_report_is_written_and_replaced_whole(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["judge", "mine.csv"]) == 0
+    printed = capsys.readouterr().out
+    for line in ("read learning_rate from lr", "12 runs in the table: 12 complete", "the largest tried"):
+        assert line in printed
+    folder = table.parent / "judged" / "mine"
+    before = files(folder)
+    assert b"Lu et al." not in before["index.html"].partition(b"<script>")[0]
+    assert "`run" not in before["report.md"].decode()
+    assert main(["judge", "mine.csv", "--strict"]) == 1  # the best is at an edge
+    assert files(folder) == before
+    table.write_text(TABLE.replace(",0.5", ",high", 1))
+    assert main(["judge", "mine.csv"]) == 2
+    assert capsys.readouterr().err.startswith("error: mine.csv:2: val_acc: got 'high")
+    assert files(folder) == before
+    (folder / "notes.txt").write_text("mine")
+    table.write_text(TABLE)
+    assert main(["judge", "mine.csv"]) == 2
+    assert "it has files that are not of an earlier `judge`, such as notes.txt" in capsys.readouterr().err
+    assert (folder / "notes.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["mine.csv", "--columns", "lr"], "got 'lr', want MEANING=NAME"),
+        (["mine.csv", "--columns", "rate=lr,seed=seed,seed=x"], "unknown meaning 'rate'"),
+        (["mine.csv", "--columns", "test=tset_acc"], "no such column"),
+        (["mine.csv", "--select-on-test"], "the table has validation data"),
+        (["mine.csv", "--out", "mine.csv"], "a file is there: name another folder"),
+        (["mine.csv", "--out", "."], "such as mine.csv: name another folder"),
+        (["mine.cvs"], "no file mine.cvs"),
+    ],
+)
+def test_mistakes_end_with_code_2(
+    table: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["judge", *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert [path.name for path in table.parent.iterdir()] == ["mine.csv"]
+
+
+def test_lower_is_better(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["judge", "mine.csv", "--lower-is-better", "--metric", "miss"]) == 0
+    printed = capsys.readouterr().out
+    assert "miss: lower is better" in printed
+    assert "a        0.5 ± 0 ‡" in printed
+
+
+WITHOUT = """
+import sys
+class Refuse:
+    def find_spec(self, name, *rest):
+        if name.partition(".")[0] in ("torch", "ray", "mlflow", "transformers"):
+            raise ImportError(f"{name} is not needed")
+sys.meta_path.insert(0, Refuse())
+from lr_sweep.sweep.cli.parser import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_neither_torch_nor_ray_is_needed(table: Path) -> None:
+    arguments = [sys.executable, "-c", WITHOUT, "judge", str(table), "--out", str(table.parent / "out")]
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (table.parent / "out" / "index.html").exists()
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
+    """Two tasks and three variants with curves; runs that diverged, failed and are missing."""
+    made = SyntheticRecord(tmp_path_factory.mktemp("record"))
+    for task, low in (("mnist", 0.5), ("cifar10", 0.3)):
+        for v, variant in enumerate(("frozen-random", "unfrozen-random", "unfrozen-pretrained")):
+            for i, rate in enumerate(RATES):
+                for seed in (0, 1, 2):
+                    top = low + (0.1 if i == (v + 1) % 3 else 0.02 * v) + seed / 128
+                    curve = [(100, top - 0.05, top - 0.1), (200, top, top - 0.03), (300, top - 0.01, top)]
+                    labels = {"task": task, "variant": variant}
+                    if (v, i, seed) == (1, 0, 2):
+                        made.add(rate, seed, curve[:1], "diverged", 150, 150, **labels)
+                    elif (v, i, seed) == (2, 1, 0):
+                        made.want(rate, seed, **labels)
+                    elif (v, i, seed) == (0, 2, 1):
+                        made.add(rate, seed, curve[:1], "failed", 120, failure="it broke", **labels)
+                    else:
+                        made.add(rate, seed, curve, **labels)
+    results = made.write()
+    return results, write_report(results, made.study)
+
+
+NUMBERS = ("intervals", "comparisons", "orders", "reversals", "sensitivity", "expected_best", "importance")
+
+
+def assert_same_numbers(judged: Path, report: Path) -> None:
+    for name in (*NUMBERS, "learning_rates"):
+        assert (judged / f"{name}.csv").read_bytes() == (report / f"{name}.csv").read_bytes(), name
+    one, other = (pd.read_csv(folder / "runs.csv") for folder in (judged, report))
+    numbers = ["task", "model", "variant", "learning_rate", "seed", "status", "validation_accuracy", "test_accuracy"]
+    pd.testing.assert_frame_equal(one[numbers], other[numbers])
+
+
+def test_the_runs_of_a_record_give_its_numbers(recorded: tuple[Path, Report], tmp_path: Path) -> None:
+    _, report = recorded
+    assert main(["judge", str(report.folder / "runs.csv"), "--out", str(tmp_path / "out")]) == 0
+    assert_same_numbers(tmp_path / "out", report.folder)
+
+
+def test_the_curves_of_a_record_give_its_numbers(recorded: tuple[Path, Report], tmp_path: Path) -> None:
+    """Steps are chosen again from the evaluations, and every check that reads curves agrees."""
+    results, report = recorded
+    runs = pd.read_csv(report.folder / "runs.csv")[["run_id", "task", "model", "variant", "learning_rate", "seed"]]
+    runs = runs.assign(status=pd.read_csv(report.folder / "runs.csv")["status"])
+    curves = record.read_curves(results)[["run_id", "step", "validation_accuracy", "test_accuracy", "train_accuracy"]]
+    runs.merge(curves, on="run_id", how="left").fillna({"step": 0}).to_csv(tmp_path / "curves.csv", index=False)
+    assert main(["judge", str(tmp_path / "curves.csv"), "--out", str(tmp_path / "out")]) == 0
+    assert_same_numbers(tmp_path / "out", report.folder)
+    checks = [
+        pd.read_csv(folder / "checks.csv").drop(columns="what to do") for folder in (tmp_path / "out", report.folder)
+    ]
+    pd.testing.assert_frame_equal(*checks)
