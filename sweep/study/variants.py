@@ -79,8 +79,9 @@ def written_out(study: Any) -> Any:
     """Return a study's mapping with its `axes` written out as variants; as it is if these or the variants are wrong."""
     if not isinstance(study, Mapping) or "axes" not in study:
         return study
-    variants = study.get("variants")
-    entries = dict.fromkeys(variants) if isinstance(variants, tuple) else variants
+    variants: Any = study.get("variants")
+    is_list = isinstance(variants, tuple) and all(isinstance(name, str) for name in variants)
+    entries = dict.fromkeys(variants) if is_list else variants
     try:
         axes = checked_axes(study["axes"])
         built = each_entry(entries, lambda name, value: _variant(name, value, Protocol()))
@@ -104,7 +105,8 @@ def checked_axes(axes: Any) -> dict[str, tuple[Any, ...]]:
                 raise ValueError(unknown("option", option, options))
             if not isinstance(values, tuple):
                 raise ValueError(f"got {shown(values)}, want a list of values")
-            some_distinct(values)
+            if all(value is None or isinstance(value, str | int | float) for value in values):
+                some_distinct(values)
             for index, value in enumerate(values):
                 with mistakes.below(option, index):
                     _check_value(option, value)

@@ -137,6 +137,25 @@ def test_all_mistakes_in_axes_and_variants_are_reported_at_once(tmp_path: Path) 
     ]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "wanted"),
+    [
+        (AXES, "{optimizer: [{a: 1}]}", '7: axes.optimizer[0]: got {"a": 1}, want "adam" or'),
+        (AXES, "{optimizer: [[{a: 1}]]}", '7: axes.optimizer[0]: got [{"a": 1}], want "adam" or'),
+        (AXES, "{optimizer: []}", "7: axes.optimizer: want at least one entry"),
+        (AXES, "null", "7: axes: got null, want a mapping of the protocol's options"),
+        (AXES, "{dropout: [.nan]}", "7: axes.dropout[0]: got NaN, want a finite number"),
+        ("[unfrozen-random]", "[{a: 1}]", '6: variants[0]: got {"a": 1}, want text'),
+        ("[unfrozen-random]", "{a: 3}", "6: variants.a: got 3, want a mapping"),
+        ("variants: [unfrozen-random]\n", "", "1: variants: missing"),
+    ],
+)
+def test_what_is_no_value_of_an_axis_is_refused_beside_any_other_mistake(
+    tmp_path: Path, old: str, new: str, wanted: str
+) -> None:
+    assert any(line.startswith(f"example.yaml:{wanted}") for line in mistakes(tmp_path, (old, new)))
+
+
 def test_options_that_do_not_go_together_are_refused_where_they_are_given(tmp_path: Path) -> None:
     own = "{frozen-random: {}, mine: {initialisation: random, trained: [output], protocol: {optimizer: muon}}}"
     changes = [("[unfrozen-random]", own), (f"axes: {AXES}\n", "")]
