@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -54,9 +55,9 @@ def chosen(study: Study) -> dict[str, float]:
 
 
 def run_script(text: str, *arguments: str, folder: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", text, *arguments], cwd=folder, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", text, *arguments]
+    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=folder, env=one_thread, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
