@@ -47,6 +47,11 @@ class Cohort:
     """Version of each file that the runs' numbers come from, kept with their checkpoints; None: not known."""
 
     @property
+    def stop_requests(self) -> Path:
+        """Folder of files named by the ids of runs that the user asks to end (`stop`)."""
+        return self.checkpoints.parent / "stop"
+
+    @property
     def run_ids(self) -> list[str]:
         """Ids of the runs, in their order."""
         return [run.run_id for run in self.runs]

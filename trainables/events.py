@@ -40,11 +40,11 @@ class Advanced:
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """A run has reached its budget, or diverged."""
+    """A run has reached its budget, has diverged, or was stopped by `stop`."""
 
     run_id: str
     step: int
-    status: Literal["complete", "diverged"]
+    status: Literal["complete", "diverged", "stopped"]
     diverged_at_step: int | None = None
     elapsed_s: float
     """Seconds of training and evaluation since step 0, over all starts of the run."""

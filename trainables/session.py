@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -97,7 +97,11 @@ class Session:
             if self.waiting and len(self._active) < self.num_slots:
                 yield self._start()
             last = self.cohort.num_steps
-            ended = [each for each in self._active if each.progress.diverged or each.progress.step >= last]
+            ended = [
+                each
+                for each in self._active
+                if each.progress.diverged or each.progress.step >= last or self._stop_request(each).exists()
+            ]
             if ended:
                 yield self._end(ended)
                 continue
@@ -144,17 +148,27 @@ class Session:
         curve = tuple(slot.progress.curve)
         return Started(run_id=run_id, step=step, curve=curve, damaged=tuple(map(str, damaged)), code=history)
 
+    def _stop_request(self, active: _Active) -> Path:
+        return self.cohort.stop_requests / active.run_id
+
+    def _status(self, progress: Progress) -> Literal["complete", "diverged", "stopped"]:
+        if progress.diverged:
+            return "diverged"
+        return "complete" if progress.step >= self.cohort.num_steps else "stopped"
+
     def _end(self, ended: Sequence[_Active]) -> list[Event]:
         self._save(ended, num_kept=1)
         if self.store is not None:
             self.store.finish([active.checkpoints for active in ended])
         self.engine.remove([active.slot for active in ended])
         self._active = [active for active in self._active if active not in ended]
+        for active in ended:
+            self._stop_request(active).unlink(missing_ok=True)
         return [
             Finished(
                 run_id=active.run_id,
                 step=active.progress.step,
-                status="diverged" if active.progress.diverged else "complete",
+                status=self._status(active.progress),
                 diverged_at_step=active.progress.diverged_at_step,
                 elapsed_s=active.progress.elapsed_s,
                 engine=self.cohort.engine,

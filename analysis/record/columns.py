@@ -41,7 +41,7 @@ _TIME = pa.timestamp("ms", tz="UTC")
 RUNS: Columns = (
     Column("run_id", _STR, "", "16 hex digits, hashed from `content`"),
     Column("protocol_version", _I32, "", "raised when the code changes the numbers of a run"),
-    Column("status", _STR, "", "`complete`, `diverged` or `failed`"),
+    Column("status", _STR, "", "`complete`, `diverged`, `failed` or `stopped` (by the user)"),
     Column("num_steps", _I64, _STEPS, "steps trained"),
     Column("diverged_at_step", _I64, _STEPS, "first step with a non-finite loss or gradient; null: none", True),
     Column("failure", _STR, "", "why the run failed; null: it did not", True),

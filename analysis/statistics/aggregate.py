@@ -89,7 +89,8 @@ def account(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
     Studies share runs, and a recorded status holds at the budget the run was trained to. Here a run is `complete` if
     it reached this study's budget, whatever happened to it later; `diverged` if it diverged before or at it; `failed`
-    if it failed before it; otherwise `missing`: never trained, unfinished, or trained to a smaller budget.
+    if it failed before it; otherwise `missing`: never trained, unfinished, stopped by the user, or trained to a smaller
+    budget.
 
     Returns:
         `wanted` in its order, with the columns `status` (one of `STATUSES`) and `failure`.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lr_sweep.analysis.record.columns import CURVES, RUNS
 from lr_sweep.analysis.record.read import RecordError, curve_path, read_rows, run_path
-from lr_sweep.sweep.results.run_state import Row
+from lr_sweep.sweep.results.run_state import CUT_SHORT, Row
 from lr_sweep.sweep.results.validation import curve_problems, row_problems
 
 NUMBERS = [column.name for column in CURVES if column.name not in ("run_id", "step", "time_ms", "elapsed_s")]
@@ -90,8 +90,8 @@ def merge(ours: RunRecord, theirs: RunRecord) -> RunRecord:
     points = theirs.points if theirs.last_step > ours.last_step else ours.points
     best, other = sorted((ours, theirs), key=_reach, reverse=True)  # ours first of equals
     row = best.row
-    if row and row["status"] == "failed" and other.row is None and other.last_step > best.last_step:
-        row = None  # the other trained past the step at which this one failed
+    if row and row["status"] in CUT_SHORT and other.row is None and other.last_step > best.last_step:
+        row = None  # the other trained past the step at which this one ended
     return RunRecord(run_id=ours.run_id, row=row, points=points)
 
 
@@ -100,4 +100,4 @@ def _reach(run: RunRecord) -> tuple[int, bool, int]:
     if run.row is None:
         return -1, False, 0
     steps = run.trained_to if run.diverged_at is None else run.diverged_at
-    return steps, run.row["status"] != "failed", run.row["num_steps"]
+    return steps, run.row["status"] not in CUT_SHORT, run.row["num_steps"]

@@ -85,7 +85,7 @@ TRAINING = (
     *RESOURCES,
     _number("--priority", "a sweep with 2 gets twice as many trials at once as one with 1; default: 1", 1),
     ONLY,
-    _flag("--retry-failed", "train failed runs again"),
+    _flag("--retry-failed", "train failed runs again, and stopped ones further"),
     _number("--max-attempts", "with --retry-failed: skip runs that were started N times; default: 10", 10),
     _argument(
         "--checkpoint-every-s", type=seconds, default=60.0, metavar="S", help="seconds between checkpoints; default: 60"
@@ -173,6 +173,13 @@ COMMANDS: tuple[Command, ...] = (
         _flag("--select-on-test", "choose on test data, in a table without validation data; the report says so"),
         _argument("--out", type=local_path, metavar="FOLDER", help="of the report; default: ./judged/TABLE"),
         STRICT,
+    ),
+    (
+        "results_commands:stop",
+        "end one run of a sweep that is running; the others train on, and `run --retry-failed` trains it further",
+        "0f3a",
+        RUN,
+        RESULTS,
     ),
     (
         "results_commands:status",

@@ -25,6 +25,14 @@ def status(chosen: Namespace) -> int:
     return 0
 
 
+def stop(chosen: Namespace) -> int:
+    """Ask for the end of one run of a sweep that is running."""
+    from lr_sweep.sweep.inspection.stop import request_stop
+
+    print(request_stop(directory_at(chosen.results, "stop"), chosen.run))
+    return 0
+
+
 def report(chosen: Namespace) -> int:
     """Write reports of what is recorded."""
     from lr_sweep.analysis.study_report import write_report

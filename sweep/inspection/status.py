@@ -38,13 +38,14 @@ def _pretrains_first(results: Results, study: str) -> bool:
 
 
 def _cell_lines(wanted: Sequence[Row], states: list[State]) -> list[str]:
-    rows: list[tuple[str, ...]] = [("task", "model", "variant", *SHOWN.values())]
+    shown = [state for state in SHOWN if state is not State.STOPPED or state in states]
+    rows: list[tuple[str, ...]] = [("task", "model", "variant", *(SHOWN[state] for state in shown))]
     cells: dict[tuple[str, ...], Counter[State]] = {}
     for row, state in zip(wanted, states, strict=True):
         cells.setdefault((row["task"], row["model"], row["variant"]), Counter())[state] += 1
     for labels, counts in (cells | {("all", "", ""): Counter(states)}).items():
-        rows.append((*labels, *(str(counts[state]) for state in SHOWN)))
-    return aligned(rows, right=range(3, 3 + len(SHOWN)))
+        rows.append((*labels, *(str(counts[state]) for state in shown)))
+    return aligned(rows, right=range(3, 3 + len(shown)))
 
 
 def _activity(results: Results, now: float) -> str:

@@ -71,7 +71,7 @@ class MirroredRun:
     @property
     def mlflow_status(self) -> str:
         """MLflow's word for the status; a divergence is a result, so such a run is FINISHED."""
-        return {"training": "RUNNING", "failed": "FAILED"}.get(self.status, "FINISHED")
+        return {"training": "RUNNING", "failed": "FAILED", "stopped": "KILLED"}.get(self.status, "FINISHED")
 
     @property
     def started_ms(self) -> int:

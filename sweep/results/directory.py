@@ -41,6 +41,7 @@ class Results:
         self.pretrained = self.root / "pretrained"
         self.tune = self.root / "tune"
         self.logs = self.root / "logs"
+        self.stop_requests = self.root / "stop"
         self.holder = self.root / "writer.json"
         self.pretraining_progress = self.root / "pretraining-progress.json"
 
@@ -115,6 +116,7 @@ class Results:
             holder = {"pid": os.getpid(), "host": socket.gethostname(), "study": study, "since": time.time()}
             write_json(self.holder, holder)
             self.pretraining_progress.unlink(missing_ok=True)  # of a process that died
+            shutil.rmtree(self.stop_requests, ignore_errors=True)
             yield
             write_index(self.root)
         finally:

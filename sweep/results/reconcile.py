@@ -32,15 +32,15 @@ def reconcile(
 ) -> Reconciled:
     """Compare a study's runs with the record, which need not exist yet.
 
-    A run of `only` is trained if it is new or started, and a failed one if it was started fewer than `max_attempts`
-    times. Raises UserError if no run has the values of `only`.
+    A run of `only` is trained if it is new or started, and a failed or stopped one if it was started fewer than
+    `max_attempts` times. Raises UserError if no run has the values of `only`.
     """
     ends = read_ends(results, [run.run_id for run in wanted], ("attempts", "code", "git_commit"))
     found = states_of([(run.run_id, run.num_steps) for run in wanted], ends, results)
     states = {run.run_id: state for run, state in zip(wanted, found, strict=True)}
 
     def is_open(run_id: str) -> bool:
-        if states[run_id] is State.FAILED:
+        if states[run_id].on_request:
             return bool(ends[run_id]["attempts"] < max_attempts)
         return not states[run_id].over
 

@@ -28,10 +28,17 @@ class State(Enum):
     """Ended by a loss that was not finite; a result."""
     FAILED = "failed"
     """Ended by errors, retries included; trained again on request only."""
+    STOPPED = "stopped"
+    """Ended by `stop` before its budget; trained further on request only."""
     STARTED = "started"
     """Has a curve or a checkpoint, and steps left to train."""
     NEW = "new"
     """Nothing is recorded."""
+
+    @property
+    def on_request(self) -> bool:
+        """Whether `--retry-failed` alone trains it again."""
+        return self in (State.FAILED, State.STOPPED)
 
     @property
     def over(self) -> bool:
@@ -41,8 +48,10 @@ class State(Enum):
 
 LABELS = ("task", "model", "variant", "learning_rate", "seed")
 """Columns of both `RUNS` and `WANTED` by which people know a run."""
-STATUSES = ("complete", "diverged", "failed")
+STATUSES = ("complete", "diverged", "failed", "stopped")
 """What a row of `RUNS` may have as its `status`."""
+CUT_SHORT = ("failed", "stopped")
+"""Those of runs that did not end by themselves."""
 SHOWN = {state: state.value for state in State} | {State.NEW: "waiting"}
 """The names of the states in tables of a study's progress, in their order."""
 

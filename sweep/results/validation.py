@@ -18,7 +18,7 @@ import pyarrow as pa
 from lr_sweep.analysis.record.columns import CURVES, RUNS, Columns
 from lr_sweep.analysis.record.read import RecordError, read_rows, read_study, read_wanted_rows
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.run_state import STATUSES, Row
+from lr_sweep.sweep.results.run_state import CUT_SHORT, STATUSES, Row
 
 SHARED_WITH_CONTENT = ("task", "learning_rate", "seed", "protocol_version", "weights_checksum", "data_checksum")
 """Columns of a row that its `content` has, too."""
@@ -81,7 +81,9 @@ def _content(row: Row) -> dict[str, Any]:
 def curve_problems(run_id: str, points: Sequence[Row] | None, row: Row | None) -> list[str]:
     """Check the rows of `curves/<run_id>.parquet` (None: no file), and that they fit the run's row if that is sound."""
     if points is None:
-        missing = row is not None and row["status"] != "failed" and _last_evaluation(row, _evaluate_every(row) or 1)
+        missing = (
+            row is not None and row["status"] not in CUT_SHORT and _last_evaluation(row, _evaluate_every(row) or 1)
+        )
         return [f"it has no evaluations, want some up to step {missing}"] if row and missing else []
     if not points:
         return ["got no evaluations, want one at least"]
@@ -122,8 +124,8 @@ def _step_problems(points: Sequence[Row], every: int) -> list[str]:
 
 
 def _length_problems(points: Sequence[Row], row: Row | None, every: int) -> Iterator[str]:
-    """A curve may be longer than the row of a complete or failed run says: it was being trained further."""
-    if row is None or row["status"] == "failed":
+    """A curve may be longer than the row of a complete, failed or stopped run says: it was being trained further."""
+    if row is None or row["status"] in CUT_SHORT:
         return
     last, wanted = points[-1]["step"], _last_evaluation(row, every)
     if last < wanted or (row["status"] == "diverged" and last > wanted):

@@ -53,7 +53,8 @@ class Summary:
     """The study at one moment."""
 
     counts: dict[str, int]
-    """Runs by status: `done` (complete, and all that were done before), `running`, `diverged`, `failed`, `waiting`."""
+    """Runs by status: `done` (complete, stopped, and all that were done before), `running`, `diverged`, `failed`,
+    `waiting`."""
     total_runs: int
     steps_per_s: float
     """Gradient steps a second, over all running runs; evaluations count as time without steps."""
@@ -179,7 +180,7 @@ class StudyProgress:
     def _counts(self) -> dict[str, int]:
         counts = {"done": self.total_runs - len(self._runs), "running": 0, "diverged": 0, "failed": 0, "waiting": 0}
         for run in self._runs.values():
-            counts["done" if run.status == "complete" else run.status] += 1
+            counts["done" if run.status in ("complete", "stopped") else run.status] += 1
         return counts
 
     def _paces(self) -> dict[Cell | None, RunPace]:

@@ -23,6 +23,7 @@ COMMANDS = (
     "run",
     "submit",
     "job",
+    "stop",
     "status",
     "report",
     "pretrain",
