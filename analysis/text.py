@@ -25,6 +25,13 @@ def points_text(difference: float) -> str:
     return NO_VALUE if math.isnan(difference) else f"{round(100 * difference, 9):+.1f}"
 
 
+def failure_line(failure: str) -> str:
+    """Return why a run failed in one line: of a traceback, the exception after its last indented line."""
+    lines = failure.splitlines() or [""]
+    after = max((index for index, line in enumerate(lines) if line.startswith("  ")), default=-1) + 1
+    return lines[min(after, len(lines) - 1)]
+
+
 def study_heading(study: str, title: str) -> str:
     """Return a study's name and title; a study without a title has its name as one."""
     return study if title == study else f"{study}: {title}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from datetime import timedelta
 
+from lr_sweep.analysis.metric import Metric
+
 
 def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
     """Return rows as lines of aligned columns; those whose indices are in `right` are aligned to the right."""
@@ -31,6 +33,11 @@ def gigabytes(number: int) -> str:
 def percent(fraction: float | None) -> str:
     """Return a fraction as tables show it, `-` for None."""
     return "-" if fraction is None else f"{fraction:.1%}"
+
+
+def score(value: float, metric: Metric, digits: int = 2) -> str:
+    """Return a value of a metric as the terminal shows it: a fraction in percent, with so many decimals."""
+    return f"{value:.{digits}%}" if metric.is_fraction else metric.text(value)
 
 
 def duration(seconds: float) -> str:

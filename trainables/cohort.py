@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from lr_sweep.trainables.run import Run
+from lr_sweep.trainables.run import AnyRun, EngineName
 
 if TYPE_CHECKING:
+    from lr_sweep.trainables.own.run import OwnFiles
     from lr_sweep.trainables.pretraining.weights import WeightsSource
 
 
@@ -18,7 +19,7 @@ class Cohort:
 
     name: str
     """Of the trial, for Ray's logs."""
-    runs: tuple[Run, ...]
+    runs: tuple[AnyRun, ...]
     """In the order in which they start."""
     num_steps: int
     """The step budget of each run."""
@@ -26,7 +27,7 @@ class Cohort:
     """Runs that train at the same time; the others wait until one ends. The plain engine trains one."""
     size_given: bool = True
     """Whether the study gives `runs_at_once`; False: as many of them as fit into the trial's share of its device."""
-    engine: Literal["stacked", "plain"] = "stacked"
+    engine: EngineName = "stacked"
     compiled: bool = False
     """Whether the stacked engine compiles its steps (`torch.compile`)."""
     device: str
@@ -41,6 +42,8 @@ class Cohort:
     """Where the task's data is."""
     weights: WeightsSource | None = None
     """Where pretrained weights are; None for random initialisation."""
+    own_files: OwnFiles | None = None
+    """Files of the training function; None: the engine is not `own`."""
     checkpoint_every_s: float
     """Seconds of training between checkpoints; one is written at every evaluation and at the end in any case."""
     code: dict[str, str] | None = None

@@ -1,11 +1,10 @@
 """What trains runs: the interface between a `Session` and the engines, and the pace they report.
 
-`Session` keeps checkpoints, budgets and events; an engine takes gradient steps. There are two: `trainables.training`,
-one eager run, which defines what is computed, and `trainables.stacked.engine`, which computes the same for many runs
-as one program.
+`Session` keeps checkpoints, budgets and events; an engine takes gradient steps. There are three: `trainables.training`,
+one eager run, which defines what is computed, `trainables.stacked.engine`, which computes the same for many runs as one
+program, and `trainables.own.engine`, which calls a training function of the user's own.
 
-To train something else (a backbone without a stacked version, another training function), write a class with these
-members and have `trainables.session.new_engine` return it. What it must keep:
+For another, write a class with these members and have `trainables.session.new_engine` return it. What it must keep:
 
 - A run's numbers depend on the run alone: randomness is keyed by seed, purpose and step (`trainables.randomness`).
 - `load_state(state())` of a run, in any process, resumes with the same numbers; on a CPU with the same bits.
@@ -25,7 +24,7 @@ from torch import Tensor
 from lr_sweep.datasets.task import TaskData
 from lr_sweep.trainables.curve import Evaluation, Progress
 from lr_sweep.trainables.evaluation import evaluated_splits
-from lr_sweep.trainables.run import Run
+from lr_sweep.trainables.run import AnyRun, Run
 
 HALF_LIFE_S = 60.0
 """Seconds of work after which what was measured before counts half."""
@@ -83,8 +82,13 @@ def steps_per_evaluation(run: Run, data: TaskData) -> float:
 class Slot(Protocol):
     """A run in an engine."""
 
-    run: Run
-    progress: Progress
+    @property
+    def run(self) -> AnyRun:
+        """What is trained."""
+
+    @property
+    def progress(self) -> Progress:
+        """How far."""
 
 
 S = TypeVar("S", bound=Slot)
@@ -97,7 +101,7 @@ class Engine(Protocol[S]):
     def pace(self) -> Pace:
         """How long a gradient step and an evaluation of a run take here, lately."""
 
-    def add(self, runs: Sequence[Run]) -> list[S]:
+    def add(self, runs: Sequence[Any]) -> list[S]:
         """Put runs at step 0 into slots, in any order; return those slots.
 
         Raises:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 from lr_sweep.trainables.parts import Initialisation, sorted_parts
@@ -16,7 +17,7 @@ PROTOCOL_VERSION = 1
 Precision = Literal["fp32", "tf32", "bf16"]
 OptimizerName = Literal["adam", "adamw", "sgd", "lion", "muon"]
 Schedule = Literal["constant", "cosine", "warmup-stable-decay"]
-EngineName = Literal["stacked", "plain"]
+EngineName = Literal["stacked", "plain", "own"]
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -106,8 +107,55 @@ _LATER_OPTIONS = {
 """Options that came after runs were recorded, with the values that held before."""
 
 
+class AnyRun(ABC):
+    """What all runs have: what their ids are hashed from, and what the record says of each."""
+
+    task: str
+    data_checksum: str
+    """Identifies the examples."""
+    weights_checksum: str | None
+    """sha256 of pretrained weights; None: the run starts from none that this program knows."""
+    learning_rate: float
+    seed: int
+
+    @abstractmethod
+    def content(self) -> dict[str, Any]:
+        """Return everything that can change the run's numbers, as plain JSON values."""
+
+    @property
+    @abstractmethod
+    def steps_between_evaluations(self) -> int:
+        """Gradient steps from one evaluation to the next."""
+
+    def canonical_json(self) -> str:
+        """Return `content()` as text that is the same for equal runs."""
+        return _CANONICAL.encode(self.content())
+
+    @property
+    def run_id(self) -> str:
+        """16 hex digits of the sha256 of `canonical_json()`."""
+        return _id_of(self.canonical_json())
+
+    @abstractmethod
+    def sibling(self, learning_rate: float, seed: int) -> AnyRun:
+        """Return the run that differs in learning rate and seed alone."""
+
+    def sibling_ids(self) -> Callable[[float, int], str]:
+        """Return the ids of runs that differ in learning rate and seed alone, as a function of both.
+
+        A grid has many runs of each cell: for a sibling, writing out the rest again is most of the work of `run_id`.
+        """
+        parts = {name: _CANONICAL.encode(value) for name, value in sorted(self.content().items())}
+
+        def run_id(learning_rate: float, seed: int) -> str:
+            parts["learning_rate"], parts["seed"] = _CANONICAL.encode(learning_rate), _CANONICAL.encode(seed)
+            return _id_of("{" + ",".join([f'"{name}":{part}' for name, part in parts.items()]) + "}")
+
+        return run_id
+
+
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class Run(AnyRun):
     """One (task, model, variant, learning rate, seed) with every option that can change its numbers.
 
     Not in it, because they change no number: resources, names of studies, models and variants; and the step budget,
@@ -166,27 +214,14 @@ class Run:
         typed = {"model": size_type(size.pop("family", "gpt2"))(**size), "protocol": Protocol(**fields["protocol"])}
         return cls(**fields | typed)  # which sorts `trained` into a tuple
 
-    def canonical_json(self) -> str:
-        """Return `content()` as text that is the same for equal runs."""
-        return _CANONICAL.encode(self.content())
-
     @property
-    def run_id(self) -> str:
-        """16 hex digits of the sha256 of `canonical_json()`."""
-        return _id_of(self.canonical_json())
+    def steps_between_evaluations(self) -> int:
+        """Gradient steps from one evaluation to the next."""
+        return self.protocol.evaluate_every
 
-    def sibling_ids(self) -> Callable[[float, int], str]:
-        """Return the ids of runs that differ in learning rate and seed alone, as a function of both.
-
-        A grid has many runs of each cell: for a sibling, writing out the rest again is most of the work of `run_id`.
-        """
-        parts = {name: _CANONICAL.encode(value) for name, value in sorted(self.content().items())}
-
-        def run_id(learning_rate: float, seed: int) -> str:
-            parts["learning_rate"], parts["seed"] = _CANONICAL.encode(learning_rate), _CANONICAL.encode(seed)
-            return _id_of("{" + ",".join([f'"{name}":{part}' for name, part in parts.items()]) + "}")
-
-        return run_id
+    def sibling(self, learning_rate: float, seed: int) -> Run:
+        """Return the run that differs in learning rate and seed alone."""
+        return replace(self, learning_rate=learning_rate, seed=seed)
 
 
 def size_type(family: str) -> type[BodySize]:
@@ -203,8 +238,10 @@ def engine_for(model: BodySize, wanted: EngineName) -> EngineName:
     return wanted if model.family == "gpt2" else "plain"
 
 
-def engine_of(run: Run, wanted: EngineName) -> EngineName:
+def engine_of(run: AnyRun, wanted: EngineName) -> EngineName:
     """Return the engine that trains a run: that of its model, or `plain` where `needs_plain`."""
+    if not isinstance(run, Run):
+        return "own"
     return "plain" if needs_plain(run.trained, vars(run.protocol)) else engine_for(run.model, wanted)
 
 

@@ -34,6 +34,7 @@ from lr_sweep.trainables.engine import Engine, Slot
 from lr_sweep.trainables.events import Advanced, Event, Finished, Started
 from lr_sweep.trainables.initialise import load_weights
 from lr_sweep.trainables.memory import largest_stack
+from lr_sweep.trainables.own.engine import OwnEngine, OwnTraining
 from lr_sweep.trainables.pretraining.weights import WeightsError, WeightsSource, find_weights, weights_checksum
 from lr_sweep.trainables.run import Run
 from lr_sweep.trainables.stacked.engine import StackedTraining
@@ -64,7 +65,7 @@ class Session:
     def __init__(
         self, cohort: Cohort, wall_clock: Callable[[], float] = time.time, memory_bytes: float | None = None
     ) -> None:
-        """Load the data and the weights, and make the engine.
+        """Make the engine, which loads the data and the weights of built-in runs.
 
         Args:
             cohort: what to train.
@@ -76,14 +77,8 @@ class Session:
             OSError: the store does not answer.
         """
         self.cohort, self.waiting = cohort, list(cohort.runs)
-        data = task_data(cohort.runs[0], cohort.data_dir, cohort.device)
-        self.num_slots = cohort.runs_at_once if cohort.engine == "stacked" else 1
-        if memory_bytes is not None:
-            fitting = largest_stack(cohort.runs, data.shape, memory_bytes, on_cpu=cohort.device == "cpu")
-            self.num_slots = min(self.num_slots, fitting)
         self.store = CheckpointStore(cohort.store) if cohort.store else None
-        weights = pretrained_tensors(cohort.runs[0], cohort.weights, self.store)
-        self.engine = new_engine(cohort, data, weights, wall_clock)
+        self.engine, self.num_slots = new_engine(cohort, self.store, wall_clock, memory_bytes)
         self._active: list[_Active] = []
         self._saved_at = time.monotonic()
         self._between_steps = True
@@ -191,13 +186,23 @@ class Session:
 
 
 def new_engine(
-    cohort: Cohort, data: TaskData, weights: dict[str, Tensor] | None, wall_clock: Callable[[], float]
-) -> Engine[Any]:
-    """Return the engine that a cohort asks for, with no run in it."""
-    device = torch.device(cohort.device)
+    cohort: Cohort, store: CheckpointStore | None, wall_clock: Callable[[], float], memory_bytes: float | None
+) -> tuple[Engine[Any], int]:
+    """Return the engine that a cohort asks for, with no run in it, and how many runs it trains at once.
+
+    Arguments and errors are those of `Session`.
+    """
+    if (files := cohort.own_files) is not None:
+        return OwnEngine(lambda run: OwnTraining(run, files, cohort.num_steps, cohort.device, wall_clock)), 1
+    runs, device = [run for run in cohort.runs if isinstance(run, Run)], torch.device(cohort.device)
+    data = task_data(runs[0], cohort.data_dir, cohort.device)
+    weights = pretrained_tensors(runs[0], cohort.weights, store)
     if cohort.engine == "plain":
-        return PlainEngine(lambda run: Training(run, data, weights, device, wall_clock))
-    return StackedTraining(data, weights, device, wall_clock, compiled=cohort.compiled)
+        return PlainEngine(lambda run: Training(run, data, weights, device, wall_clock)), 1
+    at_once = cohort.runs_at_once
+    if memory_bytes is not None:
+        at_once = min(at_once, largest_stack(runs, data.shape, memory_bytes, on_cpu=cohort.device == "cpu"))
+    return StackedTraining(data, weights, device, wall_clock, compiled=cohort.compiled), at_once
 
 
 def device_name(device: str) -> str:

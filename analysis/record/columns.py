@@ -13,6 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from lr_sweep.analysis.metric import ACCURACY, Metric
+
 
 @dataclass(frozen=True)
 class Column:
@@ -122,10 +124,10 @@ PLANNED: Columns = (
 )
 
 
-def best_of(curve: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def best_of(curve: Iterable[Mapping[str, Any]], metric: Metric = ACCURACY) -> dict[str, Any]:
     """Return what a run's row says of the best evaluation of its curve, for those columns of `RUNS`."""
     known = [point for point in curve if math.isfinite(point["validation_accuracy"])]
-    best = max(known, key=lambda point: (point["validation_accuracy"], -point["step"]), default={})
+    best = max(known, key=lambda point: (metric.sign * point["validation_accuracy"], -point["step"]), default={})
     columns = {"best_step": "step", "validation_at_best": "validation_accuracy", "test_at_best": "test_accuracy"}
     return {name: best.get(source) for name, source in columns.items()}
 

@@ -21,10 +21,11 @@ from lr_sweep.sweep.errors import UserError, unknown
 from lr_sweep.sweep.results.directory import storage_problems
 from lr_sweep.sweep.store.results import results_here
 from lr_sweep.sweep.study.backbones import find_backbones, hub_sources, pretrain_model, to_pretrain
-from lr_sweep.sweep.study.file import listed_studies, load_study, shipped_studies
+from lr_sweep.sweep.study.file import listed_studies, load_built_in_study, load_study, shipped_studies
 from lr_sweep.sweep.study.model import PretrainedHere
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
-from lr_sweep.sweep.study.study import Resources, Study
+from lr_sweep.sweep.study.own import AnyStudy
+from lr_sweep.sweep.study.study import Resources
 from lr_sweep.trainables.models import MODELS
 from lr_sweep.trainables.pretraining.weights import WeightsSource, find_weights
 
@@ -68,14 +69,14 @@ def _measure(plan: Plan, at_once: int) -> None:
     from lr_sweep.sweep.plan.packing import cohorts
     from lr_sweep.sweep.plan.placement import check_beforehand
 
-    check_beforehand(plan.placement, plan.study.protocol.precision)
+    check_beforehand(plan.placement, plan.study.precision)
     plan.results.prepare()
     with storage_problems(plan.results.root), plan.results.writing(plan.study.study):
         groups = cohorts(plan.reconciled.to_train, plan.placement.resources, at_once)
         measure_cells(groups, plan.placement, plan.results, plan.data_dir, _say)
 
 
-def plan_elsewhere(study: Study, location: str, data_dir: Path, only: Only = ALL_RUNS) -> str:
+def plan_elsewhere(study: AnyStudy, location: str, data_dir: Path, only: Only = ALL_RUNS) -> str:
     """Return what `run` would do on other machines, as far as this one knows."""
     from lr_sweep.sweep.plan.cost import estimate_cost
     from lr_sweep.sweep.plan.placement import Placement, devices_here
@@ -147,7 +148,7 @@ def pretrain(chosen: Namespace) -> int:
 
     from lr_sweep.sweep.plan.cost import check_disk
 
-    results, studies = results_here(chosen.results), _studies(chosen)
+    results, studies = results_here(chosen.results), [load_built_in_study(name) for name in chosen.studies]
     results.prepare()
     for study in studies:
         with storage_problems(results.root), results.writing(study.study):
@@ -174,7 +175,7 @@ def data(chosen: Namespace) -> int:
             source = WeightsSource(hub=known.hub, revision=known.revision, sha256=known.sha256, family=known.family)
             tasks, weights = {}, {name: source}
         elif name in shipped_studies() or Path(name).suffix in (".yaml", ".yml"):
-            study = load_study(name)
+            study = load_built_in_study(name)
             tasks, weights = {task: wanted.options for task, wanted in study.tasks.items()}, hub_sources(study)
         else:
             names = [*TASKS, *MODELS]
@@ -196,12 +197,12 @@ def data_folder(chosen: Namespace) -> Path:
         raise UserError(f"{chosen.data_dir or '$SWEEP_DATA_DIR'}: {error}: give another --data-dir") from error
 
 
-def _studies(chosen: Namespace) -> list[Study]:
+def _studies(chosen: Namespace) -> list[AnyStudy]:
     """Load all studies before anything is done for the first."""
     return [with_resources(load_study(name), chosen) for name in chosen.studies]
 
 
-def with_resources(study: Study, chosen: Namespace) -> Study:
+def with_resources(study: AnyStudy, chosen: Namespace) -> AnyStudy:
     """Replace a study's resources by those given on the command line."""
     names = ("cpus_per_trial", "gpus_per_trial", "runs_per_trial")
     given = {name: value for name in names if (value := getattr(chosen, name, None)) is not None}

@@ -13,12 +13,13 @@ from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, ClusterJobs, Job
 from lr_sweep.sweep.cluster.package import copy_program
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
-from lr_sweep.sweep.study.study import Study
+from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.text import gigabytes
+from lr_sweep.trainables.own.code import write_code
 
 
 def submit(
-    study: str | Path | Study,
+    study: str | Path | AnyStudy,
     results: str,
     data_dir: str,
     address: str = DEFAULT_ADDRESS,
@@ -38,13 +39,15 @@ def submit(
     Raises UserError for mistakes in the study or the paths, without a cluster, and while a job of the study is running.
     """
     check_paths(results, data_dir)
-    study = study if isinstance(study, Study) else load_study(study)
+    study = load_study(study) if isinstance(study, str | Path) else study
     cluster = ClusterJobs(address)
     _refuse_a_second(cluster, study.study, results)
     with tempfile.TemporaryDirectory(prefix="lr-sweep-") as folder:
         size = copy_program(Path(folder))
         sent = f"{study.study}.yaml"  # with all defaults and absolute paths
         (Path(folder) / sent).write_text(study_to_yaml(study), encoding="utf-8")
+        if isinstance(study, OwnStudy):  # data files are looked for in the data directory
+            write_code(study.code, Path(folder))
         say(f"sending {CHECKOUT}, {gigabytes(size)}, to {address}")
         run = ("run", sent, "--address", "auto", "--results", results, "--data-dir", data_dir, *options)
         command = f"exec python -m lr_sweep.sweep {shlex.join(run)}"  # `exec`: a stop signals Python, not a shell

@@ -16,7 +16,7 @@ from lr_sweep.datasets.storage.files import whole_file
 from lr_sweep.sweep.errors import UserError, unknown
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.backbones import find_backbone
-from lr_sweep.sweep.study.file import load_study
+from lr_sweep.sweep.study.file import load_built_in_study
 from lr_sweep.trainables.backbones.gpt2 import WEIGHT_STD
 from lr_sweep.trainables.initialise import load_weights
 from lr_sweep.trainables.pretraining.fit import config_mistakes
@@ -71,7 +71,7 @@ def _weights(given: str, model: str | None, results: Results) -> tuple[str, Path
     """Return a name for files, and the folder of the weights, which is fetched if it is on the hub."""
     if (path := Path(given).expanduser()).is_dir():
         return path.resolve().name, path
-    models = {name: each for name, each in load_study(given).models.items() if each.pretrained is not None}
+    models = {name: each for name, each in load_built_in_study(given).models.items() if each.pretrained is not None}
     if not models:
         raise UserError(f"{given}: none of its models has pretrained weights")
     if model is None and len(models) > 1:

@@ -6,11 +6,12 @@ import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from lr_sweep.analysis.record.read import check_format, read_study
+from lr_sweep.analysis.metric import ACCURACY
+from lr_sweep.analysis.record.read import StudyInfo, check_format, read_study
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import SHOWN, KnownRun, Row
-from lr_sweep.sweep.text import aligned, duration, percent
+from lr_sweep.sweep.text import aligned, duration, score
 
 TITLE_WIDTH = 48
 """Letters of a study's title that are shown."""
@@ -21,43 +22,45 @@ ACCURACIES = ("validation_at_best", "test_at_best")
 def listing(results: Results, names: Sequence[str]) -> str:
     """Return a line a study, then a line a run that has ended or started; `names`: of these studies alone, in order."""
     check_format(results.root)
-    titles = {name: read_study(results.root, name).title for name in names}
+    studies = {name: read_study(results.root, name) for name in names}
     wanted = run_state.read_all_wanted(results)
-    titles = titles or {name: read_study(results.root, name).title for name in wanted}
+    studies = studies or {name: read_study(results.root, name) for name in wanted}
     # Chosen studies first: they give the order and the labels.
-    runs = run_state.known_runs(results, {name: wanted[name] for name in titles} | wanted, ["wall_s", *ACCURACIES])
-    here = [run for run in runs if run.status != "waiting" and (not names or run.budgets.keys() & titles.keys())]
-    return "\n".join([*_study_lines(titles, wanted, runs, results), "", *_run_lines(here, results)])
+    runs = run_state.known_runs(results, {name: wanted[name] for name in studies} | wanted, ["wall_s", *ACCURACIES])
+    here = [run for run in runs if run.status != "waiting" and (not names or run.budgets.keys() & studies.keys())]
+    return "\n".join([*_study_lines(studies, wanted, runs, results), "", *_run_lines(here, studies, results)])
 
 
 def _study_lines(
-    titles: Mapping[str, str], wanted: Mapping[str, Sequence[Row]], runs: Sequence[KnownRun], results: Results
+    studies: Mapping[str, StudyInfo], wanted: Mapping[str, Sequence[Row]], runs: Sequence[KnownRun], results: Results
 ) -> list[str]:
-    if not titles:
+    if not studies:
         return ["no study was run here yet"]
     ends = {run.run_id: run.end for run in runs if run.end}
     rows: list[tuple[str, ...]] = [("study", "title", *SHOWN.values())]
-    for name, title in titles.items():
+    for name, study in studies.items():
         budgets = [(row["run_id"], row["num_steps"]) for row in wanted[name]]
         counts = Counter(run_state.states_of(budgets, ends, results))
-        short = textwrap.shorten(title, TITLE_WIDTH, placeholder=" ...")
+        short = textwrap.shorten(study.title, TITLE_WIDTH, placeholder=" ...")
         rows.append((name, short, *(str(counts[state]) for state in SHOWN)))
     return aligned(rows, right=range(2, 2 + len(SHOWN)))
 
 
-def _run_lines(runs: Sequence[KnownRun], results: Results) -> list[str]:
+def _run_lines(runs: Sequence[KnownRun], studies: Mapping[str, StudyInfo], results: Results) -> list[str]:
     if not runs:
         return ["no runs yet"]
     best = ("validation", "test")
     head = ("run", "task", "model", "variant", "rate", "seed", "status", "steps", *best, "trained for", "studies")
-    return aligned([head, *(_run_row(run, results) for run in runs)], right=(4, 5, 7, 8, 9, 10))
+    return aligned([head, *(_run_row(run, studies, results) for run in runs)], right=(4, 5, 7, 8, 9, 10))
 
 
-def _run_row(run: KnownRun, results: Results) -> tuple[str, ...]:
+def _run_row(run: KnownRun, studies: Mapping[str, StudyInfo], results: Results) -> tuple[str, ...]:
     # The curve of a run that has not ended has its steps, too, and is not read.
     step = run.end["num_steps"] if run.end else run_state.checkpoint_step(results, run.run_id)
     labels = [run_state.label(run.labels, name) for name in run_state.LABELS]
-    accuracies = [percent(run.end[name] if run.end else None) for name in ACCURACIES]
+    metric = next((studies[name].metric for name in run.budgets if name in studies), ACCURACY)
+    values = [run.end[name] if run.end else None for name in ACCURACIES]
+    accuracies = ["-" if value is None else score(value, metric, digits=1) for value in values]
     steps = "-" if step is None else str(step)
     trained = duration(run.end["wall_s"]) if run.end else "-"
     return (run.run_id, *labels, run.status, steps, *accuracies, trained, ", ".join(run.budgets) or "-")

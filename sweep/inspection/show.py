@@ -8,18 +8,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.access import denied
 from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.analysis.record.read import check_format, read_curves
 from lr_sweep.analysis.statistics.selection import best_steps
-from lr_sweep.analysis.text import rate_text
+from lr_sweep.analysis.text import failure_line, rate_text
 from lr_sweep.datasets.storage.files import hash_file
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import KnownRun, Row
 from lr_sweep.sweep.results.validation import digest_problem
-from lr_sweep.sweep.text import aligned, counted, duration, gigabytes, percent
+from lr_sweep.sweep.text import aligned, counted, duration, gigabytes, score
 
 SHORTEST_PREFIX = 4
 """Letters of an id that name a run, if no other id begins with them."""
@@ -39,13 +40,27 @@ def run_text(results: Results, given: str) -> str:
     check_format(results.root)
     run = find_run(given, run_state.known_runs(results, run_state.read_all_wanted(results)))
     end = run_state.read_ends(results, [run.run_id], [column.name for column in RUNS]).get(run.run_id)
+    lines = _traceback_lines(end)
     sections = {"wanted by": _studies(run, end)}
     if end is not None:
         sections |= {"content": _content(end), "provenance": _provenance(end), "cost": _cost(end)}
     sections["files"] = _files(run.run_id, results)
-    lines = {title: aligned(facts) for title, facts in sections.items()} | {"curve": _curve_lines(results, run.run_id)}
+    lines |= {title: aligned(facts) for title, facts in sections.items()}
+    lines["curve"] = _curve_lines(results, run.run_id, _metric(end))
     texts = ["\n  ".join([title, *shown]) for title, shown in lines.items()]
     return "\n\n".join(["\n".join(aligned(_outcome(run, end))), *texts])
+
+
+def _traceback_lines(end: Row | None) -> dict[str, list[str]]:
+    """Return the section with the traceback of a run that failed, if the record has it."""
+    lines = (end["failure"] or "").splitlines() if end is not None else []
+    return {"traceback": lines} if len(lines) > 1 else {}
+
+
+def _metric(end: Row | None) -> Metric:
+    """Return what was measured of a run; accuracy, unless it has ended and says otherwise."""
+    content = json.loads(end["content"]) if end is not None else {}
+    return Metric.from_json(content["metric"]) if "metric" in content else ACCURACY
 
 
 def find_run(given: str, runs: Sequence[KnownRun]) -> KnownRun:
@@ -73,11 +88,13 @@ def _outcome(run: KnownRun, end: Row | None) -> list[Fact]:
     if end is not None:
         if end["diverged_at_step"] is not None:
             facts[-1] = ("status", f"{run.status} at step {end['diverged_at_step']}")
-        facts += [("failure", end["failure"])] if end["failure"] else []
+        facts += [("failure", failure_line(end["failure"]))] if end["failure"] else []
         facts.append(("steps", f"{end['num_steps']} trained"))
         if end["best_step"] is not None:
-            accuracies = f"validation {percent(end['validation_at_best'])}, test {percent(end['test_at_best'])}"
-            facts.append(("accuracy", f"{accuracies}, at step {end['best_step']}, where validation is highest"))
+            metric = _metric(end)
+            scores = [score(end[f"{split}_at_best"], metric, digits=1) for split in ("validation", "test")]
+            shown = "validation {}, test {}".format(*scores)
+            facts.append((metric.name, f"{shown}, at step {end['best_step']}, where validation is {metric.best}"))
     if run.labels is None:
         return [*facts, ("labels", "not known: no study here wants it, and its row is written when it ends")]
     return facts + [(name.replace("_", " "), run_state.label(run.labels, name)) for name in run_state.LABELS]
@@ -154,18 +171,19 @@ def _checkpoint(path: Path) -> Fact:
         return "checkpoint", f"{path}  just removed"
 
 
-def _curve_lines(results: Results, run_id: str) -> list[str]:
+def _curve_lines(results: Results, run_id: str, metric: Metric) -> list[str]:
     curve = read_curves(results.root, [run_id])
     if curve.empty:
         return ["no evaluations yet"]
-    found = best_steps(curve[["run_id", "step", "validation_accuracy"]])
+    found = best_steps(curve[["run_id", "step", "validation_accuracy"]], metric)
     best = None if found.empty else int((curve["step"] == found["best_step"][0]).to_numpy().argmax())
-    rows = [("step", "train loss", "test accuracy", "validation accuracy", "", "")]
+    rows = [("step", "train loss", metric.test, metric.validation, "", "")]
     for index in shown_evaluations(len(curve), best):
         at = curve.iloc[index]
         validation = at["validation_accuracy"]
-        numbers = (f"{at['step']}", f"{at['train_loss']:.4f}", f"{at['test_accuracy']:.2%}", f"{validation:.2%}")
-        rows.append((*numbers, bar(validation), "best" if index == best else ""))
+        loss = "-" if math.isnan(at["train_loss"]) else f"{at['train_loss']:.4f}"
+        numbers = (f"{at['step']}", loss, score(at["test_accuracy"], metric), score(validation, metric))
+        rows.append((*numbers, bar(validation) if metric.is_fraction else "", "best" if index == best else ""))
     hidden = len(curve) - (len(rows) - 1)
     return aligned(rows, right=range(4)) + ([f"{hidden} evaluations between these are not shown"] if hidden else [])
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lr_sweep.analysis.record.read import read_study, read_wanted_rows
-from lr_sweep.analysis.text import study_heading
+from lr_sweep.analysis.text import failure_line, study_heading
 from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.sweep.results.run_state import SHOWN, Row, State, read_ends, run_title, states_of
 from lr_sweep.sweep.text import aligned, counted, duration
@@ -26,7 +26,7 @@ def status_text(results: Results, study: str, now: float | None = None) -> str:
     lines = [study_heading(info.study, info.title), activity, "", *_cell_lines(wanted, states)]
     for row, state in zip(wanted, states, strict=True):
         if state is State.FAILED:
-            lines.append(f"failed: {run_title(row)}: {ends[row['run_id']]['failure']}")
+            lines.append(f"failed: {run_title(row)}: {failure_line(ends[row['run_id']]['failure'])}")
     return "\n".join([*lines, f"results: {results.location}"])
 
 

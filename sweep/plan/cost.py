@@ -19,7 +19,6 @@ from lr_sweep.sweep.results.run_state import State, checkpoint_step
 from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
 from lr_sweep.sweep.text import aligned, counted, duration, gigabytes
 from lr_sweep.trainables.checkpoint import NUM_KEPT
-from lr_sweep.trainables.memory import trained_parameters
 from lr_sweep.trainables.pretraining.fit import body_shapes
 from lr_sweep.trainables.pretraining.recipe import NUM_BYTES
 from lr_sweep.trainables.run import ModelSize
@@ -161,11 +160,11 @@ def disk_bytes(to_train: Sequence[WantedRun], num_at_once: int, to_pretrain: Seq
     """Estimate the bytes that pretraining these models and training these runs adds to the results directory.
 
     A run that has ended keeps one checkpoint; one that trains has up to `NUM_KEPT`, and writes another. A pretraining
-    does the same and keeps none.
+    does the same and keeps none. Of training functions of the user's own it is not known how large checkpoints are.
     """
-    numbers = sorted((trained_parameters(each.run, each.shape) for each in to_train), reverse=True)
+    numbers = sorted((each.trained_parameters or 0 for each in to_train), reverse=True)
     checkpoints = 4 * COPIES_A_CHECKPOINT * (sum(numbers) + NUM_KEPT * sum(numbers[:num_at_once]))
-    points = sum(each.num_steps // each.run.protocol.evaluate_every for each in to_train)
+    points = sum(each.num_steps // each.run.steps_between_evaluations for each in to_train)
     runs = checkpoints + points * BYTES_A_POINT + len(to_train) * BYTES_A_FILE
     bodies = [sum(map(math.prod, body_shapes(size).values())) for size in to_pretrain]
     weights = [4 * (body + NUM_BYTES * size.width) for body, size in zip(bodies, to_pretrain, strict=True)]

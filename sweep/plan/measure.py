@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,8 +23,11 @@ from lr_sweep.sweep.text import counted
 from lr_sweep.trainables.backbones import load_family
 from lr_sweep.trainables.initialise import load_weights
 from lr_sweep.trainables.memory import largest_stack, share_memory
+from lr_sweep.trainables.own.code import TrainingFunctionError
+from lr_sweep.trainables.own.probe import probe
+from lr_sweep.trainables.own.run import OwnRun
 from lr_sweep.trainables.pretraining.weights import find_weights
-from lr_sweep.trainables.run import engine_of
+from lr_sweep.trainables.run import Run, engine_of
 from lr_sweep.trainables.session import device_name, task_data
 from lr_sweep.trainables.timing import time_engine
 
@@ -47,33 +51,57 @@ def measure_cells(
     for cell, group in largest.items():
         name = " ".join(cell)
         try:
-            data = task_data(group[0].run, data_dir, placement.device)
-        except DataError as error:
+            timed = _time_own(group[0], placement) if group[0].own_files else _time(group, placement, results, data_dir)
+        except (DataError, TrainingFunctionError, MemoryError, torch.OutOfMemoryError) as error:
             say(f"{name}: not measured: {error}")
             continue
-        together = _together(group, data, placement, results)
-        runs, weights = [each.run for each in group[:together]], _weights(group[0])
-        device = torch.device(placement.device)
-        before = Moment.now()
-        engine = engine_of(runs[0], placement.resources.engine)
-        try:
-            timing = time_engine(runs, data, weights, device, plain=engine == "plain")
-        except (MemoryError, torch.OutOfMemoryError) as error:
-            say(f"{name}: not measured: {counted(together, 'run')} together: {error}; fewer with --runs-per-trial")
-            continue
-        share = others_share(before, Moment.now(), wants_a_cpu=placement.device == "cpu")
+        share = others_share(timed.before, Moment.now(), wants_a_cpu=placement.device == "cpu")
         entry = {
-            "content": runs[0].content(),
+            "content": group[0].run.content(),
             "device": device_name(placement.device),
-            "engine": engine,
-            "runs_together": together,
-            "step_s": list(timing.step_s),
-            "evaluation_s": list(timing.evaluation_s),
+            "engine": engine_of(group[0].run, placement.resources.engine),
+            "runs_together": timed.together,
+            "step_s": list(timed.step_s),
+            "evaluation_s": list(timed.evaluation_s),
             "measured_at": time.time(),
             "others_share": share,
         }
         write_measured(results, entry)
-        say(f"{name}: measured, {counted(together, 'run')} together{busy_text(share)}")
+        say(f"{name}: measured, {counted(timed.together, 'run')} together{busy_text(share)}{timed.note}")
+
+
+class _Timed(NamedTuple):
+    """What was timed of a cell: seconds for all runs together."""
+
+    before: Moment
+    """When the timing began."""
+    together: int
+    step_s: tuple[float, ...]
+    evaluation_s: tuple[float, ...]
+    note: str = ""
+
+
+def _time(group: Sequence[WantedRun], placement: Placement, results: Results, data_dir: Path) -> _Timed:
+    """Time built-in runs of a cell; raises DataError, or MemoryError or torch's if they do not fit."""
+    runs = [each.run for each in group if isinstance(each.run, Run)]
+    data = task_data(runs[0], data_dir, placement.device)
+    together = _together(group, data, placement, results)
+    engine, device = engine_of(runs[0], placement.resources.engine), torch.device(placement.device)
+    weights, before = _weights(group[0], runs[0]), Moment.now()
+    try:
+        timing = time_engine(runs[:together], data, weights, device, plain=engine == "plain")
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise MemoryError(f"{counted(together, 'run')} together: {error}; fewer with --runs-per-trial") from error
+    return _Timed(before, together, timing.step_s, timing.evaluation_s)
+
+
+def _time_own(wanted: WantedRun, placement: Placement) -> _Timed:
+    """Time a run of the user's own function, and say whether it can be repeated and resumed."""
+    assert isinstance(wanted.run, OwnRun)
+    assert wanted.own_files is not None
+    before = Moment.now()
+    found = probe(wanted.run, wanted.own_files, placement.device)
+    return _Timed(before, 1, found.step_s, found.evaluation_s, note=f"; {found.text()}")
 
 
 def _together(group: Sequence[WantedRun], data: TaskData, placement: Placement, results: Results) -> int:
@@ -84,22 +112,22 @@ def _together(group: Sequence[WantedRun], data: TaskData, placement: Placement, 
     if placement.resources.runs_per_trial is not None:
         return most
     memory = share_memory(placement.device, placement.devices_per_trial)
-    runs = [each.run for each in group]
+    runs = [each.run for each in group if isinstance(each.run, Run)]
     return min(most, largest_stack(runs, data.shape, memory, on_cpu=placement.device == "cpu"))
 
 
-def _weights(run: WantedRun) -> dict[str, Tensor] | None:
+def _weights(wanted: WantedRun, run: Run) -> dict[str, Tensor] | None:
     """Return a run's pretrained weights, or random ones where they are not here: a step takes as long with them."""
-    if run.weights is None:
+    if wanted.weights is None:
         return None
-    named = run.weights.folder
+    named = wanted.weights.folder
     missing = named is not None and not (Path(named) / "model.safetensors").is_file()  # `run` trains them first
-    if not missing and (folder := find_weights(run.weights, download=False)):
-        return load_weights(folder, run.run.model.family)
+    if not missing and (folder := find_weights(wanted.weights, download=False)):
+        return load_weights(folder, run.model.family)
     generator = torch.Generator().manual_seed(0)
     return {
         name: torch.empty_like(tensor).normal_(0, 0.02, generator=generator)
-        for name, tensor in load_family(run.run.model.family).build(run.run.model, 0).state_dict().items()
+        for name, tensor in load_family(run.model.family).build(run.model, 0).state_dict().items()
     }
 
 

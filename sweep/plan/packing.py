@@ -25,7 +25,7 @@ floors computed for an H200; fp32 by the ratio of its peak to that of tf32, 67 t
 
 
 def cohorts(to_train: Sequence[WantedRun], resources: Resources, at_once: int) -> list[Group]:
-    """Group runs, given in the study's order, into cohorts, one for each trial; the plain engine trains single runs.
+    """Group runs, given in the study's order, into cohorts, one for each trial; only the stacked engine trains several.
 
     `runs_per_trial` bounds a cohort, and cohorts come in the order of their first runs. Where it is None, a cell is one
     cohort, or is divided until each of the `at_once` trials that train at the same time has one, cells with more work
@@ -35,16 +35,16 @@ def cohorts(to_train: Sequence[WantedRun], resources: Resources, at_once: int) -
     cells = list(by_cell(to_train).values())
     size = 1 if resources.engine == "plain" else resources.runs_per_trial
     if size is not None:
-        groups = [group for runs in cells for group in _chunks(runs, 1 if _is_plain(runs, resources) else size)]
+        groups = [group for runs in cells for group in _chunks(runs, 1 if _is_alone(runs, resources) else size)]
         return sorted(groups, key=lambda group: order[group[0].run_id])
     on_gpu = resources.gpus_per_trial > 0
-    groups = _even_groups([runs for runs in cells if not _is_plain(runs, resources)], at_once, on_gpu=on_gpu)
-    groups += [group for runs in cells if _is_plain(runs, resources) for group in _chunks(runs, 1)]
+    groups = _even_groups([runs for runs in cells if not _is_alone(runs, resources)], at_once, on_gpu=on_gpu)
+    groups += [group for runs in cells if _is_alone(runs, resources) for group in _chunks(runs, 1)]
     return sorted(groups, key=lambda group: (-total_work(group, on_gpu=on_gpu), order[group[0].run_id]))
 
 
-def _is_plain(runs: Sequence[WantedRun], resources: Resources) -> bool:
-    return engine_of(runs[0].run, resources.engine) == "plain"
+def _is_alone(runs: Sequence[WantedRun], resources: Resources) -> bool:
+    return engine_of(runs[0].run, resources.engine) != "stacked"
 
 
 def _chunks(runs: Sequence[WantedRun], size: int) -> list[Group]:
@@ -67,8 +67,17 @@ def _even_groups(cells: Sequence[Sequence[WantedRun]], at_once: int, *, on_gpu: 
 
 
 def total_work(runs: Iterable[WantedRun], *, on_gpu: bool) -> float:
-    """Return the multiplications of runs up to their budgets, without evaluations."""
-    return sum(run.num_steps * step_work(run.run, run.shape, on_gpu=on_gpu) for run in runs)
+    """Return the multiplications of runs up to their budgets, without evaluations.
+
+    What a training function of the user's own does is not known: of such runs, it is their steps.
+    """
+    return sum(run.num_steps * _step_work(run, on_gpu=on_gpu) for run in runs)
+
+
+def _step_work(run: WantedRun, *, on_gpu: bool) -> float:
+    if not isinstance(run.run, Run) or run.shape is None:
+        return 1.0
+    return step_work(run.run, run.shape, on_gpu=on_gpu)
 
 
 def step_work(run: Run, task: TaskShape, *, on_gpu: bool) -> float:

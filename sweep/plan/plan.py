@@ -16,20 +16,19 @@ from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown, to_pretrain
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
+from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import by_cell, wanted_runs
-from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.text import aligned, counted, gigabytes
-from lr_sweep.trainables.memory import trained_parameters
-from lr_sweep.trainables.run import engine_for
+from lr_sweep.trainables.run import Run, engine_for
 
 
 class Plan:
     """A study beside what is recorded of it; `UserError` if trials on this device cannot train it."""
 
     def __init__(
-        self, study: Study, placement: Placement, results: Results, data_dir: Path, only: Only = ALL_RUNS
+        self, study: AnyStudy, placement: Placement, results: Results, data_dir: Path, only: Only = ALL_RUNS
     ) -> None:
-        check_precision(placement, study.protocol.precision)
+        check_precision(placement, study.precision)
         self.study, self.placement, self.results, self.data_dir = study, placement, results, data_dir
         self.backbones = find_backbones(study, results.pretrained)
         self.wanted = wanted_runs(study, self.backbones, data_dir)
@@ -70,12 +69,14 @@ def _grid_lines(plan: Plan) -> list[str]:
 
 
 def _cell_lines(plan: Plan) -> list[str]:
-    rows = [("task", "model", "variant", "runs", "steps", "trained parameters", "done", "to train")]
+    heads = ("task", "model", "variant", "runs", "steps", "trained parameters", "done", "to train")
+    rows: list[tuple[str, ...]] = [heads]
     to_train = Counter(run.cell for run in plan.reconciled.to_train)
     for cell, runs in by_cell(plan.wanted).items():
         done = sum(plan.reconciled.states[run.run_id].over for run in runs)
-        trained = trained_parameters(runs[0].run, runs[0].shape)
-        rows.append((*cell, str(len(runs)), str(runs[0].num_steps), f"{trained:,}", str(done), str(to_train[cell])))
+        trained = runs[0].trained_parameters
+        numbers = (len(runs), runs[0].num_steps, "-" if trained is None else f"{trained:,}", done, to_train[cell])
+        rows.append((*cell, *map(str, numbers)))
     return aligned(rows, right=range(3, 8))
 
 
@@ -104,10 +105,14 @@ def _total_lines(plan: Plan, cost: Cost) -> list[str]:
 
 def _engine_lines(plan: Plan) -> list[str]:
     """Return lines that name the models and variants which the wanted engine does not train, if there are any."""
+    if isinstance(plan.study, OwnStudy):
+        return [f"function   {plan.study.trainable} of {', '.join(plan.study.code.code)}"]
     wanted = plan.study.resources.engine
     plain = [name for name, model in plan.study.models.items() if engine_for(model.size, wanted) != wanted]
     reasons = [f"plain for {', '.join(plain)}: only GPT-2 has a stacked version"] if plain else []
-    muon = dict.fromkeys(run.variant for run in plan.wanted if run.run.protocol.optimizer == "muon")
+    muon = dict.fromkeys(
+        run.variant for run in plan.wanted if isinstance(run.run, Run) and run.run.protocol.optimizer == "muon"
+    )
     reasons += [f"plain for {', '.join(muon)}: only the plain engine has Muon"] if muon and wanted != "plain" else []
     return [f"{'' if index else 'engine':11}{reason}" for index, reason in enumerate(reasons)]
 

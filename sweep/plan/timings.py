@@ -22,6 +22,7 @@ from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.reconcile import Reconciled
 from lr_sweep.sweep.results.run_state import Row, State
 from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
+from lr_sweep.trainables.own.run import is_own
 from lr_sweep.trainables.run import needs_plain
 
 MAX_RUNS_OF_A_CELL = 20
@@ -129,14 +130,20 @@ def _chosen(examples: Mapping[Cell, WantedRun], known: Sequence[_Known], device:
 
 def _keys(content: Mapping[str, Any]) -> tuple[str, str]:
     """Return the two keys of `_Known`; raises KeyError or TypeError if this version lacks the task or an option."""
+    if is_own(content):  # what it trained by may have been changed since, and still be a fair guess
+        return _cell_key(content), json.dumps(_without(content, *UNTIMED_FIELDS, "code", "data"), sort_keys=True)
     task = TASKS[content["task"]]
     shape = asdict(task.shape(task.Options(**content["task_options"])))
-    kind = {name: value for name, value in content.items() if name not in (*UNTIMED_FIELDS, "task", "task_options")}
+    kind = _without(content, *UNTIMED_FIELDS, "task", "task_options")
     return _cell_key(content), json.dumps(kind | {"shape": shape}, sort_keys=True)
 
 
 def _cell_key(content: Mapping[str, Any]) -> str:
-    return json.dumps({name: value for name, value in content.items() if name not in UNTIMED_FIELDS}, sort_keys=True)
+    return json.dumps(_without(content, *UNTIMED_FIELDS), sort_keys=True)
+
+
+def _without(content: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if name not in names}
 
 
 def _recorded(results: Results, run_ids: Iterable[str], engine: str) -> Iterator[_Known]:
@@ -164,6 +171,8 @@ def _measured(results: Results, engine: str) -> Iterator[_Known]:
 
 def _engine(content: Mapping[str, Any], wanted: str) -> str:
     """Return the engine that trains such runs now; see `trainables.run.engine_of`."""
+    if is_own(content):
+        return "own"
     plain = "family" in content["model"] or needs_plain(content["trained"], content["protocol"])
     return "plain" if plain else wanted
 
@@ -209,7 +218,7 @@ def write_measured(results: Results, entry: Mapping[str, Any]) -> None:
     An entry has `content` (of a run of the cell), `device`, `engine`, `runs_together`, `step_s` and `evaluation_s`
     (lists of seconds for all runs together), `measured_at` (Unix time) and `others_share` (as of `Timing`).
     """
-    timed = {name: value for name, value in entry["content"].items() if name not in UNTIMED_FIELDS}
+    timed = _without(entry["content"], *UNTIMED_FIELDS)
     entry = {**entry, "content": timed}
     others = [other for other in read_measured(results) if _identity(other) != _identity(entry)]
     write_json(measured_path(results), {"timings": [*others, entry]})

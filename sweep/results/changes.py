@@ -14,15 +14,19 @@ from lr_sweep.datasets import SHIPPED, TASKS
 from lr_sweep.datasets.sources import source_versions, task_sources, version_here
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import Reconciled
-from lr_sweep.sweep.results.run_state import State
+from lr_sweep.sweep.results.run_state import Row, State
+from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.text import counted
 from lr_sweep.trainables.backbones import FAMILIES
 from lr_sweep.trainables.checkpoint import newest_history
 from lr_sweep.trainables.run import engine_for
 
-ENGINES = {"stacked": "lr_sweep.trainables.stacked.engine", "plain": "lr_sweep.trainables.training"}
+ENGINES = {
+    "stacked": "lr_sweep.trainables.stacked.engine",
+    "plain": "lr_sweep.trainables.training",
+    "own": "lr_sweep.trainables.own.engine",
+}
 """The module that each engine is in, by name: importing it would import torch, which `plan` does without."""
 
 
@@ -32,8 +36,10 @@ def code_of(task: str, modules: Collection[str]) -> dict[str, str]:
     return engine_code | {file: version for file, version in task_code.items() if version_here(file) == version}
 
 
-def code_of_tasks(study: Study, examples: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def code_of_tasks(study: AnyStudy, examples: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Return for each task the versions of what its runs' numbers come from; `examples` is from `own_examples`."""
+    if isinstance(study, OwnStudy):  # their own code is in their ids
+        return dict.fromkeys(study.tasks, source_versions([ENGINES["own"]]))
     sizes = [model.size for model in study.models.values()]
     modules = {ENGINES[engine_for(size, study.resources.engine)] for size in sizes}
     modules |= {FAMILIES[size.family] for size in sizes}  # imported by name
@@ -44,7 +50,7 @@ def code_of_tasks(study: Study, examples: Mapping[str, str]) -> dict[str, dict[s
     }
 
 
-def own_examples(study: Study, data_dir: Path) -> dict[str, str]:
+def own_examples(study: AnyStudy, data_dir: Path) -> dict[str, str]:
     """Load the study's tasks that are not shipped, and return the versions of their examples by name.
 
     So mismatches between `load` and `shape` end a `run` before it starts (DataError, see `load_checked`), and data that
@@ -52,6 +58,8 @@ def own_examples(study: Study, data_dir: Path) -> dict[str, str]:
     """
     from lr_sweep.datasets.loaded import examples_version, load_checked  # imported late: `plan` loads nothing
 
+    if isinstance(study, OwnStudy):
+        return {}
     own = {name: task.options for name, task in study.tasks.items() if name not in SHIPPED}
     loaded = {name: load_checked(name, TASKS[name], options, data_dir) for name, options in own.items()}
     return {_examples_of(name): examples_version(data) for name, data in loaded.items()}
@@ -77,7 +85,8 @@ def change_lines(
 
     Call this before `wanted.parquet` is written again. `examples` are from `own_examples`; None: data was not loaded.
     """
-    return [*_other_code_lines(reconciled, results, examples or {}), *_replaced_lines(study, wanted, results)]
+    replaced = _replaced_own_lines if any(run.own_files for run in wanted) else _replaced_lines
+    return [*_other_code_lines(reconciled, results, examples or {}), *replaced(study, wanted, results)]
 
 
 def _other_code_lines(reconciled: Reconciled, results: Results, examples: Mapping[str, str]) -> Iterator[str]:
@@ -113,14 +122,9 @@ def _codes(reconciled: Reconciled, results: Results) -> Iterator[tuple[str, str]
 def _replaced_lines(study: str, wanted: Sequence[WantedRun], results: Results) -> Iterator[str]:
     """Say how many runs of a study no longer count, because a task of the user's own has changed."""
     checksums = {run.run.task: run.run.data_checksum for run in wanted if run.run.task not in SHIPPED}
-    if not checksums or study not in recorded_studies(results.root):
+    if not checksums:
         return
-    try:
-        before = read_wanted_rows(results.root, study)
-    except RecordError:  # `run` writes it again
-        return
-    now = {run.run_id for run in wanted}
-    others = [row["run_id"] for row in before if row["task"] in checksums and row["run_id"] not in now]
+    others = [row["run_id"] for row in _no_longer_wanted(study, wanted, results) if row["task"] in checksums]
     rows = read_run_rows(results.root, others, ("task", "data_checksum"))
     number = Counter(row["task"] for row in rows if row["data_checksum"] != checksums[row["task"]])
     for task, runs in number.items():
@@ -128,3 +132,38 @@ def _replaced_lines(study: str, wanted: Sequence[WantedRun], results: Results) -
             f"{task}: {counted(runs, 'recorded run')} of this study had other data or another version of the "
             f"task's code; these are new runs, and `gc --only unwanted` removes the old ones"
         )
+
+
+def _no_longer_wanted(study: str, wanted: Sequence[WantedRun], results: Results) -> list[Row]:
+    """Return the rows of what the study wanted when it was last run, and does not want now."""
+    if study not in recorded_studies(results.root):
+        return []
+    try:
+        before = read_wanted_rows(results.root, study)
+    except RecordError:  # `run` writes it again
+        return []
+    now = {run.run_id for run in wanted}
+    return [row for row in before if row["run_id"] not in now]
+
+
+def _replaced_own_lines(study: str, wanted: Sequence[WantedRun], results: Results) -> Iterator[str]:
+    """Say how many runs no longer count because the user's own code or data has changed, and name the files."""
+    now = wanted[0].run.content()
+    others = [row["run_id"] for row in _no_longer_wanted(study, wanted, results)]
+    found: Counter[str] = Counter()
+    for row in read_run_rows(results.root, others, ("content",)):
+        content = json.loads(row["content"])
+        files = [name for kind in ("code", "data") for name in _differing(content.get(kind, {}), now[kind])]
+        if files:
+            found[", ".join(files)] += 1
+    for names, number in found.items():
+        were = "run was" if number == 1 else "runs were"
+        yield (
+            f"{number} recorded {were} trained by another version of {names}; with the one that is here they are new "
+            f"runs, and `gc --only unwanted` removes the old ones"
+        )
+
+
+def _differing(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return the names of files that were added, changed or removed."""
+    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))

@@ -157,7 +157,7 @@ class Recorder:
             "lost_steps": run.lost_steps,
             "engine": facts.get("engine"),
             "code": run.code,
-            **best_of(self._whole_curve(wanted.run_id, run)),
+            **best_of(self._whole_curve(wanted.run_id, run), wanted.metric),
         }
         write_parquet(self.results.run(wanted.run_id), [row], RUNS)
         del self._open[wanted.run_id]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,10 @@ from lr_sweep.analysis.record.columns import CURVES, RUNS, Columns
 from lr_sweep.analysis.record.read import RecordError, read_rows, read_study, read_wanted_rows
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import CUT_SHORT, STATUSES, Row
+from lr_sweep.trainables.own.run import is_own
 
+NOT_ALWAYS_REPORTED = ("train_loss", "train_accuracy", "validation_loss", "test_loss")
+"""Columns of a curve that are NaN where a training function of the user's own does not report them."""
 SHARED_WITH_CONTENT = ("task", "learning_rate", "seed", "protocol_version", "weights_checksum", "data_checksum")
 """Columns of a row that its `content` has, too."""
 
@@ -90,7 +94,10 @@ def curve_problems(run_id: str, points: Sequence[Row] | None, row: Row | None) -
     if nulls := _null_problems(points, CURVES):
         return nulls
     every = _evaluate_every(row) or points[0]["step"]
-    return [*_point_problems(run_id, points), *(_step_problems(points, every) or _length_problems(points, row, every))]
+    return [
+        *_point_problems(run_id, points, row),
+        *(_step_problems(points, every) or _length_problems(points, row, every)),
+    ]
 
 
 def _evaluate_every(row: Row | None) -> int | None:
@@ -106,14 +113,27 @@ def _last_evaluation(row: Row, every: int) -> int:
     return num_steps // every * every
 
 
-def _point_problems(run_id: str, points: Sequence[Row]) -> Iterator[str]:
+def _point_problems(run_id: str, points: Sequence[Row], row: Row | None) -> Iterator[str]:
     if others := sorted({str(point["run_id"]) for point in points} - {run_id}):
         yield f"got evaluations of run {', '.join(others)}, want those of the file's name alone"
+    may_be_own = row is None or is_own(_content(row))
     for name in (column.name for column in CURVES if column.type == pa.float64()):
-        most = 1.0 if name.endswith("_accuracy") else sys.float_info.max
-        wrong = next((point for point in points if not 0 <= point[name] <= most), None)
+        if may_be_own and name in NOT_ALWAYS_REPORTED and all(math.isnan(point[name]) for point in points):
+            continue
+        least, most = _limits(name, row)
+        wrong = next((point for point in points if not least <= point[name] <= most), None)
         if wrong:
             yield f"{name} is {wrong[name]} at step {wrong['step']}"
+
+
+def _limits(name: str, row: Row | None) -> tuple[float, float]:
+    """Return the smallest and the largest value of a column; what a run measures is known once it has ended."""
+    largest, content = sys.float_info.max, _content(row) if row else {}
+    if name == "elapsed_s" or (row and not is_own(content)):
+        return 0.0, 1.0 if name.endswith("_accuracy") else largest
+    metric = content.get("metric")
+    is_fraction = isinstance(metric, dict) and metric.get("is_fraction")
+    return (0.0, 1.0) if is_fraction and name.endswith("_accuracy") else (-largest, largest)
 
 
 def _step_problems(points: Sequence[Row], every: int) -> list[str]:

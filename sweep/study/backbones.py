@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lr_sweep.datasets.storage.files import write_json
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, Recipe, StudyModel
-from lr_sweep.sweep.study.study import Study
+from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.text import duration, percent
 from lr_sweep.trainables.pretraining.recipe import (
     VALIDATION_SHARE,
@@ -66,14 +66,16 @@ def is_unknown(checksum: str | None) -> bool:
     return (checksum or "").startswith(UNKNOWN_WEIGHTS)
 
 
-def find_backbones(study: Study, pretrained_root: Path) -> dict[str, Backbone]:
-    """Look up every model's weights without fetching or training anything.
+def find_backbones(study: AnyStudy, pretrained_root: Path) -> dict[str, Backbone]:
+    """Look up every model's weights without fetching or training anything; a function of the user's own has none.
 
     Raises:
         WeightsError: weights are missing, damaged, or of another model; the message lists all of them.
         UserError: a text file to pretrain on cannot be read.
     """
     found, problems = {}, []
+    if isinstance(study, OwnStudy):
+        return {}
     for name, model in study.models.items():
         try:
             needed = study.needs_weights(name)
@@ -85,14 +87,18 @@ def find_backbones(study: Study, pretrained_root: Path) -> dict[str, Backbone]:
     return found
 
 
-def hub_sources(study: Study) -> dict[str, WeightsSource]:
+def hub_sources(study: AnyStudy) -> dict[str, WeightsSource]:
     """Return the weights that a study takes from the Hugging Face hub, by model."""
+    if isinstance(study, OwnStudy):
+        return {}
     models = [(name, model) for name, model in study.models.items() if study.needs_weights(name)]
     return {name: _named_source(m, m.pretrained)[0] for name, m in models if isinstance(m.pretrained, HubWeights)}
 
 
-def to_pretrain(study: Study, backbones: Mapping[str, Backbone]) -> list[ModelSize]:
+def to_pretrain(study: AnyStudy, backbones: Mapping[str, Backbone]) -> list[ModelSize]:
     """Return the models of a study that must be pretrained here before its runs."""
+    if isinstance(study, OwnStudy):
+        return []
     missing = [study.models[name] for name, backbone in backbones.items() if backbone.source and not backbone.here]
     return [_gpt2_size(model) for model in missing if isinstance(model.pretrained, PretrainedHere)]
 
@@ -103,9 +109,11 @@ def _gpt2_size(model: StudyModel) -> ModelSize:
 
 
 def ensure_backbones(
-    study: Study, pretrained_root: Path, progress_file: Path, device: torch.device, say: Say
+    study: AnyStudy, pretrained_root: Path, progress_file: Path, device: torch.device, say: Say
 ) -> dict[str, Backbone]:
     """Fetch or train missing weights, then look everything up; arguments as of `pretrain_model`, errors of both."""
+    if isinstance(study, OwnStudy):
+        return {}
     for name, backbone in find_backbones(study, pretrained_root).items():
         if backbone.source is None or backbone.here:
             continue

@@ -18,6 +18,7 @@ from lr_sweep.analysis.paper.lu2021.published import is_small
 from lr_sweep.datasets.storage.files import read_plain
 from lr_sweep.sweep.errors import UserError, unknown
 from lr_sweep.sweep.study.lu2021 import STUDY_NAMES, table_study
+from lr_sweep.sweep.study.own import AnyStudy, OwnStudy, own_to_plain
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.study.validation import Loc, shown
 from lr_sweep.trainables.parts import VARIANTS
@@ -46,7 +47,7 @@ def _in_files() -> list[str]:
     return sorted(path.stem for path in STUDIES.glob("*.yaml"))
 
 
-def load_study(name_or_path: str | Path, recorded: Iterable[str] = ()) -> Study:
+def load_study(name_or_path: str | Path, recorded: Iterable[str] = ()) -> AnyStudy:
     """Read a shipped study by its name, or a `.yaml` file by its path; `recorded` are further names for its error.
 
     Raises:
@@ -65,17 +66,23 @@ def load_study(name_or_path: str | Path, recorded: Iterable[str] = ()) -> Study:
     return _parse(_read(path), path)
 
 
-def study_of(fields: Mapping[str, Any], folder: Path) -> Study:
+def study_of(fields: Mapping[str, Any], folder: Path) -> AnyStudy:
     """Build a study from what a study file holds; paths in it are relative to a folder.
 
     Raises:
         UserError: its mistakes, a line each.
     """
     try:
-        return Study.model_validate(_with_tuples(dict(fields)), context={"folder": folder, "stem": fields.get("study")})
+        return _validated(_with_tuples(dict(fields)), folder, fields.get("study"))
     except ValidationError as error:
         mistakes = [f"{_dotted(detail['loc'])}: {detail['msg']}" for detail in error.errors()]
         raise UserError("\n".join(mistakes)) from error
+
+
+def _validated(value: Any, folder: Path, stem: Any) -> AnyStudy:
+    """Validate what a file holds as a study of built-in training, or of a function of the user's own."""
+    kind: type[AnyStudy] = OwnStudy if isinstance(value, dict) and "trainable" in value else Study
+    return kind.model_validate(value, context={"folder": folder, "stem": stem})
 
 
 def _with_tuples(value: Any) -> Any:
@@ -85,9 +92,26 @@ def _with_tuples(value: Any) -> Any:
     return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value
 
 
-def study_to_yaml(study: Study) -> str:
-    """Write a study as YAML with all defaults filled in; loading it gives an equal study."""
-    plain = study.model_dump(mode="json", warnings=False)
+def load_built_in_study(name_or_path: str | Path) -> Study:
+    """Read a study whose models this program trains; raises as `load_study`, and UserError for another."""
+    study = load_study(name_or_path)
+    if isinstance(study, OwnStudy):
+        raise UserError(f"{name_or_path}: its runs are of {study.trainable}, whose models are not known here")
+    return study
+
+
+def study_to_yaml(study: AnyStudy) -> str:
+    """Write a study as YAML with all defaults filled in; loading it beside the same files gives an equal study."""
+    plain = own_to_plain(study) if isinstance(study, OwnStudy) else _to_plain(study)
+    yaml = YAML()
+    yaml.width = 120
+    text = io.StringIO()
+    yaml.dump(plain, text)
+    return text.getvalue()
+
+
+def _to_plain(study: Study) -> dict[str, Any]:
+    plain: dict[str, Any] = study.model_dump(mode="json", warnings=False)
     for task in plain["tasks"].values():
         task |= task.pop("options")
     for model in plain["models"].values():
@@ -95,11 +119,7 @@ def study_to_yaml(study: Study) -> str:
         recipe |= recipe.pop("options", {})
     if study.variants.keys() <= VARIANTS.keys():
         plain["variants"] = list(study.variants)
-    yaml = YAML()
-    yaml.width = 120
-    text = io.StringIO()
-    yaml.dump(plain, text)
-    return text.getvalue()
+    return plain
 
 
 def _table_study(name: str) -> Study:
@@ -121,11 +141,11 @@ def _read(path: Path) -> str:
         raise UserError(f"{str(path)!r}: {error}") from error
 
 
-def _parse(text: str, path: Path) -> Study:
+def _parse(text: str, path: Path) -> AnyStudy:
     reader = _Reader()
     try:
         value = reader.read_text(text)
-        study = Study.model_validate(value, context={"folder": path.absolute().parent, "stem": path.stem})
+        study = _validated(value, path.absolute().parent, path.stem)
     except YAMLError as error:
         reader.mistakes.append(_yaml_mistake(error, text))
     except ValidationError as error:

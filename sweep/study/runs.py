@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.sources import data_checksum
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.study.backbones import Backbone
+from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.memory import trained_parameters
+from lr_sweep.trainables.own.run import OwnFiles, OwnRun
 from lr_sweep.trainables.pretraining.weights import WeightsSource
-from lr_sweep.trainables.run import Run
+from lr_sweep.trainables.run import AnyRun, Run
 from lr_sweep.trainables.schedules import depends_on_budget
 
 
@@ -31,51 +34,92 @@ class Cell(NamedTuple):
 class WantedRun:
     """A run that a study wants, up to a step budget, under the study's names."""
 
-    run: Run
+    run: AnyRun
     run_id: str
     """`run.run_id`, kept: a hash takes time."""
     model: str
     variant: str
     num_steps: int
     """The step budget."""
-    shape: TaskShape
-    weights: WeightsSource | None
+    shape: TaskShape | None
+    """Of the task's examples; None: of a training function of the user's own, it is not known."""
+    weights: WeightsSource | None = None
     """Where pretrained weights are; None for random initialisation."""
-    pretrained_on: str | None
+    pretrained_on: str | None = None
     """Name of the weights in tables; None for random initialisation."""
     data_origin: str
     """Where the task's data come from."""
+    metric: Metric = ACCURACY
+    """What is measured on validation and test data."""
+    own_files: OwnFiles | None = None
+    """Files of the user's own training function; None: the run is a built-in one."""
 
     @property
     def cell(self) -> Cell:
         """Task, model and variant."""
         return Cell(self.run.task, self.model, self.variant)
 
+    @property
+    def trained_parameters(self) -> int | None:
+        """How many numbers the run trains; None: it is not known."""
+        return trained_parameters(self.run, self.shape) if isinstance(self.run, Run) and self.shape else None
+
     def row(self) -> dict[str, Any]:
         """Return the run's row in `wanted.parquet`."""
         names = ("run_id", "model", "variant", "num_steps", "pretrained_on", "data_origin")
         row = {name: getattr(self, name) for name in names}
-        row["trained_parameters"] = trained_parameters(self.run, self.shape)
+        row["trained_parameters"] = self.trained_parameters
         return row | {name: getattr(self.run, name) for name in ("task", "learning_rate", "seed")}
 
 
-def wanted_runs(study: Study, backbones: Mapping[str, Backbone], data_dir: Path) -> list[WantedRun]:
+def wanted_runs(study: AnyStudy, backbones: Mapping[str, Backbone], data_dir: Path) -> list[WantedRun]:
     """Write out a study's grid, seeds outermost, so that every cell has its first seed early.
 
     Raises:
         DataError: data files are there but cannot be identified.
     """
-    firsts = _first_of_cells(study, backbones, data_dir)
-    cells = [
-        (first, first.run.sibling_ids(), cell.learning_rates)
-        for first, cell in zip(firsts, study.cell_list(), strict=True)
-    ]
+    if isinstance(study, OwnStudy):
+        cells = [(first, study.learning_rate_grid()) for first in _first_of_own_cells(study, data_dir)]
+    else:
+        rates_of = [cell.learning_rates for cell in study.cell_list()]
+        cells = list(zip(_first_of_cells(study, backbones, data_dir), rates_of, strict=True))
+    siblings = [(first, first.run.sibling_ids(), rates) for first, rates in cells]
     return [
-        replace(first, run=replace(first.run, learning_rate=rate, seed=seed), run_id=id_of(rate, seed))
+        replace(first, run=first.run.sibling(rate, seed), run_id=id_of(rate, seed))
         for seed in study.seed_list()
-        for first, id_of, rates in cells
+        for first, id_of, rates in siblings
         for rate in rates
     ]
+
+
+def _first_of_own_cells(study: OwnStudy, data_dir: Path) -> Iterator[WantedRun]:
+    """Yield what `_first_of_cells` does, of a study of the user's own training function."""
+    files = replace(study.code, folders=(*study.code.folders, data_dir))
+    for task, model, variant in product(study.tasks, study.models, study.variants):
+        run = OwnRun(
+            trainable=study.trainable,
+            code=files.checksums(),
+            data=study.data,
+            task=task,
+            model=model,
+            variant=variant,
+            options=study.tasks[task].options | study.models[model] | study.variants[variant],
+            learning_rate=0.0,
+            seed=0,
+            evaluate_every=study.protocol.evaluate_every,
+            metric=study.metric.as_json(),
+        )
+        yield WantedRun(
+            run=run,
+            run_id="",
+            model=model,
+            variant=variant,
+            num_steps=study.tasks[task].num_steps,
+            shape=None,
+            data_origin=", ".join(study.data) or f"made by {study.trainable}",
+            metric=study.metric,
+            own_files=files,
+        )
 
 
 def _first_of_cells(study: Study, backbones: Mapping[str, Backbone], data_dir: Path) -> Iterator[WantedRun]:

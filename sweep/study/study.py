@@ -7,11 +7,9 @@ from itertools import product
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
     Field,
     PlainValidator,
     SerializeAsAny,
-    Tag,
     ValidationInfo,
     create_model,
     field_validator,
@@ -22,40 +20,26 @@ from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.task import TaskShape, missing_names
 from lr_sweep.sweep.errors import unknown
 from lr_sweep.sweep.study.cells import AXES, Cells, ProtocolField, StudyCell, changed, check_cells
+from lr_sweep.sweep.study.fields import MAX_RUNS, Seeds, StudyName, Title, listed, multiple_of
 from lr_sweep.sweep.study.learning_rates import LearningRates, ascending
 from lr_sweep.sweep.study.model import StudyModel
 from lr_sweep.sweep.study.protocols import check_protocols
 from lr_sweep.sweep.study.validation import (
     AtLeast1,
     Mistakes,
-    NameRule,
-    Seed,
     Steps,
     Strict,
     dataclass_fields,
     each_entry,
     mistake,
-    or_list,
-    some_distinct,
 )
 from lr_sweep.sweep.study.variants import checked_axes, own_protocol, variants_of, written_out
 from lr_sweep.trainables.memory import part_sizes
 from lr_sweep.trainables.parts import Variant
-from lr_sweep.trainables.run import Protocol
-
-MAX_RUNS = 100_000
-"""Largest number of runs of a study; a plan of so many takes ten seconds."""
-MAX_SEEDS = 1000
-"""More are taken for a mistake: `seeds: 2021` means 2021 seeds, `seeds: [2021]` one."""
+from lr_sweep.trainables.run import Precision, Protocol
 
 ANY_TASK = TaskShape(num_tokens=1, num_classes=1, token_dim=1)
 """Which parts a model has does not depend on the task."""
-
-
-def _one_line(text: str) -> str:
-    if not text.strip() or not text.isprintable():
-        raise ValueError("want one line of text")
-    return text
 
 
 class StudyTask(Strict):
@@ -76,7 +60,7 @@ class StudyTask(Strict):
         kind = TASKS[name].Options
         if isinstance(value, cls):
             value = {"num_steps": value.num_steps} | vars(value.options)
-        budget = Annotated[int, Steps, _multiple_of(protocol.evaluate_every if protocol else 1)]
+        budget = Annotated[int, Steps, multiple_of(protocol.evaluate_every if protocol else 1)]
         fields: dict[str, Any] = {"num_steps": (budget, ...)} | dataclass_fields(kind, {})
         given = dict(create_model(name, __base__=Strict, **fields).model_validate(value))
         task = cls(num_steps=given.pop("num_steps"), options=kind(**given))
@@ -84,16 +68,6 @@ class StudyTask(Strict):
         if protocol and protocol.batch_size > num_train:
             raise ValueError(f"its training split has {num_train} examples; lower protocol.batch_size to that or less")
         return task
-
-
-def _multiple_of(every: int) -> AfterValidator:
-    def check(num_steps: int) -> int:
-        if rest := num_steps % every:
-            nearest = f"{num_steps - rest} or {num_steps - rest + every}" if num_steps > every else str(every)
-            raise ValueError(f"{num_steps} is not a multiple of protocol.evaluate_every = {every}; {nearest} is")
-        return num_steps
-
-    return AfterValidator(check)
 
 
 class Resources(Strict):
@@ -133,9 +107,9 @@ class Study(Strict):
     Protocol and variants come before the fields that are checked against them.
     """
 
-    study: Annotated[str, NameRule]
+    study: StudyName
     """Name: of the file, of the study's folder in the results directory, and on the command line."""
-    title: Annotated[str, AfterValidator(_one_line)] = Field(default_factory=lambda given: given.get("study", ""))
+    title: Title
     """One line, shown in tables; default: the study's name."""
     protocol: ProtocolField = Protocol()
     """How each run is trained and evaluated; see `trainables.run.Protocol`."""
@@ -151,11 +125,7 @@ class Study(Strict):
     """By a known name (`trainables.models.MODELS`) or one of the study's own; tables show it."""
     learning_rates: LearningRates
     """A grid or a list."""
-    seeds: Annotated[
-        Annotated[int, Field(ge=1, le=MAX_SEEDS), Tag("(one)")]
-        | Annotated[tuple[Annotated[int, Seed], ...], AfterValidator(some_distinct), Tag("(list)")],
-        or_list((int,), "a whole number n, for seeds 0 to n - 1, or a list of seeds"),
-    ]
+    seeds: Seeds
     """A number n, for 0 to n - 1, or a list."""
     selection: Literal["best", "final"] = "best"
     """Which model of a run the report measures: the best on validation data, or the one at the step budget."""
@@ -163,13 +133,6 @@ class Study(Strict):
     """What each trial holds."""
 
     _write_out = model_validator(mode="before")(written_out)
-
-    @field_validator("study")
-    @classmethod
-    def _check_file_name(cls, study: str, info: ValidationInfo) -> str:
-        if info.context and study != (stem := info.context["stem"]):
-            raise ValueError(f"{study!r} is not the file's name; call the file {study}.yaml or the study {stem}")
-        return study
 
     @field_validator("tasks", mode="before")
     @classmethod
@@ -243,7 +206,12 @@ class Study(Strict):
 
     def seed_list(self) -> tuple[int, ...]:
         """Return the seeds in the study's order."""
-        return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+        return listed(self.seeds)
+
+    @property
+    def precision(self) -> Precision:
+        """Of matrix products, in all runs."""
+        return self.protocol.precision
 
     def needs_weights(self, model: str) -> bool:
         """Return whether some cell starts from a model's pretrained weights."""

@@ -13,6 +13,7 @@ from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import lost_processes
 from lr_sweep.sweep.tune.trial_events import StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
 from lr_sweep.trainables.cohort import Cohort
+from lr_sweep.trainables.own.code import FAILURE
 
 
 class SweepStoppedError(Exception):
@@ -61,7 +62,7 @@ class EventCallback(tune.Callback):
         if self._only_lost_its_machine(trial):
             self.put(TrialInterrupted(run_ids=run_ids))
         else:
-            self.put(TrialFailed(run_ids=run_ids, reason=last_line(trial.error_file)))
+            self.put(TrialFailed(run_ids=run_ids, reason=failure_of(trial.error_file)))
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Report a trial that crashed and will be retried; a lost machine uses no retry up."""
@@ -79,9 +80,13 @@ def cohort_of(trial: Any) -> Cohort:
     return cohort
 
 
-def last_line(error_file: str | None) -> str:
-    """Return the exception from Ray's file of tracebacks, which is its last line that is not indented."""
-    if error_file is None:
-        return "the worker died without a message"
-    lines = [line for line in Path(error_file).read_text().splitlines() if line and not line.startswith(" ")]
+def failure_of(error_file: str | None) -> str:
+    """Return the exception from Ray's file of tracebacks, which is its last line that is not indented.
+
+    Of a training function of the user's own, return its whole traceback.
+    """
+    text = Path(error_file).read_text() if error_file is not None else ""
+    if FAILURE in text:
+        return text.rpartition(FAILURE)[2].strip()
+    lines = [line for line in text.splitlines() if line and not line.startswith(" ")]
     return lines[-1] if lines else "the worker died without a message"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.sweep.plan.cost import wall_time
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.trainables.curve import Evaluation
@@ -41,11 +42,12 @@ def mean_pace(paces: Collection[RunPace]) -> RunPace:
 
 
 class Best(NamedTuple):
-    """The highest validation accuracy so far, a fraction, with the run's learning rate and the step."""
+    """The best validation accuracy so far, or another metric, with the run's learning rate and the step."""
 
     accuracy: float
     learning_rate: float
     step: int
+    metric: Metric = ACCURACY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,13 +85,13 @@ class _RunState:
 
     def seconds_left(self, pace: RunPace) -> float:
         """Return how long the rest takes; an evaluation that was due at `step` is done."""
-        num_steps, every = self.wanted.num_steps, self.wanted.run.protocol.evaluate_every
+        num_steps, every = self.wanted.num_steps, self.wanted.run.steps_between_evaluations
         evaluations = max(0, num_steps // every - self.step // every)
         return max(0, num_steps - self.step) * pace.step_s + evaluations * pace.evaluation_s
 
     def seconds_to_evaluation(self, pace: RunPace) -> float:
         """Return how long the steps take from the last report to the next evaluation."""
-        every = self.wanted.run.protocol.evaluate_every
+        every = self.wanted.run.steps_between_evaluations
         return pace.step_s * (every - self.step % every)
 
 
@@ -138,8 +140,9 @@ class StudyProgress:
     def _note_best(self, wanted: WantedRun, evaluation: Evaluation) -> None:
         """Keep the best of a cell; of equal accuracies the first."""
         accuracy, best = evaluation.validation_accuracy, self.best.get(wanted.cell)
-        if math.isfinite(accuracy) and (best is None or accuracy > best.accuracy):
-            self.best[wanted.cell] = Best(accuracy, wanted.run.learning_rate, evaluation.step)
+        sign = wanted.metric.sign
+        if math.isfinite(accuracy) and (best is None or sign * accuracy > sign * best.accuracy):
+            self.best[wanted.cell] = Best(accuracy, wanted.run.learning_rate, evaluation.step, wanted.metric)
 
     def failed(self, run_id: str) -> None:
         """Note that a run failed."""
@@ -230,6 +233,6 @@ class _Trial:
         """Return the steps of all its runs a second; evaluations take their part of the time."""
         if not self._paces:
             return 0.0
-        paces = [(self._pace(run), run.wanted.run.protocol.evaluate_every) for run in self.running]
+        paces = [(self._pace(run), run.wanted.run.steps_between_evaluations) for run in self.running]
         step_s = sum(pace.step_s + pace.evaluation_s / every for pace, every in paces)
         return len(paces) / step_s if step_s > 0 else 0.0

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -34,10 +35,11 @@ from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, to_pretrain
 from lr_sweep.sweep.study.file import study_to_yaml
 from lr_sweep.sweep.study.only import only_text
+from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import Cell, WantedRun, wanted_runs
-from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.driver import Driver, Options
 from lr_sweep.sweep.tune.progress import RunPace, StudyProgress
+from lr_sweep.trainables.own.code import data_file
 
 MIRROR_PATIENCE_S = 60.0
 """How long the end of a sweep waits for MLflow; what is not there by then is mirrored by the next `run`."""
@@ -58,14 +60,14 @@ class Outcome:
     """Whether it was asked to stop before the end."""
 
 
-def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Outcome:
+def run_study(study: AnyStudy, options: Options, say: Callable[[str], None]) -> Outcome:
     """Train what the record lacks and write the report.
 
     Raises UserError for what the user can put right, DataError or WeightsError for missing data or weights; what was
     recorded before is intact.
     """
     results = options.results
-    check_beforehand(options.placement, study.protocol.precision)
+    check_beforehand(options.placement, study.precision)
     results.prepare()
     with storage_problems(results.root), results.writing(study.study):
         wanted, reconciled, examples = _find_runs(study, options, say)
@@ -100,15 +102,14 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
 
 
 def _find_runs(
-    study: Study, options: Options, say: Callable[[str], None]
+    study: AnyStudy, options: Options, say: Callable[[str], None]
 ) -> tuple[list[WantedRun], Reconciled, dict[str, str]]:
     """Fetch data and weights, and write down what the study wants.
 
     Returns the runs that the study wants, what the record holds of them, and versions of examples (`own_examples`).
     """
     results = options.results
-    for name, task in study.tasks.items():
-        TASKS[name].fetch(task.options, options.data_dir)
+    fetch_data(study, options.data_dir)
     # The machine that starts a cluster's trials may have no GPU itself.
     device = torch.device(options.placement.device if torch.cuda.is_available() else "cpu")
     _check_disk_first(study, options)
@@ -125,7 +126,21 @@ def _find_runs(
     return wanted, reconciled, examples
 
 
-def _check_disk_first(study: Study, options: Options) -> None:
+def fetch_data(study: AnyStudy, data_dir: Path) -> None:
+    """Fetch a study's data sets, or check that the files are here which the user's own function reads.
+
+    Raises:
+        DataError: data is missing and cannot be fetched, or damaged.
+    """
+    if isinstance(study, OwnStudy):
+        for name, sha256 in study.data.items():
+            data_file(name, sha256, (*study.code.folders, data_dir))
+        return
+    for name, task in study.tasks.items():
+        TASKS[name].fetch(task.options, data_dir)
+
+
+def _check_disk_first(study: AnyStudy, options: Options) -> None:
     """Refuse to pretrain for runs that the disk cannot hold; their ids are not known yet, their sizes are."""
     backbones = find_backbones(study, options.results.pretrained)
     if models := to_pretrain(study, backbones):
@@ -134,14 +149,15 @@ def _check_disk_first(study: Study, options: Options) -> None:
         check_disk(reconciled.to_train, options.results, models)
 
 
-def write_wanted(results: Results, study: Study, wanted: Sequence[WantedRun]) -> None:
+def write_wanted(results: Results, study: AnyStudy, wanted: Sequence[WantedRun]) -> None:
     """Write down what the study wants, for `status`, `report` and the mirror, and the study with all defaults."""
     folder = results.study(study.study)
     with whole_file(folder / f"{study.study}.yaml") as partial:
         partial.write_text(study_to_yaml(study), encoding="utf-8")
     write_parquet(folder / "wanted.parquet", [run.row() for run in wanted], WANTED)
-    selection = {"selection": study.selection} if study.selection != "best" else {}
-    write_json(folder / "study.json", {"study": study.study, "title": study.title, "format": FORMAT} | selection)
+    more: dict[str, Any] = {"selection": study.selection} if study.selection != "best" else {}
+    more |= {"metric": study.metric.as_json()} if isinstance(study, OwnStudy) else {}
+    write_json(folder / "study.json", {"study": study.study, "title": study.title, "format": FORMAT} | more)
 
 
 def _paces(timings: Mapping[Cell, Timing]) -> dict[Cell, RunPace]:
@@ -172,11 +188,13 @@ def _ending_lines(reconciled: Reconciled, failed: set[str], options: Options, *,
     return lines
 
 
-def _mirror(results: Results, study: Study) -> Mirror:
+def _mirror(results: Results, study: AnyStudy) -> Mirror:
     return Mirror(results.root, study.study, tracking_uri(results.root))
 
 
-def _finish_mirror(mirror: MirrorThread, results: Results, study: Study, report: Path, timeout_s: float) -> list[str]:
+def _finish_mirror(
+    mirror: MirrorThread, results: Results, study: AnyStudy, report: Path, timeout_s: float
+) -> list[str]:
     """Give MLflow a moment to hold everything, the report too; return what it lacks."""
     if late := mirror.close(timeout_s):
         return [f"{len(late)} runs are not in MLflow yet; the next `run` of this study mirrors them"]

@@ -1,0 +1,99 @@
+"""A folder with a training function of the user's own: a small convolutional network on scikit-learn's digits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+MODEL = """
+from torch import nn
+
+
+def build(width):
+    convolution = nn.Sequential(nn.Conv2d(1, width, 3), nn.ReLU(), nn.BatchNorm2d(width))
+    return nn.Sequential(convolution, nn.Flatten(), nn.Dropout(0.2), nn.Linear(36 * width, 10))
+"""
+TRAIN = """
+import random
+
+import numpy as np
+import torch
+from model import build
+from torch.nn.functional import cross_entropy
+
+VALIDATION, TEST = slice(1000, 1400), slice(1400, None)
+
+
+def train(run, session):
+    digits = np.load(session.files / "data" / "digits.npz")
+    images = torch.from_numpy(digits["images"]).float().unsqueeze(1) / 16
+    labels = torch.from_numpy(digits["labels"])
+    model = build(run.options["width"])
+    if run.options["optimizer"] == "sgd":
+        optimizer = torch.optim.SGD(model.parameters(), run.learning_rate, momentum=run.options["momentum"])
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), run.learning_rate)
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [5, 15])
+    for _ in session.steps(model=model, optimizer=optimizer, schedule=schedule):
+        batch = torch.from_numpy(np.random.randint(0, 1000, 16))
+        inputs = images[batch] + 0.1 * torch.randn(16, 1, 8, 8) * random.random()
+        model.train()
+        optimizer.zero_grad()
+        cross_entropy(model(inputs), labels[batch]).backward()
+        optimizer.step()
+        schedule.step()
+        if session.due:
+            validation, test = (loss(model, images[part], labels[part]) for part in (VALIDATION, TEST))
+            session.report(validation=validation, test=test)
+
+
+@torch.no_grad()
+def loss(model, images, labels):
+    model.eval()
+    return cross_entropy(model(images), labels).item()
+"""
+STUDY = """\
+study: cnn
+trainable: train.py:train
+code: [train.py, model.py]
+data: [data/*.npz]
+metric: {{name: loss, higher_is_better: false}}
+protocol: {{evaluate_every: 10}}
+tasks: {{digits: {{num_steps: {num_steps}}}}}
+models: {{conv: {{width: 4}}}}
+variants: {{adamw: {{optimizer: adamw}}, sgd: {{optimizer: sgd, momentum: 0.9}}}}
+learning_rates: [{rates}]
+seeds: {seeds}
+resources: {{retries: 0}}
+"""
+
+
+def write_own_study(folder: Path, *, num_steps: int = 20, rates: str = "1e-2", seeds: int = 1) -> Path:
+    """Write `cnn.yaml` with its code and data beside it."""
+    (folder / "data").mkdir(parents=True)
+    digits = load_digits()
+    np.savez(folder / "data" / "digits.npz", images=digits.images, labels=digits.target)
+    (folder / "model.py").write_text(MODEL)
+    (folder / "train.py").write_text(TRAIN)
+    path = folder / "cnn.yaml"
+    path.write_text(STUDY.format(num_steps=num_steps, rates=rates, seeds=seeds))
+    return path
+
+
+def write_function(folder: Path, body: str, **changes: str) -> Path:
+    """Write `mine.yaml`, and a `train.py` whose `train(run, session)` has this body; `changes` replace lines by key."""
+    indented = "".join(f"    {line}\n" for line in body.strip("\n").split("\n"))
+    (folder / "train.py").write_text(f"import torch\n\n\ndef train(run, session):\n{indented}")
+    lines = {
+        "study": "mine",
+        "trainable": "train.py:train",
+        "protocol": "{evaluate_every: 5}",
+        "num_steps": "10",
+        "learning_rates": "[1e-2]",
+        "seeds": "1",
+    }
+    path = folder / "mine.yaml"
+    path.write_text("".join(f"{key}: {value}\n" for key, value in (lines | changes).items()))
+    return path

@@ -1,0 +1,117 @@
+"""A study of the user's own training function, in a folder outside the checkout: trained, killed, changed, failed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.own_study import write_own_study
+from lr_sweep.tests.support.tiny_study import (
+    ROOT,
+    cohort_here,
+    command_line,
+    curves,
+    environment,
+    events_of,
+    in_process,
+    rows,
+    runs_of,
+    sweep,
+    trained_here,
+)
+from lr_sweep.trainables.checkpoint import checkpoints
+
+TRAIN_WITHOUT_RAY = """
+import sys
+from pathlib import Path
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.tiny_study import cohort_here, events_of, runs_of
+study, results = map(Path, sys.argv[1:])
+events_of(cohort_here(runs_of(study, results)[:1], Results(results), every_s=0.0))
+"""
+
+
+@pytest.mark.cluster
+def test_a_function_of_ones_own_is_a_study_like_any_other(tmp_path: Path) -> None:
+    study, results = write_own_study(tmp_path / "own"), tmp_path / "results"
+    study.write_text(study.read_text().replace("variants: {", "variants: {broken: {optimizer: sgd}, "))
+    code, output = sweep("run", study, "--results", results)
+    assert code == 1, output
+    assert "3 runs wanted: 2 complete, 0 diverged, 1 failed" in output
+    assert "Test loss by learning rate" in output
+
+    found = rows(results)
+    broken, *trained = sorted(found.values(), key=lambda row: row["status"] != "failed")
+    assert {row["engine"] for row in trained} == {"own"}
+    study.write_text(study.read_text().replace("broken: {optimizer: sgd}, ", ""))
+    expected = trained_here(study, tmp_path / "here")
+    assert {run_id: repr(curve) for run_id, curve in expected.items()} == {
+        row["run_id"]: repr(curves(results)[row["run_id"]]) for row in trained
+    }
+    best = min(point["validation_accuracy"] for point in curves(results)[trained[0]["run_id"]])
+    assert trained[0]["validation_at_best"] == best
+
+    shown = in_process("show", broken["run_id"], "--results", results)[1]
+    assert "failure        KeyError: 'momentum'" in shown
+    assert 'traceback\n  Traceback (most recent call last):\n    File "train.py", line 18, in train\n' in shown
+    assert in_process("verify", "--results", results)[1].endswith("0 weights: no problems\n")
+
+    train = tmp_path / "own" / "train.py"
+    train.write_text(train.read_text().replace("0.1 *", "0.2 *"))
+    planned = in_process("plan", study, "--results", results)[1]
+    assert "runs       2 wanted: 2 new" in planned
+    assert "changed    2 recorded runs were trained by another version of train.py" in planned
+
+
+def test_a_run_that_is_killed_resumes_with_the_same_bits(tmp_path: Path) -> None:
+    study, results = write_own_study(tmp_path / "own", num_steps=400), tmp_path / "results"
+    command = [sys.executable, "-c", TRAIN_WITHOUT_RAY, str(study), str(results)]
+    first = runs_of(study, results)[0]
+    folder = Results(results).checkpoints(first.run_id)
+    process = subprocess.Popen(command, cwd=ROOT, env=environment())
+    while process.poll() is None and len(checkpoints(folder)) < 2:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    step = int(checkpoints(folder)[0].name.split("-")[1])
+    assert 0 < step < 400
+
+    here = cohort_here([first], Results(tmp_path / "here"))
+    whole = [event.evaluation for event in events_of(here) if getattr(event, "evaluation", None)]
+    resumed = events_of(cohort_here([first], Results(results)))
+    assert resumed[0].step == step
+    assert resumed[0].curve[-1].step == step // 10 * 10
+    rest = [event.evaluation for event in resumed if getattr(event, "evaluation", None)]
+    losses = [point.validation_accuracy for point in whole]
+    assert [point.validation_accuracy for point in (*resumed[0].curve, *rest)] == losses
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_ten_kills_at_random_change_nothing(tmp_path: Path) -> None:
+    """SIGKILL to the whole process group of `run`, Ray and workers included, after 5 to 15 seconds."""
+    study, results = write_own_study(tmp_path / "own", num_steps=6000), tmp_path / "results"
+    for seed in range(10):
+        process = subprocess.Popen(
+            command_line("run", study, "--results", results, "--checkpoint-every-s", "0.2"),
+            cwd=ROOT,
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        time.sleep(random.Random(seed).uniform(5, 15))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    code, output = sweep("run", study, "--results", results, timeout_s=600)
+    assert code == 0, output
+    assert max(row["attempts"] for row in rows(results).values()) > 1
+    assert repr(curves(results)) == repr(dict(sorted(trained_here(study, tmp_path / "here").items())))

@@ -1,0 +1,214 @@
+"""A training function of the user's own, in this process: curves, states, mistakes."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.tests.support.own_study import write_function, write_own_study
+from lr_sweep.tests.support.tiny_study import cohort_here, evaluations, runs_of, timeless
+from lr_sweep.trainables.checkpoint import checkpoints
+from lr_sweep.trainables.events import Event, Finished
+from lr_sweep.trainables.own.code import OwnCodeError, TrainingFunctionError
+from lr_sweep.trainables.own.engine import OwnTraining
+from lr_sweep.trainables.own.run import OwnRun
+from lr_sweep.trainables.session import Session
+
+REPORTING = """
+weight = torch.nn.Parameter(torch.zeros(1))
+optimizer = torch.optim.SGD([weight], lr=run.learning_rate)
+for step in session.steps(optimizer=optimizer):
+    if session.due:
+        session.report(validation=step / 100, test=step / 200, train_loss=1.0)
+"""
+
+
+def training(wanted: WantedRun, num_steps: int | None = None) -> OwnTraining:
+    assert isinstance(wanted.run, OwnRun)
+    assert wanted.own_files is not None
+    return OwnTraining(wanted.run, wanted.own_files, num_steps or wanted.num_steps, "cpu", lambda: 0.0)
+
+
+def only_run(study: Path) -> WantedRun:
+    return runs_of(study, study.parent / "results")[0]
+
+
+def losses(one: OwnTraining) -> list[float]:
+    return [point.validation_accuracy for point in one.progress.curve]
+
+
+def to_end(one: OwnTraining, for_s: float = 1e9) -> OwnTraining:
+    while one.progress.step < 20 and not one.progress.diverged:
+        one.advance(for_s=for_s)
+    one.close()
+    return one
+
+
+def test_what_is_reported_is_the_curve(tmp_path: Path) -> None:
+    one = training(only_run(write_function(tmp_path, REPORTING)))
+    assert one.advance() is not None
+    assert one.advance() is not None
+    curve = [
+        (point.step, point.validation_accuracy, point.test_accuracy, point.train_loss) for point in one.progress.curve
+    ]
+    assert curve == [(5, 0.05, 0.025, 1.0), (10, 0.1, 0.05, 1.0)]
+    one.close()
+
+
+@pytest.mark.parametrize("variant", [0, 1], ids=["adamw", "sgd"])
+def test_a_run_that_is_killed_after_every_step_has_the_same_bits(tmp_path: Path, variant: int) -> None:
+    """Batches are drawn by numpy, noise by torch, its size by `random`; dropout, batch norm, a schedule."""
+    wanted = runs_of(write_own_study(tmp_path / "study"), tmp_path)[variant]
+    whole = to_end(training(wanted))
+    assert len(set(losses(whole))) == 2
+    state: Any = None
+    for step in range(1, 21):
+        one = training(wanted)
+        if state is not None:
+            one.load_state(state[0], json.loads(json.dumps(state[1])))
+        one.advance(for_s=0.0)
+        assert one.progress.step == step
+        tensors, progress = one.state()
+        state = {name: tensor.clone() for name, tensor in tensors.items()}, progress
+        one.close()
+        torch.manual_seed(step)  # of another run in the process
+        random.seed(step)
+    assert losses(one) == losses(whole)
+
+
+def test_other_draws_in_the_process_change_nothing(tmp_path: Path) -> None:
+    wanted = runs_of(write_own_study(tmp_path / "study"), tmp_path)[0]
+    one = training(wanted)
+    while one.progress.step < 20:
+        one.advance(for_s=0.0)
+        torch.rand(3)
+        random.random()
+    one.close()
+    assert losses(one) == losses(to_end(training(wanted)))
+
+
+def test_a_session_resumes_it_from_its_checkpoints(tmp_path: Path) -> None:
+    """A life ends after so many reports, without a last save."""
+    wanted = runs_of(write_own_study(tmp_path / "study"), tmp_path)[0]
+
+    def life(folder: Path, reports: int) -> list[Event]:
+        session = Session(cohort_here([wanted], Results(folder), every_s=0.0), lambda: 1e9)
+        each = session.events(0.0)
+        return [event for _, events in zip(range(reports), each, strict=False) for event in events]
+
+    def curve(events: list[Event]) -> list[Any]:
+        points = {point.step: timeless(wanted.run_id, point) for event in events for point in evaluations(event)}
+        return [points[step] for step in sorted(points)]
+
+    whole = curve(life(tmp_path / "whole", 1000))
+    assert [point["step"] for point in whole] == [10, 20]
+    events = [event for number in (3, 9, 4, 1, 1000) for event in life(tmp_path / "lives", number)]
+    assert repr(curve(events)) == repr(whole)  # what is not reported is NaN
+    assert isinstance(events[-1], Finished)
+    assert events[-1].engine == "own"
+    assert len(checkpoints(Results(tmp_path / "lives").checkpoints(wanted.run_id))) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("return", "returned after step 0 of 10"),
+        ("for step in session.steps():\n    if step == 3:\n        break", "returned after step 2 of 10"),
+        ("for step in session.steps():\n    pass", "step 5 ended without an evaluation: call session.report"),
+        (
+            "for step in session.steps():\n    session.report(validation=1, test=1)",
+            "session.report was called in step 1",
+        ),
+        ("session.report(validation=1, test=1)", "session.report was called in no step"),
+        ("session.steps(model=3)\nnext(session.steps(model=3))", r"session.steps got model \(int\), want things with"),
+        (
+            "for step in session.steps():\n    while session.due:\n        session.report(validation=0, test=0)",
+            "session.report was called twice in step 5",
+        ),
+        ("for s in session.steps():\n    session.due and session.report(validation='x', test=1)", "got validation='x'"),
+        (
+            "for s in session.steps():\n    session.due and session.report(validation=1.5, test=1)",
+            "validation=1.5, want a fraction",
+        ),
+        ("import nowhere", "ModuleNotFoundError: No module named 'nowhere'"),
+        ("list(session.steps())\nlist(session.steps())", "step 5 ended without"),
+    ],
+)
+def test_mistakes_in_a_function_say_what_is_wanted(tmp_path: Path, body: str, problem: str) -> None:
+    with pytest.raises(TrainingFunctionError, match=problem):
+        to_end(training(only_run(write_function(tmp_path, body))))
+
+
+def test_an_error_has_the_traceback_of_the_users_files_alone(tmp_path: Path) -> None:
+    body = "for step in session.steps():\n    if step == 3:\n        raise ValueError('boom')"
+    with pytest.raises(TrainingFunctionError) as raised:
+        to_end(training(only_run(write_function(tmp_path, body))))
+    assert str(raised.value).splitlines() == [
+        "the training function failed:",
+        "Traceback (most recent call last):",
+        '  File "train.py", line 7, in train',
+        "    raise ValueError('boom')",
+        "ValueError: boom",
+    ]
+
+
+def test_an_error_after_the_last_step_is_one(tmp_path: Path) -> None:
+    one = training(only_run(write_function(tmp_path, f"{REPORTING}raise KeyError('after')")))
+    one.advance()
+    one.advance()
+    with pytest.raises(TrainingFunctionError, match="KeyError: 'after'"):
+        one.close()
+
+
+@pytest.mark.parametrize("value", ["float('nan')", "float('inf')", "-float('inf')"])
+def test_a_number_that_is_not_finite_is_divergence(tmp_path: Path, value: str) -> None:
+    body = f"for s in session.steps():\n    session.due and session.report(validation={value}, test=0.5)"
+    one = to_end(training(only_run(write_function(tmp_path, body))))
+    assert (one.progress.diverged_at_step, one.progress.curve) == (5, [])
+
+
+def test_a_function_ends_where_its_run_is_left(tmp_path: Path) -> None:
+    body = f"""
+try:
+    for step in session.steps():
+        pass
+finally:
+    open({str(tmp_path / "ended")!r}, "w").close()
+"""
+    one = training(only_run(write_function(tmp_path, body)))
+    one.advance(for_s=0.0)
+    one.close()
+    assert (tmp_path / "ended").exists()
+
+
+def test_code_that_is_not_the_runs_is_not_imported(tmp_path: Path) -> None:
+    study = write_function(tmp_path, REPORTING)
+    planned = only_run(study)
+    (tmp_path / "train.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef train(run, session): pass\n")
+    changed = only_run(study)
+    assert isinstance(planned.run, OwnRun)
+    assert changed.own_files is not None
+    with pytest.raises(OwnCodeError, match="the run was planned with"):
+        OwnTraining(planned.run, changed.own_files, 10, "cpu")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_each_run_imports_its_modules_afresh(tmp_path: Path) -> None:
+    study = write_function(tmp_path, REPORTING)
+    text = (tmp_path / "train.py").read_text()
+    (tmp_path / "train.py").write_text(
+        text.replace("import torch", "import torch\nSEEN = []", 1) + "    SEEN.append(1); assert len(SEEN) == 1\n"
+    )
+    wanted = only_run(study)
+    for _ in range(2):
+        one = training(wanted)
+        one.advance()
+        one.advance()
+        one.close()

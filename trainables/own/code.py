@@ -1,0 +1,106 @@
+"""A training function of the user's own: its files unpacked and checked, and the function imported from them."""
+
+from __future__ import annotations
+
+import importlib
+import platform
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from lr_sweep.datasets.storage.files import hash_file
+from lr_sweep.datasets.task import DataError
+from lr_sweep.trainables.own.run import OwnFiles, OwnRun
+
+TrainingFunction = Callable[[Any, Any], None]
+
+
+FAILURE = "the training function failed:"
+"""Begins the message of `TrainingFunctionError`; its traceback follows."""
+
+
+class TrainingFunctionError(Exception):
+    """A training function raised; the message has its traceback, by the files' names in the study."""
+
+
+class OwnCodeError(Exception):
+    """The user's files are not those of the run, or what they define is no training function."""
+
+
+@contextmanager
+def unpacked(run: OwnRun, files: OwnFiles) -> Iterator[Path]:
+    """Write a run's code into a new folder, with links to its data files; remove the folder at the end.
+
+    Raises:
+        OwnCodeError: code is not that of the run's id, so it is not written, let alone imported.
+        DataError: a data file is missing, or has other bytes than the run was planned with.
+    """
+    if dict(run.code) != (got := files.checksums()):
+        raise OwnCodeError(f"the code files have sha256 {got}, the run was planned with {dict(run.code)}")
+    links = {name: data_file(name, sha256, files.folders) for name, sha256 in run.data.items()}
+    with tempfile.TemporaryDirectory(prefix="lr-sweep-code-") as name:
+        folder = Path(name)
+        write_code(files, folder)
+        for file, target in links.items():
+            _new(folder / file).symlink_to(target)
+        yield folder
+
+
+def write_code(files: OwnFiles, folder: Path) -> None:
+    """Write code files into a folder, by their names."""
+    for name, content in files.code.items():
+        _new(folder / name).write_bytes(content)
+
+
+def _new(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def data_file(name: str, sha256: str, folders: Sequence[Path]) -> Path:
+    """Find a data file with these bytes in one of the folders; raises DataError if none has it."""
+    found = [path for folder in folders if (path := folder / name).is_file()]
+    for path in found:
+        stat = path.stat()
+        if _hash_at(path, stat.st_mtime_ns, stat.st_size) == sha256:
+            return path.resolve()
+    problem = f"{found[0]} has other bytes" if found else f"no {name} in {' or '.join(map(str, folders))}"
+    raise DataError(
+        f"{problem} on {platform.node()}: want sha256 {sha256}, which the run was planned with. Give every machine the "
+        f"same files, beside the study or in the data directory."
+    )
+
+
+@lru_cache
+def _hash_at(path: Path, mtime_ns: int, num_bytes: int) -> str:
+    """Hash a file once for all runs of a process, as long as it does not change."""
+    return hash_file(path)
+
+
+def import_function(trainable: str, folder: Path, code: Mapping[str, str]) -> TrainingFunction:
+    """Import `train.py:train` from a folder, afresh: what an earlier run left in its modules is gone.
+
+    Raises whatever the module raises, and OwnCodeError if it has no such function.
+    """
+    file, _, name = trainable.partition(":")
+    modules = {module_name(each) for each in code}
+    for loaded in [each for each in sys.modules if each in modules or each.split(".")[0] in modules]:
+        del sys.modules[loaded]
+    sys.path[:] = [str(folder), *(path for path in sys.path if "lr-sweep-code-" not in path)]
+    importlib.invalidate_caches()
+    module = importlib.import_module(module_name(file))
+    function = getattr(module, name, None)
+    if not callable(function):
+        defined = sorted(each for each, value in vars(module).items() if callable(value) and each[0] != "_")
+        raise OwnCodeError(f"{file} defines no function {name!r}; it has {', '.join(defined) or 'none'}")
+    return function
+
+
+def module_name(file: str) -> str:
+    """Return the name by which a code file is imported: `parts.model` of `parts/model.py`."""
+    path = PurePosixPath(file).with_suffix("")
+    return ".".join(path.parent.parts if path.name == "__init__" else path.parts)

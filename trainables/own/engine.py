@@ -1,0 +1,194 @@
+"""The engine of training functions: one run, its function in a thread that waits between two steps."""
+
+from __future__ import annotations
+
+import math
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lr_sweep.trainables.curve import Evaluation, Progress
+from lr_sweep.trainables.engine import Pace
+from lr_sweep.trainables.own.code import FAILURE, TrainingFunctionError, import_function, unpacked
+from lr_sweep.trainables.own.handoff import Handoff
+from lr_sweep.trainables.own.randomness import generator_states, restore_generators, seed_generators
+from lr_sweep.trainables.own.run import OwnFiles, OwnRun
+from lr_sweep.trainables.own.session import MisuseError, OwnSession, RunToTrain, Scores
+from lr_sweep.trainables.own.state import restore, state_of
+from lr_sweep.trainables.training import CPU_THREADS
+
+
+class OwnTraining:
+    """One run of a training function between step 0 and its end."""
+
+    def __init__(
+        self, run: OwnRun, files: OwnFiles, num_steps: int, device: str, wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        """Call the function, up to the beginning of its first step.
+
+        Raises:
+            OwnCodeError, DataError: its files are not here, or not those of the run.
+            TrainingFunctionError: it raised.
+        """
+        self.run, self.wall_clock = run, wall_clock
+        self.progress, self.pace = Progress(), Pace(steps_per_evaluation=1)
+        self._opened = ExitStack()
+        self._folder = self._opened.enter_context(unpacked(run, files))
+        self._handoff = Handoff(self._call)
+        self._session = OwnSession(_to_train(run, num_steps), device, self._folder, self._pause)
+        self._pause_at = 0.0
+        seed_generators(run.seed)
+        self._generators = generator_states()
+        self._resume()
+
+    def _call(self) -> None:
+        if self._session.device == "cpu":
+            torch.set_num_threads(CPU_THREADS)  # of this thread: the order of a sum follows their number
+        function = import_function(self.run.trainable, self._folder, self.run.code)
+        function(self._session.run, self._session)
+        if self._session.step < self._session.run.num_steps:
+            raise MisuseError(
+                f"the function returned after step {self._session.step} of {self._session.run.num_steps}, want it to "
+                f"loop over session.steps to its end"
+            )
+
+    def _pause(self) -> None:
+        """Wait for the session where there is something to save or to report; called by the function between steps."""
+        at_start = not self._session.step or self._session.reported is not None
+        if at_start or self._session.step >= self._session.run.num_steps or time.monotonic() >= self._pause_at:
+            self._handoff.pause()
+
+    def _resume(self) -> None:
+        """Let the function run to its next pause, with its own random numbers."""
+        restore_generators(self._generators)
+        self._handoff.resume()
+        self._generators = generator_states()
+        if error := self._handoff.error:
+            if isinstance(error, MemoryError | torch.OutOfMemoryError):
+                raise error
+            raise TrainingFunctionError(f"{FAILURE}\n{self._traceback(error)}") from None
+
+    def _traceback(self, error: BaseException) -> str:
+        """Return a traceback without this program's own frames, with the files as the study names them."""
+        found = traceback.TracebackException.from_exception(error)
+        own = [index for index, frame in enumerate(found.stack) if str(self._folder) in frame.filename]
+        frames = found.stack[min(own, default=len(found.stack)) :]
+        kept = [frame for frame in frames if Path(frame.filename).parent != Path(__file__).parent]
+        found.stack = traceback.StackSummary.from_list(kept)
+        return "".join(found.format()).replace(f"{self._folder}/", "").rstrip()
+
+    def advance(self, *, for_s: float = math.inf) -> Evaluation | None:
+        """Train to the next evaluation, to divergence, or for `for_s` seconds; return the evaluation, if reached."""
+        first, started = self.progress.step, time.monotonic()
+        self._pause_at = started + for_s
+        self._session.reported = None
+        self._resume()
+        elapsed_s = time.monotonic() - started
+        self.progress.elapsed_s += elapsed_s
+        self.progress.step = self._session.step
+        scores = self._session.reported
+        self._time(elapsed_s, self.progress.step - first, evaluated=scores is not None)
+        return self._record(scores) if scores is not None else None
+
+    def _time(self, elapsed_s: float, num_steps: int, *, evaluated: bool) -> None:
+        """Count time as that of steps; where it ended in an evaluation, what is beyond their pace is the evaluation's.
+
+        Before a pace is known, an evaluation counts as a part of its steps.
+        """
+        step_s, evaluation_s = self.pace.steps.value, 0.0
+        if evaluated and step_s is not None:
+            evaluation_s = max(0.0, elapsed_s - num_steps * step_s)
+            self.pace.evaluations.add(evaluation_s, 1)
+        self.pace.steps.add(elapsed_s - evaluation_s, num_steps)
+
+    def _record(self, scores: Scores) -> Evaluation | None:
+        progress = self.progress
+        if not scores.finite:
+            progress.diverged_at_step = progress.step
+            return None
+        evaluation = Evaluation(
+            step=progress.step,
+            train_loss=scores.train_loss,
+            train_accuracy=scores.train,
+            validation_loss=scores.validation_loss,
+            validation_accuracy=scores.validation,
+            test_loss=scores.test_loss,
+            test_accuracy=scores.test,
+            time_ms=int(self.wall_clock() * 1000),
+            elapsed_s=progress.elapsed_s,
+        )
+        progress.curve.append(evaluation)
+        return evaluation
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return what is needed to resume: tensors by name, plain JSON values; raises StateError."""
+        assert self._session.saved is not None, "the function pauses first where it says what is saved"
+        tensors, values = state_of(self._session.saved, self._generators)
+        return tensors, asdict(self.progress) | {"own": values}
+
+    def load_state(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+        """Resume from what `state` returned."""
+        assert self._session.saved is not None, "as of `state`"
+        known = dict(progress)
+        self._generators = restore(self._session.saved, tensors, known.pop("own"))
+        self.progress = Progress.from_dict(known)
+        self._session.step = self.progress.step
+
+    def close(self) -> None:
+        """Let the function end: by itself after its last step, else where it pauses.
+
+        Raises:
+            TrainingFunctionError: it raised after its last step.
+        """
+        try:
+            if self._session.step >= self._session.run.num_steps and not self.progress.diverged:
+                self._resume()
+        finally:
+            self._handoff.close()
+            self._opened.close()
+
+
+def _to_train(run: OwnRun, num_steps: int) -> RunToTrain:
+    names = ("run_id", "learning_rate", "seed", "task", "model", "variant", "options", "evaluate_every", "metric")
+    return RunToTrain(**{name: getattr(run, name) for name in names}, num_steps=num_steps)
+
+
+class OwnEngine:
+    """`OwnTraining` as an `Engine`: one run at a time."""
+
+    def __init__(self, training_of: Callable[[OwnRun], OwnTraining]) -> None:
+        self._training_of = training_of
+        self.slots: list[OwnTraining] = []
+
+    @property
+    def pace(self) -> Pace:
+        """How long a gradient step and an evaluation take here, lately."""
+        return self.slots[0].pace
+
+    def add(self, runs: Sequence[OwnRun]) -> list[OwnTraining]:
+        """Start one run at step 0."""
+        assert not self.slots, "the run before has ended and was removed"
+        (run,) = runs
+        self.slots = [self._training_of(run)]
+        return self.slots
+
+    def advance(self, *, for_s: float = math.inf) -> list[tuple[OwnTraining, Evaluation]]:
+        """Train the run as `OwnTraining.advance` does."""
+        evaluation = self.slots[0].advance(for_s=for_s)
+        return [(self.slots[0], evaluation)] if evaluation is not None else []
+
+    def remove(self, slots: Sequence[OwnTraining]) -> None:
+        """Let the run go; raises TrainingFunctionError if its function raises after its last step."""
+        self.slots = [slot for slot in self.slots if slot not in slots]
+        for slot in slots:
+            slot.close()
+
+    state = staticmethod(OwnTraining.state)
+    load_state = staticmethod(OwnTraining.load_state)

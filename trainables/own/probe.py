@@ -1,0 +1,96 @@
+"""A trial of a training function before it trains: is it deterministic, and does it resume exactly? How long it takes.
+
+It takes a few steps three times: twice in one go, and once in two, the second part resumed from the state of the first.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import median
+from typing import Any
+
+from torch import Tensor
+
+from lr_sweep.trainables.own.engine import OwnTraining
+from lr_sweep.trainables.own.run import OwnFiles, OwnRun
+from lr_sweep.trainables.own.values import fingerprint
+
+HALF = 4
+"""Steps after which the second part resumes; each half ends with an evaluation."""
+
+State = tuple[dict[str, Tensor], dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """What a probe found."""
+
+    random: tuple[str, ...]
+    """What differed, by bits, between two trainings: things that the function saves, and the like; empty: nothing."""
+    lost: tuple[str, ...]
+    """What differed, by bits, between a training in one go and a resumed one."""
+    step_s: tuple[float, ...]
+    """Seconds of gradient steps."""
+    evaluation_s: tuple[float, ...]
+    """Seconds of evaluations: of a step with one, what is beyond the time of a step."""
+
+    def text(self) -> str:
+        """Return what was found, for the terminal."""
+        if self.random:
+            return f"not deterministic: two equal trainings differ in {', '.join(self.random)}"
+        if self.lost:
+            return f"deterministic, but resumes inexactly: a resumed training differs in {', '.join(self.lost)}"
+        return "deterministic, and resumes exactly"
+
+
+def probe(run: OwnRun, files: OwnFiles, device: str, clock: Callable[[], float] = time.perf_counter) -> Probe:
+    """Train a run for a few steps, with an evaluation every `HALF`; `device` is `cpu` or `cuda`.
+
+    Raises as `OwnTraining` does.
+    """
+    start = partial(OwnTraining, replace(run, evaluate_every=HALF), files, 2 * HALF, device)
+    seconds, whole = _train(start(), 2 * HALF, clock)
+    _, again = _train(start(), 2 * HALF, clock)
+    _, half = _train(start(), HALF, clock)
+    _, resumed = _train(start(), 2 * HALF, clock, half)
+    step_s = [s for index, s in enumerate(seconds) if index % HALF not in (0, HALF - 1)]  # the first steps warm up
+    return Probe(
+        random=_differing(whole, again),
+        lost=_differing(whole, resumed),
+        step_s=tuple(step_s),
+        evaluation_s=tuple(max(0.0, s - median(step_s)) for s in seconds[HALF - 1 :: HALF]),
+    )
+
+
+def _train(
+    training: OwnTraining, to_step: int, clock: Callable[[], float], state: State | None = None
+) -> tuple[list[float], State]:
+    """Train to a step, from a state if there is one; return the seconds of each step, and the state there."""
+    seconds = []
+    with closing(training):
+        if state is not None:
+            training.load_state(state[0], json.loads(json.dumps(state[1])))  # as a checkpoint holds it
+        while training.progress.step < to_step and not training.progress.diverged:
+            began = clock()
+            training.advance(for_s=0.0)
+            seconds.append(clock() - began)
+        tensors, progress = training.state()
+        return seconds, ({name: tensor.clone() for name, tensor in tensors.items()}, progress)
+
+
+def _differing(one: State, other: State) -> tuple[str, ...]:
+    prints = _prints(one), _prints(other)
+    return tuple(name for name in prints[0] if prints[0][name] != prints[1].get(name))
+
+
+def _prints(state: State) -> dict[str, str]:
+    tensors, progress = state
+    prints = {name: fingerprint(value, tensors) for name, value in progress["own"]["saved"].items()}
+    curve = [point | {"time_ms": 0, "elapsed_s": 0} for point in progress["curve"]]
+    generators = fingerprint(progress["own"]["generators"], tensors)
+    return prints | {"the random generators": generators, "the reported numbers": json.dumps(curve)}

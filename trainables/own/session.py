@@ -1,0 +1,164 @@
+"""What a training function is called with: its run, and the session that it trains in.
+
+def train(run, session):
+    model, optimizer = build(run)
+    for step in session.steps(model=model, optimizer=optimizer):
+        ...
+        if session.due:
+            session.report(validation=..., test=...)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lr_sweep.trainables.own.state import check_savable
+
+
+class MisuseError(Exception):
+    """A training function calls its session in a way that makes no curve; the message says what is wanted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunToTrain:
+    """The run, as a training function sees it."""
+
+    run_id: str
+    learning_rate: float
+    seed: int
+    """torch, numpy and `random` are seeded with it already."""
+    task: str
+    model: str
+    variant: str
+    options: Mapping[str, Any]
+    """Those of the task, of the model and of the variant, as the study has them."""
+    num_steps: int
+    """The step budget. It is not in the run's id, so nothing that the function computes should depend on it."""
+    evaluate_every: int
+    """Gradient steps between two evaluations."""
+    metric: Mapping[str, Any]
+    """What is reported of each split: `name`, `higher_is_better`, `is_fraction`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """What was reported at a step, by split; NaN: not reported."""
+
+    validation: float
+    test: float
+    train: float
+    validation_loss: float
+    test_loss: float
+    train_loss: float
+
+    @property
+    def finite(self) -> bool:
+        """Whether no number is infinite, and the two that count are numbers."""
+        return math.isfinite(self.validation + self.test) and not any(map(math.isinf, vars(self).values()))
+
+
+class OwnSession:
+    """Drives a training function step by step: it waits where the session saves or reports, and where the run ends."""
+
+    def __init__(self, run: RunToTrain, device: str, files: Path, pause: Callable[[], None]) -> None:
+        """Take what is fixed; `pause` returns once the run's next step is to be taken."""
+        self.run = run
+        self.device = device
+        """`cpu` or `cuda`."""
+        self.files = files
+        """Folder with the study's code and data files, by their names in the study."""
+        self.step = 0
+        """Gradient steps taken."""
+        self.saved: dict[str, Any] | None = None
+        """What is saved with each checkpoint, by name; None: the function has not said so yet."""
+        self.reported: Scores | None = None
+        """What was reported in the step under way."""
+        self._pause = pause
+        self._in_step = False
+
+    def steps(self, **saved: Any) -> Iterator[int]:
+        """Yield the number of each gradient step to take, from 1, or from where the run resumes.
+
+        Args:
+            saved: what changes from step to step. Anything with `state_dict` and `load_state_dict`, such as a model, an
+                optimizer or a schedule, or with `save(folder)` and `load(folder)`. It is restored before the first
+                step, and so are the random generators of torch, numpy and `random`.
+        """
+        self.start(**saved)
+        while self.step < self.run.num_steps:
+            self.begin_step()
+            yield self.step + 1
+            self.end_step()
+
+    def start(self, **saved: Any) -> None:
+        """Restore what is saved; `step` is then where the run resumes. `steps` does it, for a loop of its own."""
+        if self.saved is not None:
+            raise MisuseError("session.steps was called twice, want one loop over it")
+        check_savable(saved)
+        self.saved = saved
+        self._pause()
+
+    def begin_step(self) -> None:
+        """Begin the next gradient step; `steps` does it."""
+        if self.saved is None or self._in_step:
+            raise MisuseError("begin_step was called twice in a row or before start, want start, begin_step, end_step")
+        self._in_step, self.reported = True, None
+
+    @property
+    def due(self) -> bool:
+        """Whether this step ends with an evaluation, which is to be reported."""
+        return self._in_step and (self.step + 1) % self.run.evaluate_every == 0
+
+    def report(
+        self,
+        *,
+        validation: float,
+        test: float,
+        train: float = math.nan,
+        validation_loss: float = math.nan,
+        test_loss: float = math.nan,
+        train_loss: float = math.nan,
+    ) -> None:
+        """Report the study's metric on the validation and the test split after this step; the rest if it is known.
+
+        Validation alone selects a step and a learning rate. A run that reports a number which is not finite has
+        diverged, and ends.
+        """
+        if not self.due:
+            every = self.run.evaluate_every
+            at = f"step {self.step + 1}" if self._in_step else "no step"
+            raise MisuseError(f"session.report was called in {at}, want it where session.due, every {every} steps")
+        if self.reported is not None:
+            raise MisuseError(f"session.report was called twice in step {self.step + 1}, want one call")
+        given = {name: value for name, value in locals().items() if name != "self"}
+        self.reported = Scores(**{name: self._number(name, given[name]) for name in Scores.__dataclass_fields__})
+
+    def _number(self, name: str, value: Any) -> float:
+        try:
+            number = float(value)
+        except (TypeError, ValueError) as error:
+            raise MisuseError(f"session.report got {name}={value!r:.60}, want a number") from error
+        is_fraction = self.run.metric["is_fraction"] and not name.endswith("_loss")
+        if is_fraction and math.isfinite(number) and not 0 <= number <= 1:
+            raise MisuseError(
+                f"session.report got {name}={number}, want a fraction from 0 to 1, which {self.run.metric['name']} is, "
+                f"or a study with another `metric`"
+            )
+        return number
+
+    def end_step(self) -> None:
+        """End the step under way; `steps` does it."""
+        if not self._in_step:
+            raise MisuseError("end_step was called without begin_step")
+        if self.due and self.reported is None:
+            raise MisuseError(
+                f"step {self.step + 1} ended without an evaluation: call session.report(validation=..., test=...) "
+                f"where session.due, every {self.run.evaluate_every} steps"
+            )
+        self._in_step = False
+        self.step += 1
+        self._pause()
