@@ -38,6 +38,7 @@ from lr_sweep.analysis.statistics.orders import orders, reversals
 from lr_sweep.analysis.statistics.selection import CELL, rule_text
 from lr_sweep.analysis.statistics.sensitivity import expected_bests, sensitivities
 from lr_sweep.analysis.statistics.uncertainty import intervals
+from lr_sweep.analysis.text import failure_line
 
 MAX_FAILURES = 20
 """Failed runs listed in the report; the rest are counted."""
@@ -222,7 +223,7 @@ def _cell_numbers(info: StudyInfo, summary: StudySummary) -> pd.DataFrame:
 def _failures(runs: pd.DataFrame) -> list[Section]:
     """List failed runs with their reasons; nothing if none failed."""
     failed = runs[runs["status"] == "failed"]
-    shown = failed.head(MAX_FAILURES)
+    shown = failed.head(MAX_FAILURES).assign(failure=failed["failure"].map(failure_line))
     about = f"{len(shown)} of {len(failed)}. `run STUDY --retry-failed` trains them again."
     columns = {name: name for name in (*CELL, "learning_rate", "seed", "run_id", "failure")}
     return [Section("Failed runs", [Table.of(shown, "Why runs failed", about, columns)])] if len(failed) else []

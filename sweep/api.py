@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from lr_sweep.analysis.record.read import RecordError, read_curves, read_runs, read_wanted
+from lr_sweep.analysis.record.read import RecordError, read_curves, read_runs, read_study, read_wanted
 from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.datasets.files import default_data_dir
@@ -95,7 +95,8 @@ class Sweep:
     def summary(self) -> StudySummary:
         """Return the study's numbers as tables: `.runs`, `.learning_rates`, `.cells`."""
         wanted = read_wanted(self.results.root, self.study.study)
-        return summarise(wanted, read_runs(self.results.root, wanted["run_id"]), self.curves())
+        metric = read_study(self.results.root, self.study.study).metric
+        return summarise(wanted, read_runs(self.results.root, wanted["run_id"]), self.curves(), metric)
 
     def curves(self) -> pd.DataFrame:
         """Return every evaluation of the study's runs, by `run_id` and `step`."""

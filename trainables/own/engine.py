@@ -130,14 +130,14 @@ class OwnTraining:
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what is needed to resume: tensors by name, plain JSON values; raises StateError."""
         assert self._session.saved is not None, "the function pauses first where it says what is saved"
-        tensors, values = state_of(self._session.saved, self._generators)
+        tensors, values = state_of(self._session.saved, self._session.generators or self._generators)
         return tensors, asdict(self.progress) | {"own": values}
 
     def load_state(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
         """Resume from what `state` returned."""
         assert self._session.saved is not None, "as of `state`"
         known = dict(progress)
-        self._generators = restore(self._session.saved, tensors, known.pop("own"))
+        self._session.generators = restore(self._session.saved, tensors, known.pop("own"))
         self.progress = Progress.from_dict(known)
         self._session.step = self.progress.step
 

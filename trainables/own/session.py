@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lr_sweep.trainables.own.randomness import restore_generators
 from lr_sweep.trainables.own.state import check_savable
 
 
@@ -77,6 +78,8 @@ class OwnSession:
         """What is saved with each checkpoint, by name; None: the function has not said so yet."""
         self.reported: Scores | None = None
         """What was reported in the step under way."""
+        self.generators: dict[str, Any] | None = None
+        """States of the random generators to restore at the first step, not before: a loop may draw on its way there."""
         self._pause = pause
         self._in_step = False
 
@@ -106,6 +109,9 @@ class OwnSession:
         """Begin the next gradient step; `steps` does it."""
         if self.saved is None or self._in_step:
             raise MisuseError("begin_step was called twice in a row or before start, want start, begin_step, end_step")
+        if self.generators is not None:
+            restore_generators(self.generators)
+            self.generators = None
         self._in_step, self.reported = True, None
 
     @property

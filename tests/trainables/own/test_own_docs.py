@@ -1,0 +1,73 @@
+"""The functions of docs/own-training.md, as they are there: they train, and resume exactly."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.tests.support.own_study import write_own_study
+from lr_sweep.tests.support.tiny_study import ROOT, environment, runs_of
+from lr_sweep.trainables.own.engine import OwnTraining
+from lr_sweep.trainables.own.probe import probe
+from lr_sweep.trainables.own.run import OwnRun
+
+PAGE = (ROOT / "docs" / "own-training.md").read_text()
+PLAIN, FOLDER, HUGGING_FACE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+def of_page(tmp_path: Path, function: str) -> list[WantedRun]:
+    """The runs of the page's study, with a function of the page."""
+    folder = tmp_path / "own"
+    write_own_study(folder).unlink()
+    (folder / "train.py").write_text(function)
+    (study,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    (folder / "mine.yaml").write_text(study)
+    return runs_of(folder / "mine.yaml", tmp_path)
+
+
+def check(wanted: WantedRun) -> None:
+    """Train 100 steps; the validation loss falls. A stop and a resume change no bit."""
+    assert isinstance(wanted.run, OwnRun)
+    assert wanted.own_files is not None
+    assert probe(wanted.run, wanted.own_files, "cpu").text() == "deterministic, and resumes exactly"
+    one = OwnTraining(wanted.run.sibling(0.03, 1), wanted.own_files, 200, "cpu")
+    one.advance()
+    one.advance()
+    one.close()
+    first, second = one.progress.curve
+    assert (first.step, second.step) == (100, 200)
+    assert second.validation_accuracy < first.validation_accuracy
+
+
+@pytest.mark.parametrize("variant", ["adamw", "sgd"])
+def test_plain_loop(tmp_path: Path, variant: str) -> None:
+    check(next(run for run in of_page(tmp_path, PLAIN) if run.variant == variant))
+
+
+def test_files_in_a_folder(tmp_path: Path) -> None:
+    check(of_page(tmp_path, FOLDER)[0])
+
+
+def test_hugging_faces_trainer(tmp_path: Path) -> None:
+    """In a process that finds no `datasets` but Hugging Face's, as workers are."""
+    pytest.importorskip("accelerate")
+    code = f"""
+from lr_sweep.trainables.import_path import hide_checkout
+hide_checkout()
+from pathlib import Path
+from lr_sweep.tests.trainables.own.test_own_docs import HUGGING_FACE, check, of_page
+check(of_page(Path({str(tmp_path)!r}), HUGGING_FACE)[0])
+"""
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_study_of_the_page_has_the_grid_that_it_shows(tmp_path: Path) -> None:
+    runs = of_page(tmp_path, PLAIN)
+    assert len(runs) == 2 * 7 * 3
+    assert runs[0].cell == ("digits", "train", "adamw")
