@@ -72,7 +72,7 @@ RUNS: Columns = (
         _STEPS,
         "trained, lost with a worker or a checkpoint, and trained again, as far as reported before; null: not counted",
     ),
-    _later("engine", _STR, "", "`stacked` or `plain`; null: not known"),
+    _later("engine", _STR, "", "`stacked`, `plain` or `own`; null: not known"),
     _later(
         "code",
         _STR,

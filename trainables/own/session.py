@@ -79,7 +79,7 @@ class OwnSession:
         self.reported: Scores | None = None
         """What was reported in the step under way."""
         self.generators: dict[str, Any] | None = None
-        """States of the random generators to restore at the first step, not before: a loop may draw on its way there."""
+        """States of the random generators to restore at the first step, not before: a loop may draw before it."""
         self._pause = pause
         self._in_step = False
 
