@@ -82,7 +82,8 @@ class OwnTraining:
         frames = found.stack[min(own, default=len(found.stack)) :]
         kept = [frame for frame in frames if Path(frame.filename).parent != Path(__file__).parent]
         found.stack = traceback.StackSummary.from_list(kept)
-        return "".join(found.format()).replace(f"{self._folder}/", "").rstrip()
+        text = "".join(found.format()).replace(f"{self._folder}/", "").rstrip()
+        return text.replace("Traceback (most recent call last):", "Most recent call last:")  # Ray replaces that line
 
     def advance(self, *, for_s: float = math.inf) -> Evaluation | None:
         """Train to the next evaluation, to divergence, or for `for_s` seconds; return the evaluation, if reached."""

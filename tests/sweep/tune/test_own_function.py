@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -62,7 +61,7 @@ def test_a_function_of_ones_own_is_a_study_like_any_other(tmp_path: Path) -> Non
 
     shown = in_process("show", broken["run_id"], "--results", results)[1]
     assert "failure        KeyError: 'momentum'" in shown
-    assert re.search(r'traceback\n  Traceback .most recent call last.:\n    File "train.py", line \d+, in train\n', shown)
+    assert 'traceback\n  Most recent call last:\n    File "train.py", line 18, in train\n' in shown
     assert in_process("verify", "--results", results)[1].endswith("0 weights: no problems\n")
 
     train = tmp_path / "own" / "train.py"
