@@ -37,13 +37,16 @@ def _study_lines(
     if not studies:
         return ["no study was run here yet"]
     ends = {run.run_id: run.end for run in runs if run.end}
-    rows: list[tuple[str, ...]] = [("study", "title", *SHOWN.values())]
+    counts_of = {
+        name: Counter(run_state.states_of([(row["run_id"], row["num_steps"]) for row in wanted[name]], ends, results))
+        for name in studies
+    }
+    shown = run_state.shown_states(set().union(*counts_of.values()))
+    rows: list[tuple[str, ...]] = [("study", "title", *(SHOWN[state] for state in shown))]
     for name, study in studies.items():
-        budgets = [(row["run_id"], row["num_steps"]) for row in wanted[name]]
-        counts = Counter(run_state.states_of(budgets, ends, results))
         short = textwrap.shorten(study.title, TITLE_WIDTH, placeholder=" ...")
-        rows.append((name, short, *(str(counts[state]) for state in SHOWN)))
-    return aligned(rows, right=range(2, 2 + len(SHOWN)))
+        rows.append((name, short, *(str(counts_of[name][state]) for state in shown)))
+    return aligned(rows, right=range(2, 2 + len(shown)))
 
 
 def _run_lines(runs: Sequence[KnownRun], studies: Mapping[str, StudyInfo], results: Results) -> list[str]:

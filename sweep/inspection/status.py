@@ -10,7 +10,7 @@ from typing import Any
 from lr_sweep.analysis.record.read import read_study, read_wanted_rows
 from lr_sweep.analysis.text import failure_line, study_heading
 from lr_sweep.sweep.results.directory import Results, read_state
-from lr_sweep.sweep.results.run_state import SHOWN, Row, State, read_ends, run_title, states_of
+from lr_sweep.sweep.results.run_state import SHOWN, Row, State, read_ends, run_title, shown_states, states_of
 from lr_sweep.sweep.text import aligned, counted, duration
 
 
@@ -38,7 +38,7 @@ def _pretrains_first(results: Results, study: str) -> bool:
 
 
 def _cell_lines(wanted: Sequence[Row], states: list[State]) -> list[str]:
-    shown = [state for state in SHOWN if state is not State.STOPPED or state in states]
+    shown = shown_states(states)
     rows: list[tuple[str, ...]] = [("task", "model", "variant", *(SHOWN[state] for state in shown))]
     cells: dict[tuple[str, ...], Counter[State]] = {}
     for row, state in zip(wanted, states, strict=True):

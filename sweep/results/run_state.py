@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -54,6 +54,11 @@ CUT_SHORT = ("failed", "stopped")
 """Those of runs that did not end by themselves."""
 SHOWN = {state: state.value for state in State} | {State.NEW: "waiting"}
 """The names of the states in tables of a study's progress, in their order."""
+
+
+def shown_states(found: Collection[State]) -> list[State]:
+    """Return the states that have a column in tables of progress: all, but `stopped` only where a run is."""
+    return [state for state in SHOWN if state is not State.STOPPED or state in found]
 
 
 def state_of(num_steps: int, end: Row | None, started: bool) -> State:
