@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lr_sweep.benchmarks.fleet import Trial
-from lr_sweep.sweep.plan.cost import COPIES_A_CHECKPOINT, trained_parameters
+from lr_sweep.sweep.plan.cost import COPIES_A_CHECKPOINT
 from lr_sweep.sweep.study.backbones import find_backbones
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import WantedRun, wanted_runs
+from lr_sweep.trainables.memory import trained_parameters
 from lr_sweep.trainables.parts import VARIANTS
 
 STUDY = """\
