@@ -58,12 +58,15 @@ class ObjectStore:
         self._bucket, self._root = parts.netloc, unquote(parts.path).strip("/")
         import boto3  # late: it takes a fifth of a second, and results on a disk need none
         from botocore.config import Config
+        from botocore.handlers import add_expect_header
 
         retries = {"mode": "standard", "total_max_attempts": 3}
         # Three attempts on a connection that has died without a word end before `settle` loses patience.
         config = Config(retries=retries, connect_timeout=10, read_timeout=20, max_pool_connections=32)
         with reachable(self.uri), _problems():
             self._client = boto3.session.Session().client("s3", config=config)
+            # No `Expect: 100-continue`: on a busy machine botocore (1.44) and a server waited for each other for 20 s.
+            self._client.meta.events.unregister("before-call.s3", add_expect_header)
 
     def listed(self, folder: str = "") -> Iterator[tuple[str, str]]:
         """Yield names and versions of all objects below a folder, at any depth."""
