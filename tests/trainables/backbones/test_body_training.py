@@ -15,10 +15,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from lr_sweep.datasets.task import TaskData
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.small_bodies import LIBRARY, SIZES, embeddings_of
-from lr_sweep.tests.support.small_runs import CPU, real_valued_task, run_of
+from lr_sweep.tests.support.small_runs import CPU, pairs_task, real_valued_task, run_of, symbol_task, xor_task
 from lr_sweep.tests.support.tiny_study import cohort_here, environment, evaluations, runs_of, timeless, write_study
 from lr_sweep.trainables.backbones import FAMILIES
 from lr_sweep.trainables.backbones.family import Dropout
@@ -82,6 +83,18 @@ def test_the_start_is_a_function_of_the_seed(family: str) -> None:
     drawn = [name for name, p in one.named_parameters() if p.unique().numel() > 1]
     assert len(drawn) > 5
     assert not any(torch.equal(one.get_parameter(name), other.get_parameter(name)) for name in drawn)
+
+
+@pytest.mark.parametrize("task", [real_valued_task, symbol_task, pairs_task, xor_task], ids=lambda task: task.__name__)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_trains_on_every_kind_of_task(family: str, task: Callable[[], TaskData]) -> None:
+    """Numbers or symbols in, one answer or several, at the end or at several positions, examples drawn or kept."""
+    training = Training(run_of(size=SIZES[family], evaluate_every=5, batch_size=4), task(), None, CPU)
+    first, second = (training.advance() for _ in range(2))
+    assert first is not None
+    assert second is not None
+    assert (first.step, second.step) == (5, 10)
+    assert second.train_loss < first.train_loss
 
 
 def study_of_all(folder: Path) -> Path:
