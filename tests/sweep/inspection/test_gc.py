@@ -163,8 +163,8 @@ def test_a_run_whose_status_is_unknown_is_left_alone(made: Made, name: str) -> N
     before = made.files()
     said, _ = made.gc()
     assert said[0] == (
-        f"note: {path}: got status 'done', want one of complete, diverged, failed, stopped: delete it and run the study "
-        "again"
+        f"note: {path}: got status 'done', want one of complete, diverged, failed, stopped: delete it and run the "
+        "study again"
     )
     gone = before - made.files()
     assert gone
