@@ -26,10 +26,10 @@ def points_text(difference: float) -> str:
 
 
 def failure_line(failure: str) -> str:
-    """Return why a run failed in one line: of a traceback, the exception after its last indented line."""
-    lines = failure.splitlines() or [""]
-    after = max((index for index, line in enumerate(lines) if line.startswith("  ")), default=-1) + 1
-    return lines[min(after, len(lines) - 1)]
+    """Return why a run failed: of a traceback, the exception after its last indented line; else all of it."""
+    lines = failure.splitlines()
+    indented = [index for index, line in enumerate(lines) if line.startswith("  ")]
+    return lines[min(indented[-1] + 1, len(lines) - 1)] if indented else failure
 
 
 def study_heading(study: str, title: str) -> str:

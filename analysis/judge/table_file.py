@@ -80,6 +80,8 @@ def _csv(path: Path, content: bytes) -> TableFile:
         numbered = list(_rows(text, delimiter))
     except csv.Error as error:
         raise UserError(f"{path}: {error}: {FORMAT}") from error
+    if not numbered:
+        raise UserError(f"{path} has no columns: {FORMAT}")
     (_, names), *rows = numbered
     names = [name.strip() for name in names]
     mistakes = [f"{path}:1: two columns are named {name!r}" for name in dict.fromkeys(names) if names.count(name) > 1]

@@ -134,6 +134,7 @@ def test_unequal_tuning_is_found(tmp_path: Path) -> None:
     ("text", "messages"),
     [
         ("", ["table.csv is empty"]),
+        ('""\n', ["table.csv has no columns"]),
         ("lr,val_acc\n", ["table.csv has no rows"]),
         ("lr,val_acc\n0.1,0.5,0.6\n", ["table.csv:2: got 3 fields, want 2"]),
         ("lr,lr,val_acc\n0.1,0.1,0.6\n", ["table.csv:1: two columns are named 'lr'"]),

@@ -30,7 +30,9 @@ mlflow.search_runs(experiment_names=["sweep"]).to_csv("mlflow.csv")
 
 RAY = """
 import sys
+import ray
 from ray import tune
+ray.init(address="local", num_cpus=2)  # not a cluster of this machine
 def train(config):
     for step in range(3):
         tune.report({"val_acc": 0.5 + config["lr"] * (step == 1), "test_acc": 0.25 + config["lr"]})
