@@ -13,9 +13,9 @@ from lr_sweep.analysis.text import rate_text
 from lr_sweep.datasets.storage.files import whole_file
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results, storage_problems
+from lr_sweep.sweep.results.run_state import LABELS
 from lr_sweep.sweep.text import counted
 
-LABELS = ("task", "model", "variant", "learning_rate", "seed")
 VALUES = tuple(f"{split}_{of}" for split in ("train", "validation", "test") for of in ("loss", "accuracy"))
 
 

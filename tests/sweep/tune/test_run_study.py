@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -339,7 +340,7 @@ def test_of_runs_that_fail_together_the_one_at_fault_fails_alone(bench: Bench) -
     assert not (bench.results.root / "places.json").exists()
 
 
-class Disturbed(Script):
+class Disturbed(Script, ABC):
     """Starts the first run and is cut short, so many times; then trains as planned."""
 
     times: int = 1
@@ -352,8 +353,9 @@ class Disturbed(Script):
         yield Started(run_id=cohorts[0].run_ids[0], step=0)
         yield from self.cut_short(cohorts[0].run_ids, arguments[2], arguments[3])
 
+    @abstractmethod
     def cut_short(self, run_ids: list[str], machines: Machines, leave: threading.Event) -> Events:
-        raise NotImplementedError
+        """Report how the first pass ends."""
 
 
 class ShareChanges(Disturbed):
