@@ -19,11 +19,14 @@ ROOT = Path(__file__).parent.parent
 BLOCK = """
 import importlib, sys
 blocked, wanted = sys.argv[1].split(","), sys.argv[2].split(",")
-class Blocker:
+class Hiding:  # as if the packages were not installed: also for libraries that only ask whether they are
+    def __init__(self, finder):
+        self.finder = finder
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in blocked:
-            raise ImportError(f"{name} is blocked")
-sys.meta_path.insert(0, Blocker())
+        return None if name.split(".")[0] in blocked else self.finder.find_spec(name, path, target)
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+sys.meta_path[:] = map(Hiding, sys.meta_path)
 for name in wanted:
     importlib.import_module(name)
 """
