@@ -50,7 +50,7 @@ def test_other_families_train_there_with_masks_by_seed_and_step(family: str) -> 
     assert torch.equal(torch.cuda.get_rng_state(), states[1])
 
 
-def test_a_resumed_run_goes_on_from_its_state() -> None:
+def test_a_resumed_run_continues_from_its_state() -> None:
     device = torch.device("cuda")
     data = real_valued_task().to(device)
     whole = Training(run_of(), data, None, device)

@@ -158,7 +158,7 @@ def test_asked_to_stop_it_saves_every_run_but_not_in_the_middle_of_a_step(
     assert saved() == steps
 
 
-def test_either_engine_goes_on_where_the_other_stopped(
+def test_either_engine_resumes_where_the_other_stopped(
     runs: list[WantedRun], alone: dict[str, End], tmp_path: Path
 ) -> None:
     run = runs[0]

@@ -150,7 +150,7 @@ def test_the_plan_comes_before_the_job(say: Any, tmp_path: Path, cluster: Cluste
 
 
 @pytest.mark.parametrize(("status", "code"), [("RUNNING", 2), ("PENDING", 2), ("STOPPED", 0), ("FAILED", 0)])
-def test_a_second_job_of_a_study_is_refused_while_one_goes_on(
+def test_a_second_job_of_a_study_is_refused_while_one_runs(
     say: Any, tmp_path: Path, cluster: Cluster, status: str, code: int
 ) -> None:
     cluster.there.append(a_job("tiny-7", status))

@@ -242,7 +242,7 @@ def test_a_kill_at_any_file_leaves_no_row_without_its_curve(made: Made, monkeypa
     assert removed > 6
 
 
-def test_a_sweep_that_goes_on_is_not_disturbed(made: Made) -> None:
+def test_a_sweep_that_runs_is_not_disturbed(made: Made) -> None:
     before = made.files()
     with made.results.writing("small"), pytest.raises(UserError, match=r"is being written to by process \d+"):
         made.gc()

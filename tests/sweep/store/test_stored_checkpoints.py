@@ -71,7 +71,7 @@ def points(events: list[Event]) -> dict[str, list[dict]]:
     return {run_id: list(by_step.values()) for run_id, by_step in found.items()}
 
 
-def test_a_run_goes_on_on_another_machine_with_the_same_numbers(machines: Machines, tmp_path: Path) -> None:
+def test_a_run_resumes_on_another_machine_with_the_same_numbers(machines: Machines, tmp_path: Path) -> None:
     study = write_study(tmp_path, rates=(1e-3,), num_steps=30)
     expected = trained_here(study, tmp_path / "elsewhere")
     runs = runs_of(study, tmp_path)[:1]
@@ -88,7 +88,7 @@ def test_a_run_goes_on_on_another_machine_with_the_same_numbers(machines: Machin
     assert checkpoints(results.checkpoints(runs[0].run_id)) == []  # the disk is free again
 
 
-def test_the_plain_engine_goes_on_elsewhere_too(machines: Machines, tmp_path: Path) -> None:
+def test_the_plain_engine_resumes_elsewhere_too(machines: Machines, tmp_path: Path) -> None:
     run = runs_of(write_study(tmp_path, rates=(1e-3,), num_steps=20), tmp_path)[0]
     until_step(Session(cohort_here([run], StoredResults(URI), engine="plain")), 10)
     machines.be("second")

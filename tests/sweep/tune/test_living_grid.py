@@ -142,7 +142,7 @@ def test_a_second_study_trains_nothing_for_the_cell_it_shares(grid: Grid) -> Non
     assert grid.trained == []
 
 
-def test_a_higher_budget_goes_on_and_a_lower_one_reports_at_it(grid: Grid) -> None:
+def test_a_higher_budget_resumes_and_a_lower_one_reports_at_it(grid: Grid) -> None:
     short, report = curves(grid.results), grid.run()
     grid.run(num_steps=50)
     assert len(grid.trained) == 12

@@ -217,7 +217,7 @@ def test_mlflow_out_of_reach_does_not_stop_a_sweep(second: Ended) -> None:
     assert "8 runs are not in MLflow yet; the next `run` of this study mirrors them" in second.output
 
 
-def test_a_higher_budget_goes_on_and_keeps_the_curves(second: Ended, third: Ended) -> None:
+def test_a_higher_budget_resumes_and_keeps_the_curves(second: Ended, third: Ended) -> None:
     assert third.code == 0, third.output
     assert "8 runs wanted, 1 failed, 7 started" in third.output
     assert {(row["status"], row["num_steps"]) for row in third.rows.values()} == {("complete", 40)}
