@@ -53,4 +53,14 @@ class Finished:
     """The device's model (`device_name`)."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Printed:
+    """A training function of the user's own has printed some lines."""
+
+    run_id: str
+    text: str
+
+
 Event = Started | Advanced | Finished
+"""What changes the state of a run."""
+Report = Event | Printed

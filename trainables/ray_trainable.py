@@ -16,7 +16,7 @@ import torch
 from ray import tune
 
 from lr_sweep.trainables.cohort import Cohort
-from lr_sweep.trainables.events import Event
+from lr_sweep.trainables.events import Report
 from lr_sweep.trainables.leaving import leaving_nodes
 from lr_sweep.trainables.memory import share_memory
 from lr_sweep.trainables.session import Session
@@ -85,8 +85,8 @@ class CohortTrainable(tune.Trainable):
         if self._session is not None:
             self._session.leave()
 
-    def _train(self, cohort: Cohort) -> Iterator[list[Event]]:
+    def _train(self, cohort: Cohort) -> Iterator[list[Report]]:
         memory = share_memory(cohort.device, cohort.device_share) if cohort.engine == "stacked" else None
         self._session = Session(cohort, memory_bytes=None if cohort.size_given else memory)
-        yield from self._session.events(REPORT_EVERY_S)
+        yield from self._session.reports(REPORT_EVERY_S)
         self._session = None

@@ -31,10 +31,11 @@ from lr_sweep.trainables.checkpoint import (
 from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.curve import Progress
 from lr_sweep.trainables.engine import Engine, Slot
-from lr_sweep.trainables.events import Advanced, Event, Finished, Started
+from lr_sweep.trainables.events import Advanced, Event, Finished, Report, Started
 from lr_sweep.trainables.initialise import load_weights
 from lr_sweep.trainables.memory import largest_stack
 from lr_sweep.trainables.own.engine import OwnEngine, OwnTraining
+from lr_sweep.trainables.own.output import Output
 from lr_sweep.trainables.pretraining.weights import WeightsError, WeightsSource, find_weights, weights_checksum
 from lr_sweep.trainables.run import Run
 from lr_sweep.trainables.stacked.engine import StackedTraining
@@ -78,10 +79,21 @@ class Session:
         """
         self.cohort, self.waiting = cohort, list(cohort.runs)
         self.store = CheckpointStore(cohort.store) if cohort.store else None
-        self.engine, self.num_slots = new_engine(cohort, self.store, wall_clock, memory_bytes)
+        self._output = Output()
+        self.engine, self.num_slots = new_engine(cohort, self.store, wall_clock, memory_bytes, self._output)
         self._active: list[_Active] = []
         self._saved_at = time.monotonic()
         self._between_steps = True
+
+    def reports(self, report_every_s: float) -> Iterator[list[Report]]:
+        """Train as `events` does; add what a training function printed, before it failed, too."""
+        try:
+            for events in self.events(report_every_s):
+                yield [*self._output.take(), *events]
+        except Exception:
+            if printed := self._output.take(whole_lines=False):
+                yield [*printed]
+            raise
 
     def events(self, report_every_s: float) -> Iterator[list[Event]]:
         """Train every run to its budget; yield events when runs start, at least every `report_every_s`, and at ends.
@@ -186,14 +198,18 @@ class Session:
 
 
 def new_engine(
-    cohort: Cohort, store: CheckpointStore | None, wall_clock: Callable[[], float], memory_bytes: float | None
+    cohort: Cohort,
+    store: CheckpointStore | None,
+    wall_clock: Callable[[], float],
+    memory_bytes: float | None,
+    output: Output,
 ) -> tuple[Engine[Any], int]:
     """Return the engine that a cohort asks for, with no run in it, and how many runs it trains at once.
 
-    Arguments and errors are those of `Session`.
+    Arguments and errors are those of `Session`; `output` keeps what a training function prints.
     """
     if (files := cohort.own_files) is not None:
-        return OwnEngine(lambda run: OwnTraining(run, files, cohort.num_steps, cohort.device, wall_clock)), 1
+        return OwnEngine(lambda run: OwnTraining(run, files, cohort.num_steps, cohort.device, wall_clock, output)), 1
     runs, device = [run for run in cohort.runs if isinstance(run, Run)], torch.device(cohort.device)
     data = task_data(runs[0], cohort.data_dir, cohort.device)
     weights = pretrained_tensors(runs[0], cohort.weights, store)

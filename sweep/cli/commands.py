@@ -204,8 +204,9 @@ COMMANDS: tuple[Command, ...] = (
     (
         "results_commands:show",
         "print everything about a run: what defines it, how it ended, what it cost, its files and its curve",
-        "0f3a",
+        "0f3a --log",
         RUN,
+        _flag("--log", "its log instead: starts, evaluations, what a training function printed, failures"),
         RESULTS,
     ),
     (
@@ -278,7 +279,14 @@ COMMANDS: tuple[Command, ...] = (
         "results_commands:verify",
         "check every file of a results directory, also during a sweep; exit code 1 if something is wrong",
         "--results results",
+        _argument(
+            "studies",
+            nargs="*",
+            metavar="STUDY",
+            help="train a few steps of the training functions of these, too: do they repeat, and resume exactly?",
+        ),
         RESULTS,
+        DATA_DIR,
     ),
     (
         "results_commands:gc",

@@ -62,9 +62,10 @@ def ls(chosen: Namespace) -> int:
 
 def show(chosen: Namespace) -> int:
     """Print everything about a run."""
-    from lr_sweep.sweep.inspection.show import run_text
+    from lr_sweep.sweep.inspection.show import log_text, run_text
 
-    print(run_text(results_here(chosen.results), chosen.run))
+    text = log_text if chosen.log else run_text
+    print(text(results_here(chosen.results), chosen.run))
     return 0
 
 
@@ -118,12 +119,17 @@ def import_(chosen: Namespace) -> int:
 
 
 def verify(chosen: Namespace) -> int:
-    """Check every file of a results directory."""
+    """Check every file of a results directory, and the training functions of the given studies."""
     from lr_sweep.sweep.inspection.verify import verify as verify_all
 
     with fetched(chosen.results) as results:
         # A store is verified in a temporary copy; findings name the store.
-        return 1 if verify_all(results, lambda line: print(line.replace(str(results.root), results.location))) else 0
+        problems = verify_all(results, lambda line: print(line.replace(str(results.root), results.location)))
+    if chosen.studies:
+        from lr_sweep.sweep.cli.study_commands import probe  # imported late: only training functions need torch
+
+        problems += probe(chosen)
+    return 1 if problems else 0
 
 
 def gc(chosen: Namespace) -> int:

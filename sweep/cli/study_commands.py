@@ -63,6 +63,13 @@ def plan(chosen: Namespace) -> int:
     return 0
 
 
+def probe(chosen: Namespace) -> int:
+    """Probe the training functions of studies; return how many problems there are."""
+    from lr_sweep.sweep.inspection.probe_study import probe_study
+
+    return sum(probe_study(study, data_folder(chosen), _say) for study in _studies(chosen))
+
+
 def _measure(plan: Plan, at_once: int) -> None:
     """Time the cells of a plan on this machine and keep the timings."""
     from lr_sweep.sweep.plan.measure import measure_cells

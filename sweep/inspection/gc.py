@@ -99,7 +99,8 @@ def _find_runs(results: Results, found: Garbage) -> None:
             found.kinds[CHECKPOINTS].add_run(saved)
         if not wanted:
             # The row first: a row without its curve would count as done.
-            record = [path for path in (results.run(run_id), results.curve(run_id)) if path.exists()]
+            paths = (results.run(run_id), results.curve(run_id), results.log(run_id))
+            record = [path for path in paths if path.exists()]
             found.kinds[UNWANTED].add_run([*record, *saved], row["device_s"] if row else 0.0)
     if num_kept:
         found.notes.append(

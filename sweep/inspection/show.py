@@ -51,6 +51,19 @@ def run_text(results: Results, given: str) -> str:
     return "\n\n".join(["\n".join(aligned(_outcome(run, end))), *texts])
 
 
+def log_text(results: Results, given: str) -> str:
+    """Return the log of a run, given as for `run_text`; raises UserError, also where there is none, or RecordError."""
+    check_format(results.root)
+    run = find_run(given, run_state.known_runs(results, run_state.read_all_wanted(results)))
+    try:
+        return results.log(run.run_id).read_text(encoding="utf-8", errors="replace").rstrip("\n")
+    except FileNotFoundError:
+        where = f" here: it is on the machine of the sweep that trained it, not in {results.uri}" if results.uri else ""
+        raise UserError(
+            f"run {run.run_id} ({run.status}) has no log{where}; a log begins when a sweep starts a run"
+        ) from None
+
+
 def _traceback_lines(end: Row | None) -> dict[str, list[str]]:
     """Return the section with the traceback of a run that failed, if the record has it."""
     lines = (end["failure"] or "").splitlines() if end is not None else []
@@ -149,7 +162,7 @@ def _cost(end: Row) -> list[Fact]:
 
 
 def _files(run_id: str, results: Results) -> list[Fact]:
-    paths = {"row": results.run(run_id), "evaluations": results.curve(run_id)}
+    paths = {"row": results.run(run_id), "evaluations": results.curve(run_id), "log": results.log(run_id)}
     facts = [(name, str(path) if path.exists() else "none") for name, path in paths.items()]
     if results.uri is not None:
         return [*facts, ("checkpoints", f"{results.uri}/checkpoints/{run_id}")]

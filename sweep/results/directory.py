@@ -53,6 +53,10 @@ class Results:
         """Return the file of a run's evaluations."""
         return curve_path(self.root, run_id)
 
+    def log(self, run_id: str) -> Path:
+        """Return the log of a run, on the machine of the driver alone."""
+        return self.logs / "runs" / f"{run_id}.log"
+
     def checkpoints(self, run_id: str) -> Path:
         """Return the folder of a run's checkpoints."""
         return self.root / "checkpoints" / run_id

@@ -18,6 +18,7 @@ from lr_sweep.sweep.plan.packing import CohortSizes, cohorts, is_out_of_memory
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.recorder import Recorder
+from lr_sweep.sweep.results.run_log import RunLogs
 from lr_sweep.sweep.study.only import Only
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.sweep.terminal import output_to, stop_signals
@@ -29,7 +30,7 @@ from lr_sweep.sweep.tune.ray_session import RayLostError, ray_session
 from lr_sweep.sweep.tune.shares import Share
 from lr_sweep.sweep.tune.trial_events import StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
 from lr_sweep.sweep.tune.trials import cohort_of, train_cohorts
-from lr_sweep.trainables.events import Event, Finished, Started
+from lr_sweep.trainables.events import Event, Finished, Printed, Started
 
 MAX_DEATHS = 5
 """Deaths of Ray, before any run ends, after which it is not started again."""
@@ -79,6 +80,7 @@ class Driver:
         self._progress, self._mirror, self._status, self._news = progress, mirror, status, news
         self._results, self._placement = options.results, options.placement
         self._recorder = Recorder(self._results, runs, self._placement.devices_per_trial)
+        self._logs = RunLogs(self._results.log)
         self._sizes, self._machines = CohortSizes(self._results), Machines()
         self._ended: dict[str, str] = {}
         self._training: set[str] = set()
@@ -177,7 +179,10 @@ class Driver:
                 self._on_failure(event.run_ids, event.reason)
             case TrialInterrupted():
                 self._progress.interrupted(event.run_ids)
+                self._log(event.run_ids, "interrupted: its process or machine was lost; it resumes from its checkpoint")
                 self._setbacks += 1
+            case Printed():
+                self._logs.event(event)
             case StorageFailed():
                 raise UserError(
                     f"a worker cannot write checkpoints: {event.reason}. Free space there, or "
@@ -188,6 +193,7 @@ class Driver:
 
     def _on_run_event(self, event: Event) -> None:
         self._recorder.event(event)
+        self._logs.event(event)
         self._progress.event(event)
         match event:
             case Started():
@@ -220,6 +226,7 @@ class Driver:
             return
         for run_id in training or left:
             self._recorder.failed(run_id, reason)
+            self._log([run_id], f"failed: {reason}")
             self._progress.failed(run_id)
             self._end(run_id, "failed")
             self._mirror.changed(run_id)
@@ -243,10 +250,13 @@ class Driver:
         self._training.difference_update(run_ids)
         self._setbacks += 1
         now = self._sizes.halve(self._runs[run_ids[0]], len(run_ids), remember=is_out_of_memory(reason))
-        self._display.note(
-            f"{len(run_ids)} runs that trained together failed ({reason}); "
-            f"they resume from their checkpoints, {now} at a time"
-        )
+        what = f"{len(run_ids)} runs that trained together failed ({reason}); they resume from their checkpoints, "
+        self._display.note(f"{what}{now} at a time")
+        self._log(run_ids, f"{what}{now} at a time")
+
+    def _log(self, run_ids: Iterable[str], text: str) -> None:
+        for run_id in run_ids:
+            self._logs.write(run_id, text.splitlines())
 
     def _end(self, run_id: str, status: str) -> None:
         self._ended[run_id] = status

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from lr_sweep.sweep.network import check_answers
 from lr_sweep.sweep.plan.placement import Nodes, Placement
 from lr_sweep.sweep.tune.shares import Claim
-from lr_sweep.trainables.events import Advanced, Event
+from lr_sweep.trainables.events import Advanced, Report
 from lr_sweep.trainables.leaving import leaving_nodes
 
 CLUSTER_FILE = Path("~/ray_bootstrap_config.yaml")
@@ -57,7 +57,7 @@ class Machines:
             return True
         return ours is not None and (not there or ours in leaving_nodes())
 
-    def reported(self, event: Event) -> None:
+    def reported(self, event: Report) -> None:
         """Forget a run's losses when it is evaluated."""
         if isinstance(event, Advanced) and event.evaluation:
             del self._losses[event.run_id]

@@ -1,11 +1,11 @@
-"""What happens to trials, as the driver reads it: events of runs, which workers report, and these of whole trials."""
+"""What happens to trials, as the driver reads it: reports of runs, by workers, and these of whole trials."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lr_sweep.trainables.events import Event
+from lr_sweep.trainables.events import Report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,4 +30,4 @@ class StorageFailed:
     reason: str
 
 
-TrialEvent = Event | TrialFailed | TrialInterrupted | StorageFailed
+TrialEvent = Report | TrialFailed | TrialInterrupted | StorageFailed

@@ -18,6 +18,7 @@ from lr_sweep.trainables.curve import Evaluation, Progress
 from lr_sweep.trainables.engine import Pace
 from lr_sweep.trainables.own.code import FAILURE, TrainingFunctionError, import_function, unpacked
 from lr_sweep.trainables.own.handoff import Handoff
+from lr_sweep.trainables.own.output import Output
 from lr_sweep.trainables.own.randomness import generator_states, restore_generators, seed_generators
 from lr_sweep.trainables.own.run import OwnFiles, OwnRun
 from lr_sweep.trainables.own.session import MisuseError, OwnSession, RunToTrain, Scores
@@ -29,15 +30,22 @@ class OwnTraining:
     """One run of a training function between step 0 and its end."""
 
     def __init__(
-        self, run: OwnRun, files: OwnFiles, num_steps: int, device: str, wall_clock: Callable[[], float] = time.time
+        self,
+        run: OwnRun,
+        files: OwnFiles,
+        num_steps: int,
+        device: str,
+        wall_clock: Callable[[], float] = time.time,
+        output: Output | None = None,
     ) -> None:
-        """Call the function, up to the beginning of its first step.
+        """Call the function, up to the beginning of its first step; `output` keeps what it prints.
 
         Raises:
             OwnCodeError, DataError: its files are not here, or not those of the run.
             TrainingFunctionError: it raised.
         """
         self.run, self.wall_clock = run, wall_clock
+        self._output = output or Output()
         self.progress, self.pace = Progress(), Pace(steps_per_evaluation=1)
         self._opened = ExitStack()
         self._folder = self._opened.enter_context(unpacked(run, files))
@@ -68,7 +76,8 @@ class OwnTraining:
     def _resume(self) -> None:
         """Let the function run to its next pause, with its own random numbers."""
         restore_generators(self._generators)
-        self._handoff.resume()
+        with self._output.kept_for(self.run.run_id):
+            self._handoff.resume()
         self._generators = generator_states()
         if error := self._handoff.error:
             if isinstance(error, MemoryError | torch.OutOfMemoryError):

@@ -5,10 +5,11 @@ It takes a few steps three times: twice in one go, and once in two, the second p
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
@@ -72,7 +73,7 @@ def _train(
 ) -> tuple[list[float], State]:
     """Train to a step, from a state if there is one; return the seconds of each step, and the state there."""
     seconds = []
-    with closing(training):
+    with closing(training), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         if state is not None:
             training.load_state(state[0], json.loads(json.dumps(state[1])))  # as a checkpoint holds it
         while training.progress.step < to_step and not training.progress.diverged:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.errors import UserError
-from lr_sweep.sweep.inspection.show import MAX_EVALUATIONS, bar, run_text, shown_evaluations
+from lr_sweep.sweep.inspection.show import MAX_EVALUATIONS, bar, log_text, run_text, shown_evaluations
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.mirrored_record import write_curve, write_end, write_study
 from lr_sweep.tests.support.records import SyntheticRecord
@@ -71,7 +71,7 @@ def test_a_complete_run(results: Results) -> None:
         **{"started": "2026-01-01 12:00:00 UTC", "finished": "2026-01-01 12:01:00 UTC"},
     }
     assert facts(text, "files") == {
-        **{"row": str(results.run(RUN)), "evaluations": str(results.curve(RUN)), "checkpoint": "none"}
+        **{"row": str(results.run(RUN)), "evaluations": str(results.curve(RUN)), "log": "none", "checkpoint": "none"}
     }
 
 
@@ -213,3 +213,12 @@ def test_a_terminal_without_blocks(results: Results) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "????" in done.stdout
     assert os.linesep in done.stdout
+
+
+def test_the_log_of_a_run(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError, match=rf"run {RUN} \(waiting\) has no log; a log begins when a sweep starts a run"):
+        log_text(results, RUN[:4])
+    results.log(RUN).parent.mkdir(parents=True)
+    results.log(RUN).write_text("2026-01-01 12:00:00  started\n")
+    assert main(["show", RUN[:4], "--log", "--results", str(results.root)]) == 0
+    assert capsys.readouterr().out == "2026-01-01 12:00:00  started\n"

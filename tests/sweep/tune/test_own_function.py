@@ -65,6 +65,11 @@ def test_a_function_of_ones_own_is_a_study_like_any_other(tmp_path: Path) -> Non
     assert "failure        KeyError: 'momentum'" in shown
     assert 'traceback\n  Most recent call last:\n    File "train.py", line 18, in train\n' in shown
     assert in_process("verify", "--results", results)[1].endswith("0 weights: no problems\n")
+    log = in_process("show", broken["run_id"], "--log", "--results", results)[1].splitlines()
+    assert log[0].endswith("  failed: Most recent call last:")
+    assert log[-1].endswith("KeyError: 'momentum'")
+    log = in_process("show", trained[0]["run_id"], "--log", "--results", results)[1].splitlines()
+    assert [line[21:28] for line in log] == ["started", "step 10", "step 20", "complet"]
 
     train = tmp_path / "own" / "train.py"
     train.write_text(train.read_text().replace("0.1 *", "0.2 *"))

@@ -1,0 +1,36 @@
+"""`verify STUDY`: trains a few steps of each cell of a training function, and says whether they repeat and resume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.plan.placement import Placement, check_beforehand
+from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
+from lr_sweep.sweep.study.runs import by_cell, wanted_runs
+from lr_sweep.trainables.own.code import TrainingFunctionError
+from lr_sweep.trainables.own.probe import probe
+from lr_sweep.trainables.own.run import OwnRun
+
+
+def probe_study(study: AnyStudy, data_dir: Path, say: Callable[[str], None]) -> int:
+    """Pass a line a cell to `say`; return how many are not deterministic, resume inexactly, or fail.
+
+    Raises UserError for a study that has no training function of the user's own, or whose device is not here.
+    """
+    if not isinstance(study, OwnStudy):
+        raise UserError(f"{study.study} has no training function of its own (`trainable`): nothing to probe")
+    placement, num_problems = Placement(resources=study.resources), 0
+    check_beforehand(placement, "fp32")
+    for cell, (first, *_) in by_cell(wanted_runs(study, {}, data_dir)).items():
+        assert isinstance(first.run, OwnRun)
+        assert first.own_files is not None
+        try:
+            found = probe(first.run, first.own_files, placement.device)
+            sound, text = not found.random and not found.lost, found.text()
+        except TrainingFunctionError as error:
+            sound, text = False, str(error)
+        num_problems += not sound
+        say(f"{'' if sound else 'problem: '}{study.study} {' '.join(cell)}: {text}")
+    return num_problems

@@ -1,0 +1,58 @@
+"""One log a run, for `show --log`: when it started, each evaluation, what its training function printed, its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from lr_sweep.trainables.curve import Evaluation
+from lr_sweep.trainables.events import Advanced, Finished, Printed, Report, Started
+
+
+class RunLogs:
+    """Appends to a run's log whatever is reported of it; the driver's process alone writes them.
+
+    Args:
+        log_of: the file of a run, by its id.
+        clock: Unix time in seconds.
+    """
+
+    def __init__(self, log_of: Callable[[str], Path], clock: Callable[[], float] = time.time) -> None:
+        self.log_of, self.clock = log_of, clock
+
+    def event(self, event: Report) -> None:
+        """Append what is reported; raises OSError if the disk is full or not writable."""
+        self.write(event.run_id, _lines(event))
+
+    def write(self, run_id: str, lines: Iterable[str]) -> None:
+        """Append lines with the time of now, in UTC."""
+        now = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.clock()))
+        text = "".join(f"{now}  {line}\n" for line in lines)
+        if text:
+            path = self.log_of(run_id)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8", errors="replace") as log:
+                log.write(text)
+
+
+def _lines(event: Report) -> list[str]:
+    match event:
+        case Started():
+            damaged = [f"{path} is damaged (its checksum differs)" for path in event.damaged]
+            return [*damaged, f"resumed from step {event.step}" if event.step else "started"]
+        case Advanced(evaluation=Evaluation() as evaluation):
+            return [_evaluated(evaluation)]
+        case Printed():
+            return [f"| {line}" for line in event.text.splitlines()]
+        case Finished():
+            return [f"{event.status} at step {event.step}, {event.elapsed_s:.1f} s of training, on {event.device}"]
+        case _:
+            return []
+
+
+def _evaluated(evaluation: Evaluation) -> str:
+    names = ("train_loss", "train_accuracy", "validation_accuracy", "test_accuracy")
+    numbers = {name.removesuffix("_accuracy").replace("_", " "): getattr(evaluation, name) for name in names}
+    shown = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items() if value == value)
+    return f"step {evaluation.step}: {shown}"
