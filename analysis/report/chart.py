@@ -8,10 +8,11 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.report.blocks import Row
-from lr_sweep.analysis.report.figures import LU2021_LEARNING_RATE, PublishedBest, Style, near_lu2021, variant_styles
+from lr_sweep.analysis.report.figures import PublishedBest, Style, near_lu2021, variant_styles
 from lr_sweep.analysis.report.tables import lost_text, mean_sem_text
 from lr_sweep.analysis.statistics.aggregate import STATUSES, StudySummary
 from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.verdicts import LU2021_LEARNING_RATE
 from lr_sweep.analysis.text import percent_text, rate_text
 
 DIGITS = 4

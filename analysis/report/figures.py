@@ -18,9 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
-
-LU2021_LEARNING_RATE = 1e-3
-"""The one learning rate of Lu et al. 2021 (all tasks but homology), the dashed line of Rothermel et al., Figure 1."""
+from lr_sweep.analysis.statistics.verdicts import LU2021_LEARNING_RATE
 
 # Okabe and Ito's colours, distinct with any colour vision; markers distinguish them in print.
 STYLES = {

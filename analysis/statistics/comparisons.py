@@ -52,7 +52,8 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
         One row a task, model and pair: `task`, `model`, `variant`, `other`, `num_pairs` (seeds), `difference` (mean
         test accuracy of `variant` less that of `other`), `low` and `high` (95% t interval; fractions), `p` (sign
         flips), `smallest_p` (attainable with so many seeds), `holm_p` (`p` corrected over the tasks of the same model
-        and pair) and `note`. NaN: none. The choice of the two learning rates is in none of these.
+        and pair), `distinguishable` (whether `difference` can be distinguished from 0) and `note`. NaN: none. The
+        choice of the two learning rates is in none of these.
     """
     rows = []
     for group, cells in summary.cells.groupby(GROUP, sort=False):
@@ -61,9 +62,10 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
         by_seed = chosen.pivot(index="seed", columns="variant", values="test_accuracy").reindex(columns=variants)
         for variant, other in combinations(variants, 2):
             rows.append(labels | {"variant": variant, "other": other} | _compare(by_seed[variant], by_seed[other]))
-    columns = ["variant", "other", "num_pairs", "difference", "low", "high", "p", "smallest_p", "holm_p", "note"]
-    found = pd.DataFrame(rows, columns=[*GROUP, *columns])
+    columns = ["variant", "other", "num_pairs", "difference", "low", "high", "p", "smallest_p"]
+    found = pd.DataFrame(rows, columns=[*GROUP, *columns, "holm_p", "distinguishable", "note"])
     by_pair = found.astype({"p": float}).groupby(["model", "variant", "other"], sort=False)["p"]
+    found["distinguishable"] = (found["low"] > 0) | (found["high"] < 0)
     return found.assign(holm_p=by_pair.transform(lambda p: holm(p.to_numpy(dtype=float))))
 
 

@@ -1,0 +1,113 @@
+"""The verdict on each task and model: what is best when tuned, and what a comparison at one fixed rate would have said.
+
+Test accuracies are read here; nothing is chosen by them (Rothermel et al. 2021, sections 3 and 4).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+
+from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
+from lr_sweep.analysis.statistics.selection import MEAN_DIGITS
+
+LU2021_LEARNING_RATE = 1e-3
+"""The one learning rate of Lu et al. 2021 (all tasks but homology), the dashed line of Rothermel et al., Figure 1."""
+
+
+def verdicts(summary: StudySummary, compared: pd.DataFrame) -> pd.DataFrame:
+    """Say for each task and model which variant is best when tuned, and which at a fixed learning rate.
+
+    Args:
+        summary: of the study.
+        compared: the result of `comparisons.comparisons` of it.
+
+    Returns:
+        One row a task and model. Differences are of mean test accuracy (fractions; of a metric to minimise the better
+        variant's is negative); NaN: not known.
+
+        - `task`, `model`;
+        - `best`: tuple of variants, from best to worst tuned mean: the leader, and those that cannot be distinguished
+          from it; empty if no variant has a value;
+        - `runner_up`: the variant with the second best tuned mean; empty: there is none;
+        - `difference`, `low`, `high`: leader less `runner_up` and its interval, as in `compared`;
+        - `distinguishable`: whether `difference` can be distinguished from 0;
+        - `fixed_rate`: 1e-3, as in Lu et al. 2021, where it was tried; else the rate nearest to it of those tried, or
+          the middle one where 1e-3 lies outside them (see `fixed_rate`);
+        - `fixed_best`: the variant with the best mean at that rate; of equal ones the leader; empty: no value there;
+        - `fixed_difference`: the leader's mean at that rate less that of the best other variant there;
+        - `flips`: whether `fixed_best` is none of `best`: the fixed rate would have concluded the opposite.
+    """
+    found = [_verdict(summary.of(task=task, model=model), compared) for task, model in _groups(summary)]
+    names = ["best", "runner_up", "difference", "low", "high", "distinguishable"]
+    fixed = ["fixed_rate", "fixed_best", "fixed_difference", "flips"]
+    return pd.DataFrame(found, columns=[*GROUP, *names, *fixed])
+
+
+def fixed_rate(rates: pd.DataFrame) -> float:
+    """Return the rate at which a study of one learning rate would have compared a task's variants; NaN: none.
+
+    Among the rates where the most variants have a value: the nearest to that of Lu et al. 2021 (in the logarithm), or
+    the middle one (of two the smaller) where theirs lies outside.
+
+    Args:
+        rates: rows of `StudySummary.learning_rates` of one task and model.
+    """
+    variants = rates.dropna(subset=["test_mean"]).groupby("learning_rate")["variant"].nunique()
+    if variants.empty:
+        return math.nan
+    shared = sorted(float(rate) for rate in variants[variants == variants.max()].index)
+    if shared[0] <= LU2021_LEARNING_RATE <= shared[-1]:
+        return min(shared, key=lambda rate: abs(math.log(rate / LU2021_LEARNING_RATE)))
+    return shared[(len(shared) - 1) // 2]
+
+
+def _groups(summary: StudySummary) -> list[tuple[str, str]]:
+    return list(summary.cells[GROUP].drop_duplicates().itertuples(index=False, name=None))
+
+
+def _verdict(group: StudySummary, compared: pd.DataFrame) -> dict[str, Any]:
+    metric = group.metric
+    tuned = _ranked(group.cells, metric)
+    task, model = _groups(group)[0]
+    pairs = _pairs(compared[(compared["task"] == task) & (compared["model"] == model)])
+    leader = next(iter(tuned), "")
+    equal = [variant for variant in list(tuned)[1:] if not pairs[leader, variant]["distinguishable"]]
+    runner_up = next(iter(list(tuned)[1:]), "")
+    lead = pairs[leader, runner_up] if runner_up else {"distinguishable": False}
+    best = (leader, *equal) if leader else ()
+    return {"task": task, "model": model, "best": best, "runner_up": runner_up, **lead} | _at_fixed(group, best)
+
+
+def _at_fixed(group: StudySummary, best: tuple[str, ...]) -> dict[str, Any]:
+    rates = group.learning_rates
+    rate = fixed_rate(rates)
+    means = _ranked(rates[rates["learning_rate"] == rate], group.metric)
+    leader = next(iter(best), "")
+    top = next(iter(means), "")
+    fixed_best = leader if leader in means and means[leader] == means[top] else top
+    others = [mean for variant, mean in means.items() if variant != leader]
+    ahead = means[leader] - others[0] if leader in means and others else math.nan
+    flips = bool(fixed_best) and fixed_best not in best
+    return {"fixed_rate": rate, "fixed_best": fixed_best, "fixed_difference": ahead, "flips": flips}
+
+
+def _ranked(rows: pd.DataFrame, metric: Metric) -> dict[str, float]:
+    """Return the mean test accuracy of each variant with a value, best first; equal ones in the study's order."""
+    known = rows.dropna(subset=["test_mean"]).set_index("variant")["test_mean"].round(MEAN_DIGITS)
+    ranked = known.sort_values(ascending=not metric.higher_is_better, kind="stable")
+    return {str(variant): float(mean) for variant, mean in ranked.to_dict().items()}
+
+
+def _pairs(compared: pd.DataFrame) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return each pair's difference, interval and whether it can be distinguished from 0, in both directions."""
+    found = {}
+    for row in compared.to_dict("records"):
+        one, other, difference, low, high = (row[x] for x in ("variant", "other", "difference", "low", "high"))
+        sure = bool(row["distinguishable"])
+        found[one, other] = {"difference": difference, "low": low, "high": high, "distinguishable": sure}
+        found[other, one] = {"difference": -difference, "low": -high, "high": -low, "distinguishable": sure}
+    return found
