@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import time
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.analysis.record.read import read_curves
+from lr_sweep.tests.support.own_study import write_own_study
 from lr_sweep.tests.support.servers.local_head import TOKEN, LocalHead, local_head
-from lr_sweep.tests.support.tiny_study import ROOT, command_line, curves, rows, sweep, write_study
+from lr_sweep.tests.support.tiny_study import ROOT, command_line, curves, rows, sweep, trained_here, write_study
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -81,8 +83,24 @@ def test_submitted_left_come_back_to_stopped_and_submitted_again(head: LocalHead
     after = evaluated_at(results)
     assert {run_id: after[run_id][: len(times)] for run_id, times in before.items()} == before  # none was made again
     assert {row["git_commit"] for row in rows(results).values()} == {commit()}
-    for log in results.joinpath("logs").iterdir():
+    for log in results.joinpath("logs").rglob("*.log"):
         assert TOKEN not in log.read_text()
+
+
+def test_a_training_function_of_ones_own(head: LocalHead, tmp_path: Path) -> None:
+    """Its code is sent; its data is in the data directory, under its names in the study."""
+    study, results = write_own_study(tmp_path / "own"), tmp_path / "results"
+    expected = trained_here(study, tmp_path / "here")
+    submit = ("submit", study, "--results", results, "--data-dir", tmp_path / "shared", "--address", head.address)
+    code, printed = sweep(*submit, env=head.environment)
+    assert code == 2
+    assert "no data/digits.npz in " in printed
+    shutil.copytree(tmp_path / "own" / "data", tmp_path / "shared" / "data")
+    code, printed = sweep(*submit, env=head.environment)
+    assert code == 0, printed
+    assert {run_id: repr(curve) for run_id, curve in curves(results).items()} == {
+        run_id: repr(curve) for run_id, curve in expected.items()
+    }
 
 
 def submit_and_leave(command: list[str], head: LocalHead) -> str:
