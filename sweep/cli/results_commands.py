@@ -37,6 +37,7 @@ def report(chosen: Namespace) -> int:
     """Write reports of what is recorded."""
     from lr_sweep.analysis.study_report import write_report
     from lr_sweep.datasets.sources import version_here
+    from lr_sweep.sweep.mirror.sync import mirror_report
 
     num_problems = 0
     results = results_here(chosen.results)
@@ -45,6 +46,8 @@ def report(chosen: Namespace) -> int:
         with storage_problems(results.root):
             written = write_report(results.root, study, version_here)
         print(f"{written.text}\n\nreport     {written.page}")
+        if line := mirror_report(results, study):
+            print(line)
         if results.uri is not None:
             print(f"store      {publish(results.uri, results.root, written.folder)}")
         num_problems += written.num_problems

@@ -14,7 +14,7 @@ from ruamel.yaml.error import YAMLError
 
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS
 from lr_sweep.sweep.errors import UserError
-from lr_sweep.sweep.mirror.client import MirrorError, check_listening, experiment_page, find_experiment
+from lr_sweep.sweep.mirror.client import MirrorError, check_listening, study_pages
 from lr_sweep.sweep.network import check_answers
 
 DASHBOARD_PORT = 8265
@@ -41,7 +41,8 @@ def open_tunnels(cluster_file: Path, port: int = MLFLOW_PORT) -> int:
     with subprocess.Popen(command) as ssh:
         try:
             _wait(ssh, list(forwarded))
-            print(f"MLflow     {_mlflow_page(port)}")
+            for page in _mlflow_pages(port):
+                print(f"MLflow     {page}")
             print(f"Ray        {DEFAULT_ADDRESS}, which asks for the token: `ray get-auth-token` prints it")
             print("`submit` and `job` reach the job server there, too. Ctrl-C closes the tunnels.", flush=True)
             ended = ssh.wait()
@@ -108,10 +109,10 @@ def _lost(code: int) -> UserError:
     return UserError(f"ssh ended (code {code}), and with it the tunnels; its reason is above. The cluster still runs.")
 
 
-def _mlflow_page(port: int) -> str:
-    """Return the address of the page with the sweep's runs, or why there is none yet."""
+def _mlflow_pages(port: int) -> list[str]:
+    """Return the addresses of the pages with the sweep's runs, or why there is none yet."""
     server = f"http://{LOOPBACK}:{port}"
     try:
-        return experiment_page(server, find_experiment(server))
+        return study_pages(server, server)
     except MirrorError as problem:
-        return f"no page yet: {problem}"
+        return [f"no page yet: {problem}"]

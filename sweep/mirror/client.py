@@ -18,6 +18,8 @@ from lr_sweep.sweep.errors import UserError
 
 EXPERIMENT = "lr-sweep"
 """The MLflow experiment that holds everything."""
+VIEW_TAG = "mlflow.sharedViewState."
+"""Begins the name of an experiment's tag that holds a view of its page, as MLflow (3.17) itself saves one to share."""
 
 _DEFAULT_ENVIRONMENT = {
     # We retry ourselves, after asking what has arrived: MLflow's own retry of a lost answer can create a run twice.
@@ -111,12 +113,12 @@ def open_ui(results: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
     if urlsplit(uri).scheme in ("http", "https"):
         print(f"The mirror is on the MLflow server at {shown_uri(uri)} (MLFLOW_TRACKING_URI): open it there.")
         return 0
-    experiment_id = find_experiment(uri)
+    pages = study_pages(uri, f"http://{host}:{port}")
     check_listening(host, port, "another program may have it: choose another with --port")
     if host not in ("127.0.0.1", "::1", "localhost"):
         print(f"Warning: anyone who can reach {host}:{port} can read and change the mirror; it has no password.")
-    print(experiment_page(f"http://{host}:{port}", experiment_id))
-    print("Open this in a browser when the server is up (5 to 20 seconds). Ctrl-C ends it.", flush=True)
+    print("\n".join(pages))
+    print("Open one in a browser when the server is up (5 to 20 seconds). Ctrl-C ends it.", flush=True)
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
     # The address goes by the environment: it may hold a password, and every user can list command lines.
     environment = os.environ | {
@@ -138,8 +140,18 @@ def open_ui(results: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
             server.terminate()
 
 
-def find_experiment(uri: str) -> str:
-    """Return the id of the sweep's experiment in an MLflow store; raises MirrorError if there is none."""
+def study_pages(uri: str, server: str) -> list[str]:
+    """Return addresses on an MLflow server: for each study the page with charts of its runs, then that of all runs.
+
+    MLflow's own first page is for language models. Raises MirrorError if the store at `uri` holds nothing of ours.
+    """
+    experiment = _find_experiment(uri)
+    page = f"{server}/#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning"
+    views = sorted(tag.removeprefix(VIEW_TAG) for tag in experiment.tags if tag.startswith(VIEW_TAG))
+    return [f"{page}&compareRunsMode=CHART&viewStateShareKey={view}" for view in views] + [page]
+
+
+def _find_experiment(uri: str) -> Any:
     database = Path(uri.removeprefix("sqlite:///"))
     if uri.startswith("sqlite:///") and not database.exists():
         raise MirrorError(f"there is no MLflow store at {database}; `run` makes one")
@@ -148,12 +160,7 @@ def find_experiment(uri: str) -> str:
         experiment = client.get_experiment_by_name(EXPERIMENT)
     if experiment is None:
         raise MirrorError(f"MLflow at {shown_uri(uri)} has no experiment {EXPERIMENT}; `run` makes it")
-    return str(experiment.experiment_id)
-
-
-def experiment_page(server: str, experiment_id: str) -> str:
-    """Return the address of the sweep's runs on an MLflow server; its own first page is for language models."""
-    return f"{server}/#/experiments/{experiment_id}/runs?workflowType=machine_learning"
+    return experiment
 
 
 def check_listening(host: str, port: int, advice: str) -> None:

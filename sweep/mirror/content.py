@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -53,13 +54,13 @@ class MirroredRun:
         """Task, model, variant, learning rate and seed, as first trained if it has ended, else as wanted."""
         return {name: value for name, value in (self.row or self.wanted).items() if name in LABELS}
 
-    @property
-    def name(self) -> str:
-        """The name shown: `cifar10/gpt2/frozen-random lr=1e-3 seed=0`."""
+    def name(self, differing: Sequence[str]) -> str:
+        """Return the name shown, of the labels that differ within the study: `lr 1e-3, seed 0, frozen-random`."""
         if not self.labels:
             return self.run_id
-        rate = rate_text(self.labels["learning_rate"])
-        return "{task}/{model}/{variant} lr={rate} seed={seed}".format(**self.labels, rate=rate)
+        rate, seed = rate_text(self.labels["learning_rate"]), self.labels["seed"]
+        texts = self.labels | {"learning_rate": f"lr {rate}", "seed": f"seed {seed}"}
+        return ", ".join(texts[name] for name in differing or ("learning_rate", "seed"))
 
     @property
     def status(self) -> str:
@@ -100,6 +101,15 @@ class MirroredRun:
         if self.status == "training":
             values |= dict.fromkeys(ENDING_TAGS)
         return {key: _text(value)[:_MAX_TAG_LENGTH] for key, value in values.items() if value is not None}
+
+    def chosen(self) -> dict[str, float]:
+        """Return metrics for charts over runs: learning rate and selected step of a run that ended with a value."""
+        if self.row is None or self.row["best_step"] is None:
+            return {}
+        rate = self.row["learning_rate"]
+        values = {"learning_rate": rate, "log10_learning_rate": math.log10(rate)}
+        values |= {name: self.row[name] for name in ("best_step", "validation_at_best", "test_at_best")}
+        return {name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)}
 
     def points(self, but_steps: set[int]) -> list[list[tuple[str, float, int, int]]]:
         """List (metric, value, time_ms, step) by evaluation, without the given steps and without what is missing.

@@ -6,7 +6,9 @@ appear twice. Nothing here is needed for training, resuming or the report.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +16,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from lr_sweep.analysis.record.read import read_run_rows, read_study, read_wanted_rows
-from lr_sweep.sweep.mirror.client import EXPERIMENT, MirrorError, open_client, shown_uri, store_problems
+from lr_sweep.sweep.mirror.client import EXPERIMENT, VIEW_TAG, MirrorError, open_client, shown_uri, store_problems
 from lr_sweep.sweep.mirror.content import ENDING_TAGS, METRICS, MirroredRun, unix_ms
+from lr_sweep.sweep.mirror.study_content import MirroredStudy, charts_view, differing_labels
 
 _MAX_METRICS_A_BATCH = 1000
+_MAX_PARAMS_A_BATCH = 100
 _MAX_RUNS_A_PAGE = 1000
 _ENDED_TAG = "sweep.mirrored_end_ms"
 """Set last, to the end that is fully mirrored: such a run costs nothing at the next start."""
@@ -29,7 +33,9 @@ class _MlflowRun:
 
     mlflow_id: str
     status: str
-    params: set[str]
+    params: dict[str, str]
+    metrics: dict[str, float]
+    """Their latest values."""
     tags: dict[str, str]
     steps: set[int] | None = None
     """Steps whose evaluation is there; None: not known."""
@@ -52,6 +58,7 @@ class Mirror:
         self._parent: _MlflowRun | None = None
         self._runs: dict[str, _MlflowRun] = {}
         self._wanted: dict[str, dict[str, Any]] = {}
+        self._differing: list[str] = []
 
     def sync_run(self, run_id: str) -> None:
         """Mirror all that the record holds of a run by now; nothing happens if that is there already."""
@@ -78,12 +85,14 @@ class Mirror:
         return [row["run_id"] for row in ended if known.get(row["run_id"]) != str(unix_ms(row["finished_at"]))]
 
     def close_study(self) -> None:
-        """Mark the study's MLflow run FINISHED if every wanted run has ended, else KILLED, with those that have not.
+        """Give the study's MLflow run its results; mark it FINISHED if every wanted run has ended, else KILLED.
 
-        The next sweep marks what it trains RUNNING again.
+        Runs that have not ended are marked KILLED, too. The next sweep marks what it trains RUNNING again.
         """
         self._read_wanted()
+        study = MirroredStudy.read(self.results, self.study)
         with self._session() as parent:
+            self._sync_study(study, parent)
             mirrored = [self._runs[run_id] for run_id in self._wanted if run_id in self._runs]
             for run in mirrored:
                 if run.status == "RUNNING":
@@ -111,6 +120,7 @@ class Mirror:
 
     def _read_wanted(self) -> None:
         self._wanted = {row["run_id"]: row for row in read_wanted_rows(self.results, self.study)}
+        self._differing = differing_labels(list(self._wanted.values()))
 
     def _read(self, run_id: str) -> MirroredRun | None:
         if run_id not in self._wanted:
@@ -171,24 +181,23 @@ class Mirror:
     def _create_parent(self) -> _MlflowRun:
         self._read_wanted()
         started_ms = [recorded.started_ms for run_id in self._wanted if (recorded := self._read(run_id))]
-        tags = {
-            "sweep.kind": "study",
-            "sweep.study": self.study,
-            "mlflow.note.content": read_study(self.results, self.study).title,
-        }
+        title = read_study(self.results, self.study).title
+        tags = {"sweep.kind": "study", "sweep.study": self.study, "mlflow.note.content": title}
         return self._create_run(min(started_ms, default=None), tags, self.study)
 
     def _sync(self, recorded: MirroredRun, parent: _MlflowRun) -> None:
         run = self._runs.get(recorded.run_id)
         if run is None:
             labels = {"sweep.kind": "run", "sweep.run_id": recorded.run_id, "mlflow.parentRunId": parent.mlflow_id}
-            run = self._runs[recorded.run_id] = self._create_run(recorded.started_ms, labels, recorded.name)
+            run = self._runs[recorded.run_id] = self._create_run(recorded.started_ms, labels, self._name(recorded))
             run.steps = set()
         studies = set(filter(None, run.tags.get("sweep.studies", "").split(","))) | {self.study}
-        tags = {"sweep.studies": ",".join(sorted(studies))}
+        tags = {"sweep.studies": f",{','.join(sorted(studies))},"}  # each between commas, for MLflow's LIKE
         if recorded.ended_ms is None or run.tags.get(_ENDED_TAG) != str(recorded.ended_ms):
-            self._log_params(run, recorded)
+            self._log_params(run, recorded.params())
             self._log_points(run, recorded)
+            if recorded.ended_ms is not None:
+                self._log_metrics(run, recorded.chosen(), recorded.ended_ms)
             if recorded.ended_ms is not None:
                 self._set_status(run, recorded.mlflow_status, recorded.ended_ms)
                 run.steps = None  # of thousands of runs, not needed any more
@@ -200,14 +209,37 @@ class Mirror:
     def _create_run(self, started_ms: int | None, tags: dict[str, str], name: str) -> _MlflowRun:
         return _known(self._client.create_run(self._experiment_id, start_time=started_ms, tags=tags, run_name=name))
 
-    def _log_params(self, run: _MlflowRun, recorded: MirroredRun) -> None:
+    def _sync_study(self, study: MirroredStudy, parent: _MlflowRun) -> None:
+        """Give the study's run its options and results, and the experiment a view with charts of its runs."""
+        params = study.params()
+        self._log_params(parent, params)
+        changed = {key: value for key, value in params.items() if parent.params[key] != value}
+        self._log_metrics(parent, study.metrics(), time.time_ns() // 1_000_000)
+        now = {f"sweep.now.{key}": value for key, value in changed.items()}  # a param keeps its first value
+        self._set_tags(parent, {"mlflow.note.content": study.note()} | now)
+        view = json.dumps(charts_view(study))
+        self._client.set_experiment_tag(self._experiment_id, f"{VIEW_TAG}{self.study}", view)
+
+    def _name(self, recorded: MirroredRun) -> str:
+        return recorded.name(self._differing)
+
+    def _log_params(self, run: _MlflowRun, params: Mapping[str, str]) -> None:
         """Add the params that are not there yet: another study may have given the run other labels before."""
         from mlflow.entities import Param
 
-        new = [Param(key, value) for key, value in recorded.params().items() if key not in run.params]
-        if new:
-            self._client.log_batch(run.mlflow_id, params=new)  # it takes 100, and a run has fewer
-        run.params |= {param.key for param in new}
+        new = [Param(key, value) for key, value in params.items() if key not in run.params]
+        for start in range(0, len(new), _MAX_PARAMS_A_BATCH):
+            self._client.log_batch(run.mlflow_id, params=new[start : start + _MAX_PARAMS_A_BATCH])
+        run.params |= {param.key: param.value for param in new}
+
+    def _log_metrics(self, run: _MlflowRun, metrics: Mapping[str, float], time_ms: int) -> None:
+        """Add the metrics that have another value there, at step 0: MLflow draws bars of these, and not lines."""
+        from mlflow.entities import Metric
+
+        new = [Metric(key, value, time_ms, 0) for key, value in metrics.items() if run.metrics.get(key) != value]
+        for start in range(0, len(new), _MAX_METRICS_A_BATCH):
+            self._client.log_batch(run.mlflow_id, metrics=new[start : start + _MAX_METRICS_A_BATCH])
+        run.metrics |= metrics
 
     def _log_points(self, run: _MlflowRun, recorded: MirroredRun) -> None:
         """Add the evaluations that are not there yet, each whole in one batch, which is one transaction.
@@ -246,4 +278,5 @@ class Mirror:
 
 def _known(run: Any) -> _MlflowRun:
     """Keep what we need of an `mlflow.entities.Run`."""
-    return _MlflowRun(run.info.run_id, run.info.status, set(run.data.params), dict(run.data.tags))
+    data = run.data
+    return _MlflowRun(run.info.run_id, run.info.status, dict(data.params), dict(data.metrics), dict(data.tags))

@@ -47,8 +47,26 @@ def sync(results: Results, names: Sequence[str]) -> str:
         lines = []
         for study in studies:
             mirror_in_parallel(results.root, study, uri)
-            lines.append(f"{study}: {Mirror(results.root, study, uri).sync_all()} runs")
+            mirror = Mirror(results.root, study, uri)
+            lines.append(f"{study}: {mirror.sync_all()} runs")
+            if (folder := results.study(study) / "report").is_dir():
+                mirror.log_report(folder)
     return "\n".join([*lines, f"MLflow at {shown_uri(uri)} holds what the record holds"])
+
+
+def mirror_report(results: Results, study: str) -> str:
+    """Put a study's report into MLflow, if there is a store; return a line about it, or nothing.
+
+    Not while a sweep runs, which does it at its end, nor from a copy of an object store's results.
+    """
+    own = results.root / "mlflow.db"
+    if results.uri is not None or results.being_written() or not (own.exists() or "MLFLOW_TRACKING_URI" in os.environ):
+        return ""
+    try:
+        Mirror(results.root, study, tracking_uri(results.root)).log_report(results.study(study) / "report")
+    except MirrorError as error:
+        return f"MLflow     does not have this report: {error}"
+    return "MLflow     has it, too, as an artifact of the study"
 
 
 def mirror_in_parallel(results: Path, study: str, uri: str) -> None:

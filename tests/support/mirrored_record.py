@@ -31,7 +31,8 @@ CONTENT = {
 
 
 def write_study(results: Path, run_ids: list[str], study: str = "small") -> None:
-    records.write_study(results, study, [wanted_row(run_id, 400, model="tiny") for run_id in run_ids])
+    rows = [wanted_row(run_id, 400, model="tiny") | {"seed": seed} for seed, run_id in enumerate(run_ids)]
+    records.write_study(results, study, rows)
 
 
 def write_curve(results: Path, run_id: str, num_evaluations: int, **changed: float) -> None:

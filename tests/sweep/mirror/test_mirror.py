@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.analysis.record.read import run_path
+from lr_sweep.analysis.record.read import run_path, study_dir
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.mirror.client import MirrorError, open_client, shown_uri, tracking_uri
 from lr_sweep.sweep.mirror.content import METRICS
@@ -28,7 +28,7 @@ def test_complete_run_is_mirrored_with_params_tags_times_and_points(results: Pat
     new_mirror(results).sync_all()
     uri = tracking_uri(results)
     (run,) = find(uri, "sweep.run_id", "aa")
-    assert run.info.run_name == "mnist/tiny/frozen-random lr=1e-3 seed=0"
+    assert run.info.run_name == "lr 1e-3, seed 0"
     assert (run.info.status, run.info.start_time, run.info.end_time) == ("FINISHED", START_MS, START_MS + 60_000)
     assert run.data.params == {
         **{"task": "mnist", "model": "tiny", "variant": "frozen-random", "learning_rate": "0.001", "seed": "0"},
@@ -42,12 +42,51 @@ def test_complete_run_is_mirrored_with_params_tags_times_and_points(results: Pat
     assert points(uri, "aa", "validation_accuracy") == [(100 * n, n / 10, START_MS + 10_000 * n) for n in range(1, 5)]
     (parent,) = find(uri, "sweep.study", "small")
     assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
-    assert parent.data.tags["mlflow.note.content"] == "A small study"
+    assert parent.data.tags["mlflow.note.content"].startswith("A small study\n")
     assert (parent.info.status, parent.info.start_time, parent.info.end_time) == (
         "FINISHED",
         START_MS,
         START_MS + 60_000,
     )
+
+
+def test_a_study_has_its_results_and_a_run_the_numbers_of_its_selected_step(results: Path) -> None:
+    write_end(results, "aa", best_step=300, validation_at_best=0.3, test_at_best=0.25)
+    new_mirror(results).sync_all()
+    uri = tracking_uri(results)
+    (parent,), (run,) = find(uri, "sweep.study", "small"), find(uri, "sweep.run_id", "aa")
+    values = {"learning_rate": 0.001, "validation_mean": 0.4, "test_mean": 0.25}
+    assert parent.data.metrics == {f"{name}/mnist/tiny/frozen-random": value for name, value in values.items()}
+    chosen = {"best_step": 300.0, "validation_at_best": 0.3, "test_at_best": 0.25}
+    assert run.data.metrics.items() >= ({"learning_rate": 0.001, "log10_learning_rate": -3.0} | chosen).items()
+    assert parent.data.tags["mlflow.note.content"].splitlines()[2:] == [
+        "| task | model | variant | learning rate | test | complete runs |",
+        "|---|---|---|---|---|---|",
+        "| mnist | tiny | frozen-random | 1e-3 | 25.0 | 1 of 1 |",
+    ]
+
+
+def test_options_that_changed_are_tags_since_a_param_keeps_its_value(results: Path) -> None:
+    options = study_dir(results, "small") / "small.yaml"
+    for budget, seeds in ((400, 1), (800, 3)):
+        options.write_text(f"study: small\ntitle: x\ntasks: {{mnist: {{num_steps: {budget}}}}}\nseeds: {seeds}\n")
+        new_mirror(results).sync_all()
+    (parent,) = find(tracking_uri(results), "sweep.study", "small")
+    assert parent.data.params == {"study": '"small"', "tasks.mnist.num_steps": "400", "seeds": "1"}
+    changed = {key: value for key, value in parent.data.tags.items() if key.startswith("sweep.now.")}
+    assert changed == {"sweep.now.tasks.mnist.num_steps": "800", "sweep.now.seeds": "3"}
+
+
+def test_the_report_is_put_into_mlflow_by_report_and_by_sync(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "small", "--results", str(results)]) == 0
+    assert "MLflow     has it, too" in capsys.readouterr().out
+    uri = tracking_uri(results)
+    (parent,) = find(uri, "sweep.study", "small")
+    names = {file.path for file in open_client(uri).list_artifacts(parent.info.run_id, "report")}
+    assert {"report/index.html", "report/report.md"} <= names
+    shutil.rmtree(results / "mlflow-artifacts")
+    assert main(["mlflow", "sync", "--results", str(results)]) == 0
+    assert names == {file.path for file in open_client(uri).list_artifacts(parent.info.run_id, "report")}
 
 
 def test_replay_changes_nothing(results: Path) -> None:
@@ -177,7 +216,7 @@ def test_shared_run_stays_below_its_first_study_and_names_both(results: Path) ->
     uri = tracking_uri(results)
     (run,), (first,) = find(uri, "sweep.run_id", "aa"), find(uri, "sweep.study", "small")
     assert run.data.tags["mlflow.parentRunId"] == first.info.run_id
-    assert run.data.tags["sweep.studies"] == "second,small"
+    assert run.data.tags["sweep.studies"] == ",second,small,"
     assert find(uri, "sweep.study", "second")[0].info.status == "FINISHED"
 
 
@@ -294,7 +333,7 @@ def test_the_command_fills_an_empty_store_with_all_studies(
     assert main(["mlflow", "sync", "--results", str(results)]) == 0
     assert "second: 1 runs\nsmall: 1 runs\n" in capsys.readouterr().out
     assert len(points(f"sqlite:///{other}", "aa", "test_loss")) == 4
-    assert find(f"sqlite:///{other}", "sweep.run_id", "aa")[0].data.tags["sweep.studies"] == "second,small"
+    assert find(f"sqlite:///{other}", "sweep.run_id", "aa")[0].data.tags["sweep.studies"] == ",second,small,"
     assert main(["mlflow", "sync", "smal", "--results", str(results)]) == 2
     assert "unknown study 'smal'; did you mean 'small'?" in capsys.readouterr().err
     with Results(results).writing("small"):

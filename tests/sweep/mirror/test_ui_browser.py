@@ -33,8 +33,8 @@ MLFLOW_S_OWN = ("/ajax-api/2.0/mlflow/users/current", "ResizeObserver loop compl
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address that `sweep ui` prints, once its server answers."""
+def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The addresses that `sweep ui` prints, of the study's charts and of all runs, once its server answers."""
     results = tmp_path_factory.mktemp("mirrored") / "results"
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -45,11 +45,16 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as ui:
             try:
                 assert ui.stdout
-                printed = ui.stdout.readline().strip()
+                charts, runs = (ui.stdout.readline().strip() for _ in range(2))
                 wait_for(ui, port)
-                yield printed
+                yield charts, runs
             finally:
                 ui.send_signal(signal.SIGTERM)
+
+
+@pytest.fixture
+def address(addresses: tuple[str, str]) -> str:
+    return addresses[1]
 
 
 def swept_study(results: Path) -> Path:
@@ -76,23 +81,49 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield started
 
 
-def test_the_printed_address_shows_the_study_and_below_it_its_runs(window: Browser, address: str) -> None:
+def test_the_first_address_draws_the_runs_of_the_study(window: Browser, addresses: tuple[str, str]) -> None:
+    """Without a click: the charts of its ended runs, which are listed beside them, best first."""
+    visit(window, addresses[0])
+    window.wait_until("document.querySelectorAll('.js-plotly-plot .scatterlayer .trace').length >= 5")
+    window.wait_until("document.querySelectorAll('.js-plotly-plot .barlayer .trace').length >= 1")
+    text = re.sub(r"\s+", " ", window.text())
+    assert "log10_learning_rate vs. test_at_best" in text
+    assert "4 matching runs" in text
+    assert "No charts" not in text
+    assert set(run_names(window)) == {
+        *("lr 1e-3, frozen-random", "lr 1e-3, unfrozen-pretrained"),
+        *("lr 1e-4, frozen-random", "lr 1e-4, unfrozen-pretrained"),
+    }
+    assert problems(window) == []
+    assert hosts(window) == {urlsplit(addresses[0]).netloc}
+
+
+def test_the_page_of_a_study_shows_its_results(window: Browser, address: str) -> None:
+    open_run(window, address, "small", unfold=False)
+    window.wait_until(shows("Metrics (6)"))
+    text = re.sub(r"\s+", " ", window.text())
+    assert "test_mean/mnist/gpt2/unfrozen-pretrained 0.6" in text
+    assert "learning_rate/mnist/gpt2/unfrozen-pretrained 0.001" in text
+    assert "mnist gpt2 frozen-random 1e-3 60.0 2 of 2" in text  # the table of its description
+
+
+def test_the_second_address_shows_the_study_and_below_it_its_runs(window: Browser, address: str) -> None:
     open_experiment(window, address)
     assert run_names(window) == ["small"]
     assert "5 matching runs" in window.text()  # the study's own is one
     window.click(STUDY_ROW)
     window.wait_until("document.querySelectorAll('.ag-row a').length >= 5")
     assert sorted(run_names(window)[1:]) == [
-        *("mnist/gpt2/frozen-random lr=1e-3 seed=0", "mnist/gpt2/frozen-random lr=1e-4 seed=0"),
-        *("mnist/gpt2/unfrozen-pretrained lr=1e-3 seed=0", "mnist/gpt2/unfrozen-pretrained lr=1e-4 seed=0"),
+        *("lr 1e-3, frozen-random", "lr 1e-3, unfrozen-pretrained"),
+        *("lr 1e-4, frozen-random", "lr 1e-4, unfrozen-pretrained"),
     ]
     assert problems(window) == []
     assert hosts(window) == {urlsplit(address).netloc}
 
 
 def test_a_run_s_page_shows_its_last_metrics_and_what_it_is(window: Browser, address: str) -> None:
-    open_run(window, address, "mnist/gpt2/unfrozen-pretrained lr=1e-3 seed=0")
-    window.wait_until(shows("Metrics (7)"))
+    open_run(window, address, "lr 1e-3, unfrozen-pretrained")
+    window.wait_until(shows("Metrics (12)"))
     window.wait_until(shows("Parent run small "))  # asked for after the run itself
     text = re.sub(r"\s+", " ", window.text())
     assert "validation_accuracy 0.74 " in text
@@ -105,7 +136,7 @@ def test_a_run_s_page_shows_its_last_metrics_and_what_it_is(window: Browser, add
 
 
 def test_a_run_s_metrics_are_drawn_by_step(window: Browser, address: str) -> None:
-    run = open_run(window, address, "mnist/gpt2/frozen-random lr=1e-4 seed=0")
+    run = open_run(window, address, "lr 1e-4, frozen-random")
     visit(window, f"{run}/model-metrics", height=2000)
     window.wait_until(shows("validation_accuracy"))
     window.wait_until("document.querySelectorAll('.js-plotly-plot .scatterlayer .trace').length >= 6")
@@ -127,10 +158,11 @@ def open_experiment(window: Browser, address: str) -> None:
     window.wait_until(shows("small"))
 
 
-def open_run(window: Browser, address: str, name: str) -> str:
+def open_run(window: Browser, address: str, name: str, *, unfold: bool = True) -> str:
     """Follow the link of a run in the experiment's page; return its address."""
     open_experiment(window, address)
-    window.click(STUDY_ROW)
+    if unfold:
+        window.click(STUDY_ROW)
     window.wait_until(shows(name))
     link = f"[...document.querySelectorAll('.ag-row a')].find(link => link.innerText === {json.dumps(name)})"
     run = str(window.evaluate(f"{link}.href"))

@@ -1,0 +1,148 @@
+"""What MLflow shows of a study: its options as params, the results of its cells as metrics, charts of its runs."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.record import read as record
+from lr_sweep.analysis.report.blocks import Row
+from lr_sweep.analysis.report.tables import mean_sem_text
+from lr_sweep.analysis.statistics.aggregate import summarise
+from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.text import NO_VALUE, rate_text
+from lr_sweep.sweep.results.run_state import flattened
+
+NAMED_FIRST = ("learning_rate", "seed", "variant", "model", "task")
+"""Labels of a run by how much they differ within a study: MLflow cuts long names at their end."""
+_MAX_PARAM_LENGTH = 500
+"""Characters, of the oldest servers that are in use."""
+_CELL_METRICS = ("test_mean", "test_sem", "validation_mean", "learning_rate")
+_NOTE_COLUMNS = ("task", "model", "variant", "learning rate", "test", "complete runs")
+_MAX_NOTE_LENGTH = 5000
+"""Characters; MLflow takes 8000, its hosted form 5000."""
+_RUN_COLUMNS = ("run_id", "status", "num_steps", "diverged_at_step", "failure")
+_ACCURACIES = ("validation_accuracy", "test_accuracy")
+_NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
+"""Characters that MLflow refuses in names."""
+
+
+def differing_labels(wanted: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return which labels differ between the runs of a study, in the order of `NAMED_FIRST`."""
+    return [name for name in NAMED_FIRST if len({row[name] for row in wanted}) > 1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MirroredStudy:
+    """What the record holds of one study, in MLflow's terms."""
+
+    name: str
+    title: str
+    metric: Metric
+    options: dict[str, Any]
+    """As it was last run, with all defaults."""
+    cells: list[Row]
+    """Rows of `StudySummary.cells`."""
+
+    @classmethod
+    def read(cls, results: Path, name: str) -> MirroredStudy:
+        """Read a study and summarise its runs; raises RecordError if a file is missing or damaged."""
+        info, wanted = record.read_study(results, name), record.read_wanted(results, name)
+        runs = record.read_runs(results, wanted["run_id"], _RUN_COLUMNS)
+        curves = record.read_curves(results, wanted["run_id"], ["run_id", "step", *_ACCURACIES])
+        path = record.study_dir(results, name) / f"{name}.yaml"
+        return cls(
+            name=name,
+            title=info.title,
+            metric=info.metric,
+            options=YAML(typ="safe").load(path) if path.is_file() else {},
+            cells=[dict(cell) for cell in summarise(wanted, runs, curves, info.metric).cells.to_dict("records")],
+        )
+
+    def params(self) -> dict[str, str]:
+        """Return the options, nested ones as `protocol.batch_size`."""
+        options = {name: value for name, value in self.options.items() if name != "title"}
+        return {_allowed(key): json.dumps(value)[:_MAX_PARAM_LENGTH] for key, value in flattened(options).items()}
+
+    def metrics(self) -> dict[str, float]:
+        """Return the result of each cell at its chosen learning rate: `test_mean/TASK/MODEL/VARIANT` and so on."""
+        return {
+            _allowed("/".join([name, *(cell[key] for key in CELL)])): float(cell[name])
+            for cell in self.cells
+            for name in _CELL_METRICS
+            if math.isfinite(cell[name])
+        }
+
+    def note(self) -> str:
+        """Return the title and the results as Markdown, as far as they fit; MLflow shows it on the study's page."""
+        lines = [self.title, "", f"| {' | '.join(_NOTE_COLUMNS)} |", "|---" * len(_NOTE_COLUMNS) + "|"]
+        rows = [f"| {' | '.join(self._note_entries(cell))} |" for cell in self.cells]
+        while rows and len("\n".join([*lines, *rows])) > _MAX_NOTE_LENGTH:
+            rows.pop()
+        left = len(self.cells) - len(rows)
+        return "\n".join([*lines, *rows, *([f"\nand {left} more cells, in the report"] if left else [])])
+
+    def _note_entries(self, cell: Row) -> list[str]:
+        chosen = NO_VALUE if math.isnan(cell["learning_rate"]) else rate_text(cell["learning_rate"])
+        runs = f"{cell['complete']} of {cell['num_wanted']}"
+        return [*(cell[key] for key in CELL), chosen, mean_sem_text(cell, self.metric), runs]
+
+
+def charts_view(study: MirroredStudy) -> dict[str, Any]:
+    """Return a view of MLflow's page: the ended runs of a study, not nested, and charts of all of them."""
+    section = _uuid(study.name, "section")
+    scatter: dict[str, Any] = {
+        "type": "SCATTER",
+        "xaxis": {"key": "log10_learning_rate", "type": "METRIC"},
+        "yaxis": {"key": "test_at_best", "type": "METRIC"},
+        "runsCountToCompare": 100,
+    }
+    bars: dict[str, Any] = {
+        "type": "BAR",
+        "metricKey": "test_at_best",
+        "displayName": "test_at_best",
+        "runsCountToCompare": 100,
+    }
+    curves: dict[str, Any] = {
+        "type": "LINE",
+        "metricKey": "validation_accuracy",
+        "displayName": f"validation {study.metric.name}",
+        "runsCountToCompare": 100,
+        "lineSmoothness": 0,
+        "scaleType": "linear",
+        "xAxisKey": "step",
+        "xAxisScaleType": "linear",
+        "selectedXAxisMetricKey": "",
+        "yAxisKey": "metric",
+        "yAxisExpressions": [],
+        "range": {},
+        "useGlobalXaxisKey": True,
+        "useGlobalLineSmoothing": True,
+    }
+    same = {"metricSectionId": section, "deleted": False, "isGenerated": False}
+    charts = [{**chart, "uuid": _uuid(study.name, chart["type"]), **same} for chart in (scatter, curves, bars)]
+    return {
+        "searchFilter": f"tags.`sweep.kind` = 'run' AND tags.`sweep.studies` LIKE '%,{study.name},%'",
+        "orderByKey": "metrics.`test_at_best`",  # MLflow nests runs below their study only in the order of time
+        "orderByAsc": not study.metric.higher_is_better,
+        "compareRunCharts": charts,
+        "compareRunSections": [{"uuid": section, "name": study.name, "display": True, "isReordered": False}],
+        "runsHiddenMode": "SHOW_ALL",
+    }
+
+
+def _allowed(name: str) -> str:
+    return _NOT_IN_NAMES.sub("_", name)
+
+
+def _uuid(*words: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join(words)))
