@@ -117,7 +117,7 @@ def write_files(folder: Path, study: Study) -> str:
     """Write every file of the report; return the text for the terminal."""
     info, summary, metric = study.info, study.summary, study.summary.metric
     main, sweeps, further = write_paper(folder, info, summary, study.curves)
-    by_rate = _write_rates(folder, summary)
+    by_rate, ordered = _write_rates(folder, summary), orders(summary)
     tried, status = (
         summary.runs["learning_rate"].unique(),
         status_line(summary.runs, "in the table" if info.from_table else "wanted"),
@@ -133,14 +133,14 @@ def write_files(folder: Path, study: Study) -> str:
         *([Section(metric.title, main)] if main else []),
         Section(f"{metric.title} against learning rate", [chart, *sweeps, *by_rate]),
         Section("Checks", [checks if study.findings else Paragraph("Nothing found.")]),
-        *(_conclusive(folder, study, further) if metric.chosen_on else []),
+        *(_conclusive(folder, study, further, ordered) if metric.chosen_on else []),
         Section("What this is and is not", [Bullets(limits(study))]),
         *(_failures(summary.runs) if study.recorded else []),
         *([Section("What it cost", [_cost(folder, summary, study.recorded)])] if study.recorded else []),
         Section(how, [made]),
     ]
     (folder / "report.md").write_text(report_markdown(info.title, sections), encoding="utf-8")
-    page = page_html(info.title, sections, chart_data(summary, best_published(info, summary.cells)))
+    page = page_html(info.title, sections, chart_data(summary, best_published(info, summary.cells), ordered))
     (folder / "index.html").write_text(page, encoding="utf-8")
     by_model = [tables.main_table(info, summary, model) for model in summary.runs["model"].unique() if metric.chosen_on]
     shown = main if table_of(info.study) else [*by_rate, *by_model]
@@ -167,7 +167,7 @@ def _unknown(runs: pd.DataFrame) -> list[str]:
     return [name for name in facts if name in runs and runs["data_origin"].isna().all() and runs[name].isna().all()]
 
 
-def _conclusive(folder: Path, study: Study, further: Sequence[Block]) -> list[Section]:
+def _conclusive(folder: Path, study: Study, further: Sequence[Block], ordered: pd.DataFrame) -> list[Section]:
     """Write what needs a chosen learning rate."""
     info, summary, metric = study.info, study.summary, study.summary.metric
     detail = tables.detail_table(info, summary).write(folder, "cells", _cell_numbers(info, summary))
@@ -177,7 +177,7 @@ def _conclusive(folder: Path, study: Study, further: Sequence[Block]) -> list[Se
     return [
         Section("Cells", [detail]),
         Section("How sure", _uncertainty(folder, summary, pairs)),
-        Section("Conclusions over the learning rate", _conclusions(folder, summary, pairs)),
+        Section("Conclusions over the learning rate", _conclusions(folder, summary, pairs, ordered)),
         *([Section(of_paper, further)] if further else []),
         Section(f"What moved the {metric.name}", [moved]),
     ]
@@ -196,9 +196,9 @@ def _uncertainty(folder: Path, summary: StudySummary, pairs: pd.DataFrame) -> li
     return [shown, compared if len(pairs) else Paragraph("One variant: nothing to compare.")]
 
 
-def _conclusions(folder: Path, summary: StudySummary, pairs: pd.DataFrame) -> list[Block]:
-    """Write orders, reversals and sensitivities; return those that the study has variants for."""
-    ordered, turned = orders(summary), reversals(summary)
+def _conclusions(folder: Path, summary: StudySummary, pairs: pd.DataFrame, ordered: pd.DataFrame) -> list[Block]:
+    """Write `ordered` (the orders), reversals and sensitivities; return those that the study has variants for."""
+    turned = reversals(summary)
     measured, bests = sensitivities(summary), expected_bests(summary)
     metric = summary.metric
     order = further_tables.order_table(ordered, metric).write(folder, "orders", further_tables.order_texts(ordered))

@@ -174,9 +174,14 @@ SWEEP_CHART = """\
 <label id="choose-model">Model <select id="model"></select></label>
 <fieldset id="variants"><legend>Variants</legend></fieldset>
 </div>
+<div class="stage">
 <div id="plot" class="plot"></div>
+<div id="reading" class="reading"></div>
+</div>
 <div id="key" class="key"></div>
-<p class="hint">Point at a value, or press Tab and the arrow keys, to read it.</p>
+<p class="hint">Drag the handle, or press Tab and the arrow keys, to compare at one learning rate. Point at a value to
+read it. Orders are of means: close variants may change places by chance. Between learning rates nothing was
+measured.</p>
 <p class="caption">{caption}</p>
 </div>"""
 

@@ -1,4 +1,4 @@
-"""The data of the page's interactive chart, for `page.js`; every number also as the tables write it."""
+"""The data of the page's interactive chart, for the scripts in `web/`; every number also as the tables write it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pandas as pd
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.report.blocks import Row
 from lr_sweep.analysis.report.figures import PublishedBest, Style, near_lu2021, variant_styles
+from lr_sweep.analysis.report.handle import handle_data
 from lr_sweep.analysis.report.tables import lost_text, mean_sem_text
-from lr_sweep.analysis.statistics.aggregate import STATUSES, StudySummary
+from lr_sweep.analysis.statistics.aggregate import GROUP, STATUSES, StudySummary
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.verdicts import LU2021_LEARNING_RATE
 from lr_sweep.analysis.text import percent_text, rate_text
@@ -19,8 +20,10 @@ DIGITS = 4
 """Of percentages: far below what a screen shows."""
 
 
-def chart_data(summary: StudySummary, published: PublishedBest) -> dict[str, Any]:
+def chart_data(summary: StudySummary, published: PublishedBest, orders: pd.DataFrame) -> dict[str, Any]:
     """Lay out test accuracy against learning rate: panels (task and model) of lines (variants) of points.
+
+    `orders` is the result of `orders.orders`: what the handle of each panel shows.
 
     Returns only what JSON has: no NaN. Accuracies, and other fractions, are in percent. `metric` is left out where it
     is accuracy on test data, chosen on validation data.
@@ -28,6 +31,7 @@ def chart_data(summary: StudySummary, published: PublishedBest) -> dict[str, Any
     metric = summary.metric
     rates_of = dict(list(summary.learning_rates.groupby(CELL, sort=False)))
     lu2021 = {"rate": LU2021_LEARNING_RATE, "label": f"Lu et al. 2021 ({rate_text(LU2021_LEARNING_RATE)})"}
+    orders_of = dict(list(orders.groupby(GROUP, sort=False)))
     panels = []
     for model, of_model in summary.cells.groupby("model", sort=False):
         styles = variant_styles(list(of_model["variant"].unique()))
@@ -40,7 +44,9 @@ def chart_data(summary: StudySummary, published: PublishedBest) -> dict[str, Any
             fixed = (
                 lu2021 if published is not None and near_lu2021(pd.concat([rates_of[key] for key in cells])) else None
             )
-            panels.append({"task": task, "model": model, "fixed": fixed, "lines": lines})
+            variants = [line["variant"] for line in lines]
+            handle = handle_data(orders_of[task, model], variants, LU2021_LEARNING_RATE if fixed else None)
+            panels.append({"task": task, "model": model, "fixed": fixed, "lines": lines, "handle": handle})
     return {"panels": panels} | ({} if metric == ACCURACY else {"metric": _metric(metric)})
 
 
@@ -55,8 +61,9 @@ def _metric(metric: Metric) -> dict[str, Any]:
 def _line(cell: Row, rates: pd.DataFrame, style: Style, published: float | None, metric: Metric) -> dict[str, Any]:
     return {
         "variant": cell["variant"],
-        "colour": style[0],
-        "marker": style[1],
+        "colour": style.colour,
+        "marker": style.marker,
+        "dash": " ".join(map(str, style.dash)),
         "published": published,
         "published_text": None if published is None else percent_text(published / 100),
         "points": [

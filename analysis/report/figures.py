@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping
 from itertools import cycle
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import matplotlib
 import pandas as pd
@@ -20,18 +20,29 @@ from matplotlib.ticker import LogLocator
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.statistics.verdicts import LU2021_LEARNING_RATE
 
-# Okabe and Ito's colours, distinct with any colour vision; markers distinguish them in print.
-STYLES = {
-    "frozen-random": ("#E69F00", "v"),
-    "frozen-pretrained": ("#D55E00", "o"),
-    "unfrozen-random": ("#56B4E9", "s"),
-    "unfrozen-pretrained": ("#0072B2", "D"),
-}
-FURTHER_STYLES = [("#009E73", "^"), ("#CC79A7", "P"), ("#000000", "X"), ("#999999", "p")]
-"""For variants without a style of their own, in turn."""
 
-Style = tuple[str, str]
-"""Colour and matplotlib's letter of the marker."""
+class Style(NamedTuple):
+    """How a variant's line looks."""
+
+    colour: str
+    """At least 3:1 against the page's light and dark ground."""
+    marker: str
+    """Matplotlib's letter."""
+    dash: tuple[int, ...] = ()
+    """Lengths of dashes and gaps in pixels; empty: solid."""
+
+
+# Hues after Okabe and Ito, which are distinct with any colour vision, in the narrow range of lightness that is legible
+# on white and on black. Marker and dash distinguish the lines where colour does not.
+STYLES = {
+    "frozen-random": Style("#A87900", "v", (3, 2)),
+    "frozen-pretrained": Style("#D55E00", "o", (9, 3, 2, 3)),
+    "unfrozen-random": Style("#0A8F6A", "s", (8, 3)),
+    "unfrozen-pretrained": Style("#0A78BA", "D"),
+}
+FURTHER_MARKS = [("#8A6FD1", "^"), ("#B5547F", "P"), ("#7F7F7F", "X"), ("#9A6B3F", "p")]
+FURTHER_DASHES: list[tuple[int, ...]] = [(), (8, 3), (3, 2), (9, 3, 2, 3), (14, 4)]
+"""One more than marks, so that 20 variants in turn differ in one or the other."""
 PublishedBest = Mapping[tuple[str, str, str], float] | None
 """Published best test accuracy in percent, by task, model and variant; None: no study of the papers."""
 
@@ -44,6 +55,8 @@ LEFT, RIGHT, BETWEEN_COLUMNS, BETWEEN_ROWS = 0.65, 0.2, 0.7, 0.85
 TOP, BOTTOM, TITLE_ROW, LEGEND_ROW, CAPTION_ROW = 0.52, 0.6, 0.23, 0.24, 0.135
 MIN_WIDTH = 6.6
 BAR_WIDTH = 0.3
+LINE_WIDTH = 1.6
+"""Points."""
 CROSS_HEIGHT = 0.045
 """Between the crosses of two variants, as a fraction of a panel's height."""
 CHARACTERS_PER_INCH = 18
@@ -75,7 +88,7 @@ def learning_rate_figure(
             panel.axvline(LU2021_LEARNING_RATE, color="#B00020", linestyle="--", linewidth=1.2, zorder=1)
         for (of_task, _, variant), value in (published or {}).items():
             if of_task == task:
-                panel.axhline(value, color=styles[variant][0], linestyle=":", linewidth=1.3, zorder=1.5)
+                panel.axhline(value, color=styles[variant].colour, linestyle=":", linewidth=1.3, zorder=1.5)
         panel.set_title(task, fontsize=10.5)
     for panel in panels[len(tasks) :]:
         panel.set_visible(False)
@@ -91,7 +104,7 @@ def best_rates_figure(
     """
     tasks, styles = list(cells["task"].unique()), variant_styles(list(cells["variant"].unique()))
     width = LEFT + RIGHT + BAR_WIDTH * len(tasks) * (len(styles) + 1)
-    handles = [Line2D([], [], color=c, marker="s", linestyle="none", label=v) for v, (c, _) in styles.items()]
+    handles = [Line2D([], [], color=c, marker="s", linestyle="none", label=v) for v, (c, *_) in styles.items()]
     if published:
         handles.append(Line2D([], [], color="black", linewidth=1.6, label="published (Table 1)"))
     figure, (panel,) = _framed(title, caption, handles, width, 1, 1)
@@ -99,7 +112,7 @@ def best_rates_figure(
         x = tasks.index(cell["task"]) * (len(styles) + 1) + list(styles).index(cell["variant"])
         if cell["num_values"]:
             sem = 0.0 if pd.isna(cell["test_sem"]) else metric.scale * cell["test_sem"]  # one seed has no interval
-            colour = styles[cell["variant"]][0]
+            colour = styles[cell["variant"]].colour
             panel.bar(x, metric.scale * cell["test_mean"], yerr=sem, width=0.85, color=colour, capsize=2.5)
         else:
             panel.text(
@@ -126,8 +139,8 @@ def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
 
 
 def variant_styles(variants: list[str]) -> dict[str, Style]:
-    """Choose a colour and a marker for each of a figure's variants."""
-    further = cycle(FURTHER_STYLES)
+    """Choose a colour, a marker and a dash for each of a figure's variants."""
+    further = (Style(*mark, dash) for mark, dash in zip(cycle(FURTHER_MARKS), cycle(FURTHER_DASHES), strict=False))
     return {variant: STYLES.get(variant) or next(further) for variant in variants}
 
 
@@ -165,11 +178,12 @@ def _draw_panel(
     panel: Axes, rates: pd.DataFrame, cells: pd.DataFrame, styles: Mapping[str, Style], metric: Metric
 ) -> None:
     scale = metric.scale
-    for i, (variant, (colour, marker)) in enumerate(styles.items()):
+    for i, (variant, style) in enumerate(styles.items()):
+        colour, marker = style.colour, style.marker
         rows = rates[rates["variant"] == variant]
         known, partial = rows.dropna(subset=["test_mean"]), rows[_partial(rows)]
         sem = scale * known["test_sem"].fillna(0.0)  # one seed has no interval
-        line: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.6, "capsize": 2.5}
+        line: dict[str, Any] = {**_line(style), "linewidth": LINE_WIDTH, "capsize": 2.5}
         panel.errorbar(known["learning_rate"], scale * known["test_mean"], yerr=sem, zorder=3, **line)
         hollow: dict[str, Any] = {"color": colour, "markersize": 5, "mfc": "white", "zorder": 3.5}
         panel.plot(partial["learning_rate"], scale * partial["test_mean"], marker, **hollow)
@@ -193,6 +207,11 @@ def _draw_panel(
         panel.set_ylim(low - CROSS_HEIGHT * len(styles) * (high - low), high)
 
 
+def _line(style: Style) -> dict[str, Any]:
+    dash = tuple(length / LINE_WIDTH for length in style.dash)  # matplotlib counts in line widths
+    return {"color": style.colour, "marker": style.marker, "markersize": 5, "linestyle": (0, dash) if dash else "-"}
+
+
 def _dress(panel: Axes, grid: Literal["both", "y"], metric: Metric) -> None:
     panel.set_ylabel(metric.axis)
     panel.grid(axis=grid, color="0.9", linewidth=0.7)
@@ -209,7 +228,7 @@ def _partial(rates: pd.DataFrame) -> pd.Series:
 
 
 def _legend(rates: pd.DataFrame, styles: Mapping[str, Style], metric: Metric, of_papers: bool) -> list[Line2D]:
-    handles = [Line2D([], [], color=c, marker=m, markersize=5, label=v) for v, (c, m) in styles.items()]
+    handles = [Line2D([], [], label=variant, **_line(style)) for variant, style in styles.items()]
     grey: dict[str, Any] = {"color": "0.3", "linestyle": "none"}
     if metric.chosen_on:
         handles.append(

@@ -17,7 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from lr_sweep.analysis.report.figures import CHARACTERS_PER_INCH, FURTHER_STYLES, TITLE_CHARACTERS_PER_INCH
+from lr_sweep.analysis.report.figures import CHARACTERS_PER_INCH, FURTHER_MARKS, TITLE_CHARACTERS_PER_INCH
 
 MAX_COLUMNS = 4
 PANEL = 2.6
@@ -53,7 +53,7 @@ def deviations_figure(rows: Sequence[dict[str, Any]], title: str, caption: str) 
     for panel, (kind, name) in zip(panels, KINDS.items(), strict=True):
         of_kind = [row for row in rows if row["kind"] == kind]
         tensors = dict.fromkeys(row["tensor"] for row in of_kind)
-        for tensor, (colour, marker) in zip(tensors, cycle(FURTHER_STYLES), strict=False):
+        for tensor, (colour, marker) in zip(tensors, cycle(FURTHER_MARKS), strict=False):
             points = [(row["layer"], row["standard_deviation"]) for row in of_kind if row["tensor"] == tensor]
             panel.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=4, label=tensor)
         if of_kind:

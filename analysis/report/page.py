@@ -13,7 +13,9 @@ from typing import Any
 
 from lr_sweep.analysis.report.blocks import Section
 
-STYLE, SCRIPT = (Path(__file__).with_name(f"page.{ending}") for ending in ("css", "js"))
+WEB = Path(__file__).with_name("web")
+SCRIPTS = ("drawing.js", "chart.js", "values.js", "handle.js", "page.js")
+"""In the order in which they run."""
 
 POLICY = (
     "default-src 'none'; img-src data:; style-src '{style}'; script-src '{script}'; base-uri 'none'; form-action 'none'"
@@ -46,7 +48,7 @@ PAGE = """\
 
 def page_html(title: str, sections: Sequence[Section], data: Mapping[str, Any]) -> str:
     """Return `index.html`, with `data` from `chart.chart_data`; the same content gives the same text."""
-    style, script = (path.read_text(encoding="utf-8") for path in (STYLE, SCRIPT))
+    style, script = (WEB / "page.css").read_text(encoding="utf-8"), _script()
     links = [f'<li><a href="#{_anchor(s.title)}">{html.escape(s.title)}</a></li>' for s in sections if s.title]
     return PAGE.format(
         policy=POLICY.format(style=_hash(style), script=_hash(script)),
@@ -66,6 +68,11 @@ def inline_json(data: Mapping[str, Any]) -> str:
     """
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _script() -> str:
+    """Join the scripts in one block, which keeps their names out of the page's global ones."""
+    return "\n".join(['"use strict";\n{', *((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS), "}\n"])
 
 
 def _hash(text: str) -> str:

@@ -19,6 +19,8 @@ from lr_sweep.analysis.report.blocks import Bullets, Image, Paragraph, Section, 
 from lr_sweep.analysis.report.chart import chart_data
 from lr_sweep.analysis.report.page import inline_json, page_html
 from lr_sweep.analysis.statistics.aggregate import STATUSES, StudySummary
+from lr_sweep.analysis.statistics.orders import orders
+from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.page_record import HOSTILE, hostile_record, page_record, write_titled
 from lr_sweep.tests.support.records import SyntheticRecord
@@ -137,7 +139,7 @@ def test_the_figure_s_numbers_are_the_tables(written: tuple[str, Reader, str]) -
     panels = {(panel["task"], panel["model"]): panel for panel in written[1].data()["panels"]}
     assert list(panels) == [("mnist", "gpt2"), ("cifar10", "gpt2"), ("mnist", "tiny")]
     frozen, unfrozen = panels["mnist", "gpt2"]["lines"]
-    assert (frozen["variant"], frozen["colour"], frozen["marker"]) == ("frozen-random", "#E69F00", "v")
+    assert (frozen["variant"], frozen["colour"], frozen["marker"]) == ("frozen-random", "#A87900", "v")
     assert [point["rate_text"] for point in frozen["points"]] == ["1e-4", "1e-3", "1e-2"]
     assert [point["text"] for point in frozen["points"]] == ["50.0 ± 1.0", "60.0 ± 1.0", "40.0 ± 1.0"]
     assert [point["chosen"] for point in frozen["points"]] == [False, True, False]
@@ -230,9 +232,11 @@ def test_ten_thousand_runs_take_two_seconds_and_three_megabytes() -> None:
     rates = cells.merge(pd.DataFrame({"learning_rate": np.geomspace(1e-6, 1e-1, 25)}), how="cross")
     counts: dict[str, Any] = dict.fromkeys(STATUSES, 0) | {"complete": 2, "num_wanted": 2, "num_values": 2}
     rates = rates.assign(test_mean=0.123456789, test_sem=0.0123456789, **counts)
-    summary = StudySummary(runs=pd.DataFrame(), learning_rates=rates, cells=cells.assign(learning_rate=1e-6))
+    chosen = cells.assign(learning_rate=1e-6, test_mean=0.123456789, **counts)
+    summary = StudySummary(runs=pd.DataFrame(columns=CELL), learning_rates=rates, cells=chosen)
+    ordered = orders(summary)
     table = Table(title="T", caption="C", header=("a",) * 26, rows=(("12.3 ± 1.2",) * 26,) * 10)
     began = time.process_time()
-    page = page_html("T", [Section("S", [table] * 20)], chart_data(summary, {}))
+    page = page_html("T", [Section("S", [table] * 20)], chart_data(summary, {}, ordered))
     assert time.process_time() - began < 2
     assert len(page.encode()) < 3_000_000

@@ -93,9 +93,30 @@ class Browser:
         self.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
         self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
+    def drag(self, selector: str, right: float, touch: bool = False) -> None:
+        """Drag an element by so many pixels to the right, with the mouse or a finger, in ten steps."""
+        x, y = self._middle(selector)
+        for step in range(12):
+            here = {"x": x + right * min(step, 10) / 10, "y": y}
+            if touch:
+                kind = ("touchStart", "touchEnd")[step == 11] if step in (0, 11) else "touchMove"
+                self.call("Input.dispatchTouchEvent", type=kind, touchPoints=[] if step == 11 else [here])
+            else:
+                kind = ("mousePressed", "mouseReleased")[step == 11] if step in (0, 11) else "mouseMoved"
+                self.call("Input.dispatchMouseEvent", type=kind, button="left", buttons=1, clickCount=1, **here)
+
     def press(self, key: str) -> None:
         """Press a key, by its name in KeyboardEvent."""
-        codes = {"Tab": 9, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+        codes = {
+            "Tab": 9,
+            "End": 35,
+            "Home": 36,
+            "Escape": 27,
+            "ArrowLeft": 37,
+            "ArrowUp": 38,
+            "ArrowRight": 39,
+            "ArrowDown": 40,
+        }
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=codes[key])
 

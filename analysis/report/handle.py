@@ -1,0 +1,97 @@
+"""The data of the chart's handle: what a comparison at one learning rate concludes, beside the tuned conclusion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any, Literal
+
+import pandas as pd
+
+from lr_sweep.analysis.report.blocks import Row
+from lr_sweep.analysis.report.tables import incomplete_text
+from lr_sweep.analysis.statistics.orders import Order
+from lr_sweep.analysis.text import rate_text
+
+Kind = Literal["same", "order", "winner", "unknown"]
+"""Of the conclusion at a learning rate: the tuned one, another order, another winner, or not comparable."""
+SHADED: tuple[Kind, ...] = ("order", "winner")
+
+
+def handle_data(orders: pd.DataFrame, variants: Sequence[str], fixed_rate: float | None) -> dict[str, Any]:
+    """Lay out one panel's rows of `orders.orders`, variants as indices into `variants`.
+
+    Returns:
+        `tuned` (order), `rates` (rising: `rate`, `text`, `order`, `kind`, and `lost`, the variants without a value
+        there), `flips` (`kind`, and the indices `first` and `last` of neighbouring rates of that kind) and `start`,
+        the index of the rate that is closest to `fixed_rate`, else of the first one with another winner, else the
+        middle.
+    """
+    by_rate = {row["learning_rate"]: row for row in orders.to_dict("records")}
+    tuned: Order = next((row["order"] for rate, row in by_rate.items() if math.isnan(rate)), ())
+    places = {variant: index for index, variant in enumerate(variants)}
+    rows = [by_rate[rate] for rate in sorted(rate for rate in by_rate if not math.isnan(rate))]
+    kinds = [conclusion_kind(row, tuned) for row in rows]
+    rates = [
+        {
+            "rate": row["learning_rate"],
+            "text": rate_text(row["learning_rate"]),
+            "order": _indices(row["order"], places),
+            "kind": kind,
+            "lost": _lost(row, variants),
+        }
+        for row, kind in zip(rows, kinds, strict=True)
+    ]
+    start = _start([row["learning_rate"] for row in rows], kinds, fixed_rate)
+    return {"tuned": _indices(tuned, places), "rates": rates, "flips": _flips(kinds), "start": start}
+
+
+def conclusion_kind(row: Row, tuned: Order) -> Kind:
+    """Compare the conclusion at one learning rate, a row of `orders.orders`, with the tuned order.
+
+    A tuned winner that diverged at this rate has lost there; one whose runs are missing or failed is not known to.
+    """
+    here: Order = row["order"]
+    if not here or not tuned:
+        return "unknown"
+    known = {variant for level in here for variant in level}
+    if not known & set(tuned[0]):
+        return (
+            "winner" if all(_only_diverged(row["incomplete"].get(variant, {})) for variant in tuned[0]) else "unknown"
+        )
+    compared = {variant for level in tuned for variant in level}
+    leaders = next((set(level) & compared for level in here if set(level) & compared), set())
+    if not leaders & set(tuned[0]):
+        return "winner"
+    return "same" if row["same"] else "order"
+
+
+def _only_diverged(counts: Mapping[str, int]) -> bool:
+    return bool(counts.get("diverged")) and not (counts["failed"] or counts["missing"])
+
+
+def _indices(order: Order, places: Mapping[str, int]) -> list[list[int]]:
+    return [[places[variant] for variant in level] for level in order]
+
+
+def _lost(row: Row, variants: Sequence[str]) -> str:
+    """Name the variants without a value, and why: `unfrozen-random: 3 diverged`."""
+    known = {variant for level in row["order"] for variant in level}
+    incomplete = row["incomplete"]
+    lost = [variant for variant in variants if variant not in known and variant in incomplete]
+    return "; ".join(f"{variant}: {incomplete_text(incomplete[variant])}" for variant in lost)
+
+
+def _flips(kinds: Sequence[Kind]) -> list[dict[str, Any]]:
+    """Join neighbouring learning rates of the same kind, where the conclusion is not the tuned one."""
+    runs = [
+        (kind, [index for index, _ in found]) for kind, found in groupby(enumerate(kinds), key=lambda each: each[1])
+    ]
+    return [{"kind": kind, "first": found[0], "last": found[-1]} for kind, found in runs if kind in SHADED]
+
+
+def _start(rates: Sequence[float], kinds: Sequence[Kind], fixed_rate: float | None) -> int:
+    if fixed_rate is not None:
+        return min(range(len(rates)), key=lambda index: abs(math.log(rates[index] / fixed_rate)))
+    return kinds.index("winner") if "winner" in kinds else len(rates) // 2
