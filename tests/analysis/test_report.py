@@ -250,7 +250,7 @@ def test_the_learning_rate_of_lu_et_al_is_drawn_only_near_the_sweep(
         made.add(rate, 0, [(300, 0.5, 0.5)])
     summary = summary_of(made.write())
     figure = figures.learning_rate_figure(summary.learning_rates, summary.cells, "Title", "A caption.", {})
-    dashed = [line for line in figure.axes[0].lines if line.get_linestyle() == "--"]
+    dashed = [line for line in figure.axes[0].lines if line.get_color() == "#B00020"]
     assert bool(dashed) is drawn
 
 
