@@ -55,7 +55,7 @@ def paper_tables(info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -
     matched, ended = steps_to_match(summary, curves), accuracies_at_budget(summary, curves)
     for model in models:
         shown, stem = summary.of(model=model), file_stem(model)
-        found[f"table1-{stem}"] = table1(info, shown, model)
+        found[f"table1-{stem}"] = table1(info, summary, model)
         if REFERENCE in set(shown.cells["variant"]):
             found[f"table2-{stem}"] = table2(info, shown, matched, model)
         else:
@@ -70,10 +70,10 @@ def paper_tables(info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -
 
 
 def table1(info: StudyInfo, summary: StudySummary, model: str) -> Table:
-    """Test accuracies of one model, variants by tasks."""
-    table = main_table(info, summary, model)
-    ours = [(published.TEST, _percents(summary.cells, "test_mean"))]
-    return with_published(replace(table, title=f"Table 1. {table.title}"), 1, summary.runs, ours, model)
+    """Test accuracies of one model, variants by tasks; `summary` is of the whole study, as `main_table` wants it."""
+    table, shown = main_table(info, summary, model), summary.of(model=model)
+    ours = [(published.TEST, _percents(shown.cells, "test_mean"))]
+    return with_published(replace(table, title=f"Table 1. {table.title}"), 1, shown.runs, ours, model)
 
 
 def table2(info: StudyInfo, summary: StudySummary, matched: pd.DataFrame, model: str) -> Table:
@@ -150,7 +150,7 @@ def table4(info: StudyInfo, summary: StudySummary) -> Table:
         header=("variant", "model", *tasks),
         rows=rows,
         bold=best_entries(means, lambda i, j: (keys[i][0], j)),
-        bold_text="Bold: the highest of a variant.",
+        bold_text="Bold: the highest of a variant; models are not tested against each other.",
     )
     return with_published(table, 4, summary.runs, [(published.TEST, _percents(summary.cells, "test_mean"))])
 

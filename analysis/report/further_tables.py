@@ -55,13 +55,10 @@ def interval_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
 def comparison_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
     """Show the result of `comparisons.comparisons`: differences in points of percent, or as they are."""
     what = (
-        f"{metric.title} of the first variant less that of the second, each at the learning rate that "
-        f"{metric.chosen_on} chose for it, by seed: mean and 95% t interval"
-        f"{', in points' if metric.is_fraction else f'; {metric.better} is better'}. "
-        "p: exact, over all sign flips of the seeds' differences; "
-        "smallest p: what so many seeds can attain, so a p equal to it is the strongest result there could be, "
-        "and 3 seeds never reach 0.05. Holm p: corrected over the tasks of a model and pair, not over pairs. The "
-        "learning rates are taken as chosen: their uncertainty is in the intervals of the cells, not here."
+        f"Mean {metric.test} of the first variant less that of the second, each at the learning rate that "
+        f"{metric.chosen_on} chose for it, and its 95% interval (Welch's t, for this pair alone)"
+        f"{', in points' if metric.is_fraction else f'; {metric.better} is better'}. {family_text(found)} "
+        "The learning rates are taken as chosen: their uncertainty is in the intervals of the cells, not here."
     )
     return Table.of(
         found,
@@ -70,14 +67,26 @@ def comparison_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
         {
             **GROUP,
             "variants": lambda pair: f"{pair['variant']} − {pair['other']}",
-            "seeds": "num_pairs",
+            "seeds": lambda pair: " and ".join(map(str, dict.fromkeys((pair["num_seeds"], pair["num_other_seeds"])))),
             "difference": lambda pair: metric.difference_text(pair["difference"]),
             "95% interval": lambda pair: _interval(pair["low"], pair["high"], metric),
             "p": lambda pair: _p_value(pair["p"]),
-            "smallest p": lambda pair: _p_value(pair["smallest_p"]),
             "Holm p": lambda pair: _p_value(pair["holm_p"]),
+            "distinguishable": _distinguishable,
             "remarks": "note",
         },
+    )
+
+
+def family_text(compared: pd.DataFrame) -> str:
+    """Name the family of comparisons that p values are corrected over, a sentence for captions."""
+    tested = compared["p"].count()
+    groups = len(compared[list(GROUP)].drop_duplicates())
+    pairs = "the one pair" if tested == 1 else f"the {tested} pairs"
+    where = "" if groups == 1 else f", of its {groups} tasks and models"
+    return (
+        f"Holm p: corrected over {pairs} of the study{where}, so that of studies whose variants are all equal at most "
+        "5% name any pair distinguishable (Holm p below 0.05)."
     )
 
 
@@ -88,8 +97,8 @@ def order_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
         "Order of the variants at each learning rate",
         f"By mean {metric.test}, best first; tuned: each variant at the learning rate that {metric.chosen_on} chose "
         "for it; elsewhere all at the one named. =: equal to 12 digits. Not complete: runs there (tuned: of the whole "
-        "cell). Differences are not tested here, so close variants may change places by chance: see the comparisons by "
-        "seed.",
+        "cell). Differences are not tested here, so close variants may change places by chance: see the variants "
+        "compared.",
         {
             **GROUP,
             "learning rate": lambda row: "tuned" if math.isnan(row["learning_rate"]) else _rate(row),
@@ -110,23 +119,23 @@ def order_texts(found: pd.DataFrame) -> pd.DataFrame:
 def reversal_table(found: pd.DataFrame, compared: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
     """Show the result of `orders.reversals`, with what `comparisons.comparisons` found of the same pairs."""
     resolved = {
-        (pair["task"], pair["model"], frozenset((pair["variant"], pair["other"]))): (
-            "not known" if math.isnan(pair["low"]) else "yes" if pair["low"] > 0 or pair["high"] < 0 else "no"
-        )
+        (pair["task"], pair["model"], frozenset((pair["variant"], pair["other"]))): _distinguishable(pair)
         for pair in compared.to_dict("records")
     }
     return Table.of(
         reversal_texts(found),
         "Where a fixed learning rate would have concluded the opposite",
-        f"For each pair of variants the tuned conclusion, its difference in {metric.test}{metric.points}, "
-        "whether its 95% t "
-        "interval over seeds leaves out 0, and the learning rates of the sweep at which the "
-        "other variant is ahead. Ranges are of learning rates that were tried; between them nothing was measured.",
+        f"For each pair of variants the tuned conclusion, its difference in {metric.test}{metric.points}, whether it "
+        "can be distinguished from 0 (corrected over all pairs of the study, as under variants compared), and the "
+        "learning rates of the sweep at which the other variant is ahead. Ranges are of learning rates that were "
+        "tried; between them nothing was measured.",
         {
             **GROUP,
             "tuned": lambda row: f"{row['better']} > {row['worse']}",
             "difference": lambda row: metric.difference_text(row["tuned_difference"]),
-            "differs from 0": lambda row: resolved[row["task"], row["model"], frozenset((row["better"], row["worse"]))],
+            "distinguishable": lambda row: resolved[
+                row["task"], row["model"], frozenset((row["better"], row["worse"]))
+            ],
             "opposite at": lambda row: (
                 f"{row['num_opposite']} of {row['num_rates']}"
                 + (f", {row['num_equal']} equal" if row["num_equal"] else "")
@@ -226,6 +235,10 @@ def _interval(low: float, high: float, metric: Metric) -> str:
 
 def _p_value(p: float) -> str:
     return NO_VALUE if math.isnan(p) else f"{p:.2g}"
+
+
+def _distinguishable(pair: Row) -> str:
+    return "not known" if math.isnan(pair["holm_p"]) else "yes" if pair["distinguishable"] else "no"
 
 
 def _as_tuned(row: Row) -> str:

@@ -15,7 +15,9 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report.blocks import Row, Table
 from lr_sweep.analysis.statistics.aggregate import STATUSES, StudySummary
+from lr_sweep.analysis.statistics.comparisons import comparisons
 from lr_sweep.analysis.statistics.selection import MEAN_DIGITS, rule_text
+from lr_sweep.analysis.statistics.verdicts import verdicts
 from lr_sweep.analysis.text import NO_VALUE, rate_text
 
 PROVISIONAL = "†"
@@ -75,20 +77,24 @@ def _data_text(runs: pd.DataFrame) -> str:
 
 
 def main_table(info: StudyInfo, summary: StudySummary, model: str) -> Table:
-    """Lay out one model's test accuracies, variants by tasks, as in Rothermel et al. 2021, Table 1."""
+    """Lay out one model's test accuracies, variants by tasks, as in Rothermel et al. 2021, Table 1.
+
+    `summary` is of the whole study, since comparisons are corrected over all of it.
+    """
     shown = summary.of(model=model)
     metric = summary.metric
     table = cell_table(
         info, shown, f"{metric.title}, {model}", tuned_text(metric), lambda cell: accuracy_text(cell, metric)
     )
     rows = [row[0] for row in table.rows]
-    values = {
-        (rows.index(cell["variant"]), table.header.index(cell["task"], 1)): cell["test_mean"]
-        for cell in shown.cells.to_dict("records")
-    }
-    return replace(
-        table, bold=best_entries(values, lambda i, j: j, metric), bold_text=f"Bold: the {metric.best} of a column."
+    best = frozenset(
+        (rows.index(variant), table.header.index(row["task"], 1))
+        for row in verdicts(summary, comparisons(summary)).to_dict("records")
+        for variant in row["best"]
+        if row["model"] == model
     )
+    bold_text = f"Bold: the {metric.best} of a column, and what cannot be distinguished from it (variants compared)."
+    return replace(table, bold=best, bold_text=bold_text)
 
 
 def cell_table(info: StudyInfo, summary: StudySummary, title: str, what: str, entry: Callable[[Row], str]) -> Table:

@@ -1,4 +1,7 @@
-"""Variants compared seed by seed, each at the learning rate that validation chose for it."""
+"""Variants compared, each at the learning rate that validation chose for it, with one error rate for the whole study.
+
+The test was chosen by simulation (docs/statistics.md, "Variants compared"; `benchmarks/check_error_rates.py`).
+"""
 
 from __future__ import annotations
 
@@ -8,31 +11,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtr, stdtrit
 
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
-from lr_sweep.analysis.statistics.uncertainty import Floats, t_interval
+from lr_sweep.analysis.statistics.uncertainty import CONFIDENCE, Floats
 
-MAX_FLIPPED_SEEDS = 20
-"""Up to here all sign flips are gone through (a million); with more seeds there is no p."""
-SUM_ERROR = 1e-9
-"""Sums of accuracy differences closer than this are equal."""
-
-
-def sign_flip_p(differences: Floats) -> float:
-    """Return the exact two-sided p of "the sign of each seed's difference is a coin flip".
-
-    The share of all 2^n flips whose sum is at least as far from 0 as the observed one (Fisher's randomisation test).
-    """
-    assert 1 <= len(differences) <= MAX_FLIPPED_SEEDS, f"got {len(differences)} differences"
-    sums = np.zeros(1)
-    for difference in differences:
-        sums = np.concatenate([sums + difference, sums - difference])
-    return float(np.mean(np.abs(sums) >= abs(differences.sum()) - SUM_ERROR))
-
-
-def smallest_p(num_pairs: int) -> float:
-    """Return the smallest p that so many seeds can attain, all differences of one sign: 0.25 for 3."""
-    return min(1.0, 2.0 ** (1 - num_pairs))
+LEVEL = 1 - CONFIDENCE
+"""How often a study of equal variants may name any pair distinguishable."""
+NO_SPREAD = 1e-9
+"""A standard error below this is rounding: all seeds have one accuracy."""
 
 
 def holm(p_values: Floats) -> Floats:
@@ -45,54 +32,69 @@ def holm(p_values: Floats) -> Floats:
     return corrected
 
 
+def welch(ones: Floats, others: Floats) -> tuple[float, float]:
+    """Return the standard error of the difference of two means and its degrees of freedom (Welch 1947).
+
+    NaN with fewer than two values in either, or where neither has any spread: then nothing is known of the noise.
+    """
+    if min(len(ones), len(others)) < 2:
+        return math.nan, math.nan
+    squares = [float(np.var(values, ddof=1)) / len(values) for values in (ones, others)]
+    sem = math.sqrt(sum(squares))
+    if sem < NO_SPREAD:
+        return math.nan, math.nan
+    spread = squares[0] ** 2 / (len(ones) - 1) + squares[1] ** 2 / (len(others) - 1)
+    return sem, sum(squares) ** 2 / spread
+
+
 def comparisons(summary: StudySummary) -> pd.DataFrame:
-    """Compare every two variants within each task and model, by the seeds where both have a value.
+    """Compare the mean test accuracies of every two variants of a task and model.
 
     Returns:
-        One row a task, model and pair: `task`, `model`, `variant`, `other`, `num_pairs` (seeds), `difference` (mean
-        test accuracy of `variant` less that of `other`), `low` and `high` (95% t interval; fractions), `p` (sign
-        flips), `smallest_p` (attainable with so many seeds), `holm_p` (`p` corrected over the tasks of the same model
-        and pair), `distinguishable` (whether `difference` can be distinguished from 0) and `note`. NaN: none. The
-        choice of the two learning rates is in none of these.
+        One row a task, model and pair: `task`, `model`, `variant`, `other`, `num_seeds` and `num_other_seeds` (with a
+        value), `difference` (mean of `variant` less that of `other`), `low` and `high` (95% Welch interval for this
+        pair alone; fractions), `p` (Welch's t test, two-sided), `holm_p` (`p` corrected over the family: all pairs of
+        all tasks and models of the study), `distinguishable` (whether `holm_p` is below `LEVEL`) and `note`. NaN: none.
+        The choice of the two learning rates is in none of these.
     """
     rows = []
     for group, cells in summary.cells.groupby(GROUP, sort=False):
-        labels, variants = dict(zip(GROUP, group, strict=True)), list(cells["variant"])
-        chosen = summary.of(**labels).chosen_runs
-        by_seed = chosen.pivot(index="seed", columns="variant", values="test_accuracy").reindex(columns=variants)
-        for variant, other in combinations(variants, 2):
-            rows.append(labels | {"variant": variant, "other": other} | _compare(by_seed[variant], by_seed[other]))
-    columns = ["variant", "other", "num_pairs", "difference", "low", "high", "p", "smallest_p"]
-    found = pd.DataFrame(rows, columns=[*GROUP, *columns, "holm_p", "distinguishable", "note"])
-    by_pair = found.astype({"p": float}).groupby(["model", "variant", "other"], sort=False)["p"]
-    found["distinguishable"] = (found["low"] > 0) | (found["high"] < 0)
-    return found.assign(holm_p=by_pair.transform(lambda p: holm(p.to_numpy(dtype=float))))
+        labels = dict(zip(GROUP, group, strict=True))
+        chosen = summary.of(**labels).chosen_runs.dropna(subset=["test_accuracy"])
+        tests = {variant: chosen.loc[chosen["variant"] == variant, "test_accuracy"] for variant in cells["variant"]}
+        for variant, other in combinations(tests, 2):
+            compared = _compare(tests[variant].to_numpy(dtype=float), tests[other].to_numpy(dtype=float))
+            rows.append(labels | {"variant": variant, "other": other} | compared)
+    columns = ["variant", "other", "num_seeds", "num_other_seeds", "difference", "low", "high", "p"]
+    found = pd.DataFrame(rows, columns=[*GROUP, *columns, "note"])
+    corrected = holm(found["p"].to_numpy(dtype=float))
+    found.insert(len(found.columns) - 1, "holm_p", corrected)
+    found.insert(len(found.columns) - 1, "distinguishable", corrected < LEVEL)
+    return found
 
 
-def _compare(tests: pd.Series, others: pd.Series) -> dict[str, Any]:
-    differences = (tests - others).dropna().to_numpy(dtype=float)
-    num_pairs = len(differences)
-    interval = t_interval(differences)
-    has_p = 2 <= num_pairs <= MAX_FLIPPED_SEEDS
+def _compare(ones: Floats, others: Floats) -> dict[str, Any]:
+    difference = float(ones.mean() - others.mean()) if len(ones) and len(others) else math.nan
+    sem, dof = welch(ones, others)
+    half = float(stdtrit(dof, (1 + CONFIDENCE) / 2)) * sem
     return {
-        "num_pairs": num_pairs,
-        "difference": float(differences.mean()) if num_pairs else math.nan,
-        "low": interval.low,
-        "high": interval.high,
-        "p": sign_flip_p(differences) if has_p else math.nan,
-        "smallest_p": smallest_p(num_pairs) if has_p else math.nan,
-        "note": _note(differences, len(tests)),
+        "num_seeds": len(ones),
+        "num_other_seeds": len(others),
+        "difference": difference,
+        "low": difference - half,
+        "high": difference + half,
+        "p": 2 * float(stdtr(dof, -abs(difference) / sem)),
+        "note": _note(min(len(ones), len(others)), difference, sem),
     }
 
 
-def _note(differences: Floats, num_seeds: int) -> str:
-    num_pairs = len(differences)
-    if num_pairs == 0:
-        return "no seed where both have a value"
-    if num_pairs == 1:
+def _note(num_seeds: int, difference: float, sem: float) -> str:
+    if num_seeds == 0:
+        return "a variant without a value"
+    if num_seeds == 1:
         return "one seed: no interval, no p"
-    if num_pairs > MAX_FLIPPED_SEEDS:
-        return f"more than {MAX_FLIPPED_SEEDS} seeds: no exact p"
-    some = f"{num_pairs} of {num_seeds} seeds have both" if num_pairs < num_seeds else ""
-    same = "no spread between seeds" if np.ptp(differences) < SUM_ERROR else ""
-    return "; ".join(filter(None, [some, same]))
+    if math.isnan(sem):
+        return "no spread between seeds: no interval, no p"
+    few = "two seeds: their noise is hardly known" if num_seeds == 2 else ""
+    noisy = "noise larger than the difference" if abs(difference) < sem else ""
+    return "; ".join(filter(None, [few, noisy]))

@@ -157,11 +157,15 @@ def test_intervals(summary: StudySummary) -> None:
 
 
 def test_comparisons(summary: StudySummary) -> None:
-    """By seed -0.10 each; 0.02, 0.03, 0.04, so 0.03 -+ 4.3027 x 0.00577; and 0.10 more. One task: none corrected."""
+    """Squared standard errors of the means: 3e-4, 3e-4 and 1.333e-4.
+
+    Between the first two: 0.02449 with 4 degrees of freedom (factor 2.776); with the third: 0.02082 with
+    4.333^2 / (3^2 / 2 + 1.333^2 / 2) = 3.484 (2.946).
+    """
     assert [row[2:] for row in comparison_table(comparisons(summary)).rows] == [
-        (f"{F} − {U}", "3", "-10.0", "[-10.0, -10.0]", "0.25", "0.25", "0.25", "no spread between seeds"),
-        (f"{F} − {R}", "3", "+3.0", "[0.5, 5.5]", "0.25", "0.25", "0.25", ""),
-        (f"{U} − {R}", "3", "+13.0", "[10.5, 15.5]", "0.25", "0.25", "0.25", ""),
+        (f"{F} − {U}", "3", "-10.0", "[-16.8, -3.2]", "0.015", "0.03", "yes", ""),
+        (f"{F} − {R}", "3", "+3.0", "[-3.1, 9.1]", "0.23", "0.23", "no", ""),
+        (f"{U} − {R}", "3", "+13.0", "[6.9, 19.1]", "0.0052", "0.016", "yes", ""),
     ]
 
 
@@ -178,7 +182,7 @@ def test_orders(summary: StudySummary) -> None:
 def test_reversals(summary: StudySummary) -> None:
     assert [row[2:] for row in reversal_table(reversals(summary), comparisons(summary)).rows] == [
         (f"{U} > {F}", "+10.0", "yes", "1 of 3", "1e-3"),
-        (f"{F} > {R}", "+3.0", "yes", "0 of 4", ""),
+        (f"{F} > {R}", "+3.0", "no", "0 of 4", ""),
         (f"{U} > {R}", "+13.0", "yes", "0 of 3, 1 equal", ""),
     ]
 

@@ -148,12 +148,14 @@ def test_table_3_is_the_published_one(golden: dict[str, Table]) -> None:
         assert "|".join(found) == TABLE_3[row[0], row[1]]
 
 
-def test_bold_is_where_the_paper_has_it(golden: dict[str, Table]) -> None:
+def test_bold_is_the_best_and_what_three_seeds_cannot_distinguish_from_it(golden: dict[str, Table]) -> None:
+    """On MNIST the published SEMs are 0.0 to 0.1, rounded: without a spread nothing is distinguished."""
     table = golden["table1-gpt2"]
     bold = {(table.rows[i][0], table.header[j]) for i, j in table.bold}
     assert bold == {
-        *(("unfrozen-random", task) for task in ("listops", "cifar10")),
-        *(("unfrozen-pretrained", task) for task in ("mnist", "cifar10-lra")),
+        *((variant, task) for variant in ("unfrozen-random", "unfrozen-pretrained") for task in TASKS),
+        *(("frozen-pretrained", task) for task in ("mnist", "cifar10-lra")),
+        ("frozen-random", "mnist"),
     }
     assert "| **99.0 ± 0.0** |" in table.markdown()
 
