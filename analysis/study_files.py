@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -17,27 +18,31 @@ from lr_sweep.analysis.paper.paper import best_published, measured_text, write_p
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report import further_tables, tables
 from lr_sweep.analysis.report.blocks import (
+    TEXT_WIDTH,
     Block,
     Bullets,
     Paragraph,
     Section,
     SweepChart,
     Table,
+    Verdict,
     file_stem,
     report_markdown,
 )
 from lr_sweep.analysis.report.chart import chart_data
-from lr_sweep.analysis.report.findings import findings_table, findings_text, write_checks_json
+from lr_sweep.analysis.report.findings import checks_line, findings_table, findings_text, write_checks_json
 from lr_sweep.analysis.report.page import page_html
+from lr_sweep.analysis.report.verdict import verdict_block
 from lr_sweep.analysis.statistics.aggregate import GROUP, STATUSES, StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
 from lr_sweep.analysis.statistics.finding import CheckFinding
 from lr_sweep.analysis.statistics.importance import importances
 from lr_sweep.analysis.statistics.ledger import ledger
 from lr_sweep.analysis.statistics.orders import orders, reversals
-from lr_sweep.analysis.statistics.selection import CELL, rule_text
+from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.sensitivity import expected_bests, sensitivities
 from lr_sweep.analysis.statistics.uncertainty import intervals
+from lr_sweep.analysis.statistics.verdicts import verdicts
 from lr_sweep.analysis.text import failure_line
 
 MAX_FAILURES = 20
@@ -99,7 +104,7 @@ def limits(study: Study) -> Sequence[str]:
         "learning rate, for reading, not for choosing."
     )
     return (
-        f"{rule_text(metric, steps)} A learning rate where a seed has no value is chosen only if every learning rate "
+        f"A learning rate where a seed has no value is chosen only if every learning rate "
         f"lacks one.{f' {metric.title} selects nothing.' if _is_tested(metric) else ''}",
         *([measured] if _is_tested(metric) else []),
         "The SEM is over seeds: initialisation, data order and dropout. Mean ± SEM is no 95% interval; those are under "
@@ -125,15 +130,18 @@ def write_files(folder: Path, study: Study) -> str:
     of_study = not info.from_table
     write_checks_json(folder, info.study, study.findings, tried)
     checks = findings_table(study.findings, tried, of_study).write(folder, "checks")
-    chart = SweepChart(tables.caption(info, summary.runs, measured_text(metric)))
+    chart = SweepChart(measured_text(metric))
+    pairs = comparisons(summary)
+    opening = verdict_block(verdicts(summary, pairs), summary, ordered) if metric.chosen_on else Verdict(())
+    rests_on = tables.facts(info, summary.runs)
     how = "How it was made" if study.recorded else "How the table was read"
     made = _provenance(study.recorded.runs) if study.recorded else Bullets(study.about_table)
     sections = [
-        Section("", [Paragraph(f"{info.kind} `{info.study}`. {status}")]),
+        Section("", [opening, Paragraph(f"{info.kind} `{info.study}`. {status} {checks_line(study.findings)}")]),
+        Section(f"{metric.title} against learning rate", [chart, *sweeps, *by_rate, Paragraph(rests_on)]),
         *([Section(metric.title, main)] if main else []),
-        Section(f"{metric.title} against learning rate", [chart, *sweeps, *by_rate]),
         Section("Checks", [checks if study.findings else Paragraph("Nothing found.")]),
-        *(_conclusive(folder, study, further, ordered) if metric.chosen_on else []),
+        *(_conclusive(folder, study, further, ordered, pairs) if metric.chosen_on else []),
         Section("What this is and is not", [Bullets(limits(study))]),
         *(_failures(summary.runs) if study.recorded else []),
         *([Section("What it cost", [_cost(folder, summary, study.recorded)])] if study.recorded else []),
@@ -145,9 +153,9 @@ def write_files(folder: Path, study: Study) -> str:
     by_model = [tables.main_table(info, summary, model) for model in summary.runs["model"].unique() if metric.chosen_on]
     shown = main if table_of(info.study) else [*by_rate, *by_model]
     heading = info.study if info.title == info.study else f"{info.title} ({info.study})"
-    return "\n".join(
-        [heading, status, "", *(table.text() for table in shown), findings_text(study.findings, tried, of_study)]
-    )
+    listed = [*(table.text() for table in shown), textwrap.fill(rests_on, TEXT_WIDTH), ""]
+    found = findings_text(study.findings, tried, of_study)
+    return "\n".join([heading, *filter(None, [opening.text()]), status, "", *listed, found])
 
 
 def _write_rates(folder: Path, summary: StudySummary) -> list[Table]:
@@ -167,19 +175,21 @@ def _unknown(runs: pd.DataFrame) -> list[str]:
     return [name for name in facts if name in runs and runs["data_origin"].isna().all() and runs[name].isna().all()]
 
 
-def _conclusive(folder: Path, study: Study, further: Sequence[Block], ordered: pd.DataFrame) -> list[Section]:
+def _conclusive(
+    folder: Path, study: Study, further: Sequence[Block], ordered: pd.DataFrame, pairs: pd.DataFrame
+) -> list[Section]:
     """Write what needs a chosen learning rate."""
     info, summary, metric = study.info, study.summary, study.summary.metric
     detail = tables.detail_table(info, summary).write(folder, "cells", _cell_numbers(info, summary))
-    shares, pairs = importances(summary.runs), comparisons(summary)
+    shares = importances(summary.runs)
     moved = further_tables.importance_table(summary.runs, shares, metric).write(folder, "importance", shares)
     of_paper = "Further figures" if info.from_table else "Further tables and figures of the paper"
     return [
-        Section("Cells", [detail]),
+        Section("Cells", [replace(detail, folded=True)]),
         Section("How sure", _uncertainty(folder, summary, pairs)),
         Section("Conclusions over the learning rate", _conclusions(folder, summary, pairs, ordered)),
         *([Section(of_paper, further)] if further else []),
-        Section(f"What moved the {metric.name}", [moved]),
+        Section(f"What moved the {metric.name}", [replace(moved, folded=True)]),
     ]
 
 
@@ -206,7 +216,11 @@ def _conclusions(folder: Path, summary: StudySummary, pairs: pd.DataFrame, order
     opposite.write(folder, "reversals", further_tables.reversal_texts(turned))
     sensitivity = further_tables.sensitivity_table(measured, bests, metric).write(folder, "sensitivity", measured)
     bests.to_csv(folder / "expected_best.csv", index=False)
-    return [*([order] if len(pairs) else []), *([opposite] if len(turned) else []), sensitivity]
+    return [
+        *([opposite] if len(turned) else []),
+        *([replace(order, folded=True)] if len(pairs) else []),
+        replace(sensitivity, folded=True),
+    ]
 
 
 def _cell_numbers(info: StudyInfo, summary: StudySummary) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report import figures
 from lr_sweep.analysis.report.blocks import Block, Image, Paragraph, Table, file_stem
 from lr_sweep.analysis.report.figures import PublishedBest
-from lr_sweep.analysis.report.tables import caption, main_table
+from lr_sweep.analysis.report.tables import facts, main_table
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.selection import CELL
 
@@ -111,7 +111,7 @@ def _sweep_figure(folder: Path, info: StudyInfo, shown: StudySummary, model: str
     """Draw one model's sweep, over all tasks (Figure 3) or one (Figure 1)."""
     best = best_published(info, shown.cells)
     title = f"{info.title}: {model}" if task is None else f"{info.title}: {model}, {task}"
-    text = caption(info, shown.runs, measured_text(info.metric)) + (f" Dotted lines: {PUBLISHED}." if best else "")
+    text = f"{measured_text(info.metric)} {facts(info, shown.runs)}" + (f" Dotted lines: {PUBLISHED}." if best else "")
     figure = figures.learning_rate_figure(shown.learning_rates, shown.cells, title, text, best, info.metric)
     number, stem = (3, "learning-rates") if task is None else (1, "figure1")
     files = figures.save(figure, folder / f"{stem}-{file_stem(model)}")
@@ -122,7 +122,7 @@ def _sweep_figure(folder: Path, info: StudyInfo, shown: StudySummary, model: str
 def _bar_figure(folder: Path, info: StudyInfo, shown: StudySummary, model: str) -> Image:
     """Draw one model's cells at their chosen learning rates."""
     best = best_published(info, shown.cells)
-    text = caption(info, shown.runs, measured_text(info.metric)) + (f" Black lines: {PUBLISHED}." if best else "")
+    text = f"{measured_text(info.metric)} {facts(info, shown.runs)}" + (f" Black lines: {PUBLISHED}." if best else "")
     figure = figures.best_rates_figure(
         shown.cells, f"{info.title}: {model}, best learning rates", text, best, info.metric
     )

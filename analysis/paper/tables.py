@@ -23,8 +23,8 @@ from lr_sweep.analysis.report.blocks import Row, Table, file_stem
 from lr_sweep.analysis.report.tables import (
     accuracy_text,
     best_entries,
-    caption,
     cell_table,
+    facts,
     lost_text,
     main_table,
     marks_of,
@@ -123,7 +123,8 @@ def table3(info: StudyInfo, summary: StudySummary, ended: pd.DataFrame, model: s
     )
     table = Table(
         title=f"Table 3. Train and test accuracy at the last step, {model}",
-        caption=caption(info, summary.runs, what) + marks_text(rows),
+        caption=what + marks_text(rows),
+        shared=facts(info, summary.runs),
         header=("variant", "accuracy", *tasks),
         rows=rows,
     )
@@ -146,7 +147,8 @@ def table4(info: StudyInfo, summary: StudySummary) -> Table:
     }
     table = Table(
         title="Table 4. Test accuracy of the models",
-        caption=caption(info, summary.runs, tuned_text(info.metric)) + marks_text(rows),
+        caption=tuned_text(info.metric) + marks_text(rows),
+        shared=facts(info, summary.runs),
         header=("variant", "model", *tasks),
         rows=rows,
         bold=best_entries(means, lambda i, j: (keys[i][0], j)),

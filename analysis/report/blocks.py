@@ -35,6 +35,10 @@ class Table:
     """(row, column) of the entries that Markdown and HTML set in bold."""
     bold_text: str = "Bold: the highest of a column."
     """What bold means, for the caption."""
+    shared: str = ""
+    """What other tables of the report rest on, too: its files have it, the report says it once."""
+    folded: bool = False
+    """Whether a browser shows the title alone until a reader opens it."""
 
     @classmethod
     def of(
@@ -47,14 +51,30 @@ class Table:
         )
         return cls(title=title, caption=caption, header=tuple(columns), rows=rows)
 
-    def markdown(self) -> str:
-        """Render for `report.md`."""
+    def markdown(self, alone: bool = False) -> str:
+        """Render for `report.md`, or for a file of its own."""
         rows = [self._marked(i, [_escape(text) for text in row], "**{}**") for i, row in enumerate(self.rows)]
         lines = [f"| {' | '.join(row)} |" for row in (self.header, ["---"] * len(self.header), *rows)]
-        return "\n".join([f"**{self.title}.** {_escape(self._full_caption())}", "", *lines, ""])
+        return "\n".join(
+            [f"**{self.title}.** {_escape(self.full_caption if alone else self._caption)}", "", *lines, ""]
+        )
 
     def html(self) -> str:
         """Render for `index.html`: the title above, what explains it below, a frame that a narrow screen can scroll."""
+        figure = self._figure()
+        summary = f"<summary>{html.escape(self.title)}</summary>"
+        return f'<details class="fold">{summary}\n{figure}</details>' if self.folded else figure
+
+    @property
+    def full_caption(self) -> str:
+        """What explains the table where it stands alone."""
+        return f"{self._caption} {self.shared}".strip()
+
+    @property
+    def _caption(self) -> str:
+        return f"{self.caption} {self.bold_text}" if self.bold else self.caption
+
+    def _figure(self) -> str:
         head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in self.header)
         return "\n".join(
             [
@@ -64,7 +84,7 @@ class Table:
                 "<tbody>",
                 *(self._html_row(i, row) for i, row in enumerate(self.rows)),
                 "</tbody></table></div>",
-                f"<figcaption>{_html_text(self._full_caption())}</figcaption></figure>",
+                f"<figcaption>{_html_text(self._caption)}</figcaption></figure>",
             ]
         )
 
@@ -80,7 +100,7 @@ class Table:
 
     def write(self, folder: Path, name: str, numbers: pd.DataFrame | None = None) -> Table:
         """Write `<name>.md` and `<name>.csv`, which has `numbers` in full, else the table's texts; return the table."""
-        folder.joinpath(f"{name}.md").write_text(self.markdown(), encoding="utf-8")
+        folder.joinpath(f"{name}.md").write_text(self.markdown(alone=True), encoding="utf-8")
         content = pd.DataFrame(list(self.rows), columns=list(self.header), dtype=str) if numbers is None else numbers
         content.to_csv(folder / f"{name}.csv", index=False)
         return self
@@ -93,9 +113,6 @@ class Table:
 
     def _marked(self, i: int, texts: list[str], bold: str) -> list[str]:
         return [bold.format(text) if (i, j) in self.bold else text for j, text in enumerate(texts)]
-
-    def _full_caption(self) -> str:
-        return f"{self.caption} {self.bold_text}" if self.bold else self.caption
 
 
 @dataclass(frozen=True)
@@ -126,6 +143,30 @@ class Bullets:
     def html(self) -> str:
         """Render for `index.html`."""
         return "\n".join(["<ul>", *(f"<li>{_html_text(item)}</li>" for item in self.items), "</ul>"])
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the report opens with: of each task its name, the verdict, and a line in small print."""
+
+    items: Sequence[tuple[str, str, str]]
+
+    def markdown(self) -> str:
+        """Render for `report.md`."""
+        return "".join(f"- **{_escape(name)}**: {_escape(text)} {_escape(small)}\n" for name, text, small in self.items)
+
+    def html(self) -> str:
+        """Render for `index.html`."""
+        lines = [
+            f"<li><b>{html.escape(name)}</b>: {_unbroken(html.escape(text))} <small>{html.escape(small)}</small></li>"
+            for name, text, small in self.items
+        ]
+        return "\n".join(['<ul class="verdict">', *lines, "</ul>"])
+
+    def text(self) -> str:
+        """Render for a terminal, in lines of `TEXT_WIDTH`."""
+        items = [f"{name}: {text} {small}".rstrip() for name, text, small in self.items]
+        return "\n".join(textwrap.fill(item, TEXT_WIDTH, subsequent_indent="  ") for item in items)
 
 
 @dataclass(frozen=True)
@@ -164,7 +205,7 @@ class SweepChart:
         return SWEEP_CHART.format(caption=_html_text(self.caption))
 
 
-Block = Table | Paragraph | Bullets | Image | SweepChart
+Block = Table | Paragraph | Bullets | Verdict | Image | SweepChart
 """A piece of a section; its HTML is escaped and refers to nothing outside the page."""
 
 SWEEP_CHART = """\
@@ -211,6 +252,11 @@ def file_stem(name: str) -> str:
 
 def _html_text(text: str) -> str:
     return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
+
+
+def _unbroken(text: str) -> str:
+    """Keep learning rates on one line: a browser breaks `1e-3` at its hyphen."""
+    return re.sub(r"\b\d+(?:\.\d+)?e-\d+\b", r'<data value="\g<0>">\g<0></data>', text)
 
 
 def _escape(text: str) -> str:

@@ -15,12 +15,17 @@ MAX_LINES = 40
 """Findings shown in a terminal; the report has all."""
 
 
-def findings_text(findings: Sequence[CheckFinding], tried: Collection[float], of_study: bool = True) -> str:
-    """Write findings for a terminal, a line each; `tried` are the learning rates of the study, or of the table."""
+def checks_line(findings: Sequence[CheckFinding]) -> str:
+    """Count findings, as one sentence: `Checks: 2 problems, 1 note.`"""
     found = count_problems(findings)
     counts = [(found, "problem"), (len(findings) - found, "note")]
     counted = ", ".join(f"{number} {name}{'s' if number > 1 else ''}" for number, name in counts if number)
-    lines = [f"checks: {counted or 'nothing found'}"]
+    return f"Checks: {counted or 'nothing found'}."
+
+
+def findings_text(findings: Sequence[CheckFinding], tried: Collection[float], of_study: bool = True) -> str:
+    """Write findings for a terminal, a line each; `tried` are the learning rates of the study, or of the table."""
+    lines = [checks_line(findings).removesuffix(".").lower()]
     for each in findings[:MAX_LINES]:
         fix = f"; {each.fix}" if each.fix else ""
         lines.append(f"  {each.level}: {each.task} {each.model} {each.variant}: {each.message}{fix}")

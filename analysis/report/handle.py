@@ -28,11 +28,10 @@ def handle_data(orders: pd.DataFrame, variants: Sequence[str], fixed_rate: float
         the index of the rate that is closest to `fixed_rate`, else of the first one with another winner, else the
         middle.
     """
-    by_rate = {row["learning_rate"]: row for row in orders.to_dict("records")}
-    tuned: Order = next((row["order"] for rate, row in by_rate.items() if math.isnan(rate)), ())
+    tuned: Order = next(iter(orders.loc[orders["learning_rate"].isna(), "order"]), ())
     places = {variant: index for index, variant in enumerate(variants)}
-    rows = [by_rate[rate] for rate in sorted(rate for rate in by_rate if not math.isnan(rate))]
-    kinds = [conclusion_kind(row, tuned) for row in rows]
+    rows = orders.dropna(subset=["learning_rate"]).sort_values("learning_rate").to_dict("records")
+    kinds = conclusion_kinds(orders)
     rates = [
         {
             "rate": row["learning_rate"],
@@ -45,6 +44,13 @@ def handle_data(orders: pd.DataFrame, variants: Sequence[str], fixed_rate: float
     ]
     start = _start([row["learning_rate"] for row in rows], kinds, fixed_rate)
     return {"tuned": _indices(tuned, places), "rates": rates, "flips": _flips(kinds), "start": start}
+
+
+def conclusion_kinds(orders: pd.DataFrame) -> list[Kind]:
+    """Return the kind of the conclusion at each learning rate, rising, of one panel's rows of `orders.orders`."""
+    tuned = next(iter(orders.loc[orders["learning_rate"].isna(), "order"]), ())
+    fixed = orders.dropna(subset=["learning_rate"]).sort_values("learning_rate")
+    return [conclusion_kind(row, tuned) for row in fixed.to_dict("records")]
 
 
 def conclusion_kind(row: Row, tuned: Order) -> Kind:

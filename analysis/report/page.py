@@ -36,6 +36,7 @@ PAGE = """\
 <body>
 <main>
 <h1>{title}</h1>
+{opening}
 {nav}
 {body}
 </main>
@@ -55,7 +56,8 @@ def page_html(title: str, sections: Sequence[Section], data: Mapping[str, Any]) 
         title=html.escape(title),
         style=style,
         nav="\n".join(['<nav aria-label="Sections"><ul>', *links, "</ul></nav>"]),
-        body="\n".join(map(_section, sections)),
+        opening="\n".join(_section(section) for section in sections if not section.title),
+        body="\n".join(_section(section) for section in sections if section.title),
         data=inline_json(data),
         script=script,
     )

@@ -42,11 +42,11 @@ def tuned_text(metric: Metric) -> str:
     )
 
 
-def caption(info: StudyInfo, runs: pd.DataFrame, what: str) -> str:
-    """Describe what a table or figure of `runs` shows; `what` is a sentence about the measured quantity."""
+def facts(info: StudyInfo, runs: pd.DataFrame) -> str:
+    """Say what the numbers of `runs` rest on: in the caption of what stands alone, else once."""
     seeds = runs["seed"].nunique()
     return (
-        f"{info.kind} {info.study}. {what} {seeds} seed{'s' if seeds != 1 else ''} unless marked. "
+        f"{info.kind} {info.study}. {seeds} seed{'s' if seeds != 1 else ''} unless marked. "
         f"{rule_text(info.metric, has_steps(runs))}{_budgets_text(runs)}{pretrained_text(runs)}{_data_text(runs)}"
     )
 
@@ -102,8 +102,8 @@ def cell_table(info: StudyInfo, summary: StudySummary, title: str, what: str, en
     tasks, variants = list(summary.cells["task"].unique()), list(summary.cells["variant"].unique())
     texts = {(cell["variant"], cell["task"]): entry(cell) for cell in summary.cells.to_dict("records")}
     rows = tuple((v, *(texts.get((v, t), NO_VALUE) for t in tasks)) for v in variants)
-    about = caption(info, summary.runs, what) + marks_text(rows)
-    return Table(title=title, caption=about, header=("variant", *tasks), rows=rows)
+    about = what + marks_text(rows)
+    return Table(title=title, caption=about, shared=facts(info, summary.runs), header=("variant", *tasks), rows=rows)
 
 
 def learning_rate_table(summary: StudySummary, task: str, model: str) -> Table:
@@ -140,10 +140,10 @@ def detail_table(info: StudyInfo, summary: StudySummary) -> Table:
     best_steps: dict[str, Callable[[Row], str]] = {
         "best steps": lambda cell: steps_text(cell["best_steps"]) or NO_VALUE
     }
-    return Table.of(
+    table = Table.of(
         summary.cells,
         "Every cell at its chosen learning rate",
-        caption(info, summary.runs, what),
+        what,
         {
             **{"task": "task", "model": "model", "variant": "variant"},
             "learning rate": lambda cell: rate_text(cell["learning_rate"]),
@@ -157,6 +157,7 @@ def detail_table(info: StudyInfo, summary: StudySummary) -> Table:
             "remarks": lambda cell: "; ".join(remarks(cell)),
         },
     )
+    return replace(table, shared=facts(info, summary.runs))
 
 
 def remarks(cell: Row) -> list[str]:

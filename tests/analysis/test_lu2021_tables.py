@@ -46,7 +46,7 @@ def test_accuracies_stand_beside_the_published_ones_and_missing_ones_stay_empty(
     assert entry(table, "FPT", "MNIST") == ("– (3 of 3 missing)", "98.0")
     assert entry(table, "LSTM", "MNIST") == ("", "99.5")  # of no run
     for fact in ("Lu et al. 2021, table 1", "Rao et al. 2019", "ours less theirs", "3 seeds", "–: no value"):
-        assert fact in table.caption
+        assert fact in table.full_caption
 
 
 def test_steps_to_convergence_by_hand(tmp_path: Path) -> None:

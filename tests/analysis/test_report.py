@@ -96,7 +96,7 @@ def test_main_table_by_hand(small: Path) -> None:
 
 def test_captions_say_what_a_table_rests_on(small: Path) -> None:
     summary = summary_of(small)
-    caption = tables.main_table(record.read_study(small, "small"), summary, "gpt2").caption
+    caption = tables.main_table(record.read_study(small, "small"), summary, "gpt2").full_caption
     for fact in (
         *("Study small.", "standard error of the mean (SEM)", "2 seeds", "highest validation accuracy"),
         *("Step budgets: 300 (mnist, cifar10)", "Pretrained on: English web text (gpt2)", "Data: torchvision (mnist"),

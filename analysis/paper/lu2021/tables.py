@@ -27,7 +27,7 @@ from lr_sweep.analysis.paper.lu2021.published import (
 from lr_sweep.analysis.paper.published import Published
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report.blocks import Row, Table
-from lr_sweep.analysis.report.tables import accuracy_text, caption, lost_text, marks_of, marks_text, seeds_text
+from lr_sweep.analysis.report.tables import accuracy_text, facts, lost_text, marks_of, marks_text, seeds_text
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.text import percent_text
@@ -73,7 +73,8 @@ def lu_table(number: int, info: StudyInfo, summary: StudySummary, curves: pd.Dat
     about += _stand_ins(number) if small else ""
     return Table(
         title=f"Table {number}. {text.title[0].upper()}{text.title[1:]}",
-        caption=f"{caption(info, summary.runs, measured)} {about}{marks_text(lines)}",
+        caption=f"{measured} {about}{marks_text(lines)}",
+        shared=facts(info, summary.runs),
         header=(text.corner, *(name for column in columns for name in (column, f"{column}, published"))),
         rows=lines,
     )

@@ -43,7 +43,14 @@ plot.addEventListener("focusin", () => showNear(points.find(({ node }) => node =
 plot.addEventListener("focusout", hideTooltip);
 plot.addEventListener("keydown", move);
 
-for (const frame of document.querySelectorAll(".scroll")) if (frame.scrollWidth > frame.clientWidth) frame.tabIndex = 0;
+// A frame that scrolls can be reached by the keyboard, also one in a table that is opened later.
+function reachFrames() {
+  for (const frame of document.querySelectorAll(".scroll")) if (frame.scrollWidth > frame.clientWidth) frame.tabIndex = 0;
+}
+reachFrames();
+document.addEventListener("toggle", reachFrames, { capture: true });
+// On paper everything is open.
+addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => (each.open = true)));
 if (data.panels.length) {
   options($("task"), unique(data.panels.map((panel) => panel.task)));
   $("choose-model").hidden = unique(data.panels.map((panel) => panel.model)).length < 2;
@@ -52,8 +59,6 @@ if (data.panels.length) {
   $("sweep").hidden = false;
   chooseTask();
   new ResizeObserver(() => plot.firstChild.viewBox.baseVal.width === Math.max(plot.clientWidth, 260) || draw()).observe(plot);
-  // The images show the same; on paper they are what is shown.
-  const stills = [...$("sweep").parentNode.querySelectorAll("details")];
-  stills.forEach((still) => (still.open = false));
-  addEventListener("beforeprint", () => stills.forEach((still) => (still.open = true)));
+  // The images show the same.
+  for (const still of $("sweep").parentNode.querySelectorAll("details:has(img)")) still.open = false;
 }

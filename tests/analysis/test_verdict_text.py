@@ -1,0 +1,121 @@
+"""The verdict in words, from frames made by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.report.verdict import _sentences, verdict_block
+from lr_sweep.analysis.statistics.aggregate import StudySummary
+from lr_sweep.analysis.statistics.comparisons import comparisons
+from lr_sweep.analysis.statistics.orders import orders
+from lr_sweep.analysis.statistics.verdicts import verdicts
+from lr_sweep.analysis.study_report import write_report
+from lr_sweep.tests.support.page_record import flip_record
+from lr_sweep.tests.support.records import SyntheticRecord, summary_of
+
+LOSS = Metric(name="loss", higher_is_better=False, is_fraction=False)
+ROW = {
+    **{"best": ("a",), "runner_up": "b", "difference": 0.048, "low": 0.02, "high": 0.076, "distinguishable": True},
+    **{"fixed_rate": 1e-3, "fixed_best": "b", "fixed_difference": -0.1, "flips": True},
+}
+
+
+def said(metric: Metric = ACCURACY, **changed: Any) -> str:
+    group = StudySummary(runs=pd.DataFrame(), learning_rates=pd.DataFrame(), cells=pd.DataFrame(), metric=metric)
+    return _sentences(ROW | changed, group, ["same", "winner", "order"])
+
+
+OTHERS = " Another variant has the highest mean at 1 of the 3 learning rates."
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        (
+            {},
+            "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6). At 1e-3 alone you would have concluded that "
+            "b wins, by 10.0 points over a.",
+        ),
+        (
+            {"best": ("a", "b"), "low": -0.01, "distinguishable": False, "flips": False},
+            "Tuned, a leads by 4.8 points over b (95% interval −1.0 to 7.6), which cannot be distinguished from no "
+            "difference. At 1e-3 alone, b leads by 10.0 points over a.",
+        ),
+        (
+            {"best": ("a", "b", "c"), "low": -0.0001, "distinguishable": False, "fixed_best": "a", "flips": False},
+            "Tuned, a leads by 4.8 points over b (95% interval 0.0 to 7.6), which cannot be distinguished from no "
+            "difference; the same holds for c. At 1e-3 alone, a leads, too.",
+        ),
+        (
+            {"fixed_difference": math.nan},
+            "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6). At 1e-3 alone you would have concluded that "
+            "b wins, as a has no value.",
+        ),
+        (
+            {"low": math.nan, "high": math.nan, "distinguishable": False, "best": ("a", "b"), "fixed_best": ""},
+            "Tuned, a leads by 4.8 points over b; with one seed nothing can be distinguished.",
+        ),
+        (
+            {"difference": 0.0, "distinguishable": False, "best": ("a", "b", "c", "d", "e", "f"), "fixed_best": ""},
+            "Tuned, a and b have the same mean; the same holds for 4 other variants.",
+        ),
+    ],
+)
+def test_sentences(changed: dict[str, Any], text: str) -> None:
+    assert said(**changed) == text + OTHERS
+
+
+def test_of_a_metric_to_minimise_leads_are_positive_too() -> None:
+    found = said(LOSS, difference=-0.5, low=-0.7, high=-0.3, fixed_difference=0.25)
+    assert found.startswith("Tuned, a wins by 0.5 over b (95% interval 0.3 to 0.7). At 1e-3 alone")
+    assert "b wins, by 0.25 over a. Another variant has the lowest mean" in found
+
+
+def test_nothing_to_compare() -> None:
+    assert said(best=(), runner_up="") == "no variant has a value."
+    assert said(runner_up="") == "Tuned, a has a value, and nothing to compare it with."
+
+
+def test_of_a_study_with_the_chosen_rates(tmp_path: Path) -> None:
+    """By seed a is 10 points above c in both, so the interval has no width."""
+    summary = summary_of(flip_record(tmp_path).write())
+    compared = comparisons(summary)
+    ((name, text, chosen),) = verdict_block(verdicts(summary, compared), summary, orders(summary)).items
+    assert name == "mnist"
+    assert text.startswith(
+        "Tuned, a wins by 10.0 points over c (95% interval 10.0 to 10.0). At 1e-3 alone, a leads, too."
+    )
+    assert text.endswith("Another variant has the highest mean at 2 of the 4 learning rates.")
+    assert chosen == "Chosen on validation: a 1e-3, b 1e-3, c 1e-3."
+
+
+def test_every_form_of_the_report_opens_with_the_verdict(tmp_path: Path) -> None:
+    report = write_report(flip_record(tmp_path).write(), "small")
+    verdict = "Tuned, a wins by 10.0 points over c"
+    assert report.text.splitlines()[1].startswith(f"mnist: {verdict}")
+    assert (report.folder / "report.md").read_text().splitlines()[2].startswith(f"- **mnist**: {verdict}")
+    page = report.page.read_text()
+    assert page.index(verdict) < page.index("<nav") < page.index('id="sweep"') < page.index("<table")
+
+
+def test_one_learning_rate_has_no_tuning(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for seed in (0, 1):
+        made.add(1e-2, seed, [(300, 0.5, 0.5)], variant="a")
+        made.add(1e-2, seed, [(300, 0.4, 0.4)], variant="b")
+    text = write_report(made.write(), "small").text
+    assert "At the one learning rate that was tried, a wins by 10.0 points over b" in text
+    assert "alone" not in text
+
+
+def test_what_tables_share_is_said_once(tmp_path: Path) -> None:
+    report = write_report(flip_record(tmp_path).write(), "small")
+    assert (report.folder / "report.md").read_text().count("Selection: in each run") == 1
+    assert report.text.count("Selection: in each run") == 1
+    assert "Selection: in each run" in (report.folder / "cells.md").read_text()
