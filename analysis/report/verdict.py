@@ -51,15 +51,15 @@ def _tuned(row: Row, metric: Metric) -> str:
     ahead, low, high = _ahead(row, metric)
     by = f"by {_amount(ahead, metric)} over {row['runner_up']}"
     interval = f"95% interval {_number(low, metric)} to {_number(high, metric)}"
-    if math.isnan(ahead):
-        return f"{leader} has the {metric.best} mean; it shares no seed with {row['runner_up']} to compare them by"
     if ahead == 0:
         return f"{' and '.join((leader, row['runner_up']))} have the same mean{_others(row, equals)}"
     if math.isnan(low):
-        return f"{leader} leads {by}; with one seed nothing can be distinguished"
+        return f"{leader} leads {by}; without an interval nothing can be distinguished"
     if row["distinguishable"]:
         return f"{leader} wins {by} ({interval})"
-    return f"{leader} leads {by} ({interval}), which cannot be distinguished from no difference{_others(row, equals)}"
+    corrected = ", corrected for all pairs of the study," if low > 0 else ""
+    unsure = f"which{corrected} cannot be distinguished from no difference"
+    return f"{leader} leads {by} ({interval}), {unsure}{_others(row, equals)}"
 
 
 def _others(row: Row, equals: Sequence[str]) -> str:

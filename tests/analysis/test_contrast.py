@@ -1,4 +1,4 @@
-"""Colours of the page against its grounds, light and dark: contrast ratios of WCAG 2.1, computed from the style sheet."""
+"""Colours of the page against its grounds, light and dark: contrast ratios of WCAG 2.1, computed from its styles."""
 
 from __future__ import annotations
 

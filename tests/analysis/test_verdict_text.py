@@ -53,13 +53,18 @@ OTHERS = " Another variant has the highest mean at 1 of the 3 learning rates."
             "difference; the same holds for c. At 1e-3 alone, a leads, too.",
         ),
         (
+            {"best": ("a", "b"), "distinguishable": False, "fixed_best": ""},
+            "Tuned, a leads by 4.8 points over b (95% interval 2.0 to 7.6), which, corrected for all pairs of the "
+            "study, cannot be distinguished from no difference.",
+        ),
+        (
             {"fixed_difference": math.nan},
             "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6). At 1e-3 alone you would have concluded that "
             "b wins, as a has no value.",
         ),
         (
             {"low": math.nan, "high": math.nan, "distinguishable": False, "best": ("a", "b"), "fixed_best": ""},
-            "Tuned, a leads by 4.8 points over b; with one seed nothing can be distinguished.",
+            "Tuned, a leads by 4.8 points over b; without an interval nothing can be distinguished.",
         ),
         (
             {"difference": 0.0, "distinguishable": False, "best": ("a", "b", "c", "d", "e", "f"), "fixed_best": ""},
@@ -83,13 +88,13 @@ def test_nothing_to_compare() -> None:
 
 
 def test_of_a_study_with_the_chosen_rates(tmp_path: Path) -> None:
-    """By seed a is 10 points above c in both, so the interval has no width."""
+    """SEM of both 1 point, so that of the difference is 1.41; two degrees of freedom: 4.30 x 1.41 = 6.1."""
     summary = summary_of(flip_record(tmp_path).write())
     compared = comparisons(summary)
     ((name, text, chosen),) = verdict_block(verdicts(summary, compared), summary, orders(summary)).items
     assert name == "mnist"
     assert text.startswith(
-        "Tuned, a wins by 10.0 points over c (95% interval 10.0 to 10.0). At 1e-3 alone, a leads, too."
+        "Tuned, a wins by 10.0 points over c (95% interval 3.9 to 16.1). At 1e-3 alone, a leads, too."
     )
     assert text.endswith("Another variant has the highest mean at 2 of the 4 learning rates.")
     assert chosen == "Chosen on validation: a 1e-3, b 1e-3, c 1e-3."
@@ -108,9 +113,9 @@ def test_one_learning_rate_has_no_tuning(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
     for seed in (0, 1):
         made.add(1e-2, seed, [(300, 0.5, 0.5)], variant="a")
-        made.add(1e-2, seed, [(300, 0.4, 0.4)], variant="b")
+        made.add(1e-2, seed, [(300, 0.4, 0.39 + 0.02 * seed)], variant="b")
     text = write_report(made.write(), "small").text
-    assert "At the one learning rate that was tried, a wins by 10.0 points over b" in text
+    assert "At the one learning rate that was tried, a leads by 10.0 points over b" in text
     assert "alone" not in text
 
 
