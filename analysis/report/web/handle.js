@@ -115,12 +115,12 @@ function listOrder(columns, title, order, pointOf, withRate = false) {
   for (const [place, level] of order.entries()) {
     for (const index of level) {
       const line = shown.lines[index];
-      const point = pointOf(line);
+      const point = pointOf(line) ?? { text: line.published_text }; // a tuned value of a paper
       const item = add(items, "li", { value: place + 1 });
       const sample = add(item, "svg", { width: 14, height: 14, "aria-hidden": "true" });
       marker(sample, line, 7, 7);
       add(item, "span", {}, line.variant);
-      add(item, "small", {}, `${point.text}${metric.unit}${withRate ? `, at ${point.rate_text}` : ""}`);
+      add(item, "small", {}, `${point.text}${metric.unit}${withRate && point.rate_text ? `, at ${point.rate_text}` : ""}`);
     }
   }
 }

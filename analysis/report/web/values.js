@@ -3,8 +3,10 @@
 const place = (point) => `${shown.task}, ${shown.model}, learning rate ${point.rate_text}`;
 
 function describe(line, point) {
-  const value = point.mean === null ? point.text : `${point.text}${metric.unit}` + (point.sem === null ? ", one seed: no SEM" : " (mean ± SEM)");
-  const parts = [line.variant, value, `${point.seeds} seeds have a value`, point.lost];
+  const noSem = point.seeds ? ", one seed: no SEM" : "";
+  const value = point.mean === null ? point.text : `${point.text}${metric.unit}` + (point.sem === null ? noSem : " (mean ± SEM)");
+  const parts = [line.variant, value];
+  if (point.seeds) parts.push(`${point.seeds} seeds have a value`, point.lost); // of published values nothing else is known
   if (point.chosen) parts.push(`chosen on ${metric.chosen_on}`);
   if (line.published !== null) parts.push(`published best ${line.published_text} %`);
   return parts;

@@ -1,0 +1,53 @@
+"""README's picture of the report's figure: `python -m benchmarks.page_still docs/images/report-handle.png`.
+
+Judges the runs of docs/results/cifar10-small, opens the page in a headless Chromium, and puts the handle on 1e-2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+
+from lr_sweep.analysis.judge.judge import Reading, judge
+from lr_sweep.analysis.judge.write import write_judged
+from lr_sweep.tests.support.servers.headless_browser import Browser, browser
+
+RUNS = Path("docs/results/cifar10-small/runs.csv")
+WIDTH, HEIGHT = 1180, 1000
+COLOURS = 128
+"""Of the palette: a drawing has few."""
+
+
+def main() -> None:
+    """Draw the picture."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("picture", type=Path)
+    picture = parser.parse_args().picture
+    with tempfile.TemporaryDirectory() as scratch, browser(Path(scratch) / "profile") as window:
+        page = write_judged(judge([RUNS], Reading()), Path(scratch) / "report").page
+        window.open(page, WIDTH, HEIGHT)
+        top, bottom = _show(window)
+        window.screenshot(picture)
+    with Image.open(picture) as drawn:
+        drawn.crop((0, top, WIDTH, bottom)).quantize(COLOURS).save(picture, optimize=True)
+
+
+def _show(window: Browser) -> tuple[int, int]:
+    """Move the handle to 1e-2, scroll to the figure, and return its top and bottom in the window."""
+    window.evaluate("document.querySelector('.handle').focus()")
+    for key in ("End", "ArrowLeft"):
+        window.press(key)
+    window.evaluate("document.activeElement.blur()")
+    window.evaluate("document.querySelector('#sweep').scrollIntoView({block: 'start', behavior: 'instant'})")
+    top, bottom = window.evaluate(
+        "[document.querySelector('#sweep'), document.querySelector('#key')].map(e => e.getBoundingClientRect())"
+        ".map((box, i) => i ? box.bottom : box.top)"
+    )
+    return max(0, int(top) - 8), int(bottom) + 8
+
+
+if __name__ == "__main__":
+    main()
