@@ -24,6 +24,31 @@ from lr_sweep.sweep.results.run_state import flattened
 
 NAMED_FIRST = ("learning_rate", "seed", "variant", "model", "task")
 """Labels of a run by how much they differ within a study: MLflow cuts long names at their end."""
+MOST_DRAWN = 100
+"""Runs in a chart, the best; MLflow reads a hundred at first."""
+CHARTS: tuple[dict[str, Any], ...] = (
+    {
+        "type": "SCATTER",
+        "xaxis": {"key": "log10_learning_rate", "type": "METRIC"},
+        "yaxis": {"key": "test_at_best", "type": "METRIC"},
+    },
+    {
+        "type": "LINE",
+        "metricKey": "validation_accuracy",
+        "lineSmoothness": 0,
+        "scaleType": "linear",
+        "xAxisKey": "step",
+        "xAxisScaleType": "linear",
+        "selectedXAxisMetricKey": "",
+        "yAxisKey": "metric",
+        "yAxisExpressions": [],
+        "range": {},
+        "useGlobalXaxisKey": True,
+        "useGlobalLineSmoothing": True,
+    },
+    {"type": "BAR", "metricKey": "test_at_best"},
+)
+"""As MLflow's page describes a chart."""
 _MAX_PARAM_LENGTH = 500
 """Characters, of the oldest servers that are in use."""
 _CELL_METRICS = ("test_mean", "test_sem", "validation_mean", "learning_rate")
@@ -100,41 +125,12 @@ class MirroredStudy:
 def charts_view(study: MirroredStudy) -> dict[str, Any]:
     """Return a view of MLflow's page: the ended runs of a study, not nested, and charts of all of them."""
     section = _uuid(study.name, "section")
-    scatter: dict[str, Any] = {
-        "type": "SCATTER",
-        "xaxis": {"key": "log10_learning_rate", "type": "METRIC"},
-        "yaxis": {"key": "test_at_best", "type": "METRIC"},
-        "runsCountToCompare": 100,
-    }
-    bars: dict[str, Any] = {
-        "type": "BAR",
-        "metricKey": "test_at_best",
-        "displayName": "test_at_best",
-        "runsCountToCompare": 100,
-    }
-    curves: dict[str, Any] = {
-        "type": "LINE",
-        "metricKey": "validation_accuracy",
-        "displayName": f"validation {study.metric.name}",
-        "runsCountToCompare": 100,
-        "lineSmoothness": 0,
-        "scaleType": "linear",
-        "xAxisKey": "step",
-        "xAxisScaleType": "linear",
-        "selectedXAxisMetricKey": "",
-        "yAxisKey": "metric",
-        "yAxisExpressions": [],
-        "range": {},
-        "useGlobalXaxisKey": True,
-        "useGlobalLineSmoothing": True,
-    }
-    same = {"metricSectionId": section, "deleted": False, "isGenerated": False}
-    charts = [{**chart, "uuid": _uuid(study.name, chart["type"]), **same} for chart in (scatter, curves, bars)]
+    same = {"metricSectionId": section, "deleted": False, "isGenerated": False, "runsCountToCompare": MOST_DRAWN}
     return {
         "searchFilter": f"tags.`sweep.kind` = 'run' AND tags.`sweep.studies` LIKE '%,{study.name},%'",
         "orderByKey": "metrics.`test_at_best`",  # MLflow nests runs below their study only in the order of time
         "orderByAsc": not study.metric.higher_is_better,
-        "compareRunCharts": charts,
+        "compareRunCharts": [{**chart, "uuid": _uuid(study.name, chart["type"]), **same} for chart in CHARTS],
         "compareRunSections": [{"uuid": section, "name": study.name, "display": True, "isReordered": False}],
         "runsHiddenMode": "SHOW_ALL",
     }
