@@ -116,7 +116,7 @@ def test_ray_stays_in_few_modules() -> None:
         "lr_sweep.sweep.tune.trials",
         "lr_sweep.sweep.tune.callback",
     }
-    training |= {"lr_sweep.sweep.tune.ray_session", "lr_sweep.sweep.tune.private_ray"}
+    training |= {f"lr_sweep.sweep.tune.{name}" for name in ("ray_session", "private_ray", "tune_patches")}
     clusters = {"lr_sweep.sweep.cluster.jobs", "lr_sweep.sweep.cluster.tunnels"}
     assert with_ray == NEEDS_RAY | training | clusters
 

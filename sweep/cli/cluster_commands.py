@@ -1,4 +1,4 @@
-"""`submit` and `job`: studies on a cluster, from a machine that is no part of it."""
+"""`submit`, `job` and `cluster`: studies on a cluster, from a machine that is no part of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lr_sweep.sweep.cluster.submit import submit as submit_study
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.only import only_text
-from lr_sweep.sweep.text import aligned, duration
+from lr_sweep.sweep.text import aligned, counted, duration
 
 _say = partial(print, flush=True)
 _write = partial(print, end="", flush=True)
@@ -45,6 +45,18 @@ def job(chosen: Namespace) -> int:
         raise UserError(f"`job {chosen.action}` needs a STUDY; `{command('job', 'status')}` lists them.")
     newest = cluster.newest(_study_name(chosen.study))
     return _stop(cluster, newest) if chosen.action == "stop" else _follow(chosen.address, newest)
+
+
+def cluster(chosen: Namespace) -> int:
+    """Check a cluster file."""
+    from lr_sweep.sweep.cluster.check import problems_in
+
+    problems = problems_in(chosen.file)
+    for problem in problems:
+        _say(f"problem: {problem}")
+    number = counted(len(problems), "problem")
+    _say(f"{chosen.file}: {number}" if problems else f"{chosen.file}: no problems; `ray up {chosen.file}` starts it")
+    return 1 if problems else 0
 
 
 def _study_name(name_or_path: str) -> str:

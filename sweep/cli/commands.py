@@ -150,6 +150,14 @@ COMMANDS: tuple[Command, ...] = (
         ADDRESS,
     ),
     (
+        "cluster_commands:cluster",
+        "`cluster check` says what is wrong in a cluster file, before `ray up` starts machines; exit code 1 if "
+        "something is",
+        "check cluster.yaml",
+        _argument("action", choices=["check"], help="the only action"),
+        _argument("file", type=local_path, metavar="FILE", help="the file that `ray up` is to be given"),
+    ),
+    (
         "results_commands:report",
         "write tables, figures and checks of what is recorded so far",
         "quickstart --strict",

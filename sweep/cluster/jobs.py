@@ -120,7 +120,7 @@ class ClusterJobs:
     def follow(self, name: str, write: Callable[[str], None]) -> Job:
         """Write what a job prints, from its beginning, until it ends; return its final state.
 
-        Raises UserError if the cluster was out of reach for a minute. The job keeps running.
+        Raises UserError if the cluster was out of reach for a minute, which ends no job on a head that is still up.
         """
         num_written, reached_at = 0, time.monotonic()
         while True:
@@ -133,7 +133,10 @@ class ClusterJobs:
                 num_written, reached_at = len(log), time.monotonic()
             except UserError as problem:
                 if time.monotonic() - reached_at > RECONNECT_S:
-                    raise UserError(f"{problem} {name} keeps running; `job logs` shows it again.") from problem
+                    raise UserError(
+                        f"{problem} If the head is up, {name} is running, and `job logs` follows it again. If the head "
+                        f"is lost, submit the study again there: it resumes from its checkpoints."
+                    ) from problem
             time.sleep(1.0)
 
 

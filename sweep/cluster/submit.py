@@ -17,6 +17,9 @@ from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.text import gigabytes
 from lr_sweep.trainables.own.code import write_code
 
+START = "lr_sweep/sweep/cluster/start.sh"
+"""In the folder that is sent: it finds the interpreter."""
+
 
 def submit(
     study: str | Path | AnyStudy,
@@ -50,7 +53,7 @@ def submit(
             write_code(study.code, Path(folder))
         say(f"sending {CHECKOUT}, {gigabytes(size)}, to {address}")
         run = ("run", sent, "--address", "auto", "--results", results, "--data-dir", data_dir, *options)
-        command = f"exec python -m lr_sweep.sweep {shlex.join(run)}"  # `exec`: a stop signals Python, not a shell
+        command = f"exec sh {START} {shlex.join(run)}"  # `exec`: a stop signals Python, not a shell
         name = cluster.start(study.study, results, command, Path(folder))
     return cluster.get(name)
 

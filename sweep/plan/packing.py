@@ -95,6 +95,10 @@ def step_work(run: Run, task: TaskShape, *, on_gpu: bool) -> float:
     return float(work)
 
 
+KILLED = "killed by Ray's memory monitor"
+"""In the reason of a trial whose machine had little memory left, to which other processes may have contributed."""
+
+
 class CohortSizes:
     """How many runs of each cell train at once: all, or fewer after they ran out of memory; kept beside the results."""
 
@@ -127,9 +131,9 @@ def _key(run: WantedRun) -> str:
 
 
 def is_out_of_memory(reason: str) -> bool:
-    """Return whether a trial failed out of memory: our words, torch's, or Ray's of a worker that it killed."""
+    """Return whether a trial itself ran out of memory: our words, or torch's; not where `KILLED` by Ray."""
     signs = ("outofmemory", "out of memory", "memoryerror", "can't allocate memory")
-    return any(sign in reason.lower() for sign in signs)
+    return KILLED not in reason and any(sign in reason.lower() for sign in signs)
 
 
 def trial_name(group: Sequence[WantedRun]) -> str:

@@ -44,10 +44,14 @@ class Placement:
 
     def trials_at_once(self, nodes: Nodes) -> int:
         """Return how many trials these nodes hold; at least 1."""
-        cpus, gpus = self.resources.cpus_per_trial, self.resources.gpus_per_trial
-        by_cpu = [node.get("CPU", 0) / cpus for node in nodes]
-        by_gpu = [node.get("GPU", 0) / gpus + 1e-9 if gpus else math.inf for node in nodes]  # 3 x 0.3333 fill a GPU
+        by_cpu = [node.get("CPU", 0) / self.resources.cpus_per_trial for node in nodes]
+        by_gpu = [self._by_gpu(node.get("GPU", 0)) for node in nodes]
         return max(1, sum(int(min(each)) for each in zip(by_cpu, by_gpu, strict=True)))
+
+    def _by_gpu(self, gpus: float) -> float:
+        """Return how many trials fit on a node's GPUs: what a trial holds is of one device, as Ray gives it."""
+        share = self.resources.gpus_per_trial
+        return int(gpus) * int(1 / share + 1e-9) if share else math.inf  # 3 x 0.3333 fill a GPU
 
     @property
     def devices_per_trial(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from lr_sweep.analysis.record.index import INDEX_FROM, write_index
 from lr_sweep.datasets.storage.files import write_json
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.mirror.worker import MirrorThread
-from lr_sweep.sweep.plan.packing import CohortSizes, cohorts, is_out_of_memory
+from lr_sweep.sweep.plan.packing import KILLED, CohortSizes, cohorts, is_out_of_memory
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.recorder import Recorder
@@ -36,6 +37,8 @@ MAX_DEATHS = 5
 """Deaths of Ray, before any run ends, after which it is not started again."""
 FAILED_ALIKE = 3
 """Trials that fail for one reason, before anything is evaluated, after which a sweep ends: the rest would, too."""
+MAX_KILLS = 5
+"""Kills of a run's worker by Ray's memory monitor after which it counts as failed: it may need more than there is."""
 STATUS_EVERY_S = 2.0
 """Between writings of the file that `status` reads."""
 
@@ -81,11 +84,13 @@ class Driver:
         self._results, self._placement = options.results, options.placement
         self._recorder = Recorder(self._results, runs, self._placement.devices_per_trial)
         self._logs = RunLogs(self._results.log)
-        self._sizes, self._machines = CohortSizes(self._results), Machines()
+        self._sizes, self._machines = CohortSizes(self._results), Machines(self._placement.address is not None)
         self._ended: dict[str, str] = {}
         self._training: set[str] = set()
         self._failures: list[tuple[Cell, str]] | None = []
         """Cells of trials that failed, and why; None once something was evaluated."""
+        self._kills: Counter[str] = Counter()
+        """Of workers by Ray's memory monitor, by run: of one that trained alone, or of all that had not begun."""
         self._setbacks = 0
         """Reasons so far for which a pass left runs to the next one."""
         self._status_at = 0.0
@@ -224,6 +229,9 @@ class Driver:
         if len(training) > 1:
             self._train_fewer_together(training, reason)
             return
+        if KILLED in reason and self._may_resume(training or left):
+            self._resume_later(training or left, reason)
+            return
         for run_id in training or left:
             self._recorder.failed(run_id, reason)
             self._log([run_id], f"failed: {reason}")
@@ -233,6 +241,18 @@ class Driver:
         if self._failures is not None:
             self._failures.append((self._runs[run_ids[0]].cell, reason))
             self._end_where_all_fail_alike(self._failures)
+
+    def _may_resume(self, run_ids: Sequence[str]) -> bool:
+        """Count a kill for runs of which none is known to be its cause; return whether they had few so far."""
+        self._kills.update(run_ids)
+        return min(self._kills[run_id] for run_id in run_ids) <= MAX_KILLS
+
+    def _resume_later(self, run_ids: Sequence[str], reason: str) -> None:
+        self._progress.interrupted(run_ids)
+        self._training.difference_update(run_ids)
+        self._setbacks += 1
+        self._display.note(f"a trial of {counted(len(run_ids), 'run')} was {reason}; it is started again")
+        self._log(run_ids, reason)
 
     def _end_where_all_fail_alike(self, failures: Sequence[tuple[Cell, str]]) -> None:
         """Raise UserError if every cell that has started has failed, several of them, all for one reason."""
@@ -270,7 +290,7 @@ class Driver:
             leave.set()
             self._setbacks += 1
             self._display.note(f"{change}; runs resume from their checkpoints")
-        for message in self._news():
+        for message in [*self._news(), *self._machines.news()]:
             self._display.note(message)
         if time.monotonic() - self._status_at > STATUS_EVERY_S:
             self._status_at = time.monotonic()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from ruamel.yaml import YAML
 
 from lr_sweep.sweep.network import check_answers
 from lr_sweep.sweep.plan.placement import Nodes, Placement
+from lr_sweep.sweep.text import counted
 from lr_sweep.sweep.tune.shares import Claim
 from lr_sweep.trainables.events import Advanced, Report
 from lr_sweep.trainables.leaving import leaving_nodes
@@ -20,6 +23,7 @@ from lr_sweep.trainables.leaving import leaving_nodes
 CLUSTER_FILE = Path("~/ray_bootstrap_config.yaml")
 """On the head of a cluster that `ray up` started, where submitted sweeps run: the settings of its autoscaler."""
 
+COUNT_EVERY_S = 10.0
 MAX_LOSSES = 5
 """Machines that a run may lose between two evaluations; one that loses more may itself be the cause."""
 
@@ -29,7 +33,8 @@ _NAMESPACE = "lr-sweep"
 class Machines:
     """The machine of each trial, and how many machines each run has lost since its last evaluation."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_cluster: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+        self._on_cluster, self._clock, self._counted_at, self._text = on_cluster, clock, -math.inf, ""
         self._node_of: dict[str, str] = {}
         self._losses: Counter[str] = Counter()
 
@@ -56,6 +61,13 @@ class Machines:
         except OSError:
             return True
         return ours is not None and (not there or ours in leaving_nodes())
+
+    def news(self) -> list[str]:
+        """Say how many machines a cluster has, if that has changed: one that does not come, or is lost, costs time."""
+        if not self._on_cluster or self._clock() - self._counted_at < COUNT_EVERY_S:
+            return []
+        before, self._text, self._counted_at = self._text, machines_text(), self._clock()
+        return [self._text] if self._text != before else []
 
     def reported(self, event: Report) -> None:
         """Forget a run's losses when it is evaluated."""
@@ -84,6 +96,23 @@ def exchange_claims(claim: Claim) -> tuple[list[Claim], int]:
     texts = {job: _internal_kv_get(job, namespace=_NAMESPACE) for job in running}
     claims = {job: Claim(**json.loads(text)) for job, text in texts.items() if text}
     return list(claims.values()), list(claims).index(own)
+
+
+def machines_text(cluster_file: Path = CLUSTER_FILE) -> str:
+    """Return `2 machines are there, of at most 9`; the second number where `ray up` started the cluster."""
+    import ray
+
+    there = sum(node["Alive"] for node in ray.nodes())
+    most = most_machines(cluster_file.expanduser())
+    limit = f", of at most {most}" if most is not None else ""
+    return f"{counted(there, 'machine')} {'is' if there == 1 else 'are'} there{limit}"
+
+
+def most_machines(cluster_file: Path) -> int | None:
+    """Return how many machines a cluster may have, its head included; None: there is no file that says so."""
+    if not cluster_file.is_file():
+        return None
+    return 1 + int(YAML(typ="safe").load(cluster_file)["max_workers"])
 
 
 def cluster_nodes(placement: Placement) -> Nodes:

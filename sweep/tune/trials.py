@@ -6,10 +6,13 @@ import queue
 import shutil
 import threading
 import time
+import traceback
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lr_sweep.datasets.storage.problems import reason
+from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.plan.packing import trial_name
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
@@ -27,8 +30,6 @@ if TYPE_CHECKING:
 
 TICK_S = 0.2
 """The longest time between two events that `train_cohorts` yields; None is the event of no event."""
-SAVING_S = 3600.0
-"""How long a trial that is asked to stop may take to end the step or evaluation under way, and to save."""
 LEAVING_S = 20.0
 """How long Tune may take to stop after Ray has died. Without its GCS, Ray ends this process after 60 s (Ray 2.60)."""
 
@@ -89,12 +90,12 @@ def train_cohorts(
         at_most: trials at once, however many fit; None: as many as fit.
 
     Yields what happens, in order; None at least every `TICK_S` while nothing does. Raises RayLostError if Ray died; the
-    runs that it trained resume from their checkpoints in another session.
+    runs that it trained resume from their checkpoints in another session. Raises UserError if Tune itself failed.
     """
     from lr_sweep.sweep.tune.callback import EventCallback, SweepStoppedError
 
     events: queue.SimpleQueue[TrialEvent] = queue.SimpleQueue()
-    problems: list[BaseException] = []
+    problems: list[Exception] = []
     tuner = _tuner(cohorts, placement, scratch, EventCallback(events.put, leave, machines), at_most)
 
     def run_tune() -> None:
@@ -102,7 +103,8 @@ def train_cohorts(
             tuner.fit()
         except SweepStoppedError:
             pass
-        except BaseException as problem:  # raised in the reader's thread
+        except Exception as problem:  # raised in the reader's thread
+            traceback.print_exc()
             problems.append(problem)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -120,7 +122,10 @@ def train_cohorts(
     if died := lost_processes():
         raise RayLostError(f"Ray died ({', '.join(died)} ended unexpectedly)")
     if problems:
-        raise problems[0]
+        raise UserError(
+            f"Ray Tune failed ({reason(problems[0])}); its log has the traceback. What is recorded is intact, and the "
+            f"same command resumes from the runs' checkpoints."
+        ) from problems[0]
 
 
 def _next(events: queue.SimpleQueue[TrialEvent], timeout_s: float) -> TrialEvent | None:
@@ -143,16 +148,12 @@ def _tuner(
     cohorts: Sequence[Cohort], placement: Placement, scratch: Path, callback: EventCallback, at_most: int | None
 ) -> tune.Tuner:
     from ray import tune
-    from ray.tune.execution import class_cache
-    from ray.tune.execution.tune_controller import TuneController
     from ray.widgets.util import in_notebook
 
+    from lr_sweep.sweep.tune.tune_patches import patch_tune
     from lr_sweep.trainables.ray_trainable import CohortTrainable
 
-    # Tune (2.60) would copy the driver's AWS keys, among others, into what Ray keeps and logs of each worker.
-    class_cache.ENV_VARS_TO_PROPAGATE = frozenset()
-    # It would also kill a trial 10 s after asking it to stop, in the middle of an evaluation for one; see `SAVING_S`.
-    TuneController._actor_force_cleanup_timeout = property(lambda _: SAVING_S, lambda *_: None)
+    patch_tune()
     resources = {"cpu": placement.resources.cpus_per_trial, "gpu": placement.resources.gpus_per_trial}
     # The name beside the cohort: Tune names a trial before it puts objects, cohorts among them, into its config.
     configs = [{"name": cohort.name, "cohort": cohort} for cohort in cohorts]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -38,8 +37,7 @@ def local_head(folder: Path, num_cpus: int = 1) -> Iterator[LocalHead]:
     token = folder / "home" / ".ray" / "auth_token"
     token.parent.mkdir(parents=True)
     token.write_text(TOKEN)
-    programs = Path(sys.executable).parent  # as cluster.yaml does: `python` is then the environment's
-    env = environment(HOME=str(folder / "home"), PATH=f"{programs}{os.pathsep}{os.environ['PATH']}")
+    env = environment(HOME=str(folder / "home"), PATH="/usr/bin:/bin")  # `python`, if there is one, lacks Ray
     env = {name: value for name, value in env.items() if not name.startswith("RAY_")}
     ports = free_ports(4)
     with (

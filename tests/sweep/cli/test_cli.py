@@ -23,6 +23,7 @@ COMMANDS = (
     "run",
     "submit",
     "job",
+    "cluster",
     "stop",
     "status",
     "report",

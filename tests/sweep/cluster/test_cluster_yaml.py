@@ -303,3 +303,20 @@ def addresses_listened_on(head: Head) -> set[str]:
             if each.status == psutil.CONN_LISTEN:
                 found.add(each.laddr.ip)
     return found
+
+
+@pytest.mark.parametrize(("failures", "code", "calls"), [(2, 0, 3), (99, 1, 10)])
+def test_a_worker_s_start_is_tried_again(name: str, tmp_path: Path, failures: int, code: int, calls: int) -> None:
+    """With a `ray` that fails so often, and a `sleep` that does not wait."""
+    (command,) = [line for line in load(name)["worker_start_ray_commands"] if "ray start" in line]
+    programs = tmp_path / "lr-sweep" / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "ray").write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n[ $(wc -l < {tmp_path}/calls) -gt {failures} ]\n'
+    )
+    (programs / "sleep").write_text("#!/bin/sh\n")
+    for program in programs.iterdir():
+        program.chmod(0o755)
+    env = os.environ | {"HOME": str(tmp_path), "RAY_HEAD_IP": "192.0.2.10"}
+    assert subprocess.run(["bash", "-c", command], env=env).returncode == code
+    assert (tmp_path / "calls").read_text().splitlines() == ["start --address=192.0.2.10:6379"] * calls

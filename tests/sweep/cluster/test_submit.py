@@ -140,8 +140,9 @@ def test_the_plan_comes_before_the_job(say: Any, tmp_path: Path, cluster: Cluste
     assert "for an empty results directory: /shared/our results is not on this machine" in printed
     assert "free" not in printed  # this machine's disk
     assert cluster.commands == [
-        "exec python -m lr_sweep.sweep run tiny.yaml --address auto --results '/shared/our results' "
-        "--data-dir /shared/data --max-attempts 10 --checkpoint-every-s 60.0 --priority 3 --retry-failed --strict"
+        "exec sh lr_sweep/sweep/cluster/start.sh run tiny.yaml --address auto "
+        "--results '/shared/our results' --data-dir /shared/data --max-attempts 10 --checkpoint-every-s 60.0 "
+        "--priority 3 --retry-failed --strict"
     ]
     sent = load_study(cluster.folder / "tiny.yaml")
     assert sent.resources.runs_per_trial == 2

@@ -69,6 +69,13 @@ def test_trials_at_once_are_counted_by_node() -> None:
         assert placement.trials_at_once(nodes) == number
 
 
+def test_a_share_of_a_gpu_is_of_one_device() -> None:
+    """As Ray (2.60) places them on four GPUs: two trials of 0.4 each fit on a GPU, and one of 0.6."""
+    for gpus, number in ((0.6, 4), (0.4, 8), (0.5, 8), (0.34, 8), (0.3333, 12), (0.1, 40), (1, 4)):
+        placement = Placement(resources=Resources(gpus_per_trial=gpus))
+        assert placement.trials_at_once([{"CPU": 100.0, "GPU": 4.0}]) == number
+
+
 def test_half_as_many_train_together_after_they_ran_out_of_memory_and_the_next_plan_remembers(
     runs: list[WantedRun], tmp_path: Path
 ) -> None:

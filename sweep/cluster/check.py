@@ -1,0 +1,85 @@
+"""`cluster check`: what is wrong in a cluster file, before `ray up` fails late, without a reason, or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import Any
+
+from lr_sweep.sweep.cluster.tunnels import read_cluster
+
+PLACEHOLDER_ID = "0123456789abcdef0"
+"""In the ids of AWS that `cluster.yaml` has as it comes."""
+PLACEHOLDER_ADDRESSES = ip_network("192.0.2.0/24")
+"""Those of documents (RFC 5737), as `docs/cluster/local.yaml` has them."""
+FILE_SYSTEM = re.compile(r"\.efs\.([a-z0-9-]+)\.amazonaws\.com")
+
+
+def problems_in(cluster_file: Path) -> list[str]:
+    """Return what to put right in a cluster file, a line each; raises UserError for a file that describes no cluster.
+
+    Files on this machine that it names are looked at; no machine, and no account, is asked for anything.
+    """
+    cluster = read_cluster(cluster_file)
+    found = [*_placeholders(cluster), *_key(cluster), *_mounted_files(cluster)]
+    return [*found, *(_aws(cluster) if cluster["provider"].get("type") == "aws" else ())]
+
+
+def _placeholders(cluster: Mapping[str, Any]) -> Iterator[str]:
+    for place, text in _texts(cluster):
+        if PLACEHOLDER_ID in text or _is_placeholder_address(text):
+            yield f"{place}: {text} is a placeholder: give your own"
+
+
+def _is_placeholder_address(text: str) -> bool:
+    try:
+        return ip_address(text) in PLACEHOLDER_ADDRESSES
+    except ValueError:
+        return False
+
+
+def _texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each text of the file with its place: `provider.worker_ips.0`."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, Mapping | Sequence):
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, each in items:
+            yield from _texts(each, f"{place}.{key}" if place else str(key))
+
+
+def _key(cluster: Mapping[str, Any]) -> Iterator[str]:
+    named = cluster["auth"].get("ssh_private_key")
+    if named is None:
+        return
+    path = Path(named).expanduser()
+    if not path.is_file():
+        yield f"auth.ssh_private_key: no file {path}"
+    elif path.stat().st_mode & 0o077:
+        yield f"auth.ssh_private_key: ssh refuses {path}, which other users may read: chmod 600 {path}"
+
+
+def _mounted_files(cluster: Mapping[str, Any]) -> Iterator[str]:
+    for there, here in (cluster.get("file_mounts") or {}).items():
+        if not Path(here).expanduser().exists():
+            is_token = here.endswith("auth_token")
+            mend = "make it with `ray get-auth-token --generate > /dev/null`" if is_token else "run in the checkout"
+            yield f"file_mounts.{there}: nothing is at {here}: {mend}"
+
+
+def _aws(cluster: Mapping[str, Any]) -> Iterator[str]:
+    region, head = cluster["provider"].get("region"), cluster.get("head_node_type")
+    for name, node_type in (cluster.get("available_node_types") or {}).items():
+        config = node_type.get("node_config") or {}
+        place = f"available_node_types.{name}.node_config"
+        if not config.get("SecurityGroupIds"):
+            yield f"{place}: no SecurityGroupIds: Ray would make a group that allows ssh from the whole world"
+        if not config.get("SubnetIds"):
+            yield f"{place}: no SubnetIds: Ray would take any subnet, which the file system may not be reached from"
+        if name == head and not config.get("IamInstanceProfile"):
+            yield f"{place}: no IamInstanceProfile: Ray would make one with full rights to EC2 and S3"
+    elsewhere = {other for _, text in _texts(cluster) for other in FILE_SYSTEM.findall(text) if other != region}
+    for other in sorted(elsewhere):
+        yield f"initialization_commands: the file system is in {other}, provider.region is {region}"

@@ -1,0 +1,90 @@
+"""Ray's memory monitor kills workers where memory is nearly full: their runs resume, and the sweep continues."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lr_sweep.tests.support.tiny_study import (
+    ROOT,
+    command_line,
+    curves,
+    environment,
+    rows,
+    trained_here,
+    write_study,
+)
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+MARGIN = 4 * 2**30
+"""Bytes from what is used now to where Ray begins to kill; the sweep itself takes a part of it."""
+PATIENCE_S = 180.0
+
+
+@pytest.mark.parametrize("together", [4, 1])
+def test_runs_whose_worker_is_killed_resume(tmp_path: Path, together: int) -> None:
+    study, results = long_study(tmp_path, together), tmp_path / "results"
+    memory = psutil.virtual_memory()
+    threshold = (memory.total - memory.available + MARGIN) / memory.total
+    env = environment(RAY_memory_usage_threshold=f"{threshold:.4f}", RAY_memory_monitor_refresh_ms="100")
+    log = tmp_path / "printed"
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            command_line("run", study, "--results", results, "--cpus", "1", "--checkpoint-every-s", "1"),
+            cwd=ROOT,
+            env=env,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            wait_for(process, lambda: any((results / "checkpoints").rglob("*.safetensors")))
+            fill_memory_until(process, lambda: "killed by Ray's memory monitor" in log.read_text())
+            assert process.wait(timeout=PATIENCE_S) == 0, log.read_text()
+        finally:
+            process.kill()
+    printed = log.read_text()
+    assert "Traceback" not in printed
+    expected = "they resume from their checkpoints, 2 at a time" if together > 1 else "it is started again"
+    assert expected in printed
+    assert {row["status"] for row in rows(results).values()} == {"complete"}
+    assert {run_id: repr(curve) for run_id, curve in curves(results).items()} == {
+        run_id: repr(curve) for run_id, curve in trained_here(study, tmp_path / "here").items()
+    }
+
+
+def long_study(folder: Path, together: int) -> Path:
+    """Four runs of a cell, of some seconds each."""
+    return write_study(
+        folder,
+        rates=(1e-4, 1e-3, 3e-3, 1e-2),
+        variants=("unfrozen-random",),
+        num_steps=3000,
+        runs_per_trial=together,
+        protocol="{evaluate_every: 500, train_examples_evaluated: 100}",
+    )
+
+
+def fill_memory_until(process: subprocess.Popen[bytes], happened: Callable[[], bool]) -> None:
+    """Hold more memory, a quarter of a gigabyte at a time, until it has happened; then let it go."""
+    held: list[bytearray] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        if psutil.virtual_memory().available > 2 * 2**30:
+            held.append(bytearray(b"x") * 2**28)
+        time.sleep(0.2)
+
+
+def wait_for(process: subprocess.Popen[bytes], happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
