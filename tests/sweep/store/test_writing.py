@@ -141,3 +141,27 @@ def test_a_thread_that_lost_the_right_to_write_writes_nothing_more(
     with pytest.raises(UserError, match="another process writes there now"):
         thread.news()
     assert "runs/0123456789abcdef.parquet" not in store.names("runs")
+
+
+def test_an_object_takes_one_request(machines: Machines) -> None:
+    """A pass asks for nothing, since it knows what it put; ten new runs are ten curves, ten rows, and a few others."""
+    results = filled()
+    record = add_runs(results.root)
+    store, sent = ObjectStore(URI), []
+    store._client.meta.events.register(
+        "before-send.s3", lambda request, **_: sent.append((request.method, request.url))
+    )
+    push = Push(store, results.root, lambda: None)
+    push()
+    sent.clear()
+    for seed in range(10):
+        record.add(1e-1, 10 + seed, [(100, 0.4, 0.3), (300, 0.9, 0.4)])
+    record.write()
+    push()
+    assert {method for method, _ in sent} == {"PUT"}
+    assert len(set(sent)) == len(sent)
+    assert sum("/runs/" in url or "/curves/" in url for _, url in sent) == 20
+    assert len(sent) <= 25
+    sent.clear()
+    push()
+    assert sent == []
