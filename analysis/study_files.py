@@ -118,8 +118,8 @@ def _is_tested(metric: Metric) -> bool:
     return metric.chosen_on != metric.reported_on
 
 
-def write_files(folder: Path, study: Study) -> str:
-    """Write every file of the report; return the text for the terminal."""
+def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str:
+    """Write every file of the report, its page as `page.page_html` does; return the text for the terminal."""
     info, summary, metric = study.info, study.summary, study.summary.metric
     main, sweeps, further = write_paper(folder, info, summary, study.curves)
     by_rate, ordered = _write_rates(folder, summary), orders(summary)
@@ -148,7 +148,8 @@ def write_files(folder: Path, study: Study) -> str:
         Section(how, [made]),
     ]
     (folder / "report.md").write_text(report_markdown(info.title, sections), encoding="utf-8")
-    page = page_html(info.title, sections, chart_data(summary, best_published(info, summary.cells), ordered))
+    data = chart_data(summary, best_published(info, summary.cells), ordered)
+    page = page_html(info.title, sections, data, refresh_s)
     (folder / "index.html").write_text(page, encoding="utf-8")
     by_model = [tables.main_table(info, summary, model) for model in summary.runs["model"].unique() if metric.chosen_on]
     shown = main if table_of(info.study) else [*by_rate, *by_model]

@@ -47,18 +47,19 @@ class Report:
         return count_problems(self.findings)
 
 
-def write_report(results: Path, study: str, code_now: Now | None = None) -> Report:
+def write_report(results: Path, study: str, code_now: Now | None = None, refresh_s: int | None = None) -> Report:
     """Write `studies/<study>/report/` from the record, whatever is in it so far.
 
     The folder is replaced whole, and only once everything is written. The same record and code give the same files.
     `code_now` gives the version that a file of the code has now, to compare runs with; None: they are not compared.
+    `refresh_s`: seconds after which the page reads itself again; None: never.
     Raises RecordError if the record is missing, damaged, or of another format.
     """
     record.check_format(results)
     found = _read(results, study, code_now)
     study_dir = record.study_dir(results, study)
     with new_report(study_dir) as new:
-        text = write_files(new, found)
+        text = write_files(new, found, refresh_s)
         names = sorted(path.name for path in new.iterdir())
     folder = study_dir / "report"
     return Report(folder=folder, files=tuple(folder / name for name in names), text=text, findings=found.findings)

@@ -19,8 +19,11 @@ import numpy as np
 import torch
 
 from lr_sweep.benchmarks.engine_speed import machine
-from lr_sweep.benchmarks.report_scale import STUDY, make_record
+from lr_sweep.benchmarks.report_scale import STUDY, Size, make_record
 from lr_sweep.sweep.mirror.content import METRICS
+
+RUNS_PER_RATE = 80
+"""4 tasks x 4 variants x 5 seeds."""
 
 
 def main() -> None:
@@ -32,7 +35,8 @@ def main() -> None:
     print(machine(torch.device("cpu")))
     with tempfile.TemporaryDirectory() as scratch:
         results = Path(scratch) / "results"
-        make_record(results, given.runs, given.evaluations, np.random.default_rng(0))
+        size = Size(rates=given.runs // RUNS_PER_RATE, evaluations=given.evaluations)
+        make_record(results, size, np.random.default_rng(0))
         environment = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
         command = [sys.executable, "-m", "sweep", "mlflow", "sync", STUDY, "--results", str(results)]
         began = time.monotonic()

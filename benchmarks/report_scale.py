@@ -2,7 +2,8 @@
 
 Makes a record of 4 tasks x 4 variants x 125 learning rates x 5 seeds with 200 evaluations each (accuracies rise to a
 level set by the learning rate, with noise), then writes its report in a process of its own, so that the peak memory
-is the report's alone. Prints seconds and MiB; on a busy machine the CPU time says more than the other.
+is the report's alone. `--tasks 1 --rates 4 --seeds 500` makes one of many seeds. Prints seconds, MiB, the size of the
+page and, where there is a Chromium, how fast the page is; on a busy machine the CPU time says more than the other.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,33 +27,51 @@ import pyarrow as pa
 from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, schema, table
 from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.analysis.record.read import FORMAT, curve_path, run_path, study_dir
+from lr_sweep.benchmarks.page_speed import speed_text
+from lr_sweep.tests.support.servers.headless_browser import executable
 
 TASKS = ("listops", "mnist", "cifar10", "cifar10-lra")
 VARIANTS = ("frozen-random", "frozen-pretrained", "unfrozen-random", "unfrozen-pretrained")
-NUM_SEEDS = 5
 STUDY = "scale"
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 REPORT = "import sys; from lr_sweep.analysis.__main__ import main; sys.exit(main(sys.argv[1:]))"
 
 
-def make_record(results: Path, num_runs: int, num_evaluations: int, rng: np.random.Generator) -> None:
-    """Write a record of that size; the number of runs is rounded down to a multiple of 80 (cells x seeds)."""
-    rates = np.logspace(-6, -2, num_runs // (len(TASKS) * len(VARIANTS) * NUM_SEEDS))
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """Of a record; every task has four variants."""
+
+    tasks: int = 4
+    rates: int = 125
+    seeds: int = 5
+    evaluations: int = 200
+
+    @property
+    def runs(self) -> int:
+        """Number of runs."""
+        return self.tasks * len(VARIANTS) * self.rates * self.seeds
+
+
+def make_record(results: Path, size: Size, rng: np.random.Generator) -> None:
+    """Write a record of that size."""
+    rates = np.logspace(-6, -2, size.rates)
     for folder in ("runs", "curves"):
         (results / folder).mkdir(parents=True)
     study_dir(results, STUDY).mkdir(parents=True)
     (results / "format.json").write_text(json.dumps({"format": FORMAT}))
     (study_dir(results, STUDY) / "study.json").write_text(json.dumps({"study": STUDY, "title": "Scale"}))
     wanted = [
-        _wanted(f"{i:016x}", task, variant, float(rate), seed, num_evaluations)
+        _wanted(f"{i:016x}", task, variant, float(rate), seed, size.evaluations)
         for i, (task, variant, rate, seed) in enumerate(
-            (t, v, r, s) for t in TASKS for v in VARIANTS for r in rates for s in range(NUM_SEEDS)
+            (t, v, r, s) for t in TASKS[: size.tasks] for v in VARIANTS for r in rates for s in range(size.seeds)
         )
     ]
     for row in wanted:
-        curve_path(results, row["run_id"]).write_bytes(parquet_bytes(_curve(row, num_evaluations, rng)))
+        curve_path(results, row["run_id"]).write_bytes(parquet_bytes(_curve(row, size.evaluations, rng)))
         run_path(results, row["run_id"]).write_bytes(parquet_bytes(table([_run(row)], RUNS)))
-    (study_dir(results, STUDY) / "wanted.parquet").write_bytes(parquet_bytes(table(wanted, WANTED)))
+    (study_dir(results, STUDY) / "wanted.parquet").write_bytes(
+        parquet_bytes(table([row | {"trained_parameters": None} for row in wanted], WANTED))
+    )
 
 
 def _wanted(run_id: str, task: str, variant: str, rate: float, seed: int, num_evaluations: int) -> dict[str, Any]:
@@ -86,25 +106,34 @@ def _curve(wanted: dict[str, Any], num_evaluations: int, rng: np.random.Generato
 
 
 def main() -> None:
-    """Make the record, report, and print both times and the report's peak memory."""
+    """Make the record, report, and print times, the report's peak memory and its page's size and speed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=10_000)
-    parser.add_argument("--evaluations", type=int, default=200)
+    for name, default in asdict(Size()).items():
+        parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--results", type=Path, help="where to make the record, or where an earlier call made it")
-    given = parser.parse_args()
+    given = vars(parser.parse_args())
     with tempfile.TemporaryDirectory() as scratch:
-        results = given.results or Path(scratch) / "results"
+        results = given.pop("results") or Path(scratch) / "results"
+        size = Size(**given)
         if not (results / "format.json").exists():
             began = time.monotonic()
-            make_record(results, given.runs, given.evaluations, np.random.default_rng(0))
-            print(f"made {given.runs} runs x {given.evaluations} evaluations in {time.monotonic() - began:.1f} s")
-        began = time.monotonic()
-        arguments = [sys.executable, "-c", REPORT, str(results), STUDY]
-        subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "2"})
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu_s = used.ru_utime + used.ru_stime
-        peak_mib = used.ru_maxrss / 1024  # KiB on Linux
-        print(f"report in {time.monotonic() - began:.1f} s ({cpu_s:.1f} s of CPU), peak memory {peak_mib:.0f} MiB")
+            make_record(results, size, np.random.default_rng(0))
+            print(f"made {size.runs} runs x {size.evaluations} evaluations in {time.monotonic() - began:.1f} s")
+        _report(results)
+        page = study_dir(results, STUDY) / "report" / "index.html"
+        print(f"page of {page.stat().st_size / 1e6:.2f} MB")
+        if executable() is not None:
+            print(speed_text(page, Path(scratch) / "profile"))
+
+
+def _report(results: Path) -> None:
+    began = time.monotonic()
+    arguments = [sys.executable, "-c", REPORT, str(results), STUDY]
+    subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "2"})
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = used.ru_utime + used.ru_stime
+    peak_mib = used.ru_maxrss / 1024  # KiB on Linux
+    print(f"report in {time.monotonic() - began:.1f} s ({cpu_s:.1f} s of CPU), peak memory {peak_mib:.0f} MiB")
 
 
 if __name__ == "__main__":

@@ -29,13 +29,13 @@ PAGE = """\
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
+<link rel="icon" href="data:,">{refresh}
 <title>{title}</title>
 <style>{style}</style>
 </head>
 <body>
 <main>
-<h1>{title}</h1>
+<h1>{title}</h1>{live}
 {opening}
 {nav}
 {body}
@@ -47,13 +47,23 @@ PAGE = """\
 """
 
 
-def page_html(title: str, sections: Sequence[Section], data: Mapping[str, Any]) -> str:
-    """Return `index.html`, with `data` from `chart.chart_data`; the same content gives the same text."""
+REFRESH = '\n<noscript><meta http-equiv="refresh" content="{}"></noscript>'
+LIVE = '\n<p class="live" data-refresh-s="{0}">Live: this page reads itself again every {0} seconds.</p>'
+"""With scripts the page reads itself again when nobody drags, and keeps what is chosen."""
+
+
+def page_html(title: str, sections: Sequence[Section], data: Mapping[str, Any], refresh_s: int | None = None) -> str:
+    """Return `index.html`, with `data` from `chart.chart_data`; the same content gives the same text.
+
+    `refresh_s`: seconds after which the page reads itself again; None: never.
+    """
     style, script = (WEB / "page.css").read_text(encoding="utf-8"), _script()
     links = [f'<li><a href="#{_anchor(s.title)}">{html.escape(s.title)}</a></li>' for s in sections if s.title]
     return PAGE.format(
         policy=POLICY.format(style=_hash(style), script=_hash(script)),
         title=html.escape(title),
+        refresh=REFRESH.format(refresh_s) if refresh_s else "",
+        live=LIVE.format(refresh_s) if refresh_s else "",
         style=style,
         nav="\n".join(['<nav aria-label="Sections"><ul>', *links, "</ul></nav>"]),
         opening="\n".join(_section(section) for section in sections if not section.title),

@@ -163,6 +163,7 @@ COMMANDS: tuple[Command, ...] = (
         "quickstart --strict",
         *RECORDED,
         STRICT,
+        _flag("--watch", "write them again whenever a run has ended, until Ctrl-C; an open page refreshes itself"),
     ),
     (
         "table_commands:judge",

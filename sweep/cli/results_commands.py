@@ -42,6 +42,8 @@ def report(chosen: Namespace) -> int:
     num_problems = 0
     results = results_here(chosen.results)
     results.check()
+    if chosen.watch:
+        _watch(chosen, results)
     for study in _study_names(chosen, results):
         with storage_problems(results.root):
             written = write_report(results.root, study, version_here)
@@ -52,6 +54,26 @@ def report(chosen: Namespace) -> int:
             print(f"store      {publish(results.uri, results.root, written.folder)}")
         num_problems += written.num_problems
     return int(chosen.strict and num_problems > 0)
+
+
+def _watch(chosen: Namespace, results: Results) -> None:
+    """Write reports again whenever their record has changed; ends by KeyboardInterrupt."""
+    from lr_sweep.analysis.study_report import Report
+    from lr_sweep.analysis.watch import watch
+    from lr_sweep.datasets.sources import version_here
+    from lr_sweep.sweep.terminal import sigterm_as_ctrl_c
+
+    if chosen.strict:
+        raise UserError("--watch ends by Ctrl-C, so --strict has no exit code to set: leave one of them out")
+    if results.uri is not None:
+        raise UserError(f"--watch reads a results directory on this machine, got {results.uri}: run `report` instead")
+
+    def show(report: Report) -> None:
+        opening = next(line for line in report.text.splitlines() if " runs wanted: " in line)
+        print(f"{opening} {report.page}", flush=True)
+
+    with sigterm_as_ctrl_c(), storage_problems(results.root):
+        watch(results.root, _study_names(chosen, results), version_here, show)
 
 
 def ls(chosen: Namespace) -> int:
