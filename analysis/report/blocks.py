@@ -39,6 +39,8 @@ class Table:
     """What other tables of the report rest on, too: its files have it, the report says it once."""
     folded: bool = False
     """Whether a browser shows the title alone until a reader opens it."""
+    stacked: bool = False
+    """Whether a narrow screen shows each row as a list of its entries, so that none is out of view."""
 
     @classmethod
     def of(
@@ -75,10 +77,11 @@ class Table:
         return f"{self.caption} {self.bold_text}" if self.bold else self.caption
 
     def _figure(self) -> str:
+        kind = ' class="stacked"' if self.stacked else ""
         head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in self.header)
         return "\n".join(
             [
-                '<figure><div class="scroll"><table>',
+                f'<figure><div class="scroll"><table{kind}>',
                 f"<caption><span>{html.escape(self.title)}</span></caption>",
                 f"<thead><tr>{head}</tr></thead>",
                 "<tbody>",
@@ -107,8 +110,10 @@ class Table:
 
     def _html_row(self, i: int, row: tuple[str, ...]) -> str:
         first, *others = self._marked(i, [html.escape(text) for text in row], "<strong>{}</strong>")
-        kinds = [' class="long"' if len(text) > LONG_ENTRY else "" for text in row[1:]]
-        cells = [f"<td{kind}>{entry}</td>" for kind, entry in zip(kinds, others, strict=True)]
+        names = [f' data-name="{html.escape(name)}"' if self.stacked else "" for name in self.header[1:]]
+        cells = [
+            f"<td{name}{_kind(text)}>{entry}</td>" for name, text, entry in zip(names, row[1:], others, strict=True)
+        ]
         return f'<tr><th scope="row">{first}</th>{"".join(cells)}</tr>'
 
     def _marked(self, i: int, texts: list[str], bold: str) -> list[str]:
@@ -252,6 +257,11 @@ def file_stem(name: str) -> str:
 
 def _html_text(text: str) -> str:
     return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
+
+
+def _kind(text: str) -> str:
+    """Let a browser break long entries, and numbers in a row, into lines."""
+    return ' class="long"' if len(text) > LONG_ENTRY else ' class="list"' if re.fullmatch(r"[\d ]+", text) else ""
 
 
 def _unbroken(text: str) -> str:

@@ -47,6 +47,7 @@ def findings_table(findings: Sequence[CheckFinding], tried: Collection[float], o
         title="Checks",
         caption=what + (line if setting else ""),
         header=("level", "task", "model", "variant", "found", "what to do"),
+        stacked=True,
         rows=tuple((e.level, e.task, e.model, e.variant, e.message, e.fix) for e in findings),
     )
 

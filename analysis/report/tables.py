@@ -135,7 +135,7 @@ def detail_table(info: StudyInfo, summary: StudySummary) -> Table:
         f"{_first_upper(metric.values)}{metric.in_unit} at the chosen learning rate, ± standard error of the mean "
         f"(SEM) over seeds. {'Best steps: by seed. ' if steps else ''}Runner-up: the learning rate with the second "
         f"{metric.best} {metric.chosen_on} mean, and how {'many points' if metric.is_fraction else 'far'} that is "
-        "behind. Complete to missing: number of runs of the whole cell."
+        "behind. Complete and not complete: runs of the whole cell."
     )
     best_steps: dict[str, Callable[[Row], str]] = {
         "best steps": lambda cell: steps_text(cell["best_steps"]) or NO_VALUE
@@ -153,7 +153,8 @@ def detail_table(info: StudyInfo, summary: StudySummary) -> Table:
             "margin": lambda cell: _margin(cell, metric),
             f"{metric.reported_on}, mean ± SEM": lambda cell: mean_sem_text(cell, metric),
             "seeds": lambda cell: f"{cell['num_values']} of {cell['num_seeds']}",
-            **{status: status for status in STATUSES},
+            "complete": lambda cell: f"{cell['complete']} of {cell['num_wanted']}",
+            "not complete": incomplete_text,
             "remarks": lambda cell: "; ".join(remarks(cell)),
         },
     )

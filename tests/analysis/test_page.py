@@ -199,7 +199,7 @@ def test_tables_keep_their_meaning_in_html() -> None:
     assert page.text["code"] == ["code"]
     assert page.text["strong"] == ["1"]
     assert [head.get("scope") for head in page.of("th")] == ["col", "col", "row", "row"]
-    assert [cell.get("class") for cell in page.of("td")] == [None, "long"]
+    assert [cell.get("class") for cell in page.of("td")] == ["list", "long"]
 
 
 def test_prose_and_pictures_in_both_forms(tmp_path: Path) -> None:

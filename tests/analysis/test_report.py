@@ -116,8 +116,8 @@ def test_partial_and_edge_cells_are_marked(tmp_path: Path) -> None:
     info = record.read_study(tmp_path, "small")
     assert tables.main_table(info, summary, "gpt2").rows == (("frozen-random", "62.5 (1 of 2 seeds) †‡"),)
     (row,) = tables.detail_table(info, summary).rows
-    assert row[3:14] == ("1e-3", "300", "60.0", "1e-4", "10.0", "62.5", "1 of 2", "2", "0", "1", "1")
-    assert row[14] == (
+    assert row[3:12] == ("1e-3", "300", "60.0", "1e-4", "10.0", "62.5", "1 of 2", "2 of 4", "1 missing, 1 failed")
+    assert row[12] == (
         "1 of 2 seeds have a value; runs missing or failed, the choice may change; "
         "best learning rate is the largest tried"
     )
@@ -126,12 +126,12 @@ def test_partial_and_edge_cells_are_marked(tmp_path: Path) -> None:
 def test_detail_table_by_hand(small: Path) -> None:
     summary = summary_of(small)
     table = tables.detail_table(record.read_study(small, "small"), summary)
-    rows = [row[2:4] + row[5:14] for row in table.rows]
+    rows = [row[2:4] + row[5:12] for row in table.rows]
     assert rows == [  # the runners-up of both have 10 points less, at 1e-5
-        ("frozen-random", "1e-4", "60.0", "1e-5", "10.0", "60.0 ± 1.0", "2 of 2", "6", "0", "0", "0"),
-        ("unfrozen-pretrained", "1e-4", "80.0", "1e-5", "10.0", "80.0 ± 1.0", "2 of 2", "4", "0", "0", "2"),
-        ("frozen-random", "–", "–", "–", "–", "–", "0 of 2", "0", "0", "0", "6"),
-        ("unfrozen-pretrained", "–", "–", "–", "–", "–", "0 of 2", "0", "2", "0", "0"),
+        ("frozen-random", "1e-4", "60.0", "1e-5", "10.0", "60.0 ± 1.0", "2 of 2", "6 of 6", ""),
+        ("unfrozen-pretrained", "1e-4", "80.0", "1e-5", "10.0", "80.0 ± 1.0", "2 of 2", "4 of 6", "2 missing"),
+        ("frozen-random", "–", "–", "–", "–", "–", "0 of 2", "0 of 6", "6 missing"),
+        ("unfrozen-pretrained", "–", "–", "–", "–", "–", "0 of 2", "0 of 2", "2 diverged"),
     ]
 
 
