@@ -1,4 +1,4 @@
-"""CIFAR-10 (Krizhevsky 2009) as 4x4 patches (Lu et al. 2021, section 2.1; Rothermel et al. 2021, section 3).
+"""CIFAR-10 (Krizhevsky 2009) as patches (Lu et al. 2021, section 2.1; Rothermel et al. 2021, section 3).
 
 Both papers write a token dimension of 16; a 4x4 RGB patch has 48 numbers, and Lu et al.'s public code used 48.
 """
@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from lr_sweep.datasets import files
-from lr_sweep.datasets.images import to_patches
-from lr_sweep.datasets.task import Split, TaskData, TaskShape
+from lr_sweep.datasets.images import check_patches, to_patches
+from lr_sweep.datasets.task import Split, TaskData, TaskShape, check_limits
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-PATCH_SIZE = 4
 IMAGE_SIZE = 32
 IMAGES_PER_BATCH = 10_000
 MEAN = (0.4914, 0.4822, 0.4465)
@@ -27,13 +26,28 @@ STD = (0.2023, 0.1994, 0.2010)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """Options of CIFAR-10."""
+class SplitOptions:
+    """Options of CIFAR-10 that do not depend on its tokens."""
 
     validation_batch: Literal[1, 2, 3, 4, 5] = 5
     """Which of the five training files is held out for validation (Rothermel et al. 2021, section 3)."""
     augment: bool = False
     """Random crop, flip and rotation of training images. On in Lu et al.'s public code, in neither paper."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(SplitOptions):
+    """Options of CIFAR-10."""
+
+    later: ClassVar[tuple[str, ...]] = ("patch_size", "num_validation")
+    patch_size: int = 4
+    """Rows and columns of a token's pixels; divides 32. 8: 16 tokens of 192 numbers."""
+    num_validation: int = IMAGES_PER_BATCH
+    """The first so many images of the held-out training file; evaluations of fewer are faster."""
+
+    def __post_init__(self) -> None:
+        check_patches(IMAGE_SIZE, self.patch_size)
+        check_limits(self, ("num_validation",), 1, IMAGES_PER_BATCH)
 
 
 def _download(folder: Path) -> None:
@@ -60,52 +74,56 @@ FILES = files.RemoteFiles(
 
 
 def shape(options: Options) -> TaskShape:
-    """Return 64 tokens of 48 numbers, 10 classes."""
-    return TaskShape(num_tokens=(IMAGE_SIZE // PATCH_SIZE) ** 2, num_classes=10, token_dim=3 * PATCH_SIZE**2)
+    """Return 64 tokens of 48 numbers, or as the patches have it; 10 classes."""
+    patch_size = options.patch_size
+    return TaskShape(num_tokens=(IMAGE_SIZE // patch_size) ** 2, num_classes=10, token_dim=3 * patch_size**2)
 
 
-def num_train(options: Options) -> int:
+def num_train(options: SplitOptions) -> int:
     """Return the number of images in four of the five training files."""
     return 4 * IMAGES_PER_BATCH
 
 
-def checksum(options: Options, data_dir: Path) -> str:
+def checksum(options: SplitOptions, data_dir: Path) -> str:
     """Return the sha256 of the file list; `fetch` accepts no other content."""
     return FILES.checksum
 
 
-def origin(options: Options, data_dir: Path) -> str:
+def origin(options: SplitOptions, data_dir: Path) -> str:
     """Return the library that reads the images."""
     return "torchvision"
 
 
-def fetch(options: Options, data_dir: Path) -> None:
+def fetch(options: SplitOptions, data_dir: Path) -> None:
     """Verify the files, or download them; see `files.fetch`."""
     files.fetch(FILES, data_dir)
 
 
 def load(options: Options, data_dir: Path) -> TaskData:
-    """Read CIFAR-10; inputs are (N, 64, 48) uint8."""
+    """Read CIFAR-10; inputs are (N, T, D) uint8."""
     import torch
 
     from lr_sweep.datasets.augment import CropFlipRotate
 
-    train, validation, test = read_splits(options, data_dir, lambda images: to_patches(images, PATCH_SIZE))
+    patch_size = options.patch_size
+    train, validation, test = read_splits(options, data_dir, lambda images: to_patches(images, patch_size))
     mean, std = torch.tensor(MEAN), torch.tensor(STD)  # (3,)
     black = -mean / std  # (3,)
-    augment = CropFlipRotate(patch_size=PATCH_SIZE, image_size=IMAGE_SIZE, black=tuple(black.tolist()))
+    augment = CropFlipRotate(patch_size=patch_size, image_size=IMAGE_SIZE, black=tuple(black.tolist()))
     return TaskData(
         shape=shape(options),
         train=train,
-        validation=validation,
+        validation=validation[: options.num_validation],
         test=test,
-        scale=(1 / (255 * std)).repeat(PATCH_SIZE**2),  # (48,): channel is fastest in a token
-        shift=black.repeat(PATCH_SIZE**2),
+        scale=(1 / (255 * std)).repeat(patch_size**2),  # (D,): channel is fastest in a token
+        shift=black.repeat(patch_size**2),
         augment=augment if options.augment else None,
     )
 
 
-def read_splits(options: Options, data_dir: Path, to_tokens: Callable[[Tensor], Tensor]) -> tuple[Split, Split, Split]:
+def read_splits(
+    options: SplitOptions, data_dir: Path, to_tokens: Callable[[Tensor], Tensor]
+) -> tuple[Split, Split, Split]:
     """Read 40k training, 10k validation and 10k test images; `to_tokens` maps (N, 32, 32, 3) uint8 to (N, T, D)."""
     import torch
     from torchvision.datasets import CIFAR10

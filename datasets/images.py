@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+def check_patches(image_size: int, patch_size: int) -> None:
+    """Raise ValueError if square patches do not cover a square image of so many rows."""
+    if patch_size < 1 or image_size % patch_size:
+        fitting = [size for size in range(1, image_size + 1) if image_size % size == 0]
+        raise ValueError(
+            f"patch_size is {patch_size}, wanted a divisor of {image_size}: {', '.join(map(str, fitting))}"
+        )
+
+
 def to_patches(images: Tensor, patch_size: int) -> Tensor:
     """Cut images (N, H, W, C) into tokens (N, T, D) of the same dtype.
 

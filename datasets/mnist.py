@@ -1,4 +1,4 @@
-"""MNIST as 4x4 patches (Lu et al. 2021, section 2.1; Rothermel et al. 2021, section 3).
+"""MNIST as patches (Lu et al. 2021, section 2.1; Rothermel et al. 2021, section 3).
 
 50k training, 10k validation and 10k test images. Pixels in [0, 1].
 """
@@ -8,24 +8,23 @@ from __future__ import annotations
 import gzip
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from lr_sweep.datasets import files
-from lr_sweep.datasets.images import draw_per_class, to_patches
+from lr_sweep.datasets.images import check_patches, draw_per_class, to_patches
 from lr_sweep.datasets.task import LARGEST_SEED, Split, TaskData, TaskShape, check_limits
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-PATCH_SIZE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Options of MNIST."""
 
+    later: ClassVar[tuple[str, ...]] = ("patch_size",)
     image_size: Literal[32, 28] = 32
     """Rows and columns. 32: two black pixels added on each side, 64 tokens (both papers). 28: as it is, 49 tokens (Lu
     et al.'s public code)."""
@@ -33,8 +32,16 @@ class Options:
     """Training images of each class that become the validation split (Rothermel et al. 2021, section 3)."""
     split_seed: int = 0
     """Picks the validation images; has nothing to do with a run's seed."""
+    patch_size: int = 4
+    """Rows and columns of a token's pixels; divides `image_size`. 7 with an `image_size` of 28: 16 tokens."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Patches of an image."""
+        return (self.image_size // self.patch_size) ** 2
 
     def __post_init__(self) -> None:
+        check_patches(self.image_size, self.patch_size)
         check_limits(self, ("validation_per_class",), 1, 5000)  # the rarest digit has 5421 training images
         check_limits(self, ("split_seed",), 0, LARGEST_SEED)
 
@@ -59,9 +66,8 @@ FILES = files.RemoteFiles(
 
 
 def shape(options: Options) -> TaskShape:
-    """Return 64 (or 49) tokens of 16 pixels, 10 classes."""
-    num_tokens = (options.image_size // PATCH_SIZE) ** 2
-    return TaskShape(num_tokens=num_tokens, num_classes=10, token_dim=PATCH_SIZE**2)
+    """Return 64 tokens of 16 pixels, or as the options have it; 10 classes."""
+    return TaskShape(num_tokens=options.num_tokens, num_classes=10, token_dim=options.patch_size**2)
 
 
 def num_train(options: Options) -> int:
@@ -85,7 +91,7 @@ def fetch(options: Options, data_dir: Path) -> None:
 
 
 def load(options: Options, data_dir: Path) -> TaskData:
-    """Read MNIST; inputs are (N, T, 16) uint8."""
+    """Read MNIST; inputs are (N, T, D) uint8."""
     import torch
 
     root = files.fetch(FILES, data_dir)
@@ -98,8 +104,8 @@ def load(options: Options, data_dir: Path) -> TaskData:
         train=_split(images[left], labels[left], options),
         validation=_split(images[drawn], labels[drawn], options),
         test=_split(test_images, test_labels, options),
-        scale=torch.full((PATCH_SIZE**2,), 1 / 255),
-        shift=torch.zeros(PATCH_SIZE**2),
+        scale=torch.full((options.patch_size**2,), 1 / 255),
+        shift=torch.zeros(options.patch_size**2),
     )
 
 
@@ -116,4 +122,4 @@ def _split(images: Tensor, labels: Tensor, options: Options) -> Split:
 
     margin = (options.image_size - images.shape[-1]) // 2
     padded = pad(images, (margin, margin, margin, margin))  # (N, H, W)
-    return Split(inputs=to_patches(padded.unsqueeze(-1), PATCH_SIZE), labels=labels)  # (N, T, 16)
+    return Split(inputs=to_patches(padded.unsqueeze(-1), options.patch_size), labels=labels)  # (N, T, D)

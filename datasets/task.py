@@ -37,6 +37,20 @@ def check_limits(options: object, names: Iterable[str], low: int, high: int) -> 
             raise ValueError(f"{name} is {getattr(options, name)}, wanted {low} to {high}")
 
 
+def options_content(options: Any) -> dict[str, Any]:
+    """Return a task's options by name, as run ids have them.
+
+    Those that its class names in `later`, which came after runs were recorded, are left out at their defaults, with
+    which they change nothing: ids stay.
+    """
+    later = getattr(options, "later", ())
+    return {
+        field.name: value
+        for field in dataclasses.fields(options)
+        if (value := getattr(options, field.name)) != field.default or field.name not in later
+    }
+
+
 @dataclass(frozen=True, kw_only=True)
 class TaskShape:
     """What a model must know of a task: its tokens are symbols (`num_token_ids`) or real values (`token_dim`).
@@ -158,7 +172,7 @@ class Task(Protocol):
 
     @property
     def Options(self) -> type:  # noqa: N802
-        """Frozen keyword-only dataclass; every field has a documented default."""
+        """Frozen keyword-only dataclass; every field has a documented default. `later`: see `options_content`."""
 
     def shape(self, options: Any) -> TaskShape:
         """Return the shape without touching data."""

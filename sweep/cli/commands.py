@@ -201,6 +201,7 @@ COMMANDS: tuple[Command, ...] = (
         "pretrain the weights that a study has a recipe for; train no run",
         "quickstart",
         *RECORDED,
+        DATA_DIR,
     ),
     (
         "results_commands:ls",

@@ -159,7 +159,7 @@ def pretrain(chosen: Namespace) -> int:
     results.prepare()
     for study in studies:
         with storage_problems(results.root), results.writing(study.study):
-            backbones = find_backbones(study, results.pretrained)
+            backbones = find_backbones(study, results.pretrained, data_folder(chosen))
             check_disk((), results, to_pretrain(study, backbones))
             for name, backbone in backbones.items():
                 if not isinstance(study.models[name].pretrained, PretrainedHere):
@@ -168,7 +168,8 @@ def pretrain(chosen: Namespace) -> int:
                     print(f"{name}: already there: {backbone.source}")
                 else:
                     paths = results.pretrained, results.pretraining_progress
-                    print(pretrain_model(name, study.models[name], *paths, torch.device("cpu"), _say))
+                    model, cpu = study.models[name], torch.device("cpu")
+                    print(pretrain_model(name, model, *paths, cpu, _say, data_folder(chosen)))
     return 0
 
 

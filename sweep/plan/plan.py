@@ -18,6 +18,7 @@ from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown,
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import by_cell, wanted_runs
+from lr_sweep.sweep.study.texts import GIVE_TEXT
 from lr_sweep.sweep.text import aligned, counted, gigabytes
 from lr_sweep.trainables.run import Run, engine_for
 
@@ -30,7 +31,7 @@ class Plan:
     ) -> None:
         check_precision(placement, study.precision)
         self.study, self.placement, self.results, self.data_dir = study, placement, results, data_dir
-        self.backbones = find_backbones(study, results.pretrained)
+        self.backbones = find_backbones(study, results.pretrained, data_dir)
         self.wanted = wanted_runs(study, self.backbones, data_dir)
         self.reconciled = reconcile(self.wanted, results, only=only)
 
@@ -86,7 +87,10 @@ def _weights_lines(backbones: Mapping[str, Backbone]) -> list[str]:
         if backbone.source is None:
             continue
         where = "here" if backbone.here else "not here yet; `run` gets or trains them first"
+        where = "their text is missing" if backbone.missing_text else where
         lines.append(f"weights    {name}: {backbone.description} ({where})")
+        if backbone.missing_text:
+            lines.append(f"           no file {backbone.missing_text}, which `run` needs. {GIVE_TEXT}")
         if is_unknown(backbone.checksum):
             lines.append("           the ids of its pretrained runs depend on these weights: not known yet")
     return lines

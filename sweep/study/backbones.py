@@ -9,17 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lr_sweep.datasets.storage.files import write_json
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, Recipe, StudyModel
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
+from lr_sweep.sweep.study.texts import corpus_of, missing_text
 from lr_sweep.sweep.text import duration, percent
-from lr_sweep.trainables.pretraining.recipe import (
-    VALIDATION_SHARE,
-    describe_corpus,
-    fewest_bytes,
-    pretrained_folder,
-    read_corpus,
-)
+from lr_sweep.trainables.pretraining.recipe import pretrained_folder
 from lr_sweep.trainables.pretraining.task_recipe import TaskRecipe
 from lr_sweep.trainables.pretraining.weights import (
     WEIGHTS,
@@ -59,6 +53,8 @@ class Backbone:
     """Name of the weights in tables."""
     here: bool = False
     """Whether the weights are on this machine."""
+    missing_text: str | None = None
+    """The first file of text that is missing here, to pretrain the weights on; their folder is not known without it."""
 
 
 def is_unknown(checksum: str | None) -> bool:
@@ -66,8 +62,10 @@ def is_unknown(checksum: str | None) -> bool:
     return (checksum or "").startswith(UNKNOWN_WEIGHTS)
 
 
-def find_backbones(study: AnyStudy, pretrained_root: Path) -> dict[str, Backbone]:
+def find_backbones(study: AnyStudy, pretrained_root: Path, data_dir: Path | None = None) -> dict[str, Backbone]:
     """Look up every model's weights without fetching or training anything; a function of the user's own has none.
+
+    `data_dir`: where text is that a recipe has as `DATA/...`; None: the default one.
 
     Raises:
         WeightsError: weights are missing, damaged, or of another model; the message lists all of them.
@@ -79,7 +77,7 @@ def find_backbones(study: AnyStudy, pretrained_root: Path) -> dict[str, Backbone
     for name, model in study.models.items():
         try:
             needed = study.needs_weights(name)
-            found[name] = find_backbone(model, pretrained_root) if needed else Backbone(size=model.body_size)
+            found[name] = find_backbone(model, pretrained_root, data_dir) if needed else Backbone(size=model.body_size)
         except WeightsError as error:
             problems.append(f"model {name}: {error}")
     if problems:
@@ -109,24 +107,35 @@ def _gpt2_size(model: StudyModel) -> ModelSize:
 
 
 def ensure_backbones(
-    study: AnyStudy, pretrained_root: Path, progress_file: Path, device: torch.device, say: Say
+    study: AnyStudy,
+    pretrained_root: Path,
+    progress_file: Path,
+    device: torch.device,
+    say: Say,
+    data_dir: Path | None = None,
 ) -> dict[str, Backbone]:
     """Fetch or train missing weights, then look everything up; arguments as of `pretrain_model`, errors of both."""
     if isinstance(study, OwnStudy):
         return {}
-    for name, backbone in find_backbones(study, pretrained_root).items():
+    for name, backbone in find_backbones(study, pretrained_root, data_dir).items():
         if backbone.source is None or backbone.here:
             continue
         if isinstance(study.models[name].pretrained, PretrainedHere):
-            pretrain_model(name, study.models[name], pretrained_root, progress_file, device, say)
+            pretrain_model(name, study.models[name], pretrained_root, progress_file, device, say, data_dir)
         else:
             say(f"fetching {backbone.source} for {name}")
             find_weights(backbone.source, download=True)
-    return find_backbones(study, pretrained_root)
+    return find_backbones(study, pretrained_root, data_dir)
 
 
 def pretrain_model(
-    name: str, model: StudyModel, pretrained_root: Path, progress_file: Path, device: torch.device, say: Say
+    name: str,
+    model: StudyModel,
+    pretrained_root: Path,
+    progress_file: Path,
+    device: torch.device,
+    say: Say,
+    data_dir: Path | None = None,
 ) -> Path:
     """Train a model's weights by its recipe, or resume that, and return their folder.
 
@@ -134,7 +143,7 @@ def pretrain_model(
     """
     assert isinstance(model.pretrained, PretrainedHere)
     recipe, size = model.pretrained.pretrain, _gpt2_size(model)
-    corpus = _corpus(recipe)
+    corpus = corpus_of(recipe, data_dir)
     folder = _folder(pretrained_root, size, recipe, corpus)
     say(f"pretraining {name}: {recipe.description(size)}")
     reporter = Reporter(name, recipe.num_steps, progress_file, say, per=recipe.predicts)
@@ -205,13 +214,15 @@ class Reporter:
             write_json(self.path, progress | {"updated_at": time.time()})
 
 
-def find_backbone(model: StudyModel, root: Path) -> Backbone:
-    """Look up one model's weights without fetching or training anything; raises as `find_backbones`."""
+def find_backbone(model: StudyModel, root: Path, data_dir: Path | None = None) -> Backbone:
+    """Look up one model's weights without fetching or training anything; arguments and errors of `find_backbones`."""
     if model.pretrained is None:
         return Backbone(size=model.body_size)
     if isinstance(model.pretrained, PretrainedHere):
         recipe = model.pretrained.pretrain
-        folder = _folder(root, _gpt2_size(model), recipe, _corpus(recipe))
+        if missing := missing_text(recipe, data_dir):
+            return _without_text(model, recipe, missing)
+        folder = _folder(root, _gpt2_size(model), recipe, corpus_of(recipe, data_dir))
         source, description = WeightsSource(folder=str(folder)), recipe.description(_gpt2_size(model))
         if here := (folder / WEIGHTS).is_file():
             check_made_here(folder)
@@ -223,6 +234,16 @@ def find_backbone(model: StudyModel, root: Path) -> Backbone:
         check_weights_fit(folder, model.size)
     checksum = weights_checksum(folder) if here else source.sha256 or f"{UNKNOWN_WEIGHTS}: {source}"
     return Backbone(size=model.body_size, source=source, checksum=checksum, description=description, here=here)
+
+
+def _without_text(model: StudyModel, recipe: Recipe, missing: Path) -> Backbone:
+    return Backbone(
+        size=model.body_size,
+        source=WeightsSource(folder=f"a folder that is named after the text {missing}"),
+        checksum=f"{UNKNOWN_WEIGHTS}: pretrained on {missing}, which is missing",
+        description=recipe.description(_gpt2_size(model)),
+        missing_text=str(missing),
+    )
 
 
 def _named_source(model: StudyModel, pretrained: HubWeights | FolderWeights) -> tuple[WeightsSource, str]:
@@ -237,21 +258,3 @@ def _folder(root: Path, size: ModelSize, recipe: Recipe, corpus: bytes) -> Path:
     if isinstance(recipe, TaskRecipe):
         return recipe.folder(root, size)
     return pretrained_folder(root, size, recipe, corpus)
-
-
-def _corpus(recipe: Recipe) -> bytes:
-    """Return the text of a recipe; empty for a task."""
-    if isinstance(recipe, TaskRecipe):
-        return b""
-    try:
-        corpus = read_corpus(recipe)
-    except OSError as error:
-        raise UserError(f"cannot read the text to pretrain on: {error.filename}: {error.strerror}") from error
-    fewest = fewest_bytes(recipe.num_tokens)
-    if len(corpus) < fewest:
-        raise UserError(
-            f"the text to pretrain on ({describe_corpus(recipe)}) has {len(corpus)} bytes, want at least {fewest}: "
-            f"{VALIDATION_SHARE:.0%} is held out, and a sequence has num_tokens = {recipe.num_tokens}. Give more "
-            f"text, or lower `num_tokens`."
-        )
-    return corpus

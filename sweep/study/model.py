@@ -41,7 +41,7 @@ from lr_sweep.sweep.study.validation import (
 )
 from lr_sweep.trainables.backbones import FAMILIES
 from lr_sweep.trainables.models import MODELS
-from lr_sweep.trainables.pretraining.recipe import PretrainRecipe
+from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, in_data_dir
 from lr_sweep.trainables.pretraining.task_recipe import TaskRecipe, endless_tasks
 from lr_sweep.trainables.run import BodySize, ModelSize, size_type
 
@@ -64,17 +64,25 @@ def _study_path(value: Any, info: ValidationInfo) -> Any:
     return path
 
 
+def _text_path(value: Any, info: ValidationInfo) -> Any:
+    """As `_study_path`, but leave a path in the data directory as it is: where that is, a study does not say."""
+    if not isinstance(value, str) or not in_data_dir(Path(value)):
+        return _study_path(value, info)
+    if "\0" in value or ".." in Path(value).parts:
+        raise ValueError(f"got {shown(value)}, want a path below the data directory, without '..'")
+    return Path(value)
+
+
 def _plain_file(path: Path, info: ValidationInfo) -> Path:
-    if info.context and not path.is_file():
+    if info.context and not in_data_dir(path) and not path.is_file():
         raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'no plain file'}, want a file of text")
     return path
 
 
 StudyPath = Annotated[Path, BeforeValidator(_study_path)]
 _NAME = TypeAdapter(Annotated[str, NameRule])
-_TEXT_FILES = TypeAdapter(
-    Annotated[tuple[Annotated[StudyPath, AfterValidator(_plain_file)], ...], AfterValidator(some_distinct)]
-)
+TextPath = Annotated[Path, AfterValidator(_plain_file), BeforeValidator(_text_path)]
+_TEXT_FILES = TypeAdapter(Annotated[tuple[TextPath, ...], AfterValidator(some_distinct)])
 
 
 def _text(value: Any, info: ValidationInfo) -> Any:
@@ -98,7 +106,9 @@ LIMITS: dict[Any, Any] = {int: Field(ge=1, le=1_000_000), float: Field(gt=0, le=
 _TRAINING = {"num_steps": Steps, "batch_size": AtLeast1, "learning_rate": LearningRate, "seed": Seed}
 """Limits of what all recipes have."""
 _text_recipe_from = dataclass_from(
-    PretrainRecipe, _TRAINING | {"text": BeforeValidator(_text), "num_tokens": Field(ge=2, le=1_000_000)}
+    PretrainRecipe,
+    _TRAINING
+    | {"text": BeforeValidator(_text), "num_tokens": Field(ge=2, le=1_000_000), "num_threads": Field(ge=1, le=1024)},
 )
 Recipe = PretrainRecipe | TaskRecipe
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import groupby, product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.sources import data_checksum
-from lr_sweep.datasets.task import TaskShape
+from lr_sweep.datasets.task import TaskShape, options_content
 from lr_sweep.sweep.study.backbones import Backbone
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.study import Study
@@ -127,7 +127,7 @@ def _first_of_cells(study: Study, backbones: Mapping[str, Backbone], data_dir: P
     for name, cells in groupby(study.cell_list(), key=lambda cell: cell.task):
         task = study.tasks[name]
         definition, origin = TASKS[name], TASKS[name].origin(task.options, data_dir)
-        options = asdict(task.options)
+        options = options_content(task.options)
         if options.get("source") == "auto":  # the same data is the same run, whether it was named or found
             options["source"] = origin
         checksum, shape = data_checksum(name, task.options, data_dir), definition.shape(task.options)

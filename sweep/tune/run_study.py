@@ -114,7 +114,8 @@ def _find_runs(
     device = torch.device(options.placement.device if torch.cuda.is_available() else "cpu")
     _check_disk_first(study, options)
     examples = own_examples(study, options.data_dir)
-    backbones = ensure_backbones(study, results.pretrained, results.pretraining_progress, device, say)
+    pretraining = results.pretrained, results.pretraining_progress
+    backbones = ensure_backbones(study, *pretraining, device, say, options.data_dir)
     wanted = wanted_runs(study, backbones, options.data_dir)
     reconciled = reconcile(wanted, results, max_attempts=options.max_attempts, only=options.only)
     for line in change_lines(study.study, wanted, reconciled, results, examples):
@@ -142,7 +143,7 @@ def fetch_data(study: AnyStudy, data_dir: Path) -> None:
 
 def _check_disk_first(study: AnyStudy, options: Options) -> None:
     """Refuse to pretrain for runs that the disk cannot hold; their ids are not known yet, their sizes are."""
-    backbones = find_backbones(study, options.results.pretrained)
+    backbones = find_backbones(study, options.results.pretrained, options.data_dir)
     if models := to_pretrain(study, backbones):
         wanted = wanted_runs(study, backbones, options.data_dir)
         reconciled = reconcile(wanted, options.results, max_attempts=options.max_attempts, only=options.only)

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from lr_sweep.datasets import TASKS, cifar10, cifar10_lra, digits, mnist
-from lr_sweep.datasets.task import DataError, Split, TaskData
+from lr_sweep.datasets.images import from_patches
+from lr_sweep.datasets.task import DataError, Split, TaskData, options_content
 from lr_sweep.tests.support.real_data import require
 
 
@@ -68,6 +69,31 @@ def test_mnist_unpadded_by_hand(tiny_mnist: Path) -> None:
     assert mnist.shape(options).num_tokens == 49
 
 
+def test_mnist_in_larger_patches_by_hand(tiny_mnist: Path) -> None:
+    options = mnist.Options(validation_per_class=1, image_size=28, patch_size=7)
+    data = mnist.load(options, tiny_mnist)
+    assert data.test.inputs[7].nonzero().tolist() == [[0, 9]]  # row 1, column 2 of the first 7x7 patch
+    assert data.test.inputs.shape[1:] == (16, 49)
+    assert data.shape == mnist.shape(options)
+    assert data.tokens(data.test.inputs)[7, 0, 9] == pytest.approx(7 / 255)
+
+
+def test_patches_cover_an_image() -> None:
+    with pytest.raises(ValueError, match="patch_size is 8, wanted a divisor of 28: 1, 2, 4, 7, 14, 28"):
+        mnist.Options(image_size=28, patch_size=8)
+    with pytest.raises(ValueError, match="patch_size is 0, wanted a divisor of 32"):
+        cifar10.Options(patch_size=0)
+    with pytest.raises(ValueError, match="num_validation is 10001, wanted 1 to 10000"):
+        cifar10.Options(num_validation=10_001)
+
+
+def test_options_that_came_later_are_no_part_of_earlier_ids() -> None:
+    assert options_content(cifar10.Options()) == {"validation_batch": 5, "augment": False}
+    content = options_content(cifar10.Options(patch_size=8))
+    assert content == {"validation_batch": 5, "augment": False, "patch_size": 8}
+    assert cifar10.Options(**content) == cifar10.Options(patch_size=8)
+
+
 def test_mnist_split_depends_on_the_split_seed_alone(tiny_mnist: Path) -> None:
     first, again, other = (
         mnist.load(mnist.Options(validation_per_class=1, split_seed=seed), tiny_mnist) for seed in (0, 0, 1)
@@ -109,6 +135,23 @@ def read_file(name: str) -> dict:
 def raw_test_pixel(index: int, row: int, column: int) -> list[int]:
     """Red, green and blue, 0 to 255."""
     return read_file("test_batch")["data"][index].reshape(3, 32, 32)[:, row, column].tolist()
+
+
+def test_cifar10_in_larger_patches(cifar10_data: TaskData) -> None:
+    options = cifar10.Options(patch_size=8, num_validation=50, augment=True)
+    data = cifar10.load(options, require("cifar10/cifar-10-batches-py"))
+    assert data.shape == cifar10.shape(options)
+    assert data.test.inputs.shape == (10_000, 16, 192)
+    assert len(data.validation) == 50
+    images = from_patches(data.tokens(data.validation.inputs[:50]), 8, 32)
+    same = from_patches(cifar10_data.tokens(cifar10_data.validation.inputs[:50]), 4, 32)
+    assert torch.equal(images, same)
+    assert data.augment is not None
+    augmented = from_patches(data.augment(data.tokens(data.validation.inputs), torch.Generator().manual_seed(0)), 8, 32)
+    assert cifar10_data.augment is not None
+    before = cifar10_data.tokens(cifar10_data.validation.inputs[:50])
+    others = from_patches(cifar10_data.augment(before, torch.Generator().manual_seed(0)), 4, 32)
+    assert torch.equal(augmented, others)
 
 
 def test_cifar10_splits(cifar10_data: TaskData) -> None:

@@ -17,7 +17,7 @@ from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, is_unknown
-from lr_sweep.sweep.study.file import load_study
+from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.tests.support.small_runs import CPU, run_of
 from lr_sweep.tests.support.tiny_study import SIZE as TINY
 from lr_sweep.tests.support.tiny_study import write_study, write_weights
@@ -50,6 +50,10 @@ def test_held_out_text_becomes_likelier(pretrained: Path) -> None:
     assert facts["held_out_bits_per_byte"] < 4.0
     assert facts["text_sha256"] == hashlib.sha256(CORPUS).hexdigest()
     assert facts["recipe"]["num_steps"] == 60
+    steps, bits = zip(*facts["curve"], strict=True)
+    assert (steps[:4], steps[-1], len(steps)) == ((0, 2, 3, 4), 60, 51)  # 50 of 60 steps: 1.2, 2.4, 3.6, rounded up
+    assert (bits[0], bits[-1]) == (facts["held_out_bits_per_byte_before"], facts["held_out_bits_per_byte"])
+    assert bits[-1] < bits[25] < bits[0]
     assert sorted(path.name for path in pretrained.parent.iterdir()) == ["weights"]  # nothing half-made beside it
 
 
@@ -73,8 +77,23 @@ def test_the_same_recipe_gives_the_same_weights(tmp_path: Path) -> None:
     assert one != seed
 
 
+def test_a_recipe_with_a_number_of_threads_does_not_depend_on_the_processs(tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    recipe = dataclasses.replace(RECIPE, num_steps=3, num_threads=1)
+    try:
+        for number in (1, 2):
+            torch.set_num_threads(number)
+            train(tmp_path / str(number), recipe)
+            assert torch.get_num_threads() == number
+    finally:
+        torch.set_num_threads(before)
+    assert weights_checksum(tmp_path / "1") == weights_checksum(tmp_path / "2")
+
+
 def test_everything_that_can_change_the_weights_is_in_the_folders_name(tmp_path: Path) -> None:
-    other_recipe = {"num_steps": 61, "batch_size": 9, "num_tokens": 31, "learning_rate": 2e-2, "seed": 1}
+    other_recipe = {"num_steps": 61, "batch_size": 9, "num_tokens": 31, "learning_rate": 2e-2, "seed": 1} | {
+        "num_threads": 1
+    }
     other_size = {"layers": 2, "heads": 4, "width": 64, "positions": 33}
     assert {field.name for field in dataclasses.fields(PretrainRecipe)} == other_recipe.keys() | {"text"}
     assert {field.name for field in dataclasses.fields(ModelSize)} == other_size.keys()
@@ -83,7 +102,7 @@ def test_everything_that_can_change_the_weights_is_in_the_folders_name(tmp_path:
         folders.append(pretrained_folder(tmp_path, SIZE, dataclasses.replace(RECIPE, **{name: value}), CORPUS))
     for name, value in other_size.items():
         folders.append(pretrained_folder(tmp_path, dataclasses.replace(SIZE, **{name: value}), RECIPE, CORPUS))
-    assert len(set(folders)) == len(folders) == 11
+    assert len(set(folders)) == len(folders) == 12
     assert folders[0].name == "gpt2-1x32-f1d81f725b32"  # results directories hold such names
     # where the text lies does not matter, its bytes do
     moved = dataclasses.replace(RECIPE, text=(Path("elsewhere.txt"),))
@@ -114,8 +133,39 @@ def test_weights_are_pretrained_once_and_quietly(tmp_path: Path, capfd: pytest.C
     assert ensure_backbones(study, root, results.pretraining_progress, CPU, said.append)["tiny"] == made
     assert said == []
     (tmp_path / "text.txt").unlink()
-    with pytest.raises(UserError, match=r"cannot read the text to pretrain on: .*text\.txt: No such file"):
-        find_backbones(study, root)
+    assert find_backbones(study, root)["tiny"].missing_text == str(tmp_path / "text.txt")
+    with pytest.raises(UserError, match=r"cannot read the text to pretrain on: .*text\.txt: No such file.*Put a text"):
+        ensure_backbones(study, root, results.pretraining_progress, CPU, said.append)
+
+
+def test_text_in_the_data_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A study names it without saying where that directory is, or whether the text is there."""
+    recipe = "{text: [DATA/text/books.txt], num_steps: 2, batch_size: 2, num_tokens: 12}"
+    size = "{layers: 1, heads: 2, width: 16, positions: 12}"
+    path = write_study(tmp_path, models=f"{{tiny: {{size: {size}, pretrained: {{pretrain: {recipe}}}}}}}")
+    study, data_dir = load_study(path), tmp_path / "data"
+    copy = tmp_path / "elsewhere" / "tiny.yaml"
+    copy.parent.mkdir()
+    copy.write_text(study_to_yaml(study))
+    assert load_study(copy) == study
+
+    command = ["plan", str(path), "--results", str(tmp_path / "results"), "--data-dir", str(data_dir)]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert "on books.txt (their text is missing)" in printed
+    assert f"no file {data_dir}/text/books.txt, which `run` needs. Put a text file there" in printed
+    assert main(["pretrain", *command[1:]]) == 2
+    assert f"cannot read the text to pretrain on: {data_dir}/text/books.txt" in capsys.readouterr().err
+
+    (data_dir / "text").mkdir(parents=True)
+    (data_dir / "text" / "books.txt").write_bytes(CORPUS)
+    assert main(["pretrain", *command[1:]]) == 0
+    backbone = find_backbones(study, tmp_path / "results" / "pretrained", data_dir)["tiny"]
+    assert (backbone.here, backbone.missing_text) == (True, None)
+    named = PretrainRecipe(num_steps=2, batch_size=2, num_tokens=12)
+    assert backbone.source == WeightsSource(  # the text's bytes name it, not where they are
+        folder=str(pretrained_folder(tmp_path / "results" / "pretrained", TINY, named, CORPUS))
+    )
 
 
 def test_a_text_that_is_too_short_is_refused_before_anything_starts(tmp_path: Path) -> None:
@@ -136,12 +186,12 @@ def test_a_text_that_is_too_short_is_refused_before_anything_starts(tmp_path: Pa
 
 def test_a_text_without_end_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError, match="it is no plain file"):
-        read_corpus(PretrainRecipe(text=(Path("/dev/zero"),)))
+        read_corpus(PretrainRecipe(text=(Path("/dev/zero"),)), tmp_path)
     monkeypatch.setattr("lr_sweep.trainables.pretraining.recipe.MAX_TEXT_BYTES", 5)
     for name, content in (("a", b"123"), ("b", b"456")):
         (tmp_path / name).write_bytes(content)
     with pytest.raises(OSError, match="it has more than 2 bytes"):
-        read_corpus(PretrainRecipe(text=(tmp_path / "a", tmp_path / "b")))
+        read_corpus(PretrainRecipe(text=(tmp_path / "a", tmp_path / "b")), tmp_path)
 
 
 def test_random_variants_want_no_weights(tmp_path: Path) -> None:

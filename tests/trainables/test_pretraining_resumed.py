@@ -109,6 +109,7 @@ def test_breaks_at_any_steps_leave_the_same_bytes(undisturbed: Path, tmp_path: P
     without_a_break = json.loads((undisturbed / "pretraining.json").read_text())
     for name in ("held_out_bits_per_byte_before", "held_out_bits_per_byte"):
         assert facts[name] == without_a_break[name]
+    assert [list(pair) for pair in facts["curve"]] == without_a_break["curve"]
     assert [path.name for path in tmp_path.iterdir()] == ["gpt2"]  # checkpoints are gone
 
 

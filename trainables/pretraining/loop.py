@@ -7,10 +7,12 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from lr_sweep.datasets.storage.files import flush, follow_umask, hash_file
@@ -62,6 +64,17 @@ def train_to(num_steps: int, trainee: Trainee, folder: Path, on_step: OnStep, ch
             checkpoint.keep_newest(checkpoints, checkpoint.NUM_KEPT)
             saved_at = time.monotonic()
         on_step(trainee.step, loss)
+
+
+@contextmanager
+def threads_kept(number: int | None = None) -> Iterator[None]:
+    """Set torch's number of CPU threads for the block, None: leave it; and restore it, if the block sets it, too."""
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(number or before)
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def save_weights(folder: Path, facts: dict[str, Any], write: Callable[[Path], object]) -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.loaded import load_checked
 from lr_sweep.trainables.evaluation import evaluate
 from lr_sweep.trainables.pretraining.fit import FAMILY, SIZES
-from lr_sweep.trainables.pretraining.loop import OnStep, resume, save_weights, train_to
+from lr_sweep.trainables.pretraining.loop import OnStep, resume, save_weights, threads_kept, train_to
 from lr_sweep.trainables.pretraining.task_recipe import NO_FILES, TaskRecipe
 from lr_sweep.trainables.pretraining.weights import CONFIG, WEIGHTS, WeightsError
 from lr_sweep.trainables.run import ModelSize
@@ -51,7 +49,7 @@ def pretrain_on_task(
     """
     definition = TASKS[recipe.task]
     data = load_checked(recipe.task, definition, recipe.options, NO_FILES).to(device)
-    with _threads_kept():
+    with threads_kept():
         training = _TaskTraining(recipe.run(size), data, None, device)
         if not resume(training, folder):
             training.accuracy_before = training.accuracy()
@@ -105,16 +103,6 @@ class _TaskTraining(Training):
         """Resume from what `state` returned."""
         self.accuracy_before = progress["accuracy_before"]
         super().load_state(tensors, {name: value for name, value in progress.items() if name != "accuracy_before"})
-
-
-@contextmanager
-def _threads_kept() -> Iterator[None]:
-    """Restore torch's number of threads, which a run on a CPU sets; pretraining on text has those of the process."""
-    before = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _save_body(body: nn.Module, size: ModelSize, folder: Path) -> None:

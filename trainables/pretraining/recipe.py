@@ -10,11 +10,13 @@ import sys
 import sysconfig
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from lr_sweep.datasets.storage.files import read_plain
 from lr_sweep.trainables.run import ModelSize
 
+DATA = "DATA"
+"""Stands for the data directory in a path of text."""
 NUM_BYTES = 256
 """The vocabulary: one token a byte."""
 VALIDATION_SHARE = 0.05
@@ -30,7 +32,9 @@ class PretrainRecipe:
     predicts: ClassVar[str] = "byte"
     """What its losses are means over."""
     text: Literal["python-stdlib"] | tuple[Path, ...] = "python-stdlib"
-    """`python-stdlib`: the sources of Python's standard library, on every machine; or text files, in this order."""
+    """`python-stdlib`: the sources of Python's standard library, on every machine; or text files, in this order.
+
+    A path that begins with `DATA/` is of the data directory."""
     num_steps: int = 600
     """Gradient steps."""
     batch_size: int = 16
@@ -41,6 +45,12 @@ class PretrainRecipe:
     """Of AdamW at its peak, between a linear warm-up and a cosine."""
     seed: int = 0
     """Of the initial weights and the order of the text; not the seed of a run."""
+    num_threads: int | None = None
+    """CPU threads of torch, on which the rounding of sums depends; None: those of the process, as in any program."""
+
+    def content(self) -> dict[str, Any]:
+        """Return its fields by name. `num_threads`, which came later, is left out at None: folders keep their names."""
+        return {name: value for name, value in asdict(self).items() if (name, value) != ("num_threads", None)}
 
     def description(self, size: ModelSize) -> str:
         """Return what tables call the weights."""
@@ -51,14 +61,26 @@ class PretrainRecipe:
         )
 
 
-def read_corpus(recipe: PretrainRecipe) -> bytes:
+def in_data_dir(path: Path) -> bool:
+    """Return whether a text's path is `DATA/...`, a file in the data directory, wherever that is."""
+    return len(path.parts) > 1 and path.parts[0] == DATA
+
+
+def text_files(recipe: PretrainRecipe, data_dir: Path) -> list[Path]:
+    """Return the files of a recipe's text."""
+    if isinstance(recipe.text, str):
+        return _stdlib_sources()
+    return [data_dir.joinpath(*path.parts[1:]) if in_data_dir(path) else path for path in recipe.text]
+
+
+def read_corpus(recipe: PretrainRecipe, data_dir: Path) -> bytes:
     """Return the whole text of a recipe.
 
     Raises:
         OSError: a file cannot be read, is no plain file, or they are too large together.
     """
     left, parts = MAX_TEXT_BYTES, []
-    for path in _stdlib_sources() if isinstance(recipe.text, str) else recipe.text:
+    for path in text_files(recipe, data_dir):
         parts.append(read_plain(path, left))
         left -= len(parts[-1])
     return b"\n".join(parts)
@@ -87,7 +109,7 @@ def fewest_bytes(num_tokens: int) -> int:
 
 def pretrained_folder(root: Path, size: ModelSize, recipe: PretrainRecipe, corpus: bytes) -> Path:
     """Return the folder a recipe's weights are saved in, named after everything that goes into them."""
-    content = {"size": asdict(size), "recipe": asdict(recipe) | {"text": hashlib.sha256(corpus).hexdigest()}}
+    content = {"size": asdict(size), "recipe": recipe.content() | {"text": hashlib.sha256(corpus).hexdigest()}}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
     return root / f"gpt2-{size.layers}x{size.width}-{digest}"
 

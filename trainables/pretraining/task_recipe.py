@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.sources import data_checksum
-from lr_sweep.datasets.task import ENDLESS
+from lr_sweep.datasets.task import ENDLESS, options_content
 from lr_sweep.trainables.parts import EVERYTHING
 from lr_sweep.trainables.run import ModelSize, Protocol, Run
 
@@ -44,7 +44,7 @@ class TaskRecipe:
         """Return the training as a run, by the default protocol; it is evaluated at its end alone."""
         return Run(
             task=self.task,
-            task_options=asdict(self.options),
+            task_options=options_content(self.options),
             data_checksum=data_checksum(self.task, self.options, NO_FILES),
             model=size,
             initialisation="random",

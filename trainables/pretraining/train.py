@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
-from lr_sweep.trainables.pretraining.loop import OnStep, resume, save_weights, train_to
+from lr_sweep.trainables.pretraining.loop import OnStep, resume, save_weights, threads_kept, train_to
 from lr_sweep.trainables.pretraining.recipe import NUM_BYTES, PretrainRecipe, describe_corpus, held_out_from
 from lr_sweep.trainables.randomness import keyed_generator
 from lr_sweep.trainables.run import ModelSize
@@ -28,6 +28,8 @@ WARMUP_SHARE = 0.1
 """Of the steps, while the learning rate rises; then it falls to zero along a half cosine."""
 VALIDATION_WINDOWS = 64
 """Windows of held-out text in the reported bits per byte."""
+NUM_EVALUATIONS = 50
+"""Of the held-out text in a pretraining, at about equal distances; the last is after the last step."""
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 """AdamW's state of a parameter, besides the number of steps."""
@@ -47,26 +49,29 @@ def pretrain(
 
     Calls `on_step` with each step and its training loss in nats per byte. Resumes from the newest checkpoint of an
     earlier call that did not end. The bytes are those of training without a break, on the same machine with the same
-    number of threads, on which rounding depends.
+    number of threads, on which rounding depends (`PretrainRecipe.num_threads`).
 
     Returns:
-        What `pretraining.json` holds: the recipe, and bits per byte on held-out text before and after.
+        What `pretraining.json` holds: the recipe, and bits per byte on held-out text before, during (`curve`, pairs of
+        step and bits) and after.
     """
     text = torch.frombuffer(bytearray(corpus), dtype=torch.uint8)
     split = held_out_from(len(text))
     train, held_out = text[:split].to(device), text[split:].to(device)
-    training = _Training(_language_model(size, recipe).to(device), recipe, train)
-    if not resume(training, folder):
-        training.bits_per_byte_before = bits_per_byte(training.model, held_out, recipe)
-    train_to(recipe.num_steps, training, folder, on_step, checkpoint_every_s)
+    with threads_kept(recipe.num_threads):
+        training = _Training(_language_model(size, recipe).to(device), recipe, train, held_out)
+        if not resume(training, folder):
+            training.evaluate()
+        train_to(recipe.num_steps, training, folder, on_step, checkpoint_every_s)
     facts = {
         "text": describe_corpus(recipe),
         "text_sha256": hashlib.sha256(corpus).hexdigest(),
         "text_bytes": len(corpus),
-        "recipe": {name: value for name, value in asdict(recipe).items() if name != "text"},
+        "recipe": {name: value for name, value in recipe.content().items() if name != "text"},
         "size": asdict(size),
-        "held_out_bits_per_byte_before": training.bits_per_byte_before,
-        "held_out_bits_per_byte": bits_per_byte(training.model, held_out, recipe),
+        "held_out_bits_per_byte_before": training.curve[0][1],
+        "held_out_bits_per_byte": training.curve[-1][1],
+        "curve": training.curve,
         "duration_s": training.duration_s(),
         "torch": torch.__version__,
     }
@@ -96,16 +101,17 @@ def _language_model(size: ModelSize, recipe: PretrainRecipe) -> Any:
 
 
 class _Training:
-    """A model in training by AdamW on a text, bytes (N,)."""
+    """A model in training by AdamW on a text, bytes (N,), evaluated on another, bytes (M,)."""
 
-    def __init__(self, model: Any, recipe: PretrainRecipe, text: Tensor) -> None:
-        self.model, self.recipe, self.text = model, recipe, text
+    def __init__(self, model: Any, recipe: PretrainRecipe, text: Tensor, held_out: Tensor) -> None:
+        self.model, self.recipe, self.text, self.held_out = model, recipe, text, held_out
         self.parameters: dict[str, Tensor] = dict(model.named_parameters())
         self.optimizer = torch.optim.AdamW(
             self.parameters.values(), lr=recipe.learning_rate, betas=(0.9, 0.95), fused=True
         )
         self.step = 0
-        self.bits_per_byte_before = math.nan  # on held-out text, at step 0
+        self.curve: list[tuple[int, float]] = []  # steps, and bits per byte of held-out text after them
+        self.evaluated_at = evaluation_steps(recipe.num_steps)
         self._earlier_s, self._began = 0.0, time.monotonic()
 
     def duration_s(self) -> float:
@@ -123,7 +129,13 @@ class _Training:
         loss.backward()
         clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
+        if self.step in self.evaluated_at:
+            self.evaluate()
         return loss.item()
+
+    def evaluate(self) -> None:
+        """Add the bits per byte of the held-out text to the curve."""
+        self.curve.append((self.step, bits_per_byte(self.model, self.held_out, self.recipe)))
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what is needed to resume."""
@@ -131,18 +143,23 @@ class _Training:
         tensors = {f"model/{name}": parameter.detach() for name, parameter in self.parameters.items()}
         for moment in MOMENTS:
             tensors |= {f"{moment}/{name}": states[parameter][moment] for name, parameter in self.parameters.items()}
-        return tensors, {"step": self.step, "duration_s": self.duration_s(), "before": self.bits_per_byte_before}
+        return tensors, {"step": self.step, "duration_s": self.duration_s(), "curve": self.curve}
 
     @torch.no_grad()
     def load_state(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
         """Resume from what `state` returned."""
-        self.step, self.bits_per_byte_before = progress["step"], progress["before"]
-        self._earlier_s = progress["duration_s"]
+        self.step, self._earlier_s = progress["step"], progress["duration_s"]
+        self.curve = [(step, bits) for step, bits in progress.get("curve") or [(0, progress["before"])]]
         for name, parameter in self.parameters.items():
             parameter.copy_(tensors[f"model/{name}"])
             taken = torch.tensor(float(self.step), device=parameter.device)
             moments = {m: torch.empty_like(parameter).copy_(tensors[f"{m}/{name}"]) for m in MOMENTS}
             self.optimizer.state[parameter] = {"step": taken} | moments
+
+
+def evaluation_steps(num_steps: int) -> frozenset[int]:
+    """Return the steps after which held-out text is evaluated: `NUM_EVALUATIONS`, or all of fewer steps."""
+    return frozenset(math.ceil(num_steps * n / NUM_EVALUATIONS) for n in range(1, NUM_EVALUATIONS + 1))
 
 
 def learning_rate_share(step: int, num_steps: int) -> float:

@@ -121,6 +121,11 @@ def mistakes(folder: Path, text: str) -> list[str]:
         ),
         (
             "digits: {num_steps: 2000}",
+            "mnist: {num_steps: 1000, patch_size: 5}",
+            "4: tasks.mnist: patch_size is 5, wanted a divisor of 32: 1, 2, 4, 8, 16, 32",
+        ),
+        (
+            "digits: {num_steps: 2000}",
             "mnist: {num_steps: 1000, validation_per_class: 0}",
             "4: tasks.mnist: validation_per_class is 0, wanted 1 to 5000",
         ),
@@ -174,6 +179,12 @@ def mistakes(folder: Path, text: str) -> list[str]:
         ("{}", "{text: [no.txt]}", "8: models.tiny.pretrained.pretrain.text[0]: nothing is at "),
         ("{}", "{text: novels}", '8: models.tiny.pretrained.pretrain.text: got "novels", want python-stdlib or a list'),
         ("{}", "{text: [/dev/zero]}", "8: models.tiny.pretrained.pretrain.text[0]: /dev/zero is no plain file, want"),
+        (
+            "{}",
+            "{text: [DATA/../secret]}",
+            '8: models.tiny.pretrained.pretrain.text[0]: got "DATA/../secret", want a path below the data directory',
+        ),
+        ("{}", "{num_threads: 0}", "8: models.tiny.pretrained.pretrain.num_threads: got 0, want greater than or"),
         ("{}", "{text: [/]}", "8: models.tiny.pretrained.pretrain.text[0]: / is a folder, want a file of text"),
         ("{}", f"{{text: [{'x' * 300}]}}", "8: models.tiny.pretrained.pretrain.text[0]: got "),
         ("{}", "{text: [~nouser/a.txt]}", "8: models.tiny.pretrained.pretrain.text[0]: got "),
