@@ -111,8 +111,8 @@ def test_an_unknown_study_lists_the_shipped_ones(say: Any, command: str, tmp_pat
     code, printed = say(command, "no-such", "--results", tmp_path / "results")
     assert code == 2
     assert (
-        "unknown study 'no-such'; valid: bits-small, cifar10-small, mnist-small, optimizers-digits, quickstart"
-        in printed
+        "unknown study 'no-such'; valid: bits-small, cifar10-converged, cifar10-small, mnist-converged, mnist-small, "
+        "optimizers-digits, quickstart" in printed
     )
     code, printed = say(command, tmp_path / "no.yaml", "--results", tmp_path / "results")
     assert code == 2
