@@ -219,7 +219,7 @@ def test_a_wrong_results_directory_is_named_before_a_study(
     [
         (
             "smal",
-            "unknown study 'smal'; did you mean 'small'? valid: bits-small, cifar10-small, ",
+            "unknown study 'smal'; did you mean 'small'? valid: bits-small, cifar10-converged, ",
         ),
         ("small.yaml", "small.yaml: No such file or directory"),
         ("quickstart", "no study 'quickstart' in "),

@@ -231,7 +231,7 @@ STUDIES = st.builds(
     ),
     variants=some(st.sampled_from(sorted(VARIANTS))),
     learning_rates=some(rates()) | st.just(LearningRateGrid(low=1e-5, high=1e-2, per_decade=4)),
-    seeds=st.integers(1, 100) | some(st.integers(0, 2**63 - 1)),
+    seeds=st.integers(1, 40) | some(st.integers(0, 2**63 - 1)),
     protocol=st.builds(
         Protocol,
         dropout=st.floats(0, 0.99),
