@@ -30,6 +30,8 @@ MARKS = {
     AT_EDGE: "the chosen learning rate is the smallest or largest tried, so the best may lie outside",
     UNSTABLE: "runs at the chosen learning rate diverged; they count with their best model before that, if any",
 }
+MOST_STEPS = 10
+"""Best steps of a cell that a table lists; of more seeds it has the range, and `cells.csv` has all."""
 MOST_BUDGETS = 3
 """Of one task; more step budgets are given as a range."""
 
@@ -133,13 +135,12 @@ def detail_table(info: StudyInfo, summary: StudySummary) -> Table:
     metric, steps = summary.metric, has_steps(summary.runs)
     what = (
         f"{_first_upper(metric.values)}{metric.in_unit} at the chosen learning rate, ± standard error of the mean "
-        f"(SEM) over seeds. {'Best steps: by seed. ' if steps else ''}Runner-up: the learning rate with the second "
-        f"{metric.best} {metric.chosen_on} mean, and how {'many points' if metric.is_fraction else 'far'} that is "
+        f"(SEM) over seeds. {'Best steps: by seed, or their range. ' if steps else ''}Runner-up: the learning rate "
+        f"with the second {metric.best} {metric.chosen_on} mean, and how "
+        f"{'many points' if metric.is_fraction else 'far'} that is "
         "behind. Complete and not complete: runs of the whole cell."
     )
-    best_steps: dict[str, Callable[[Row], str]] = {
-        "best steps": lambda cell: steps_text(cell["best_steps"]) or NO_VALUE
-    }
+    best_steps: dict[str, Callable[[Row], str]] = {"best steps": lambda cell: _shown_steps(cell["best_steps"])}
     table = Table.of(
         summary.cells,
         "Every cell at its chosen learning rate",
@@ -232,6 +233,13 @@ def best_entries(
     for at, value in written.items():
         best[group(*at)] = better(value, best.get(group(*at), value))
     return frozenset(at for at, value in written.items() if value == best[group(*at)])
+
+
+def _shown_steps(best_steps: object) -> str:
+    """Write the best steps of a cell for a table: by seed, or of many seeds their range."""
+    if isinstance(best_steps, tuple) and len(best_steps) > MOST_STEPS:
+        return f"{min(best_steps)} to {max(best_steps)}"
+    return steps_text(best_steps) or NO_VALUE
 
 
 def _at_rate(row: Row, chosen: bool, metric: Metric) -> str:

@@ -135,6 +135,15 @@ def test_detail_table_by_hand(small: Path) -> None:
     ]
 
 
+def test_the_best_steps_of_many_seeds_are_a_range(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for seed in range(11):
+        made.add(1e-4, seed, [(100 + seed, 0.6, 0.6), (300, 0.5, 0.5)])
+    summary = summary_of(made.write())
+    (row,) = tables.detail_table(record.read_study(tmp_path, "small"), summary).rows
+    assert row[4] == "100 to 110"
+
+
 def test_a_tie_is_called_one(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
     made.add(1e-4, 0, [(300, 0.1, 0.2), (600, 0.3, 0.2)], budget=600)
