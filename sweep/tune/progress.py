@@ -99,8 +99,8 @@ class _RunState:
 class StudyProgress:
     """Progress of a study's `runs` to train, updated by the driver.
 
-    The others of its `total_runs` count as done and have no part in the time left. `expected` is the pace of cells
-    until one of their runs reports it. `clock` is for the time left and elapsed.
+    The others of `total_runs`, which are those of `--only`, count as done and have no part in the time left. `expected`
+    is the pace of cells until one of their runs reports it. `clock` is for the time left and elapsed.
     """
 
     runs: Sequence[WantedRun]

@@ -34,7 +34,7 @@ from lr_sweep.sweep.results.reconcile import Reconciled, reconcile
 from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, to_pretrain
 from lr_sweep.sweep.study.file import study_to_yaml
-from lr_sweep.sweep.study.only import only_text
+from lr_sweep.sweep.study.only import only_text, select
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import Cell, WantedRun, wanted_runs
 from lr_sweep.sweep.tune.driver import Driver, Options
@@ -84,7 +84,9 @@ def run_study(study: AnyStudy, options: Options, say: Callable[[str], None]) -> 
                 to_train,
                 options,
                 code_of_tasks(study, examples),
-                progress=StudyProgress(runs=to_train, total_runs=len(wanted), expected=_paces(timings)),
+                progress=StudyProgress(
+                    runs=to_train, total_runs=len(select(wanted, options.only)), expected=_paces(timings)
+                ),
                 mirror=mirror,
                 status=results.progress(study.study),
                 news=lambda: [*results.news(), *_taken(problems)],

@@ -97,13 +97,14 @@ def test_a_sweep_in_which_something_worked_trains_the_rest(bench: Bench) -> None
     assert bench.states() == ["complete", "failed", "failed", "failed"]
 
 
-def test_a_part_of_a_study_is_trained(bench: Bench) -> None:
+def test_a_part_of_a_study_is_trained(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
     a, b, *_ = bench.ids
     script = Script()
     only = parse_only("learning_rate=1e-3,learning_rate=0.0001, variant=unfrozen-random")
     assert bench.run(script, only=only).trained == 2
     assert script.passes == [[[a, b]]]
     assert bench.states() == ["complete", "complete", "new", "new"]
+    assert "2/2 runs done" in capfd.readouterr().out  # the others are not done
     assert bench.run(script, only=only).trained == 0
     assert bench.said[-1].startswith("nothing to train: the record holds everything that --only learning_rate=1e-3,")
     assert bench.run(Script()).trained == 2
