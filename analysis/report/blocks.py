@@ -17,7 +17,7 @@ Row = Mapping[Any, Any]
 """A row of a frame, by column name."""
 
 TEXT_WIDTH = 110
-LONG_ENTRY = 40
+LONG_ENTRY = 20
 """Entries with more characters are broken into lines by HTML, others never."""
 MAX_SVG_BYTES = 120_000
 """A drawing larger than this, one with very many points, goes into the page as PNG if that is smaller."""
