@@ -10,7 +10,7 @@ import pandas as pd
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.report.blocks import Row, Table
 from lr_sweep.analysis.report.tables import incomplete_text, mean_sem_text, pretrained_text
-from lr_sweep.analysis.statistics.importance import AXES
+from lr_sweep.analysis.statistics.importance import COMPONENTS
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.uncertainty import t_factor
 from lr_sweep.analysis.text import NO_VALUE, percent_text, rate_text
@@ -20,6 +20,8 @@ SHOWN_TRIES = (1, 2, 3, 5, 10)
 MOST_SOURCES = 6
 """Measurements of pace that the caption of the ledger names."""
 UNKNOWN = "unknown"
+COMPONENT_NAMES = {"learning_rate_by_variant": "rate by variant"}
+"""Headings that are not the component's own name."""
 
 GROUP = {"task": "task", "model": "model"}
 LABELS = GROUP | {"variant": "variant"}
@@ -184,13 +186,14 @@ def sensitivity_table(found: pd.DataFrame, bests: pd.DataFrame, metric: Metric =
 def importance_table(runs: pd.DataFrame, shares: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
     """Show the result of `importance.importances` of some rows of `StudySummary.runs`."""
     what = (
-        f"Share, in percent, of the variation of the runs' best {metric.validation} over the grid that each axis "
-        "explains by itself (fANOVA, Hutter et al. 2014), scaled to sum to 100. Interactions and runs without a value "
-        f"are left out.{pretrained_text(runs)}"
+        f"Share, in percent, of the variance of the runs' {metric.validation} over the grid (analysis of variance, "
+        "omega squared: less what noise alone would add). Rate by variant: variants peak at other rates, or otherwise. "
+        "Seed: what a seed adds to all its runs alike. Noise: the rest, another result with the same settings. A share "
+        f"that noise makes negative is written as 0.{pretrained_text(runs)}"
     )
-    texts = shares.assign(**{axis: shares[axis].map(lambda share: percent_text(share, digits=0)) for axis in AXES})
-    columns = {axis.replace("_", " "): axis for axis in AXES}
-    return Table.of(texts, "Variation explained", what, {**GROUP, "runs": "num_runs", **columns, "remarks": "note"})
+    texts = shares.assign(**{name: shares[name].map(_share_text) for name in COMPONENTS})
+    columns = {COMPONENT_NAMES.get(name, name.replace("_", " ")): name for name in COMPONENTS}
+    return Table.of(texts, "Variance explained", what, {**GROUP, "runs": "num_runs", **columns, "remarks": "note"})
 
 
 def ledger_table(cells: pd.DataFrame, timed_by: Sequence[str]) -> Table:
@@ -239,6 +242,10 @@ def _p_value(p: float) -> str:
 
 def _distinguishable(pair: Row) -> str:
     return "not known" if math.isnan(pair["holm_p"]) else "yes" if pair["distinguishable"] else "no"
+
+
+def _share_text(share: float) -> str:
+    return NO_VALUE if math.isnan(share) else percent_text(max(share, 0.0), digits=0)
 
 
 def _as_tuned(row: Row) -> str:

@@ -1,39 +1,28 @@
 """Checks of a sweep: what a careful reader would object to before believing its table.
 
 Every threshold is a constant below. Accuracies are fractions in the data and percent in messages; "points" are points
-of percent. Of a metric that is no fraction, thresholds are shares of the cell's mean (`_unit`).
+of percent. Of a metric that is no fraction, thresholds are shares of the cell's mean (`grid_checks.unit`).
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.code_versions import ENGINE, Now, files_text, versions_of
-from lr_sweep.analysis.statistics.aggregate import StudySummary, points_within_budget
+from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary, points_within_budget
 from lr_sweep.analysis.statistics.finding import CheckFinding, Key, Level, Row, finding_of
-from lr_sweep.analysis.statistics.further_rates import around, between, beyond
+from lr_sweep.analysis.statistics.grid_checks import grid_findings, joint_sem, unit
+from lr_sweep.analysis.statistics.late_rises import Rise, late_rises
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.text import rate_text
 
-MIN_RATES = 3
-"""With fewer learning rates a peak cannot be seen to lie inside."""
-NARROW_DROP = 0.02
-"""A peak is too narrow for the grid if validation falls by more than this to the better neighbour, and by more than
-`NARROW_SEMS` of its standard errors. Half a step aside, a parabola has lost a quarter of what it loses in a step:
-beyond 2 points, half a point or more may be had between the grid's learning rates."""
-NARROW_SEMS = 2
-STILL_RISING = 0.005
-"""Validation still improves if its mean over the last tenth of the evaluations is above that over the tenth before by
-more than this, and by more than the standard error over seeds of the difference."""
-TENTH = 10
+RISING_LEVEL = 0.05
+"""Validation still improves where a study without such a cell would show it with less than this probability."""
 GAP = 0.03
 """Validation and test differ out of line by more than this, and by more than `GAP_SEMS` of their standard errors, from
 the median of the same task's cells. A gap that they share is a note: the splits differ."""
@@ -57,15 +46,14 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
     counted = summary.runs[summary.runs["status"].isin(["complete", "diverged"])]
     points = points_within_budget(counted, curves, ACCURACIES)
     metric = summary.metric
-    gains, same, stuck = _late_gains(summary, curves), _identical_cells(points), _stuck_cells(points, metric)
+    rises, same, stuck = late_rises(summary, curves), _identical_cells(points), _stuck_cells(points, metric)
     learning = {cell[0] for cell in rates_of.keys() - stuck.keys()}
     found: list[CheckFinding] = []
     for cell in gaps.to_dict("records"):
         key = tuple(cell[name] for name in CELL)
         rates = rates_of[key]
-        for check in (_untuned, _at_edge, partial(_narrow, metric=metric), _missing, _diverged):
-            found += check(cell, rates)
-        found += _improving(cell, gains.get(key, []), metric)
+        found += grid_findings(cell, rates, _other_variants(cell, gaps), metric)
+        found += [*_missing(cell, rates), *_diverged(cell, rates), *_improving(cell, rises.get(key), metric)]
         found += _gap(cell, usual[cell["task"]], num_cells[cell["task"]], metric)
         if key in stuck:
             found.append(_stuck(cell, stuck[key], cell["task"] not in learning, metric))
@@ -78,45 +66,10 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
     return found
 
 
-def _untuned(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:
-    tried = [row["learning_rate"] for row in rates]
-    if len(tried) == 1:
-        message = f"only one learning rate, {rate_text(tried[0])}, was tried: nothing is tuned"
-        yield finding_of(cell, "untuned", "problem", message, rates=around(tried[0]))
-    elif len(tried) < MIN_RATES:
-        message = f"only {len(tried)} learning rates were tried: no peak can be seen to lie inside"
-        yield finding_of(cell, "untuned", "problem", message, rates=beyond(tried, "low") + beyond(tried, "high"))
-
-
-def _at_edge(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:
-    if not cell["at_edge"] or len(rates) < MIN_RATES:
-        return
-    which = "smallest" if cell["at_edge"] == "low" else "largest"
-    message = f"the best learning rate, {rate_text(cell['learning_rate'])}, is the {which} tried"
-    further = beyond([row["learning_rate"] for row in rates], cell["at_edge"])
-    yield finding_of(cell, "edge", "problem", message, rates=further)
-
-
-def _unit(cell: Row, metric: Metric) -> float:
-    """Return what thresholds are multiplied with: 1, or the size of the cell's mean where that may be any number."""
-    return 1.0 if metric.is_fraction else abs(cell["validation_mean"])
-
-
-def _narrow(cell: Row, rates: list[Row], metric: Metric) -> Iterator[CheckFinding]:
-    known = [row for row in rates if row["num_values"]]
-    i = next((i for i, row in enumerate(known) if row["learning_rate"] == cell["learning_rate"]), 0)
-    if not 0 < i < len(known) - 1:
-        return
-    top, better = known[i], max(known[i - 1], known[i + 1], key=lambda row: metric.sign * row["validation_mean"])
-    drop = metric.sign * (top["validation_mean"] - better["validation_mean"])
-    noise = NARROW_SEMS * _joint_sem(top["validation_sem"], better["validation_sem"])
-    if drop > max(NARROW_DROP * _unit(cell, metric), noise):
-        message = (
-            f"the peak at {rate_text(top['learning_rate'])} is too narrow for the grid: {metric.chosen_on} "
-            f"{metric.worsens} by {metric.amount_text(drop)} to the better neighbour"
-        )
-        further = between([row["learning_rate"] for row in rates], top["learning_rate"])
-        yield finding_of(cell, "narrow", "problem", message, rates=further)
+def _other_variants(cell: Row, cells: pd.DataFrame) -> list[float]:
+    """Return the validation means of the other variants of a cell's task and model."""
+    beside = (cells[GROUP] == [cell[name] for name in GROUP]).all(axis=1) & cells["variant"].ne(cell["variant"])
+    return list(cells.loc[beside, "validation_mean"].dropna())
 
 
 def _missing(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:
@@ -142,25 +95,22 @@ def _at_rates(rates: list[Row], status: str) -> str:
     return ", ".join(f"{row[status]} of {row['num_wanted']} at {rate_text(row['learning_rate'])}" for row in lost)
 
 
-def _improving(cell: Row, gains: list[float], metric: Metric) -> Iterator[CheckFinding]:
-    if not gains:
+def _improving(cell: Row, rise: Rise | None, metric: Metric) -> Iterator[CheckFinding]:
+    if rise is None or rise.p >= RISING_LEVEL:
         return
-    gain = float(np.mean(gains))
-    sem = float(np.std(gains, ddof=1)) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0
-    if gain > max(STILL_RISING * _unit(cell, metric), sem):
-        message = (
-            f"{metric.chosen_on} still {metric.improves} at the budget: by {metric.amount_text(gain)} from the "
-            f"second-last to the last tenth of the evaluations"
-        )
-        if metric.model == "final":
-            yield finding_of(cell, "improving", "note", f"{message}, as a decaying schedule makes it")
-        else:
-            fix = "raise num_steps: finished runs resume where they are"
-            yield finding_of(cell, "improving", "problem", message, fix)
+    message = (
+        f"{metric.chosen_on} still {metric.improves} at the budget: by {metric.amount_text(rise.size)} over the last "
+        f"{rise.num_steps} steps"
+    )
+    if metric.model == "final":
+        yield finding_of(cell, "improving", "note", f"{message}, as a decaying schedule makes it")
+    else:
+        fix = "raise num_steps: finished runs resume where they are"
+        yield finding_of(cell, "improving", "problem", message, fix)
 
 
 def _gap(cell: Row, usual: float, num_cells: int, metric: Metric) -> Iterator[CheckFinding]:
-    limit = max(GAP * _unit(cell, metric), GAP_SEMS * _joint_sem(cell["validation_sem"], cell["test_sem"]))
+    limit = max(GAP * unit(cell, metric), GAP_SEMS * joint_sem(cell["validation_sem"], cell["test_sem"]))
     message = f"validation less test is {metric.amount_text(cell['gap'], '+')}"
     # Comparisons are false where there is no value.
     if abs(cell["gap"] - usual) > limit:
@@ -208,27 +158,6 @@ def _stuck_cells(points: pd.DataFrame, metric: Metric) -> dict[Key, str]:
             runs = f"{num_runs} run{'s' if num_runs > 1 else ''}{f', and never {metric.better}' if some else ''}"
             found[key] = f"{metric.validation} is {metric.text(top)} at {where} evaluations of its {runs}"
     return found
-
-
-def _joint_sem(one: float, other: float) -> float:
-    """Return the standard error of a difference; a mean over one seed, which has none, counts as exact."""
-    return math.hypot(*(0.0 if math.isnan(sem) else sem for sem in (one, other)))
-
-
-def _late_gains(summary: StudySummary, curves: pd.DataFrame) -> dict[Key, list[float]]:
-    """Return for each cell the gains of validation between the last two tenths, by complete run at the chosen rate."""
-    chosen = summary.chosen_runs
-    points = points_within_budget(chosen[chosen["status"] == "complete"], curves, ["validation_accuracy"])
-    by_run = points.groupby([*CELL, "run_id"], sort=False)["validation_accuracy"]
-    gains = summary.metric.sign * by_run.agg(_gain).dropna()
-    return dict(gains.groupby(CELL, sort=False).agg(list).items())  # type: ignore[arg-type]
-
-
-def _gain(curve: pd.Series) -> float:
-    """Compare the means of the last two tenths, of at least one evaluation each; NaN: too short."""
-    size = max(1, len(curve) // TENTH)
-    values = curve.to_numpy(dtype=float)
-    return float(values[-size:].mean() - values[-2 * size : -size].mean()) if len(values) > 1 else math.nan
 
 
 def code_findings(wanted: pd.DataFrame, runs: pd.DataFrame, now: Now | None = None) -> list[CheckFinding]:

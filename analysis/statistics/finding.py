@@ -22,8 +22,9 @@ class CheckFinding:
     """One thing to know about one cell before believing its number."""
 
     check: str
-    """`untuned`, `edge`, `narrow`, `missing`, `diverged`, `improving`, `gap`, `stuck`, `identical`, `one-seed`,
-    `unequal`, `unequal-seeds`, `short` or `code`, and of tables `chosen-on-test` or `not-chosen`: docs/checks.md."""
+    """`untuned`, `edge`, `cliff`, `narrow`, `unstable`, `missing`, `diverged`, `improving`, `gap`, `stuck`,
+    `identical`, `one-seed`, `unequal`, `unequal-seeds`, `short` or `code`, and of tables `chosen-on-test` or
+    `not-chosen`: docs/checks.md."""
     level: Level
     """`problem`: the number may change, or cannot carry a conclusion; `note`: anything else worth knowing."""
     task: str

@@ -220,12 +220,6 @@ def test_sensitivity_and_expected_best(summary: StudySummary) -> None:
 def test_checks(report: Report) -> None:
     """Validation less test: 9, 9 and 0 points. Three standard errors: 6.2 for the first two, 3.5 for the last."""
     assert [(each.variant, each.check, each.level, each.message) for each in report.findings] == [
-        (
-            U,
-            "narrow",
-            "problem",
-            "the peak at 1e-4 is too narrow for the grid: validation falls by 7.0 points to the better neighbour",
-        ),
         (R, "edge", "problem", "the best learning rate, 1e-2, is the largest tried"),
         (R, "missing", "problem", "1 of 12 runs missing: 1 of 3 at 1e-5"),
         (R, "missing", "problem", "1 of 12 runs failed: 1 of 3 at 1e-4"),

@@ -3,7 +3,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import optuna
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
@@ -13,8 +12,6 @@ from lr_sweep.analysis.__main__ import main
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.report import figures, tables
 from lr_sweep.analysis.report.folder import LOCK
-from lr_sweep.analysis.report.further_tables import importance_table
-from lr_sweep.analysis.statistics.importance import importances
 from lr_sweep.analysis.study_report import Report, status_line, write_report
 from lr_sweep.analysis.text import rate_text
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
@@ -261,45 +258,6 @@ def test_the_learning_rate_of_lu_et_al_is_drawn_only_near_the_sweep(
     figure = figures.learning_rate_figure(summary.learning_rates, summary.cells, "Title", "A caption.", {})
     dashed = [line for line in figure.axes[0].lines if line.get_color() == "#B00020"]
     assert bool(dashed) is drawn
-
-
-def test_importance_finds_what_moved_the_accuracy_and_repeats() -> None:
-    grid = [(rate, variant, seed) for rate in (1e-5, 1e-4, 1e-3) for variant in VARIANTS for seed in range(3)]
-    runs = pd.DataFrame(grid, columns=["learning_rate", "variant", "seed"]).assign(task="mnist", model="gpt2")
-    runs["validation_accuracy"] = runs["learning_rate"].map({1e-5: 0.2, 1e-4: 0.9, 1e-3: 0.5}) + 0.001 * runs["seed"]
-    verbosity = optuna.logging.get_verbosity()
-    (found,) = importances(runs).to_dict("records")
-    assert found["learning_rate"] > 0.9
-    assert found["learning_rate"] + found["variant"] + found["seed"] == pytest.approx(1)
-    assert (found["num_runs"], found["note"]) == (18, "")
-    pd.testing.assert_frame_equal(importances(runs), importances(runs))
-    assert optuna.logging.get_verbosity() == verbosity
-
-
-def test_importance_of_many_runs_is_of_a_sample() -> None:
-    """Accuracy follows the learning rate alone, in any sample of the 400 runs."""
-    seeds = [n // 50 for n in range(400)]  # 8, few enough to be looked at all
-    runs = pd.DataFrame({"learning_rate": [1e-4, 1e-3] * 200, "variant": "frozen-random", "seed": seeds})
-    runs = runs.assign(task="mnist", model="gpt2", validation_accuracy=runs["learning_rate"] * 100)
-    runs.loc[0, "validation_accuracy"] = float("nan")
-    (found,) = importances(runs).to_dict("records")
-    assert (found["num_runs"], found["note"]) == (
-        399,
-        "from a random sample of 300 runs; 1 runs without a value are left out",
-    )
-    assert found["learning_rate"] > 0.99
-    assert importances(runs).to_dict("records") == [found]
-
-
-def test_importance_says_why_there_is_none(small: Path) -> None:
-    runs = pd.DataFrame({"learning_rate": 1e-3, "variant": "frozen-random", "seed": range(10)})
-    runs = runs.assign(task="mnist", model="gpt2", validation_accuracy=0.5)
-    (flat,) = importances(runs).to_dict("records")
-    (few,) = importances(runs.head(7)).to_dict("records")
-    assert flat["note"].startswith("Optuna: ")
-    assert few["note"] == "only 7 runs have a value, 8 needed"
-    (row,) = importance_table(summary_of(small).runs, importances(runs.head(7))).rows
-    assert row == ("mnist", "gpt2", "7", "–", "–", "–", "only 7 runs have a value, 8 needed")
 
 
 def test_status_line_counts_every_status() -> None:

@@ -1,0 +1,150 @@
+"""How often each check fires on sound studies and on planted faults: `python -m benchmarks.check_error_rates`.
+
+Studies are drawn (`simulated_studies.py`) and judged by the report's own functions. Numbers depend on `--seed` alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from lr_sweep.analysis.statistics.aggregate import summarise
+from lr_sweep.analysis.statistics.checks import check_sweep
+from lr_sweep.analysis.statistics.comparisons import comparisons
+from lr_sweep.analysis.statistics.finding import CheckFinding
+from lr_sweep.analysis.statistics.unequal import unequal_tuning
+from lr_sweep.benchmarks import simulated_studies as simulated
+from lr_sweep.benchmarks.simulated_studies import Frames, Truth, any_setting, drawn, sound
+
+Plant = Callable[[Truth, np.random.Generator], Truth]
+Damage = Callable[[Frames], Frames]
+
+CHECKS = ("edge", "cliff", "narrow", "unstable", "improving", "gap", "stuck", "identical", "diverged")
+"""Of which a sound study may have findings by chance; `diverged` is a note of its cliffs."""
+NUM_TASKS = (1, 2, 4)
+IN_TRUTH: dict[str, tuple[Plant, tuple[str, ...]]] = {
+    "peak beyond the grid": (simulated.beyond_the_end, ("edge",)),
+    "peak between two rates, 4 to 8 points higher": (simulated.between_two_rates, ("narrow",)),
+    "rises into a cliff": (simulated.rising_into_a_cliff, ("cliff",)),
+    "only the smallest rate trains": (simulated.mostly_diverged, ("untuned",)),
+    "a seed diverged at the best rate": (simulated.one_seed_diverged, ("unstable",)),
+    "still rising": (simulated.still_rising, ("improving",)),
+    "test 10 points below validation": (simulated.lower_test, ("gap",)),
+    "a run missing": (simulated.one_missing, ("missing",)),
+    "a run failed": (simulated.one_failed, ("missing",)),
+}
+"""The fault, and the checks that find it."""
+IN_FRAMES: dict[str, tuple[Damage, tuple[str, ...]]] = {
+    "inputs that are all alike": (simulated.constant, ("stuck",)),
+    "a cell's evaluations copied": (simulated.copied, ("identical",)),
+    "a variant with two rates fewer": (simulated.without_upper_rates, ("unequal",)),
+    "two learning rates": (simulated.two_rates, ("untuned",)),
+}
+
+
+def judged(frames: Frames) -> list[CheckFinding]:
+    """Run every check of a report but those of code versions."""
+    summary = summarise(frames.wanted, frames.runs, frames.curves)
+    return [*check_sweep(summary, frames.curves), *unequal_tuning(summary)]
+
+
+def on_sound_studies(num_studies: int, num_tasks: int, rng: np.random.Generator) -> Counter[tuple[str, str]]:
+    """Count the sound studies with a finding, by check and level, and those that pass (`passes`, `--strict`)."""
+    found: Counter[tuple[str, str]] = Counter()
+    for _ in range(num_studies):
+        findings = judged(drawn(sound(any_setting(rng, num_tasks), rng), rng))
+        found.update({(each.check, each.level) for each in findings})
+        found["passes", "--strict"] += all(each.level == "note" for each in findings)
+    return found
+
+
+def share_found(
+    checks: tuple[str, ...], plant: Plant | None, damage: Damage | None, num_studies: int, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Return the shares of studies of one task where a fault is found in its cell: as a problem, and at all."""
+    problems = found = 0
+    for _ in range(num_studies):
+        truth = sound(any_setting(rng, 1), rng)
+        frames = drawn(plant(truth, rng) if plant else truth, rng)
+        levels = {
+            each.level
+            for each in judged(damage(frames) if damage else frames)
+            if each.check in checks and each.variant == simulated.VARIANTS[-1]
+        }
+        problems += "problem" in levels
+        found += bool(levels)
+    return problems / num_studies, found / num_studies
+
+
+def family_wise_error(num_studies: int, num_tasks: int, num_seeds: int, rng: np.random.Generator) -> float:
+    """Return the share of studies of four equal variants in which any pair is distinguishable."""
+    claims = 0
+    for _ in range(num_studies):
+        setting = any_setting(rng, num_tasks, equal=True)
+        setting = replace(setting, num_seeds=num_seeds, num_evaluations=6, step=0.5, num_rates=5)
+        frames = drawn(sound(setting, rng), rng)
+        claims += bool(comparisons(summarise(frames.wanted, frames.runs, frames.curves))["distinguishable"].any())
+    return claims / num_studies
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print the tables of docs/checks.md."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--studies", type=int, default=400, help="in each entry of a table")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--table", choices=TABLES, action="append", help="by default all")
+    args = parser.parse_args(arguments)
+    for name in args.table or TABLES:
+        print(*TABLES[name](args.studies, np.random.default_rng(args.seed)), sep="\n", end="\n\n", flush=True)
+
+
+def _sound_table(num_studies: int, rng: np.random.Generator) -> list[str]:
+    counts = [on_sound_studies(num_studies, num_tasks, rng) for num_tasks in NUM_TASKS]
+    rows = [("passes `--strict`", [("passes", "--strict")])]
+    rows += [(f"`{check}`: problem, note", [(check, "problem"), (check, "note")]) for check in CHECKS]
+    header = ["sound studies", *(f"{n} task{'s' if n > 1 else ''}" for n in NUM_TASKS)]
+    return _table(
+        header,
+        [
+            [name, *(", ".join(_percent(found[key] / num_studies) for key in keys) for found in counts)]
+            for name, keys in rows
+        ],
+    )
+
+
+def _fault_table(num_studies: int, rng: np.random.Generator) -> list[str]:
+    measure = partial(share_found, num_studies=num_studies, rng=rng)
+    found = {name: (checks, measure(checks, plant, None)) for name, (plant, checks) in IN_TRUTH.items()}
+    found |= {name: (checks, measure(checks, None, damage)) for name, (damage, checks) in IN_FRAMES.items()}
+    header = ["planted in one cell of a study of one task", "check", "found as a problem", "found as either"]
+    rows = [[name, f"`{checks[0]}`", *map(_percent, shares)] for name, (checks, shares) in found.items()]
+    return _table(header, rows)
+
+
+def _family_table(num_studies: int, rng: np.random.Generator) -> list[str]:
+    header = ["seeds", *(f"{n} task{'s' if n > 1 else ''}" for n in NUM_TASKS)]
+    rows = [
+        [str(seeds), *(_percent(family_wise_error(num_studies, num_tasks, seeds, rng)) for num_tasks in NUM_TASKS)]
+        for seeds in (3, 5, 10)
+    ]
+    return _table(header, rows)
+
+
+TABLES = {"sound": _sound_table, "faults": _fault_table, "family": _family_table}
+
+
+def _table(header: list[str], rows: list[list[str]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}%"
+
+
+if __name__ == "__main__":
+    main()
