@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lr_sweep.analysis.text import NO_VALUE, percent_text, points_text
+from lr_sweep.analysis.text import NO_VALUE, percent_text, points_text, rounded
 
 FIELDS: dict[str, type] = {"name": str, "higher_is_better": bool, "is_fraction": bool}
 """What `study.json` has of a metric."""
@@ -139,7 +139,7 @@ class Metric:
 
     def amount_text(self, difference: float, sign: str = "") -> str:
         """Write a difference with its unit, for a sentence: `2.5 points` or `0.025`; `+`: with its sign."""
-        return f"{100 * difference:{sign}.1f} points" if self.is_fraction else _plain(difference, sign)
+        return f"{rounded(100 * difference, 1):{sign}.1f} points" if self.is_fraction else _plain(difference, sign)
 
 
 ACCURACY = Metric()
@@ -147,4 +147,4 @@ ACCURACY = Metric()
 
 
 def _plain(value: float, sign: str = "") -> str:
-    return NO_VALUE if math.isnan(value) else f"{value:{sign}.{DIGITS}g}"
+    return NO_VALUE if math.isnan(value) else f"{value + 0.0:{sign}.{DIGITS}g}"

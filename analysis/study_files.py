@@ -27,6 +27,7 @@ from lr_sweep.analysis.report.blocks import (
     Table,
     Verdict,
     file_stem,
+    pair_stems,
     report_markdown,
 )
 from lr_sweep.analysis.report.chart import chart_data
@@ -164,9 +165,10 @@ def _write_rates(folder: Path, summary: StudySummary) -> list[Table]:
     named = {f"{split}_accuracy": f"{split}_{file_stem(summary.metric.name)}" for split in ("validation", "test")}
     summary.learning_rates.to_csv(folder / "learning_rates.csv", index=False)
     summary.runs.rename(columns=named).drop(columns=_unknown(summary.runs)).to_csv(folder / "runs.csv", index=False)
+    pairs = list(summary.runs[GROUP].drop_duplicates().itertuples(index=False, name=None))
     return [
-        tables.learning_rate_table(summary, task, model).write(folder, f"rates-{file_stem(task)}-{file_stem(model)}")
-        for task, model in summary.runs[GROUP].drop_duplicates().itertuples(index=False, name=None)
+        tables.learning_rate_table(summary, task, model).write(folder, f"rates-{stem}")
+        for (task, model), stem in zip(pairs, pair_stems(pairs), strict=True)
     ]
 
 

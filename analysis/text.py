@@ -5,6 +5,13 @@ from __future__ import annotations
 import math
 
 NO_VALUE = "–"
+RATES = (1e-30, 1e30)
+"""Least and greatest learning rate that is read; further ones are mistakes, and rates derived from them overflow."""
+
+
+def rates_text() -> str:
+    """Name the learning rates that are read, for errors."""
+    return f"a learning rate from {RATES[0]:g} to {RATES[1]:g}"
 
 
 def rate_text(rate: float) -> str:
@@ -17,12 +24,17 @@ def rate_text(rate: float) -> str:
 
 def percent_text(fraction: float, digits: int = 1) -> str:
     """Write a fraction in percent, by default with one decimal, as the papers do."""
-    return NO_VALUE if math.isnan(fraction) else f"{100 * fraction:.{digits}f}"
+    return NO_VALUE if math.isnan(fraction) else f"{rounded(100 * fraction, digits):.{digits}f}"
 
 
 def points_text(difference: float) -> str:
     """Write a difference of fractions in points, with its sign; one computed in two ways is written alike."""
-    return NO_VALUE if math.isnan(difference) else f"{round(100 * difference, 9):+.1f}"
+    return NO_VALUE if math.isnan(difference) else f"{rounded(round(100 * difference, 9), 1):+.1f}"
+
+
+def rounded(value: float, digits: int) -> float:
+    """Round as it is written, without the sign of a negative zero."""
+    return round(value, digits) + 0.0
 
 
 def failure_line(failure: str) -> str:

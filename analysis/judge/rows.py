@@ -11,6 +11,7 @@ import pandas as pd
 
 from lr_sweep.analysis.judge.columns import SPLITS, Columns
 from lr_sweep.analysis.judge.table_file import TableFile
+from lr_sweep.analysis.text import RATES, rates_text
 
 NOTHING = {"", "none", "null", "na", "n/a", "<na>", "-"}
 """Fields without a value, in small letters."""
@@ -85,10 +86,9 @@ def _float(text: str, wanted: str) -> float:
 
 
 def _rate(text: str) -> float:
-    wanted = "a learning rate, a finite number above 0"
-    rate = _float(text, wanted)
-    if not 0 < rate < math.inf:
-        raise _MistakeError(f"got {text[:60]!r}, want {wanted}")
+    rate = _float(text, rates_text())
+    if not RATES[0] <= rate <= RATES[1]:
+        raise _MistakeError(f"got {text[:60]!r}, want {rates_text()}")
     return float(f"{rate:.{RATE_DIGITS - 1}e}")
 
 

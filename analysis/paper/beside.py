@@ -54,13 +54,16 @@ def with_published(
         model: of every row; None: the second column names it.
     """
     tasks = [j for j, name in enumerate(table.header) if name not in ("variant", "model", "accuracy")]
-    texts = {}
+    texts, read = {}, set()
     for i, row in enumerate(table.rows):
         metric, numbers = ours[i % len(ours)]
         for j in tasks:
             key = (table.header[j], model or row[1], row[0])
-            if (there := published(number, *key, metric)) is not None:
-                texts[i, j] = _beside(there, numbers.get(key, math.nan), metric)
+            # Of other models than gpt2, Table 4 has the accuracies of Table 1.
+            for source in (number, 4) if number == 1 else (number,):
+                if (there := published(source, *key, metric)) is not None and (i, j) not in texts:
+                    texts[i, j] = _beside(there, numbers.get(key, math.nan), metric)
+                    read.add(source)
     columns = {j for _, j in texts}
     if not columns:
         return replace(table, caption=f"{table.caption} {NOTHING_PUBLISHED}")
@@ -69,7 +72,8 @@ def with_published(
         return tuple(x for j, text in enumerate(row) for x in ([text, beside_row[j]] if j in columns else [text]))
 
     unit = "gradient steps" if number == 2 else "percentage points"
-    about = f"Published: Rothermel et al. 2021, Table {number}, 3 seeds; in brackets ours less theirs, in {unit}."
+    sources = " and ".join(f"Table {source}" for source in sorted(read))
+    about = f"Published: Rothermel et al. 2021, {sources}, 3 seeds; in brackets ours less theirs, in {unit}."
     return replace(
         table,
         caption=f"{table.caption} {about}{_other_budgets(runs)}",

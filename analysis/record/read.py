@@ -8,6 +8,7 @@ record has `index.parquet` as well (`analysis.record.index`).
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from lr_sweep.analysis.record.access import closed_folder, unreadable
 from lr_sweep.analysis.record.columns import CURVES, PLANNED, RUNS, WANTED, Columns, schema, table
 from lr_sweep.analysis.record.index import rows_of
 from lr_sweep.analysis.record.parquet import FORMAT, RecordError, UnreadableError, damaged, read_each, read_table
+from lr_sweep.analysis.text import RATES, rates_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +117,13 @@ def read_study(results: Path, study: str) -> StudyInfo:
 
 
 def read_wanted(results: Path, study: str) -> pd.DataFrame:
-    """Read what `read_wanted_rows` does as a frame."""
-    return _frame(pa.Table.from_pylist(read_wanted_rows(results, study), schema(WANTED)), WANTED)
+    """Read what `read_wanted_rows` does as a frame; raises RecordError for a learning rate outside `RATES`, too."""
+    found = _frame(pa.Table.from_pylist(read_wanted_rows(results, study), schema(WANTED)), WANTED)
+    wrong = found.loc[~found["learning_rate"].between(*RATES), "learning_rate"]
+    if len(wrong):
+        path = study_dir(results, study) / "wanted.parquet"
+        raise RecordError(f"{path}: got the learning rate {wrong.iloc[0]:g}, want {rates_text()}: mend what wrote it")
+    return found
 
 
 def read_planned(results: Path, study: str) -> pd.DataFrame:
@@ -160,14 +167,16 @@ def read_curves(
 ) -> pd.DataFrame:
     """Read evaluations, with the columns of `CURVES`, ordered by step within a run; arguments as of `read_runs`.
 
-    Read them after `read_runs`: a run's curve is written before its row, so every row then has its curve. Raises
-    RecordError if a file is damaged.
+    Read them after `read_runs`: a run's curve is written before its row, so every row then has its curve. Infinite
+    accuracies are no values: NaN. Raises RecordError if a file is damaged.
     """
     columns, folder = _named(CURVES, names), results / "curves"
     if run_ids is None:
         run_ids = sorted(path.stem for path in folder.glob("*.parquet") if not path.name.startswith("."))
     found = read_each(folder, list(dict.fromkeys(run_ids)), columns)
-    return _frame(pa.concat_tables([table([], columns), *(rows for _, rows in found)]), columns)
+    frame = _frame(pa.concat_tables([table([], columns), *(rows for _, rows in found)]), columns)
+    measured = [name for name in frame.columns if name.endswith("_accuracy")]
+    return frame.assign(**{name: frame[name].replace([math.inf, -math.inf], math.nan) for name in measured})
 
 
 def read_rows(path: Path, columns: Columns) -> list[dict[str, Any]] | None:

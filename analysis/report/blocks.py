@@ -56,9 +56,9 @@ class Table:
     def markdown(self, alone: bool = False) -> str:
         """Render for `report.md`, or for a file of its own."""
         rows = [self._marked(i, [_escape(text) for text in row], "**{}**") for i, row in enumerate(self.rows)]
-        lines = [f"| {' | '.join(row)} |" for row in (self.header, ["---"] * len(self.header), *rows)]
+        lines = [f"| {' | '.join(row)} |" for row in ([*map(_escape, self.header)], ["---"] * len(self.header), *rows)]
         return "\n".join(
-            [f"**{self.title}.** {_escape(self.full_caption if alone else self._caption)}", "", *lines, ""]
+            [f"**{_escape(self.title)}.** {_escape(self.full_caption if alone else self._caption)}", "", *lines, ""]
         )
 
     def html(self) -> str:
@@ -128,7 +128,7 @@ class Paragraph:
 
     def markdown(self) -> str:
         """Render for `report.md`."""
-        return f"{self.text}\n"
+        return f"{_no_html(self.text)}\n"
 
     def html(self) -> str:
         """Render for `index.html`."""
@@ -143,7 +143,7 @@ class Bullets:
 
     def markdown(self) -> str:
         """Render for `report.md`."""
-        return "".join(f"- {item}\n" for item in self.items)
+        return "".join(f"- {_no_html(item)}\n" for item in self.items)
 
     def html(self) -> str:
         """Render for `index.html`."""
@@ -243,7 +243,7 @@ class Section:
 
 def report_markdown(title: str, sections: Sequence[Section]) -> str:
     """Render the whole of `report.md`."""
-    lines = [f"# {title}\n"]
+    lines = [f"# {_escape(title)}\n"]
     for section in sections:
         heading = f"## {section.title}\n\n" if section.title else ""
         lines.append(heading + "\n".join(block.markdown() for block in section.body))
@@ -253,6 +253,16 @@ def report_markdown(title: str, sections: Sequence[Section]) -> str:
 def file_stem(name: str) -> str:
     """Return a name with `-` in place of what file names should not have."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)
+
+
+def pair_stems(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """Return file stems of pairs of names, numbered where two would be the same, also on disks that ignore case."""
+    found: list[str] = []
+    for one, other in pairs:
+        stem = f"{file_stem(one)}-{file_stem(other)}"
+        same = sum(earlier.lower().startswith(stem.lower()) for earlier in found)
+        found.append(f"{stem}.{same + 1}" if stem.lower() in map(str.lower, found) else stem)
+    return found
 
 
 def _html_text(text: str) -> str:
@@ -270,4 +280,13 @@ def _unbroken(text: str) -> str:
 
 
 def _escape(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    """Keep text from being a column, a line or an HTML element of Markdown."""
+    return _no_html(text).replace("|", "\\|").replace("\n", " ")
+
+
+def _no_html(text: str) -> str:
+    """Write `<`, and `&` where it would begin an entity, as entities; in code Markdown reads neither."""
+    parts = re.split("(`[^`]+`)", text)
+    return "".join(
+        part if part.startswith("`") else re.sub(r"&(?=#?\w+;)", "&amp;", part).replace("<", "&lt;") for part in parts
+    )

@@ -89,7 +89,7 @@ def learning_rate_figure(
         for (of_task, _, variant), value in (published or {}).items():
             if of_task == task:
                 panel.axhline(value, color=styles[variant].colour, linestyle=":", linewidth=1.3, zorder=1.5)
-        panel.set_title(task, fontsize=10.5)
+        panel.set_title(_plain(task), fontsize=10.5)
     for panel in panels[len(tasks) :]:
         panel.set_visible(False)
     return figure
@@ -104,7 +104,7 @@ def best_rates_figure(
     """
     tasks, styles = list(cells["task"].unique()), variant_styles(list(cells["variant"].unique()))
     width = LEFT + RIGHT + BAR_WIDTH * len(tasks) * (len(styles) + 1)
-    handles = [Line2D([], [], color=c, marker="s", linestyle="none", label=v) for v, (c, *_) in styles.items()]
+    handles = [Line2D([], [], color=c, marker="s", linestyle="none", label=_plain(v)) for v, (c, *_) in styles.items()]
     if published:
         handles.append(Line2D([], [], color="black", linewidth=1.6, label="published (Table 1)"))
     figure, (panel,) = _framed(title, caption, handles, width, 1, 1)
@@ -120,7 +120,9 @@ def best_rates_figure(
             )
         if (value := (published or {}).get((cell["task"], cell["model"], cell["variant"]))) is not None:
             panel.plot([x - 0.5, x + 0.5], [value, value], color="black", linewidth=1.6)
-    panel.set_xticks([i * (len(styles) + 1) + (len(styles) - 1) / 2 for i in range(len(tasks))], tasks)
+    panel.set_xticks(
+        [i * (len(styles) + 1) + (len(styles) - 1) / 2 for i in range(len(tasks))], list(map(_plain, tasks))
+    )
     panel.set_xlim(-1, len(tasks) * (len(styles) + 1) - 1)
     if metric.is_fraction:
         panel.set_ylim(0, 100)
@@ -155,8 +157,8 @@ def _framed(
 ) -> tuple[Figure, list[Axes]]:
     """Make a figure of equal panels, with a title and a legend above and a caption below; `width` in inches."""
     width = max(width, MIN_WIDTH)
-    text = textwrap.fill(caption, int(CHARACTERS_PER_INCH * (width - RIGHT)))
-    heading = textwrap.fill(title, int(TITLE_CHARACTERS_PER_INCH * width))
+    text = _plain(textwrap.fill(caption, int(CHARACTERS_PER_INCH * (width - RIGHT))))
+    heading = _plain(textwrap.fill(title, int(TITLE_CHARACTERS_PER_INCH * width)))
     title_height = TITLE_ROW * (heading.count("\n") + 1)
     per_row = max(1, math.floor(width / (0.5 + 0.08 * max(len(str(handle.get_label())) for handle in handles))))
     top = TOP + title_height + LEGEND_ROW * math.ceil(len(handles) / per_row)
@@ -172,6 +174,11 @@ def _framed(
     figure.legend(handles=handles, ncols=per_row, frameon=False, fontsize=9, **place)
     figure.text(0.1 / width, 0.08 / height, text, va="bottom", fontsize=7.5, color="0.25", linespacing=1.25)
     return figure, list(figure.subplots(rows, columns, squeeze=False, gridspec_kw=margins).flatten())
+
+
+def _plain(text: str) -> str:
+    """Keep matplotlib from reading dollars of users' names as formulas."""
+    return text.replace("$", r"\$")
 
 
 def _draw_panel(
@@ -213,7 +220,7 @@ def _line(style: Style) -> dict[str, Any]:
 
 
 def _dress(panel: Axes, grid: Literal["both", "y"], metric: Metric) -> None:
-    panel.set_ylabel(metric.axis)
+    panel.set_ylabel(_plain(metric.axis))
     panel.grid(axis=grid, color="0.9", linewidth=0.7)
     panel.set_axisbelow(True)
     panel.spines[["top", "right"]].set_visible(False)
@@ -228,7 +235,7 @@ def _partial(rates: pd.DataFrame) -> pd.Series:
 
 
 def _legend(rates: pd.DataFrame, styles: Mapping[str, Style], metric: Metric, of_papers: bool) -> list[Line2D]:
-    handles = [Line2D([], [], label=variant, **_line(style)) for variant, style in styles.items()]
+    handles = [Line2D([], [], label=_plain(variant), **_line(style)) for variant, style in styles.items()]
     grey: dict[str, Any] = {"color": "0.3", "linestyle": "none"}
     if metric.chosen_on:
         handles.append(
