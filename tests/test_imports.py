@@ -86,7 +86,7 @@ def test_storage_is_below_all_else() -> None:
 @pytest.mark.parametrize(
     ("room", "below"),
     [
-        ("record", {"metric"}),
+        ("record", {"metric", "text"}),
         ("statistics", {"record", "metric", "text"}),
         ("report", {"record", "statistics", "metric", "text"}),
         ("paper", {"record", "statistics", "report", "metric", "text"}),
