@@ -52,7 +52,7 @@ def late_rises(summary: StudySummary, curves: pd.DataFrame) -> dict[Key, Rise]:
     rises = {key: _rise(rows, least[key]) for key, rows in points.groupby(CELL, sort=False)}
     found = {key: rise for key, rise in rises.items() if rise is not None}
     corrected = holm(np.array([rise.p for rise in found.values()]))
-    return {  # type: ignore[return-value]
+    return {
         key: Rise(size=rise.size, num_steps=rise.num_steps, p=float(p))
         for (key, rise), p in zip(found.items(), corrected, strict=True)
     }
