@@ -91,7 +91,7 @@ class MirroredRun:
         """Labels, and what defines the run (`protocol.batch_size`, `model.layers`); no param ever changes."""
         content = json.loads(self.row["content"]) if self.row else {}
         named = {key: value for key, value in content.items() if key not in _UNLOGGED_CONTENT}
-        return {key: _text(value) for key, value in (flattened(named) | self.labels).items()}
+        return {key: as_text(value) for key, value in (flattened(named) | self.labels).items()}
 
     def tags(self) -> dict[str, str]:
         """Everything that is not part of a run's definition; what is missing gets no tag."""
@@ -100,7 +100,7 @@ class MirroredRun:
         values |= {"sweep.status": self.status, "mlflow.source.git.commit": fields.get("git_commit")}
         if self.status == "training":
             values |= dict.fromkeys(ENDING_TAGS)
-        return {key: _text(value)[:_MAX_TAG_LENGTH] for key, value in values.items() if value is not None}
+        return {key: as_text(value)[:_MAX_TAG_LENGTH] for key, value in values.items() if value is not None}
 
     def chosen(self) -> dict[str, float]:
         """Return metrics for charts over runs: learning rate and selected step of a run that ended with a value."""
@@ -128,5 +128,6 @@ def unix_ms(time: datetime) -> int:
     return round(time.timestamp() * 1000)
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """Return a value as MLflow shows it: text as it is, the rest as JSON."""
     return value if isinstance(value, str) else json.dumps(value)

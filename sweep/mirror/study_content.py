@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import uuid
@@ -20,6 +19,7 @@ from lr_sweep.analysis.report.tables import mean_sem_text
 from lr_sweep.analysis.statistics.aggregate import summarise
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.text import NO_VALUE, rate_text
+from lr_sweep.sweep.mirror.content import as_text
 from lr_sweep.sweep.results.run_state import flattened
 
 NAMED_FIRST = ("learning_rate", "seed", "variant", "model", "task")
@@ -96,7 +96,7 @@ class MirroredStudy:
     def params(self) -> dict[str, str]:
         """Return the options, nested ones as `protocol.batch_size`."""
         options = {name: value for name, value in self.options.items() if name != "title"}
-        return {_allowed(key): json.dumps(value)[:_MAX_PARAM_LENGTH] for key, value in flattened(options).items()}
+        return {_allowed(key): as_text(value)[:_MAX_PARAM_LENGTH] for key, value in flattened(options).items()}
 
     def metrics(self) -> dict[str, float]:
         """Return the result of each cell at its chosen learning rate: `test_mean/TASK/MODEL/VARIANT` and so on."""

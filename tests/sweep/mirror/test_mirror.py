@@ -72,7 +72,7 @@ def test_options_that_changed_are_tags_since_a_param_keeps_its_value(results: Pa
         options.write_text(f"study: small\ntitle: x\ntasks: {{mnist: {{num_steps: {budget}}}}}\nseeds: {seeds}\n")
         new_mirror(results).sync_all()
     (parent,) = find(tracking_uri(results), "sweep.study", "small")
-    assert parent.data.params == {"study": '"small"', "tasks.mnist.num_steps": "400", "seeds": "1"}
+    assert parent.data.params == {"study": "small", "tasks.mnist.num_steps": "400", "seeds": "1"}
     changed = {key: value for key, value in parent.data.tags.items() if key.startswith("sweep.now.")}
     assert changed == {"sweep.now.tasks.mnist.num_steps": "800", "sweep.now.seeds": "3"}
 
