@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.study.study import Resources
 from lr_sweep.sweep.tune import trials
@@ -108,11 +109,11 @@ def test_closing_stops_tune_and_waits_for_it(train: Train) -> None:
     assert saved.is_set()
 
 
-def test_an_error_of_tune_is_raised_here(train: Train) -> None:
+def test_an_error_of_tune_is_one_message(train: Train) -> None:
     def fit(callback: EventCallback) -> None:
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(UserError, match=r"Ray Tune failed \(ZeroDivisionError\)"):
         list(train(fit))
 
 

@@ -53,6 +53,7 @@ def test_files_in_a_folder(tmp_path: Path) -> None:
     check(of_page(tmp_path, FOLDER)[0])
 
 
+@pytest.mark.slow
 def test_hugging_faces_trainer(tmp_path: Path) -> None:
     """In a process that finds no `datasets` but Hugging Face's, as workers are."""
     code = f"""
