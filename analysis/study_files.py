@@ -27,7 +27,7 @@ from lr_sweep.analysis.report.blocks import (
     Table,
     Verdict,
     file_stem,
-    pair_stems,
+    file_stems,
     report_markdown,
 )
 from lr_sweep.analysis.report.chart import chart_data
@@ -168,7 +168,7 @@ def _write_rates(folder: Path, summary: StudySummary) -> list[Table]:
     pairs = list(summary.runs[GROUP].drop_duplicates().itertuples(index=False, name=None))
     return [
         tables.learning_rate_table(summary, task, model).write(folder, f"rates-{stem}")
-        for (task, model), stem in zip(pairs, pair_stems(pairs), strict=True)
+        for (task, model), stem in zip(pairs, file_stems(pairs), strict=True)
     ]
 
 

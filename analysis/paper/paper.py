@@ -18,7 +18,7 @@ from lr_sweep.analysis.paper.published import TEST, published
 from lr_sweep.analysis.paper.tables import paper_tables
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report import figures
-from lr_sweep.analysis.report.blocks import Block, Image, Paragraph, Table, file_stem
+from lr_sweep.analysis.report.blocks import Block, Image, Paragraph, Table, stem_of_each
 from lr_sweep.analysis.report.figures import PublishedBest
 from lr_sweep.analysis.report.tables import facts, main_table
 from lr_sweep.analysis.statistics.aggregate import StudySummary
@@ -53,13 +53,16 @@ def write_paper(
     for name, table in tables.items():
         table.write(folder, name)
     by_model = {model: summary.of(model=model) for model in summary.runs["model"].unique()}
-    sweeps = [_sweep_figure(folder, info, shown, model) for model, shown in by_model.items()]
+    stems = stem_of_each(by_model)
+    sweeps = [_sweep_figure(folder, info, shown, model, stems[model]) for model, shown in by_model.items()]
     if FIGURE_1_TASK in set(summary.runs["task"]):
         of_task = {model: shown.of(task=FIGURE_1_TASK) for model, shown in by_model.items()}
-        sweeps += [_sweep_figure(folder, info, shown, model, FIGURE_1_TASK) for model, shown in of_task.items()]
+        sweeps += [
+            _sweep_figure(folder, info, shown, model, stems[model], FIGURE_1_TASK) for model, shown in of_task.items()
+        ]
     else:
         left_out.append(f"Figure 1, the sweep on {FIGURE_1_TASK}, is left out: the study does not have this task.")
-    bars = [_bar_figure(folder, info, shown, model) for model, shown in by_model.items()]
+    bars = [_bar_figure(folder, info, shown, model, stems[model]) for model, shown in by_model.items()]
     by_number = sorted(tables, key=lambda name: name.partition("-")[0])
     main = [tables[name] for name in by_number if name.startswith("table1-")]
     others = [tables[name] for name in by_number[len(main) :]]
@@ -72,11 +75,12 @@ def _of_papers(info: StudyInfo) -> bool:
 
 def _write_plain(folder: Path, info: StudyInfo, summary: StudySummary) -> tuple[list[Table], list[Image], list[Block]]:
     by_model = {model: summary.of(model=model) for model in summary.runs["model"].unique()}
-    sweeps = [_sweep_figure(folder, info, shown, model) for model, shown in by_model.items()]
+    stems = stem_of_each(by_model)
+    sweeps = [_sweep_figure(folder, info, shown, model, stems[model]) for model, shown in by_model.items()]
     if not info.metric.chosen_on:
         return [], sweeps, []
-    tables = [main_table(info, summary, model).write(folder, f"main-{file_stem(model)}") for model in by_model]
-    return tables, sweeps, [_bar_figure(folder, info, shown, model) for model, shown in by_model.items()]
+    tables = [main_table(info, summary, model).write(folder, f"main-{stems[model]}") for model in by_model]
+    return tables, sweeps, [_bar_figure(folder, info, shown, model, stems[model]) for model, shown in by_model.items()]
 
 
 def _write_lu2021(
@@ -85,7 +89,8 @@ def _write_lu2021(
     table = lu_table(number, info, summary, curves).write(folder, f"lu2021-table{number}")
     swept = summary.learning_rates.groupby(CELL)["learning_rate"].nunique().max() > 1
     models = summary.runs["model"].unique() if swept else ()
-    return [table], [_sweep_figure(folder, info, summary.of(model=model), model) for model in models], []
+    stems = stem_of_each(models)
+    return [table], [_sweep_figure(folder, info, summary.of(model=model), model, stems[model]) for model in stems], []
 
 
 def best_published(info: StudyInfo, cells: pd.DataFrame) -> PublishedBest:
@@ -107,25 +112,27 @@ def best_published(info: StudyInfo, cells: pd.DataFrame) -> PublishedBest:
     return found
 
 
-def _sweep_figure(folder: Path, info: StudyInfo, shown: StudySummary, model: str, task: str | None = None) -> Image:
+def _sweep_figure(
+    folder: Path, info: StudyInfo, shown: StudySummary, model: str, stem: str, task: str | None = None
+) -> Image:
     """Draw one model's sweep, over all tasks (Figure 3) or one (Figure 1)."""
     best = best_published(info, shown.cells)
     title = f"{info.title}: {model}" if task is None else f"{info.title}: {model}, {task}"
     text = f"{measured_text(info.metric)} {facts(info, shown.runs)}" + (f" Dotted lines: {PUBLISHED}." if best else "")
     figure = figures.learning_rate_figure(shown.learning_rates, shown.cells, title, text, best, info.metric)
-    number, stem = (3, "learning-rates") if task is None else (1, "figure1")
-    files = figures.save(figure, folder / f"{stem}-{file_stem(model)}")
+    number, kind = (3, "learning-rates") if task is None else (1, "figure1")
+    files = figures.save(figure, folder / f"{kind}-{stem}")
     numbered = f"Figure {number}. " if _of_papers(info) else ""
     return Image(f"{numbered}{info.metric.title} against learning rate, {model}", *files)
 
 
-def _bar_figure(folder: Path, info: StudyInfo, shown: StudySummary, model: str) -> Image:
+def _bar_figure(folder: Path, info: StudyInfo, shown: StudySummary, model: str, stem: str) -> Image:
     """Draw one model's cells at their chosen learning rates."""
     best = best_published(info, shown.cells)
     text = f"{measured_text(info.metric)} {facts(info, shown.runs)}" + (f" Black lines: {PUBLISHED}." if best else "")
     figure = figures.best_rates_figure(
         shown.cells, f"{info.title}: {model}, best learning rates", text, best, info.metric
     )
-    stem, numbered = ("figure2-left", "Figure 2, left. ") if _of_papers(info) else ("best", "")
-    files = figures.save(figure, folder / f"{stem}-{file_stem(model)}")
+    kind, numbered = ("figure2-left", "Figure 2, left. ") if _of_papers(info) else ("best", "")
+    files = figures.save(figure, folder / f"{kind}-{stem}")
     return Image(f"{numbered}{info.metric.title} at the best learning rate, {model}", *files)

@@ -19,7 +19,7 @@ from lr_sweep.analysis.paper.beside import (
 )
 from lr_sweep.analysis.paper.numbers import REFERENCE, accuracies_at_budget, steps_to_match
 from lr_sweep.analysis.record.read import StudyInfo
-from lr_sweep.analysis.report.blocks import Row, Table, file_stem
+from lr_sweep.analysis.report.blocks import Row, Table, stem_of_each
 from lr_sweep.analysis.report.tables import (
     accuracy_text,
     best_entries,
@@ -53,8 +53,8 @@ def paper_tables(info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -
     found, left_out = {}, []
     models = list(summary.runs["model"].unique())
     matched, ended = steps_to_match(summary, curves), accuracies_at_budget(summary, curves)
-    for model in models:
-        shown, stem = summary.of(model=model), file_stem(model)
+    for model, stem in stem_of_each(models).items():
+        shown = summary.of(model=model)
         found[f"table1-{stem}"] = table1(info, summary, model)
         if REFERENCE in set(shown.cells["variant"]):
             found[f"table2-{stem}"] = table2(info, shown, matched, model)

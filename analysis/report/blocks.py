@@ -6,7 +6,7 @@ import base64
 import html
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -255,14 +255,20 @@ def file_stem(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)
 
 
-def pair_stems(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Return file stems of pairs of names, numbered where two would be the same, also on disks that ignore case."""
+def file_stems(names: Sequence[Sequence[str]]) -> list[str]:
+    """Return a file stem for each name, given in parts; numbered where two are alike, whatever their case."""
     found: list[str] = []
-    for one, other in pairs:
-        stem = f"{file_stem(one)}-{file_stem(other)}"
+    for parts in names:
+        stem = "-".join(map(file_stem, parts))
         same = sum(earlier.lower().startswith(stem.lower()) for earlier in found)
         found.append(f"{stem}.{same + 1}" if stem.lower() in map(str.lower, found) else stem)
     return found
+
+
+def stem_of_each(names: Iterable[str]) -> dict[str, str]:
+    """Return `file_stems` of single names, by name."""
+    listed = list(names)
+    return dict(zip(listed, file_stems([(name,) for name in listed]), strict=True))
 
 
 def _html_text(text: str) -> str:

@@ -12,7 +12,7 @@ from lr_sweep.analysis.paper.published import TEST, published
 from lr_sweep.analysis.paper.tables import paper_tables
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.read import RecordError
-from lr_sweep.analysis.report.blocks import Bullets, Paragraph, Table, pair_stems
+from lr_sweep.analysis.report.blocks import Bullets, Paragraph, Table, file_stems
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.analysis.text import percent_text, points_text
 from lr_sweep.tests.support.page_record import write_titled
@@ -53,8 +53,8 @@ def test_titles_and_names_with_dollars_are_drawn(tmp_path: Path) -> None:
 
 
 def test_stems_of_different_pairs_differ() -> None:
-    assert pair_stems([("x-y", "z"), ("x", "y-z"), ("X", "y z")]) == ["x-y-z", "x-y-z.2", "X-y-z.3"]
-    assert pair_stems([("mnist", "gpt2"), ("cifar10", "gpt2")]) == ["mnist-gpt2", "cifar10-gpt2"]
+    assert file_stems([("x-y", "z"), ("x", "y-z"), ("X", "y z")]) == ["x-y-z", "x-y-z.2", "X-y-z.3"]
+    assert file_stems([("mnist", "gpt2"), ("cifar10", "gpt2")]) == ["mnist-gpt2", "cifar10-gpt2"]
 
 
 def test_tables_of_names_that_look_alike_are_both_written(tmp_path: Path) -> None:
@@ -63,6 +63,16 @@ def test_tables_of_names_that_look_alike_are_both_written(tmp_path: Path) -> Non
     folder = write_report(made.write(), "small").folder
     assert "x-y, z" in (folder / "rates-x-y-z.md").read_text()
     assert "x, y-z" in (folder / "rates-x-y-z.2.md").read_text()
+
+
+def test_figures_and_tables_of_models_that_look_alike_are_all_written(tmp_path: Path) -> None:
+    made = sweep(tmp_path, model="x y")
+    made.wanted += sweep(tmp_path, model="x/y").wanted
+    folder = write_report(made.write(), "small").folder
+    for stem in ("x-y", "x-y.2"):
+        assert (folder / f"table1-{stem}.md").is_file()
+        assert (folder / f"learning-rates-{stem}.png").is_file()
+    assert "x/y" in (folder / "table1-x-y.2.md").read_text()
 
 
 def test_no_negative_zero() -> None:
