@@ -32,11 +32,12 @@ test-quick: env  ## the quick tests
 test-slow: env  ## tests that take minutes, and those that need a GPU where there is one
 	$(BIN)/python -m pytest -m "slow or gpu"
 
-bench: env  ## how fast the engines are here, and what memory they take; start it on an idle machine (three quarters of an hour)
+bench: env  ## how fast the engines are here, and what memory they take; start it on an idle machine (an hour)
 	$(BIN)/python -m benchmarks.engine_speed
 	$(BIN)/python -m benchmarks.machine_speed
 	$(BIN)/python -m benchmarks.engine_memory
 	$(BIN)/python -m benchmarks.sweep_speed
+	$(BIN)/python -m benchmarks.peer_speed
 	$(BIN)/python -m benchmarks.trial_overhead
 	$(BIN)/python -m benchmarks.mirror_speed
 

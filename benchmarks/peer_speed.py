@@ -1,0 +1,94 @@
+"""The quickstart's grid by a plain Ray Tune script (`plain_ray_tune.py`) against `sweep run`, as whole commands.
+
+Both get the same pretrained weights, made beforehand and not timed: 60 runs of 600 steps, evaluated every 100.
+`sweep run` also saves checkpoints and writes the record, MLflow's store and a report. Start it on an idle machine:
+`python -m benchmarks.peer_speed --rounds 3`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from lr_sweep.analysis.record.read import read_runs
+from lr_sweep.benchmarks.engine_speed import machine
+from lr_sweep.benchmarks.sweep_speed import NUM_RUNS, STUDY
+
+PEER = Path(__file__).with_name("plain_ray_tune.py")
+
+
+def timed(command: list[str | Path], folder: Path) -> float:
+    """Run a command without a GPU; return its seconds. Its output is shown only if it fails."""
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    began = time.monotonic()
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))} in {folder} failed:\n{done.stdout[-3000:]}")
+    return time.monotonic() - began
+
+
+def sweep_command(folder: Path, num_steps: int, *options: str) -> list[str | Path]:
+    """Write the study into `folder`; return the command that runs it there."""
+    study = folder / "speed.yaml"
+    study.write_text(STUDY.format(engine="stacked", num_steps=num_steps))
+    return [sys.executable, "-m", "sweep", "run", study, "--results", folder / "results", *options]
+
+
+def pretrained(folder: Path) -> Path:
+    """Pretrain the study's weights by training one short run; return the folder of weights."""
+    timed(sweep_command(folder, 100, "--only", "seed=0,variant=frozen-pretrained,learning_rate=1e-3"), folder)
+    (weights,) = (folder / "results" / "pretrained").iterdir()
+    return weights
+
+
+def peer(weights: Path, num_steps: int, folder: Path) -> float:
+    """Run the plain script into an empty folder; return its seconds."""
+    output = folder / "runs.csv"
+    command = [sys.executable, PEER, "--weights", weights, "--output", output, "--num-steps", str(num_steps)]
+    took_s = timed(command, folder)
+    assert len(pd.read_csv(output)) == NUM_RUNS
+    return took_s
+
+
+def ours(weights: Path, num_steps: int, folder: Path) -> float:
+    """Run the study into an empty folder that has the weights; return the command's seconds."""
+    shutil.copytree(weights, folder / "results" / "pretrained" / weights.name)
+    took_s = timed(sweep_command(folder, num_steps), folder)
+    assert (read_runs(folder / "results")["status"] == "complete").sum() == NUM_RUNS
+    return took_s
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure in turn and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--num-steps", type=int, default=600, help="of each run, a multiple of 100")
+    chosen = parser.parse_args(arguments)
+    print(machine(torch.device("cpu")))
+    ratios = []
+    with tempfile.TemporaryDirectory() as made:
+        weights = pretrained(Path(made))
+        for number in range(1, chosen.rounds + 1):
+            seconds = {}
+            for measure in (peer, ours):
+                with tempfile.TemporaryDirectory() as folder:
+                    seconds[measure.__name__] = measure(weights, chosen.num_steps, Path(folder))
+            ratios.append(seconds["peer"] / seconds["ours"])
+            print(
+                f"round {number}: plain script {seconds['peer']:.1f} s, sweep run {seconds['ours']:.1f} s", flush=True
+            )
+    print(f"plain script / sweep run: median {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+
+
+if __name__ == "__main__":
+    main()
