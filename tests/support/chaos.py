@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from lr_sweep.analysis.record.read import read_curves, read_runs
 from lr_sweep.sweep.mirror.client import open_client, tracking_uri
+from lr_sweep.sweep.mirror.content import METRICS
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
 from lr_sweep.trainables.checkpoint import checkpoints
 
@@ -160,7 +161,10 @@ def final_weights(results: Path) -> dict[str, dict[str, bytes]]:
 
 
 def mlflow_content(results: Path) -> dict[str, Any]:
-    """Every MLflow run by what it mirrors, point for point; one that is there twice fails."""
+    """Every MLflow run by what it mirrors, point for point; one that is there twice fails.
+
+    Of results, only what they are now: a sweep that ended with a failed run, to be retried, has mirrored others before.
+    """
     client = open_client(tracking_uri(results))
     experiment = client.get_experiment_by_name("lr-sweep")
     found: dict[str, Any] = {}
@@ -172,7 +176,10 @@ def mlflow_content(results: Path) -> dict[str, Any]:
             "status": run.info.status,
             "params": run.data.params,
             "tags": {key: value for key, value in tags.items() if key not in VOLATILE_TAGS},
-            "points": {metric: _points(client, run.info.run_id, metric) for metric in run.data.metrics},
+            "points": {
+                metric: _points(client, run.info.run_id, metric) for metric in run.data.metrics if metric in METRICS
+            },
+            "results": {metric: value for metric, value in run.data.metrics.items() if metric not in METRICS},
         }
     return found
 

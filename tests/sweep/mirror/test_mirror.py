@@ -66,6 +66,17 @@ def test_a_study_has_its_results_and_a_run_the_numbers_of_its_selected_step(resu
     ]
 
 
+def test_a_run_that_is_tried_again_has_its_last_results(results: Path) -> None:
+    for status, ended_s, accuracy in (("failed", 60, 0.5), ("complete", 90, 0.25)):
+        values = {"best_step": 300, "validation_at_best": accuracy, "test_at_best": accuracy}
+        write_end(results, "aa", status, ended_s, **values)
+        new_mirror(results).sync_all()
+    uri = tracking_uri(results)
+    (run,), (parent,) = find(uri, "sweep.run_id", "aa"), find(uri, "sweep.study", "small")
+    assert run.data.metrics["test_at_best"] == parent.data.metrics["test_mean/mnist/tiny/frozen-random"] == 0.25
+    assert (run.info.status, parent.info.status) == ("FINISHED", "FINISHED")
+
+
 def test_options_that_changed_are_tags_since_a_param_keeps_its_value(results: Path) -> None:
     options = study_dir(results, "small") / "small.yaml"
     for budget, seeds in ((400, 1), (800, 3)):
