@@ -52,7 +52,7 @@ def test_a_small_study_has_what_stands_for_the_cells_of_its_table(table: int) ->
         for entry in entries(table)
         if {entry.task, entry.model} <= stands_for.keys()
     }
-    assert set(rates(study).values()) == {(1e-4, 1e-3, 1e-2, 1e-1, 1e0)}
+    assert set(rates(study).values()) == {(1e-4, 3.16e-4, 1e-3, 3.16e-3, 1e-2, 3.16e-2, 1e-1, 3.16e-1, 1e0)}
 
 
 def test_the_paper_s_learning_rates() -> None:
