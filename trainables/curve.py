@@ -18,8 +18,9 @@ class Evaluation:
     train_accuracy: float
     validation_loss: float
     validation_accuracy: float
-    test_loss: float
-    test_accuracy: float
+    test_loss: float = math.nan
+    """NaN: not evaluated, as `Protocol.test_evaluated` says; so is the accuracy then."""
+    test_accuracy: float = math.nan
     time_ms: int
     """Unix time."""
     elapsed_s: float
@@ -59,11 +60,16 @@ class Progress:
             self.loss_sum += loss
         self.step += len(losses)
 
+    def improves(self, validation_accuracy: float) -> bool:
+        """Return whether an evaluation would be the best so far: of equals, the earliest is."""
+        return all(validation_accuracy > earlier.validation_accuracy for earlier in self.curve)
+
     def record(self, scores: dict[str, float], evaluate_every: int, unix_s: float) -> Evaluation | None:
         """Append the evaluation of this step to the curve and return it; None: the run has diverged.
 
         Args:
             scores: by the names of `Evaluation`'s fields, all but the train loss; finite unless the run has diverged.
+                Those of the test split may be left out.
             evaluate_every: steps since the last evaluation.
             unix_s: Unix time.
         """
@@ -77,7 +83,7 @@ class Progress:
             elapsed_s=self.elapsed_s,
             **scores,
         )
-        if all(evaluation.validation_accuracy > earlier.validation_accuracy for earlier in self.curve):
+        if self.improves(evaluation.validation_accuracy):
             self.best_step = self.step
         self.curve.append(evaluation)
         self.loss_sum = 0.0

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from lr_sweep.datasets.task import Split, TaskData
+from lr_sweep.trainables.curve import Progress
 from lr_sweep.trainables.precision import widened
 from lr_sweep.trainables.run import Protocol
 
@@ -20,9 +21,14 @@ TOKENS_A_BATCH = 2**14
 
 
 def evaluated_splits(data: TaskData, protocol: Protocol) -> dict[str, Split]:
-    """Return what an evaluation is of."""
+    """Return what an evaluation is of: of `test` where `wants_test` says so, which comes last."""
     train = data.train[: protocol.train_examples_evaluated]
     return {"train": train, "validation": data.validation, "test": data.test}
+
+
+def wants_test(protocol: Protocol, progress: Progress, scores: Mapping[str, tuple[float, float]]) -> bool:
+    """Return whether the test split is evaluated, too, where the others have these losses and accuracies."""
+    return protocol.test_evaluated == "always" or progress.improves(scores["validation"][1])
 
 
 def named_scores(scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:

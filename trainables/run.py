@@ -75,6 +75,8 @@ class Protocol:
     """Gradient steps between evaluations; candidates for early stopping. Step budgets are multiples of it."""
     train_examples_evaluated: int = 2000
     """Train accuracy is measured on the training split's first so many examples, in evaluation mode."""
+    test_evaluated: Literal["always", "best"] = "always"
+    """When the test split is evaluated; `best`: where validation is the best so far, all that selection reads."""
     precision: Precision = "fp32"
     """Of matrix products; all else is fp32. `tf32` needs a GPU, `bf16` is autocast's."""
     optimizer: OptimizerName = "adam"
@@ -101,7 +103,7 @@ _LATER_OPTIONS = {
     name: getattr(Protocol(), name)
     for name in (
         *("precision", "optimizer", "weight_decay", "momentum", "lion_beta1", "lion_beta2", "muon_momentum"),
-        *("schedule", "warmup_steps", "decay_fraction"),
+        *("schedule", "warmup_steps", "decay_fraction", "test_evaluated"),
     )
 }
 """Options that came after runs were recorded, with the values that held before."""

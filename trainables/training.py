@@ -22,7 +22,7 @@ from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.trainables.answers import mean_loss
 from lr_sweep.trainables.curve import Evaluation, Progress
 from lr_sweep.trainables.engine import Pace, steps_per_evaluation
-from lr_sweep.trainables.evaluation import evaluate, evaluated_splits, named_scores
+from lr_sweep.trainables.evaluation import evaluate, evaluated_splits, named_scores, wants_test
 from lr_sweep.trainables.features import can_cache, to_features
 from lr_sweep.trainables.initialise import build_classifier
 from lr_sweep.trainables.optimizers import optimizers_of
@@ -135,9 +135,12 @@ class Training:
         return tokens, batch
 
     def _scores(self) -> dict[str, float]:
-        splits = evaluated_splits(self.data, self.run.protocol)
-        with self.products:
-            return named_scores({name: evaluate(self.model, self.data, split) for name, split in splits.items()})
+        scores: dict[str, tuple[float, float]] = {}
+        for name, split in evaluated_splits(self.data, self.run.protocol).items():
+            if name != "test" or wants_test(self.run.protocol, self.progress, scores):
+                with self.products:
+                    scores[name] = evaluate(self.model, self.data, split)
+        return named_scores(scores)
 
     def _record(self, scores: dict[str, float]) -> Evaluation | None:
         """Append to the curve; keep the trained tensors if no earlier evaluation was as good on validation."""

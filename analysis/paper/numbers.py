@@ -51,9 +51,14 @@ def accuracies_at_budget(summary: StudySummary, curves: pd.DataFrame) -> pd.Data
     complete = chosen[chosen["status"] == "complete"].rename(columns={"num_steps": "step"})
     last = complete[["run_id", "step", *CELL]].merge(curves, on=["run_id", "step"])
     found = last.groupby(CELL, sort=False).agg(
-        train=("train_accuracy", "mean"), test=("test_accuracy", "mean"), num_at_budget=("run_id", "size")
+        train=("train_accuracy", "mean"), test=("test_accuracy", _mean_of_all), num_at_budget=("run_id", "size")
     )
     return found.assign(difference=found["train"] - found["test"]).reset_index()
+
+
+def _mean_of_all(values: pd.Series[float]) -> float:
+    """NaN where a run was not evaluated on test at its last step (`test_evaluated: best`)."""
+    return float(values.mean(skipna=False))
 
 
 def _reported_so_far(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:

@@ -60,7 +60,10 @@ def paper_tables(info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -
             found[f"table2-{stem}"] = table2(info, shown, matched, model)
         else:
             left_out.append(f"Table 2 is left out for {model}: the study has no variant {REFERENCE} to match.")
-        found[f"table3-{stem}"] = table3(info, shown, ended, model)
+        if ended.loc[ended["model"] == model, "test"].notna().all():
+            found[f"table3-{stem}"] = table3(info, shown, ended, model)
+        else:
+            left_out.append(f"Table 3 is left out for {model}: test was not evaluated at the last step of every run.")
     if len(models) > 1:
         found["table4"] = table4(info, summary)
     else:

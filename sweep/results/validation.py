@@ -121,9 +121,20 @@ def _point_problems(run_id: str, points: Sequence[Row], row: Row | None) -> Iter
         if may_be_own and name in NOT_ALWAYS_REPORTED and all(math.isnan(point[name]) for point in points):
             continue
         least, most = _limits(name, row)
-        wrong = next((point for point in points if not least <= point[name] <= most), None)
+        known = _tested(points, row) if name.startswith("test_") else points
+        wrong = next((point for point in known if not least <= point[name] <= most), None)
         if wrong:
             yield f"{name} is {wrong[name]} at step {wrong['step']}"
+
+
+def _tested(points: Sequence[Row], row: Row | None) -> Sequence[Row]:
+    """Return the evaluations that are of the test split, too (`Protocol.test_evaluated`)."""
+    protocol = _content(row).get("protocol") if row else None
+    if row is not None and not (isinstance(protocol, dict) and protocol.get("test_evaluated") == "best"):
+        return points
+    validation = [point["validation_accuracy"] for point in points]
+    best = [point for n, point in enumerate(points) if all(validation[n] > earlier for earlier in validation[:n])]
+    return best if row is not None or any(math.isnan(point["test_accuracy"]) for point in points) else points
 
 
 def _limits(name: str, row: Row | None) -> tuple[float, float]:

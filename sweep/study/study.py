@@ -185,7 +185,14 @@ class Study(Strict):
 
     @model_validator(mode="after")
     def _check_protocols(self) -> Study:
-        check_protocols(list(self.cell_list()), self.tasks, self.variants)
+        cells = list(self.cell_list())
+        check_protocols(cells, self.tasks, self.variants)
+        if self.selection == "final" and any(cell.protocol.test_evaluated == "best" for cell in cells):
+            raise mistake(
+                "final: got it with test_evaluated: best, which leaves out the test split at a budget's last step; "
+                "want selection: best, or test_evaluated: always",
+                "selection",
+            )
         return self
 
     def cell_list(self) -> Iterator[StudyCell]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -235,6 +236,30 @@ def test_the_best_model_is_kept_by_run() -> None:
         model = {name: tensors[name.replace("model.", "best.")] for name in tensors if name.startswith("model.")}
         again.load_state(loaded, tensors | model, progress)
         assert again._scores([loaded])[0]["validation_accuracy"] == best.validation_accuracy
+
+
+def test_without_the_test_split_where_it_selects_nothing_all_else_has_the_same_bits() -> None:
+    """In a cohort whose runs improve at different steps, in either engine, and resumed from plain JSON."""
+    full, less = (sweep_of("unfrozen-random", test_evaluated=when) for when in ("always", "best"))
+    _, of_full = stacked(full, 60)
+    stack, of_less = stacked(less, 30)
+    for slot in of_less:
+        tensors, progress = stack.state(slot)
+        stack.load_state(slot, tensors, json.loads(json.dumps(progress)))
+    go_on(stack, 60)
+    skipped = 0
+    for run, slot, whole in zip(less, of_less, of_full, strict=True):
+        best = -1.0
+        for ours, theirs in zip(slot.progress.curve, whole.progress.curve, strict=True):
+            selectable, best = ours.validation_accuracy > best, max(best, ours.validation_accuracy)
+            skipped += not selectable
+            assert math.isnan(ours.test_accuracy) == math.isnan(ours.test_loss) == (not selectable)
+            kept = {} if selectable else {"test_accuracy": math.nan, "test_loss": math.nan}
+            assert repr(ours) == repr(dataclasses.replace(theirs, **kept, elapsed_s=ours.elapsed_s))
+        assert slot.progress.best_step == whole.progress.best_step
+        alone = [evaluation.test_accuracy for evaluation in plain(run, 60).progress.curve]
+        assert alone == pytest.approx([each.test_accuracy for each in slot.progress.curve], nan_ok=True)
+    assert 0 < skipped < 4 * 6
 
 
 def test_time_is_shared_out() -> None:

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lr_sweep.datasets.task import TaskData
+from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.trainables.curve import Evaluation, Progress
 from lr_sweep.trainables.engine import Pace, steps_per_evaluation
-from lr_sweep.trainables.evaluation import evaluated_splits, named_scores
+from lr_sweep.trainables.evaluation import evaluated_splits, named_scores, wants_test
 from lr_sweep.trainables.memory import keep_freed_memory
 from lr_sweep.trainables.optimizers import counts_steps, moments_of
 from lr_sweep.trainables.precision import products_in
@@ -188,17 +188,28 @@ class StackedTraining:
 
     @torch.no_grad()
     def _scores(self, due: Sequence[StackedSlot]) -> list[dict[str, float]]:
+        protocol = due[0].run.protocol
+        scores: list[dict[str, tuple[float, float]]] = [{} for _ in due]
+        for name, split in evaluated_splits(self.data, protocol).items():
+            chosen = [
+                n for n, slot in enumerate(due) if name != "test" or wants_test(protocol, slot.progress, scores[n])
+            ]
+            for n, found in zip(chosen, self._evaluate([due[n] for n in chosen], split), strict=True):
+                scores[n][name] = found
+        return [named_scores(its) for its in scores]
+
+    def _evaluate(self, slots: Sequence[StackedSlot], split: Split) -> list[tuple[float, float]]:
+        """Return loss and accuracy of some runs on a split."""
         assert self._rows is not None
         assert self._model is not None
+        if not slots:
+            return []
         model = self._model
-        if len(due) < len(self.slots):
-            chosen = torch.tensor([self.slots.index(slot) for slot in due], device=self.device)
-            model = self._model_of(due, {name: p[chosen] for name, p in self._rows.parameters.items()})
-        protocol = due[0].run.protocol
-        splits = evaluated_splits(self.data, protocol)
-        with products_in(protocol.precision, self.device):
-            found = [evaluate_stacked(model, self.data, split) for split in splits.values()]
-        return [named_scores(dict(zip(splits, scores, strict=True))) for scores in zip(*found, strict=True)]
+        if len(slots) < len(self.slots):
+            chosen = torch.tensor([self.slots.index(slot) for slot in slots], device=self.device)
+            model = self._model_of(slots, {name: p[chosen] for name, p in self._rows.parameters.items()})
+        with products_in(slots[0].run.protocol.precision, self.device):
+            return evaluate_stacked(model, self.data, split)
 
     def _record(self, slot: StackedSlot, scores: dict[str, float]) -> Evaluation | None:
         """Append to the run's curve, and keep its row if it is the best; None: it has diverged."""

@@ -57,6 +57,21 @@ def verify_lines(results: Results) -> list[str]:
     return lines
 
 
+def test_a_run_without_test_where_it_selects_nothing_is_sound(tmp_path: Path) -> None:
+    results = Results(tmp_path / "results")
+    protocol = "{evaluate_every: 2, train_examples_evaluated: 50, test_evaluated: best}"
+    train(write_study(tmp_path, variants=("frozen-random",), rates=(1e-5,), seeds=1, protocol=protocol), results)
+    rows = read_rows(results.curve(first_id(results)), CURVES)
+    assert rows is not None
+    tested = [not np.isnan(row["test_accuracy"]) for row in rows]
+    assert tested[0]
+    assert not all(tested)
+    assert "no problems" in verify_lines(results)[-1]
+    rows[0]["test_accuracy"] = float("nan")
+    write_parquet(results.curve(first_id(results)), rows, CURVES)
+    assert "test_accuracy is nan at step 2" in verify_lines(results)[0]
+
+
 def first_id(results: Results) -> str:
     return min(path.stem for path in (results.root / "runs").iterdir())
 

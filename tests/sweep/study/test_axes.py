@@ -215,6 +215,11 @@ def test_the_plan_of_batch_size_by_learning_rate(tmp_path: Path) -> None:
     assert not any(line.startswith("engine") for line in lines)
 
 
+def test_final_models_are_evaluated_on_test(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="selection: final: got it with test_evaluated: best, which leaves out"):
+        load(tmp_path, ("{evaluate_every: 100}", "{evaluate_every: 100, test_evaluated: best}\nselection: final"))
+
+
 def test_the_selection_of_final_models_is_recorded_with_the_study(tmp_path: Path) -> None:
     for selection in ("best", "final"):
         study = load(tmp_path, ("seeds: 2", f"seeds: 2\nselection: {selection}"))
