@@ -63,6 +63,7 @@ OTHER_PROTOCOL: dict[str, Any] = {
     "schedule": "cosine",
     "warmup_steps": 10,
     "decay_fraction": 0.1,
+    "test_evaluated": "best",
 }
 OTHER_SIZE = {"layers": 3, "heads": 4, "width": 32, "positions": 13}
 """Another value for each field. A field that is added has to be added here, and must change the id."""
