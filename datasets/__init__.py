@@ -1,7 +1,7 @@
 """Tasks: one file each, listed here.
 
-To add a task: write one file with `Options`, `shape`, `num_train`, `checksum`, `origin`, `fetch` and `load`
-(see `datasets.task.Task`), and add one line to `TASKS`. The code of the file, and of what it imports of this
+To add a task: write one file with `Options`, `shape`, `num_train`, `num_held_out`, `checksum`, `origin`, `fetch` and
+`load` (see `datasets.task.Task`), and add one line to `TASKS`. The code of the file, and of what it imports of this
 folder, becomes a part of the ids of its runs (`datasets.sources`); what it reads is the business of its `checksum`.
 """
 

@@ -53,6 +53,11 @@ def num_train(options: Options) -> int:
     return ENDLESS
 
 
+def num_held_out(options: Options) -> int:
+    """Return the validation and test examples."""
+    return options.num_validation + options.num_test
+
+
 def checksum(options: Options, data_dir: Path) -> str:
     """Return the sha256 of the generator's version."""
     return bits.version_checksum("bit-xor", GENERATOR_VERSION)

@@ -84,6 +84,12 @@ def num_train(options: SplitOptions) -> int:
     return 4 * IMAGES_PER_BATCH
 
 
+def num_held_out(options: SplitOptions) -> int:
+    """Return the validation images, of the fifth training file, and CIFAR-10's 10,000 test images."""
+    num_validation = options.num_validation if isinstance(options, Options) else IMAGES_PER_BATCH
+    return num_validation + IMAGES_PER_BATCH
+
+
 def checksum(options: SplitOptions, data_dir: Path) -> str:
     """Return the sha256 of the file list; `fetch` accepts no other content."""
     return FILES.checksum

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lr_sweep.datasets.cifar10 import IMAGE_SIZE, checksum, fetch, num_train, origin, read_splits
+from lr_sweep.datasets.cifar10 import IMAGE_SIZE, checksum, fetch, num_held_out, num_train, origin, read_splits
 from lr_sweep.datasets.cifar10 import SplitOptions as Options
 from lr_sweep.datasets.images import to_patches
 from lr_sweep.datasets.task import TaskData, TaskShape
@@ -17,7 +17,7 @@ from lr_sweep.datasets.task import TaskData, TaskShape
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Options", "checksum", "fetch", "load", "num_train", "origin", "shape"]
+__all__ = ["Options", "checksum", "fetch", "load", "num_held_out", "num_train", "origin", "shape"]
 
 GRAY = (0.2989, 0.587, 0.114)
 """Weights of R, G, B (torchvision's `Grayscale`, used by Lu et al.'s public code)."""

@@ -47,6 +47,11 @@ def num_train(options: Options) -> int:
     return NUM_IMAGES - 2 * 10 * HELD_OUT_PER_CLASS
 
 
+def num_held_out(options: Options) -> int:
+    """Return the validation and test images."""
+    return 2 * 10 * HELD_OUT_PER_CLASS
+
+
 def checksum(options: Options, data_dir: Path) -> str:
     """Return a constant; `fetch` accepts no other content."""
     return CHECKSUM

@@ -75,6 +75,11 @@ def num_train(options: Options) -> int:
     return 60_000 - 10 * options.validation_per_class
 
 
+def num_held_out(options: Options) -> int:
+    """Return the validation images and MNIST's 10,000 test images."""
+    return 10 * options.validation_per_class + 10_000
+
+
 def checksum(options: Options, data_dir: Path) -> str:
     """Return the sha256 of the file list; `fetch` accepts no other content."""
     return FILES.checksum

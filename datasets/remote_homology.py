@@ -73,6 +73,11 @@ def num_train(options: Options) -> int:
     return SIZES[0]
 
 
+def num_held_out(options: Options) -> int:
+    """Return the number of validation and test sequences; `longer: drop` leaves some out."""
+    return SIZES[1] + SIZES[2]
+
+
 def checksum(options: Options, data_dir: Path) -> str:
     """Return the sha256 over the sha256 of each file; where there are none, of the CSV files, which are known."""
     found = _find(data_dir)

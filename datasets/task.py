@@ -183,6 +183,9 @@ class Task(Protocol):
         Endless tasks return `ENDLESS`.
         """
 
+    def num_held_out(self, options: Any) -> int:
+        """Return the sizes of validation and test split together without touching data; for `plan --device`."""
+
     def checksum(self, options: Any, data_dir: Path) -> str:
         """Return a text that identifies the examples that `load` would return, without loading or downloading them.
 

@@ -86,11 +86,12 @@ def stack_bytes(run: Run, task: TaskShape, num_runs: int, num_seeds: int, *, on_
     frozen = sum(sizes[part] for part in ("attention", "feedforward") if part not in run.trained)
     bodies = frozen * (1 if run.initialisation == "pretrained" else num_seeds)
     bodies *= 2 if on_cpu else 1  # a CPU keeps frozen layers in both layouts
-    of_a_run = ROWS_A_RUN * row + _activations(run, task, shares_masks=num_seeds == 1)
+    of_a_run = ROWS_A_RUN * row + int(HOLES * activation_numbers(run, task, shares_masks=num_seeds == 1))
     return BYTES * (num_runs * of_a_run + num_seeds * row + bodies)
 
 
-def _activations(run: Run, task: TaskShape, *, shares_masks: bool) -> int:
+def activation_numbers(run: Run, task: TaskShape, *, shares_masks: bool) -> float:
+    """Return how many numbers of a run's step are there when its backward pass begins, beside its parameters."""
     width, tokens = run.model.width, task.num_tokens
     whole = run.protocol.batch_size * tokens * width  # (N, D)
     attention = run.protocol.batch_size * gpt2_size(run).heads * tokens**2  # (B, H, T, T)
@@ -102,7 +103,7 @@ def _activations(run: Run, task: TaskShape, *, shares_masks: bool) -> int:
     blocks = (run.model.layers - 1) * (block * whole + squares)
     further_read = (task.num_read - 1) / tokens  # at which the last block works, as at the one counted below
     once = LAST_BLOCK + EMBEDDING + (TRANSIENT if run.model.layers > 1 else 0) + SAVED_A_BLOCK * further_read
-    return int(HOLES * (blocks + once * whole))
+    return blocks + once * whole
 
 
 def largest_stack(runs: Sequence[Run], task: TaskShape, available_bytes: float, *, on_cpu: bool) -> int:

@@ -75,6 +75,11 @@ def num_train(options: Options) -> int:
     return options.num_train
 
 
+def num_held_out(options: Options) -> int:
+    """Return the number of validation and test examples."""
+    return options.num_validation + options.num_test
+
+
 def checksum(options: Options, data_dir: Path) -> str:
     """Return the sha256 of the release's files, or of what the generator depends on.
 

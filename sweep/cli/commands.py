@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lr_sweep.sweep.cli.types import local_path, location, positive, seconds
+from lr_sweep.sweep.cli.types import local_path, location, positive, price, seconds
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS
+from lr_sweep.sweep.plan.gpus import GPUS
 from lr_sweep.sweep.study.only import ALL_RUNS, parse_only
 
 Argument = Callable[[argparse._ActionsContainer], object]
@@ -111,6 +112,10 @@ COMMANDS: tuple[Command, ...] = (
         *RESOURCES,
         _number("--cpus", "CPUs to plan for, if not those of this machine"),
         _number("--gpus", "GPUs to plan for, if not those of this machine"),
+        _argument(
+            "--device", choices=list(GPUS), help="a GPU that need not be here: what was not timed on one is computed"
+        ),
+        _argument("--price", type=price, metavar="PER_HOUR", help="of an hour of a device: prints what runs cost"),
         ONLY,
         _flag("--measure", "time a few steps of each cell here first, and keep the timings"),
         _flag("--ids", "list every run with its id and state"),

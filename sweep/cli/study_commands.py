@@ -5,6 +5,7 @@ Modules that take seconds to import (torch, Ray, figures, statistics) are import
 
 from __future__ import annotations
 
+import math
 import sys
 from argparse import Namespace
 from functools import partial
@@ -45,22 +46,36 @@ _say = partial(print, flush=True)
 
 def plan(chosen: Namespace) -> int:
     """Print what `run` would do, and what it costs."""
+    from lr_sweep.sweep.plan.gpus import GPUS
     from lr_sweep.sweep.plan.placement import Placement, devices_here
     from lr_sweep.sweep.plan.plan import Plan, id_lines, plan_on
 
+    gpu = GPUS[chosen.device] if chosen.device else None
+    if gpu is not None and chosen.measure:
+        raise UserError(f"--measure times this machine, --device computes for {gpu.title}: leave one of them out")
     results, data_dir = results_here(chosen.results, weights=True), data_folder(chosen)
     results.check()
-    for study in _studies(chosen):
+    for loaded in _studies(chosen):
+        study = loaded if gpu is None else _on_gpus(loaded)
         placement = Placement(resources=study.resources)
         planned = Plan(study, placement, results, data_dir, chosen.only)
-        count_gpus = chosen.gpus is None and placement.device == "cuda"  # takes seconds where there are GPUs
-        machine = devices_here(chosen.cpus, None if count_gpus else chosen.gpus or 0)
+        machine = {"CPU": chosen.cpus or math.inf, "GPU": chosen.gpus or 1}
+        if gpu is None:
+            count_gpus = chosen.gpus is None and placement.device == "cuda"  # takes seconds where there are GPUs
+            machine = devices_here(chosen.cpus, None if count_gpus else chosen.gpus or 0)
         if chosen.measure:
             _measure(planned, placement.trials_at_once([machine]))
-        print(plan_on(planned, machine))
+        print(plan_on(planned, machine, gpu, chosen.price))
         if chosen.ids:
             print("\n".join(id_lines(planned)))
     return 0
+
+
+def _on_gpus(study: AnyStudy) -> AnyStudy:
+    """Give each trial a GPU where it has none."""
+    if study.resources.gpus_per_trial:
+        return study
+    return study.model_copy(update={"resources": study.resources.model_copy(update={"gpus_per_trial": 1.0})})
 
 
 def probe(chosen: Namespace) -> int:

@@ -19,12 +19,21 @@ def positive(text: str, most: int = MOST, least: int = 1) -> int:
 
 def seconds(text: str) -> float:
     """Return a number of seconds above 0."""
+    return _above_zero(text, "a number of seconds")
+
+
+def price(text: str) -> float:
+    """Return a price above 0."""
+    return _above_zero(text, "a price")
+
+
+def _above_zero(text: str, what: str) -> float:
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not 0 < number <= MOST:
-        raise ArgumentTypeError(f"got {_cut(text)}, want a number of seconds above 0, {MOST} at most")
+        raise ArgumentTypeError(f"got {_cut(text)}, want {what} above 0, {MOST} at most")
     return number
 
 

@@ -10,8 +10,10 @@ from itertools import groupby
 
 from lr_sweep.analysis.text import rate_text
 from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.plan.gpus import Gpu
 from lr_sweep.sweep.plan.packing import cohorts
 from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.plan.roofline import LAUNCH_S
 from lr_sweep.sweep.plan.timings import BUSY, NO_TIME, Span, Timing
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import Reconciled
@@ -50,6 +52,10 @@ class Cost:
     """By run id, of the runs whose cells are timed."""
     wall_s: Span
     """Of the same runs, without the start of Ray and of trials."""
+    gpu: Gpu | None = None
+    """For which timings are computed where there are none; None: all were timed."""
+    price: float | None = None
+    """Of an hour of a device, in any currency."""
 
     def of(self, runs: Iterable[WantedRun]) -> Span:
         """Return the device seconds of those of the runs that are timed."""
@@ -110,11 +116,35 @@ def cost_lines(cost: Cost) -> list[str]:
         *([f"           {untimed}"] if missing else []),
         f"wall time  {at_least}{duration(wall_s.middle)} ({duration(wall_s.low)} to {duration(wall_s.high)}) with "
         f"{counted(cost.at_once, 'trial')} at once; starting Ray is not in it",
+        *_price_lines(cost, total, unit),
         *_savings(cost, unit),
-        "range      from the fastest to the slowest of the steps that were timed; timed on "
-        f"{' and '.join(sorted({timing.device for timing in cost.timings.values()}))}",
+        *_range_lines(cost),
         *_warning(cost),
     ]
+
+
+def _price_lines(cost: Cost, total: Span, unit: str) -> list[str]:
+    if cost.price is None:
+        return []
+    low, middle, high = (f"{cost.price * seconds / 3600:,.0f}" for seconds in total)
+    return [f"price      {middle} ({low} to {high}) at {cost.price:g} for each of the {unit}"]
+
+
+def _range_lines(cost: Cost) -> list[str]:
+    """Say where the range comes from: what was timed, or what was assumed of a GPU that is not here."""
+    timed = sorted({timing.device for timing in cost.timings.values() if math.isfinite(timing.written_at)})
+    lines = (
+        [f"from the fastest to the slowest of the steps that were timed; timed on {' and '.join(timed)}"]
+        if timed
+        else []
+    )
+    if cost.gpu is not None and len(timed) < len({timing.device for timing in cost.timings.values()}):
+        launches_us = ", ".join(f"{1e6 * each:g}" for each in LAUNCH_S)
+        lines += [
+            f"computed, not measured, from the peaks of {cost.gpu.title} ({cost.gpu.source}):",
+            f"all, half or a quarter of a peak is reached, and an operation is launched in {launches_us} microseconds",
+        ]
+    return [f"{'' if index else 'range':11}{line}" for index, line in enumerate(lines)]
 
 
 def _warning(cost: Cost) -> list[str]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Sized
+from dataclasses import replace
 from pathlib import Path
 
 from lr_sweep.analysis.text import rate_text, study_heading
 from lr_sweep.sweep.plan.cost import Cost, cost_lines, disk_bytes, estimate_cost
+from lr_sweep.sweep.plan.gpus import Gpu
+from lr_sweep.sweep.plan.packing import cohorts
 from lr_sweep.sweep.plan.placement import Placement, check_precision, described, fits
-from lr_sweep.sweep.plan.timings import find_timings
+from lr_sweep.sweep.plan.roofline import computed_timings
+from lr_sweep.sweep.plan.timings import Timing, find_timings
 from lr_sweep.sweep.results.changes import change_lines
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
@@ -17,7 +21,7 @@ from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown, to_pretrain
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
-from lr_sweep.sweep.study.runs import by_cell, wanted_runs
+from lr_sweep.sweep.study.runs import Cell, by_cell, wanted_runs
 from lr_sweep.sweep.study.texts import GIVE_TEXT
 from lr_sweep.sweep.text import aligned, counted, gigabytes
 from lr_sweep.trainables.run import Run, engine_for
@@ -36,11 +40,23 @@ class Plan:
         self.reconciled = reconcile(self.wanted, results, only=only)
 
 
-def plan_on(plan: Plan, machine: dict[str, float]) -> str:
-    """Return the plan for a machine (`devices_here`), with its cost by what was timed so far."""
+def plan_on(plan: Plan, machine: dict[str, float], gpu: Gpu | None = None, price: float | None = None) -> str:
+    """Return the plan for a machine (`devices_here`), with its cost by what was timed so far.
+
+    Args:
+        plan: of a study.
+        machine: resources by Ray's names.
+        gpu: a GPU that need not be here: what was not timed on such a one is computed; None: nothing is.
+        price: of an hour of a device.
+    """
     reconciled, placement, results = plan.reconciled, plan.placement, plan.results
-    timings = find_timings(plan.wanted, reconciled, results, placement.device, placement.resources.engine)
-    cost = estimate_cost(reconciled, timings, placement, placement.trials_at_once([machine]), results)
+    at_once, timings = placement.trials_at_once([machine]), dict[Cell, Timing]()
+    if gpu is not None:
+        groups = cohorts(reconciled.to_train, placement.resources, at_once)
+        timings = computed_timings(groups, gpu, min(1.0, placement.resources.gpus_per_trial))
+    marking, engine = "" if gpu is None else gpu.marking, placement.resources.engine
+    timings |= find_timings(plan.wanted, reconciled, results, placement.device, engine, marking)
+    cost = replace(estimate_cost(reconciled, timings, placement, at_once, results), gpu=gpu, price=price)
     text = plan_text(plan, cost, changes=change_lines(plan.study.study, plan.wanted, reconciled, results))
     refused = reconciled.to_train and not fits(placement, [machine])
     return f"{text}\n{_misfit_line(placement, machine)}" if refused else text

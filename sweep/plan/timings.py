@@ -84,9 +84,14 @@ class _Known(NamedTuple):
 
 
 def find_timings(
-    wanted: Sequence[WantedRun], reconciled: Reconciled, results: Results, device: str, engine: str
+    wanted: Sequence[WantedRun],
+    reconciled: Reconciled,
+    results: Results,
+    device: str,
+    engine: str,
+    marking: str = "",
 ) -> dict[Cell, Timing]:
-    """Return the timings of cells that have runs to train, where they are known.
+    """Return the timings of cells that have runs to train, where they are known; `marking` is in the device's name.
 
     A timing of the same cell is preferred to one of another task of the same shape, then a later one to an earlier one.
     Timings on another device (`cpu` or `cuda`) and of another engine than the trials' are ignored.
@@ -98,11 +103,11 @@ def find_timings(
     done = [[run.run_id for run in runs] for runs in by_cell(complete).values()]
     own = [run_id for ids in done for run_id in _latest(results, ids, MAX_RUNS_OF_A_CELL)]
     known = [*_measured(results, engine), *_recorded(results, own, engine)]
-    found = _chosen(examples, known, device)
+    found = _chosen(examples, known, device, marking)
     if len(found) < len(examples):
         others = {path.stem for path in (results.root / "runs").glob("[!.]*.parquet")}.difference(*done)
         known += _recorded(results, _latest(results, others, MAX_OTHER_RUNS), engine)
-        found = _chosen(examples, known, device)
+        found = _chosen(examples, known, device, marking)
     return found
 
 
@@ -117,8 +122,11 @@ def _written_at(path: Path) -> float:
     return 0.0
 
 
-def _chosen(examples: Mapping[Cell, WantedRun], known: Sequence[_Known], device: str) -> dict[Cell, Timing]:
-    usable = [each for each in known if each.timing.device.lower().startswith("cpu") == (device == "cpu")]
+def _chosen(
+    examples: Mapping[Cell, WantedRun], known: Sequence[_Known], device: str, marking: str
+) -> dict[Cell, Timing]:
+    alike = [each for each in known if each.timing.device.lower().startswith("cpu") == (device == "cpu")]
+    usable = [each for each in alike if marking in each.timing.device]
     found = {}
     for cell, run in examples.items():
         cell_key, kind_key = _keys(run.run.content())
