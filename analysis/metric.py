@@ -43,6 +43,12 @@ class Metric:
         """Return what `study.json` has of it."""
         return {name: getattr(self, name) for name in FIELDS}
 
+    def room(self, value: float) -> float:
+        """Return by how much a value could be better: a fraction ends at 1, or at 0."""
+        if not self.is_fraction:
+            return math.inf
+        return 1.0 - value if self.higher_is_better else value
+
     @property
     def validation(self) -> str:
         """Name the numbers that select: `validation accuracy`."""

@@ -128,12 +128,13 @@ def _narrow(cell: Row, rates: Sequence[Row], others: Sequence[float], metric: Me
     columns = ("learning_rate", "validation_mean", "validation_sem", "num_values")
     swept, means, sems, num_seeds = (np.array([row[name] for row in known], float) for name in columns)
     gain = fitted_gain(np.log10(swept), metric.sign * means, sems, num_seeds, at)
-    if gain.lower(CONFIDENCE) <= LEAST_GAIN * unit(cell, metric):
+    room = metric.room(cell["validation_mean"])  # a peak near 100% is no parabola
+    if min(room, gain.lower(CONFIDENCE)) <= LEAST_GAIN * unit(cell, metric):
         return
     message = (
         f"the grid is coarse at {rate_text(cell['learning_rate'])}: by a parabola through its neighbours a rate near "
-        f"{rate_text(three_digits(10**gain.at))} is better by {metric.amount_text(gain.size)} "
-        f"(at least {metric.amount_text(gain.lower(CONFIDENCE))})"
+        f"{rate_text(three_digits(10**gain.at))} is better by {metric.amount_text(min(room, gain.size))} "
+        f"(at least {metric.amount_text(min(room, gain.lower(CONFIDENCE)))})"
     )
     nearest = min((abs(other - cell["validation_mean"]) for other in others), default=0.0)
     level: Level = "note"

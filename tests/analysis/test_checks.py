@@ -85,8 +85,9 @@ def test_two_learning_rates_show_no_peak(tmp_path: Path) -> None:
         ((0.40, 0.55, 0.60, 0.55, 0.40), None),  # as steep, and its peak is on the grid
         ((0.58, 0.60, 0.60, 0.58), None),  # 0.25 points are to be had
         ((0.59, 0.60, 0.60, 0.10), None),  # a plateau and a cliff: no parabola
+        ((0.595, 0.995, 0.995, 0.595), None),  # as the first, with half a point to 100%
     ],
-    ids=["between two rates", "on a rate", "flat", "cliff"],
+    ids=["between two rates", "on a rate", "flat", "cliff", "no room"],
 )
 def test_a_coarse_grid(tmp_path: Path, values: tuple[float, ...], gain: str | None) -> None:
     """A parabola through y at -1.5, -0.5, 0.5, 1.5 decades: its peak is an eighth of the fall in a decade above y."""
