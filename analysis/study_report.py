@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lr_sweep.analysis.record import read as record
@@ -69,7 +69,7 @@ def _read(results: Path, study: str, code_now: Now | None) -> Study:
     info, wanted = record.read_study(results, study), record.read_wanted(results, study)
     runs = record.read_runs(results, wanted["run_id"], RUN_COLUMNS)
     curves = record.read_curves(results, wanted["run_id"], CURVE_COLUMNS)
-    summary = summarise(wanted, runs, curves, info.metric)
+    summary = replace(summarise(wanted, runs, curves, info.metric), search=info.search)
     found = [*check_sweep(summary, curves), *unequal_tuning(summary), *code_findings(wanted, runs, code_now)]
     recorded = Recorded(runs=runs, planned=record.read_planned(results, study))
     return Study(info=info, summary=summary, curves=curves, findings=problems_first(found), recorded=recorded)

@@ -123,6 +123,16 @@ PLANNED: Columns = (
     Column("timed_by", _STR, "", "what was timed for this, and on what"),
 )
 
+PROPOSALS: Columns = (
+    Column("task", _STR, "", "the cell's, as in `wanted`"),
+    Column("model", _STR, "", "the cell's, as in `wanted`"),
+    Column("variant", _STR, "", "the cell's, as in `wanted`"),
+    Column("number", _I64, "", "of the cell's proposals, from 0"),
+    Column("round", _I64, "", "of the cell's rounds, from 1; a round is stored before its runs train"),
+    Column("learning_rate", _F64, "", "proposed; 3 significant digits"),
+    Column("sampler", _STR, "", "what proposed it: `tpe`, `gp`, `quasi-random` or `random`"),
+)
+
 
 def best_of(curve: Iterable[Mapping[str, Any]], metric: Metric = ACCURACY) -> dict[str, Any]:
     """Return what a run's row says of the best evaluation of its curve, for those columns of `RUNS`."""
@@ -160,6 +170,7 @@ TABLES: dict[str, tuple[Columns, str]] = {
     "curves/<run_id>.parquet": (CURVES, "One row an evaluation, ordered by step. No row in `runs`: not ended yet."),
     "studies/<study>/wanted.parquet": (WANTED, "One row a run that the study wants, under the study's names."),
     "studies/<study>/planned.parquet": (PLANNED, "One row a run whose duration was estimated before it was trained."),
+    "studies/<study>/proposals.parquet": (PROPOSALS, "One row a learning rate that a search proposed for a cell."),
 }
 
 

@@ -28,6 +28,17 @@ from lr_sweep.analysis.text import RATES, rates_text
 
 
 @dataclass(frozen=True, kw_only=True)
+class SearchRange:
+    """Where a study's learning rates were searched, key `search` of `study.json`."""
+
+    sampler: str
+    low: float
+    high: float
+    rates: int
+    """Learning rates that each cell is to try."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class StudyInfo:
     """`studies/<study>/study.json`; of a table, what `judge` knows of it."""
 
@@ -35,6 +46,8 @@ class StudyInfo:
     title: str
     metric: Metric = ACCURACY
     """Keys `metric`, absent: accuracy, and `selection`, which model of a run is measured, absent: the best."""
+    search: SearchRange | None = None
+    """Key `search`, absent: the learning rates are a grid or a list."""
     from_table: bool = False
     """Whether its runs are those of a user's table; nothing published is shown beside them."""
 
@@ -113,7 +126,12 @@ def read_study(results: Path, study: str) -> StudyInfo:
         raise RecordError(f"{path}: {error}: run the study again") from error
     if (selection := content.get("selection", "best")) not in ("best", "final"):
         raise RecordError(f"{path}: got the selection {selection!r}, want best or final: run the study again")
-    return StudyInfo(study=content["study"], title=content["title"], metric=replace(metric, model=selection))
+    try:
+        search = SearchRange(**content["search"]) if "search" in content else None
+    except TypeError as error:
+        raise RecordError(f"{path}: got the search {content['search']!r}: run the study again") from error
+    metric = replace(metric, model=selection)
+    return StudyInfo(study=content["study"], title=content["title"], metric=metric, search=search)
 
 
 def read_wanted(results: Path, study: str) -> pd.DataFrame:

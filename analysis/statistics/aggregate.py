@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.analysis.record.read import RecordError
+from lr_sweep.analysis.record.read import RecordError, SearchRange
 from lr_sweep.analysis.statistics.selection import CELL, best_learning_rates, best_steps
 
 STATUSES = ["complete", "diverged", "failed", "missing"]
@@ -34,6 +34,8 @@ class StudySummary:
     cells: pd.DataFrame
     """See `per_cell`."""
     metric: Metric = ACCURACY
+    search: SearchRange | None = None
+    """Where the learning rates were searched; None: they are a grid, a list or a table's."""
 
     @property
     def chosen_runs(self) -> pd.DataFrame:
@@ -45,9 +47,9 @@ class StudySummary:
         frames = {
             name: frame[(frame[list(labels)] == list(labels.values())).all(axis=1)]
             for name, frame in vars(self).items()
-            if name != "metric"
+            if name not in ("metric", "search")
         }
-        return StudySummary(**frames, metric=self.metric)
+        return StudySummary(**frames, metric=self.metric, search=self.search)
 
 
 def summarise(

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.code_versions import ENGINE, Now, files_text, versions_of
+from lr_sweep.analysis.record.read import SearchRange
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary, points_within_budget
 from lr_sweep.analysis.statistics.finding import CheckFinding, Key, Level, Row, finding_of
 from lr_sweep.analysis.statistics.grid_checks import grid_findings, joint_sem, unit
@@ -52,7 +54,8 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
     for cell in gaps.to_dict("records"):
         key = tuple(cell[name] for name in CELL)
         rates = rates_of[key]
-        found += grid_findings(cell, rates, _other_variants(cell, gaps), metric)
+        found += grid_findings(cell, rates, _other_variants(cell, gaps), metric, summary.search)
+        found += _unfinished(cell, rates, summary.search)
         found += [*_missing(cell, rates), *_diverged(cell, rates), *_improving(cell, rises.get(key), metric)]
         found += _gap(cell, usual[cell["task"]], num_cells[cell["task"]], metric)
         if key in stuck:
@@ -63,7 +66,14 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
             found.append(finding_of(cell, "identical", "problem", message, fix))
         if cell["num_values"] and cell["num_seeds"] == 1:
             found.append(finding_of(cell, "one-seed", "note", "one seed: no standard error, no interval", "add seeds"))
-    return found
+    return found if summary.search is None else [_of_search(each, summary.search) for each in found]
+
+
+def _of_search(finding: CheckFinding, search: SearchRange) -> CheckFinding:
+    """Replace learning rates to add: a study with a search names none."""
+    if not finding.learning_rates:
+        return finding
+    return replace(finding, fix=f"raise `rates`, now {search.rates}", learning_rates=())
 
 
 def _other_variants(cell: Row, cells: pd.DataFrame) -> list[float]:
@@ -77,6 +87,12 @@ def _missing(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:
         if cell[status]:
             message = f"{cell[status]} of {cell['num_wanted']} runs {status}: {_at_rates(rates, status)}"
             yield finding_of(cell, "missing", "problem", message, fix)
+
+
+def _unfinished(cell: Row, rates: list[Row], search: SearchRange | None) -> Iterator[CheckFinding]:
+    if search is not None and len(rates) < search.rates:
+        message = f"the search has proposed {len(rates)} of {search.rates} learning rates"
+        yield finding_of(cell, "missing", "problem", message, "`run` proposes and trains the others")
 
 
 def _diverged(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.record.read import SearchRange
 from lr_sweep.analysis.statistics.finding import CheckFinding, Level, Row, finding_of
 from lr_sweep.analysis.statistics.further_rates import around, between, beyond, three_digits
 from lr_sweep.analysis.statistics.peak import fitted_gain
@@ -30,7 +31,9 @@ UNSTABLE_SEMS = 2
 """The choice avoids a rate where a seed diverged. That is a problem if the other seeds lead by more than both."""
 
 
-def grid_findings(cell: Row, rates: Sequence[Row], others: Sequence[float], metric: Metric) -> Iterator[CheckFinding]:
+def grid_findings(
+    cell: Row, rates: Sequence[Row], others: Sequence[float], metric: Metric, search: SearchRange | None = None
+) -> Iterator[CheckFinding]:
     """Check a cell's learning rates.
 
     Args:
@@ -38,6 +41,7 @@ def grid_findings(cell: Row, rates: Sequence[Row], others: Sequence[float], metr
         rates: its rows of `StudySummary.learning_rates`, rising.
         others: validation means of the other variants of its task and model, each at its chosen rate.
         metric: of the study.
+        search: the range of a search; None: the rates are a grid or a list.
     """
     # A rate whose runs are missing or failed may yet get a value; the check "missing" reports it.
     shown = [row for row in rates if row["num_values"] or row["missing"] + row["failed"]]
@@ -46,7 +50,7 @@ def grid_findings(cell: Row, rates: Sequence[Row], others: Sequence[float], metr
     if len(rates) < MIN_RATES or len(shown) < MIN_RATES:
         yield _untuned(cell, rates, shown)
     elif cell["at_edge"]:
-        yield _edge(cell, rates)
+        yield _edge(cell, rates) if search is None else _searched_edge(cell, rates, search)
     else:
         yield from _cliff(cell, rates, metric)
         yield from _narrow(cell, rates, others, metric)
@@ -83,6 +87,21 @@ def _edge(cell: Row, rates: Sequence[Row]) -> CheckFinding:
     message = f"the best learning rate, {rate_text(cell['learning_rate'])}, is the {which} tried"
     further = beyond([row["learning_rate"] for row in rates], cell["at_edge"])
     return finding_of(cell, "edge", "problem", message, rates=further)
+
+
+def _searched_edge(cell: Row, rates: Sequence[Row], search: SearchRange) -> CheckFinding:
+    """Report a best rate beyond which the search tried none: the range ends there, or it has room for more rates."""
+    low = cell["at_edge"] == "low"
+    bound, best = (search.low if low else search.high), cell["learning_rate"]
+    message = (
+        f"the best learning rate, {rate_text(best)}, is the {'smallest' if low else 'largest'} tried; the search's "
+        f"range ends at {rate_text(bound)}"
+    )
+    if abs(math.log(bound / best)) > math.log(WIDE_STEP):
+        return finding_of(cell, "edge", "problem", message, f"raise `rates`, now {search.rates}: the range has room")
+    further = three_digits(search.low / 10 if low else search.high * 10)
+    fix = f"set `{'low' if low else 'high'}: {rate_text(further)}` and raise `rates`, now {search.rates}"
+    return finding_of(cell, "edge", "problem", message, fix)
 
 
 def _cliff(cell: Row, rates: Sequence[Row], metric: Metric) -> Iterator[CheckFinding]:

@@ -37,10 +37,11 @@ def unequal_tuning(summary: StudySummary) -> list[CheckFinding]:
     """Compare the variants of each task and model; a finding names what the lesser one lacks."""
     found: list[CheckFinding] = []
     for group, runs in summary.runs.groupby(GROUP, sort=False):
+        same_range = summary.search is not None
         tunings = {str(variant): _tuning(rows) for variant, rows in runs.groupby("variant", sort=False)}
         for variant, tuning in tunings.items():
             cell = dict(zip(GROUP, group, strict=True)) | {"variant": variant}
-            found += _findings(cell, tuning, tunings)
+            found += _findings(cell, tuning, tunings, same_range=same_range)
     return found
 
 
@@ -55,8 +56,8 @@ def _tuning(runs: pd.DataFrame) -> Tuning:
     )
 
 
-def _findings(cell: Row, mine: Tuning, tunings: dict[str, Tuning]) -> Iterator[CheckFinding]:
-    yield from _fewer_rates(cell, mine, tunings)
+def _findings(cell: Row, mine: Tuning, tunings: dict[str, Tuning], *, same_range: bool) -> Iterator[CheckFinding]:
+    yield from _fewer_rates(cell, mine, tunings, same_range=same_range)
     longest = max(tunings, key=lambda name: tunings[name].num_steps)
     if mine.num_steps < (steps := tunings[longest].num_steps):
         message = f"unequal tuning: trained for {mine.num_steps} steps, {longest} for {steps}"
@@ -70,9 +71,12 @@ def _findings(cell: Row, mine: Tuning, tunings: dict[str, Tuning]) -> Iterator[C
         yield finding_of(cell, "short", "note", message, "make sure that they were stopped by a rule, not by a crash")
 
 
-def _fewer_rates(cell: Row, mine: Tuning, tunings: dict[str, Tuning]) -> Iterator[CheckFinding]:
-    """Report the variant that has most of what this one lacks: more learning rates, or a wider range of them."""
-    lacking = {name: other for name, other in tunings.items() if _lacks(mine.rates, other.rates)}
+def _fewer_rates(cell: Row, mine: Tuning, tunings: dict[str, Tuning], *, same_range: bool) -> Iterator[CheckFinding]:
+    """Report the variant that has most of what this one lacks: more learning rates, or a wider range of them.
+
+    `same_range`: a search offered both the same range, whatever it tried of it.
+    """
+    lacking = {name: other for name, other in tunings.items() if _lacks(mine.rates, other.rates, same_range)}
     if not lacking:
         return
     name, other = max(lacking.items(), key=lambda item: len(item[1].rates - mine.rates))
@@ -85,7 +89,9 @@ def _fewer_rates(cell: Row, mine: Tuning, tunings: dict[str, Tuning]) -> Iterato
         yield finding_of(cell, "unequal", "problem", message, f"try {_rates_text(other.rates)} for it, too")
 
 
-def _lacks(mine: frozenset[float], theirs: frozenset[float]) -> bool:
+def _lacks(mine: frozenset[float], theirs: frozenset[float], same_range: bool) -> bool:
+    if same_range:
+        return len(mine) < len(theirs)
     narrower = min(mine) > SAME_END * min(theirs) or SAME_END * max(mine) < max(theirs)
     return len(mine) < len(theirs) or narrower
 

@@ -62,7 +62,7 @@ def export(results: Results, target: Path, names: Sequence[str], *, checkpoints:
     with storage_problems(target), whole_file(target) as partial, partial.open("w+b") as file:
         # The manifest comes first and is known last: room for the most files there can be, with the longest names.
         num_files = 3 * len(run_ids) + len(WEIGHTS_FILES) * len(_weights(results))
-        exporter = _Exporter(results, ArchiveWriter(file, 1000 + 250 * num_files + 700 * 4 * len(studies)))
+        exporter = _Exporter(results, ArchiveWriter(file, 1000 + 250 * num_files + 700 * 5 * len(studies)))
         exporter.add_all(studies, run_ids, checkpoints)
     left_out = tuple(exporter.left_out)
     lines = [f"{target}: {exporter.writer.summary()}; {gigabytes(target.stat().st_size)}"]

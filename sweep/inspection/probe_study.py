@@ -8,7 +8,7 @@ from pathlib import Path
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement, check_beforehand
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
-from lr_sweep.sweep.study.runs import by_cell, wanted_runs
+from lr_sweep.sweep.study.runs import by_cell, expected_runs
 from lr_sweep.trainables.own.code import TrainingFunctionError
 from lr_sweep.trainables.own.probe import probe
 from lr_sweep.trainables.own.run import OwnRun
@@ -23,7 +23,7 @@ def probe_study(study: AnyStudy, data_dir: Path, say: Callable[[str], None]) -> 
         raise UserError(f"{study.study} has no training function of its own (`trainable`): nothing to probe")
     placement, num_problems = Placement(resources=study.resources), 0
     check_beforehand(placement, "fp32")
-    for cell, (first, *_) in by_cell(wanted_runs(study, {}, data_dir)).items():
+    for cell, (first, *_) in by_cell(expected_runs(study, {}, data_dir, {})).items():
         assert isinstance(first.run, OwnRun)
         assert first.own_files is not None
         try:

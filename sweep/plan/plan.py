@@ -18,10 +18,16 @@ from lr_sweep.sweep.results.changes import change_lines
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.results.run_state import State
+from lr_sweep.sweep.search.proposals import rates_of, read_proposals
 from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown, to_pretrain
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
+<<<<<<< HEAD
 from lr_sweep.sweep.study.runs import Cell, by_cell, wanted_runs
+=======
+from lr_sweep.sweep.study.runs import NOT_PROPOSED, by_cell, expected_runs
+from lr_sweep.sweep.study.search import Search
+>>>>>>> ffc55bf (Search: learning rates proposed in rounds by Optuna, stored before they train; plan, report, checks and archive know them)
 from lr_sweep.sweep.study.texts import GIVE_TEXT
 from lr_sweep.sweep.text import aligned, counted, gigabytes
 from lr_sweep.trainables.run import Run, engine_for
@@ -36,7 +42,8 @@ class Plan:
         check_precision(placement, study.precision)
         self.study, self.placement, self.results, self.data_dir = study, placement, results, data_dir
         self.backbones = find_backbones(study, results.pretrained, data_dir)
-        self.wanted = wanted_runs(study, self.backbones, data_dir)
+        self.proposed = rates_of(read_proposals(results, study))
+        self.wanted = expected_runs(study, self.backbones, data_dir, self.proposed)
         self.reconciled = reconcile(self.wanted, results, only=only)
 
 
@@ -73,6 +80,8 @@ def plan_text(plan: Plan, cost: Cost, *, changes: Sequence[str] = (), elsewhere:
 
 
 def _grid_lines(plan: Plan) -> list[str]:
+    if plan.study.search is not None:
+        return _search_lines(plan, plan.study.search)
     study, rates = plan.study, plan.study.learning_rate_grid()
     axes: tuple[Sized, ...] = (study.tasks, study.models, study.variants, rates, study.seed_list())
     names = ("task", "model", "variant", "learning rate", "seed")
@@ -82,6 +91,17 @@ def _grid_lines(plan: Plan) -> list[str]:
         f"grid       {factors} = {number}" if study.cells is None else f"grid       {number} of {factors}",
         f"rates      {'  '.join(map(rate_text, rates))}",
         f"seeds      {'  '.join(map(str, study.seed_list()))}",
+    ]
+
+
+def _search_lines(plan: Plan, search: Search) -> list[str]:
+    cells, seeds = len(by_cell(plan.wanted)), plan.study.seed_list()
+    proposed = sum(map(len, plan.proposed.values()))
+    return [
+        f"search     {search.text()}; {counted(cells, 'cell')} and {counted(len(seeds), 'seed')}: "
+        f"{counted(len(plan.wanted), 'run')}",
+        f"rates      {proposed} of {cells * search.rates} proposed so far; the others are counted, and not known yet",
+        f"seeds      {'  '.join(map(str, seeds))}",
     ]
 
 
@@ -164,7 +184,9 @@ def id_lines(plan: Plan) -> list[str]:
     """Return a line for each run with its id and state, for `--ids`; runs whose weights are not here have no id yet."""
     lines = []
     for run in plan.wanted:
+        proposed = not run.run_id.startswith(NOT_PROPOSED)
         run_id = "(no-weights-yet)" if is_unknown(run.run.weights_checksum) else run.run_id
+        rate = rate_text(run.run.learning_rate) if proposed else "-"
         state = plan.reconciled.states[run.run_id].value
-        lines.append(" ".join((run_id, *run.cell, rate_text(run.run.learning_rate), str(run.run.seed), state)))
+        lines.append(" ".join((run_id if proposed else f"({NOT_PROPOSED})", *run.cell, rate, str(run.run.seed), state)))
     return lines

@@ -69,6 +69,10 @@ class Results:
         """Return the folder of a study: what it wants, its progress, its report."""
         return study_dir(self.root, name)
 
+    def proposals(self, study: str) -> Path:
+        """Return the file of the learning rates that a study's search has proposed."""
+        return self.study(study) / "proposals.parquet"
+
     def progress(self, study: str) -> Path:
         """Return the file that `status` reads while a sweep is running."""
         return self.study(study) / "progress.json"

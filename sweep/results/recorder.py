@@ -58,6 +58,10 @@ class Recorder:
         self.versions = package_versions()
         self._open: dict[str, _Open] = {}
 
+    def add(self, runs: Iterable[WantedRun]) -> None:
+        """Record further runs, too."""
+        self.wanted |= {run.run_id: run for run in runs}
+
     def event(self, event: Event) -> None:
         """Take one event in, writing what it adds; raises OSError if the disk is full or not writable."""
         run_id = event.run_id

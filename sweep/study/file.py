@@ -103,6 +103,8 @@ def load_built_in_study(name_or_path: str | Path) -> Study:
 def study_to_yaml(study: AnyStudy) -> str:
     """Write a study as YAML with all defaults filled in; loading it beside the same files gives an equal study."""
     plain = own_to_plain(study) if isinstance(study, OwnStudy) else _to_plain(study)
+    unused = "search" if study.search is None else "learning_rates"
+    del plain[unused]
     yaml = YAML()
     yaml.width = 120
     text = io.StringIO()

@@ -18,8 +18,9 @@ from pydantic import (
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.sweep.study.fields import MAX_RUNS, Seeds, StudyName, Title, listed, multiple_of
-from lr_sweep.sweep.study.learning_rates import LearningRates, ascending
+from lr_sweep.sweep.study.learning_rates import ascending
 from lr_sweep.sweep.study.own_files import code_files, data_files, trainable_text
+from lr_sweep.sweep.study.search import RatesOrSearch, Search
 from lr_sweep.sweep.study.study import Resources, Study
 from lr_sweep.sweep.study.validation import Mistakes, NameRule, Steps, Strict, each_entry, mistake, shown
 from lr_sweep.trainables.own.run import OwnFiles
@@ -127,8 +128,10 @@ class OwnStudy(Strict):
     """By name, with options; default: one."""
     variants: Annotated[dict[str, dict[str, Any]], PlainValidator(_named_options)] = Field(default_factory=_one)
     """By name, with options; default: one."""
-    learning_rates: LearningRates
-    """A grid or a list."""
+    search: Search | None = None
+    """Learning rates that are chosen in rounds; null: they are `learning_rates`."""
+    learning_rates: RatesOrSearch = Field(default=None, validate_default=True)
+    """A grid or a list; null with a `search`."""
     seeds: Seeds
     """A number n, for 0 to n - 1, or a list."""
     selection: Literal["best", "final"] = "best"
@@ -183,8 +186,9 @@ class OwnStudy(Strict):
 
     @model_validator(mode="after")
     def _check_size(self) -> OwnStudy:
-        axes: tuple[Sized, ...] = (self.tasks, self.models, self.variants, self.learning_rate_grid(), self.seed_list())
-        if (number := math.prod(len(axis) for axis in axes)) > MAX_RUNS:
+        num_rates = self.search.rates if self.search else len(self.learning_rate_grid())
+        axes: tuple[Sized, ...] = (self.tasks, self.models, self.variants, self.seed_list())
+        if (number := num_rates * math.prod(len(axis) for axis in axes)) > MAX_RUNS:
             raise mistake(f"these are {number} runs, want at most {MAX_RUNS}; split it into several studies")
         return self
 
@@ -198,8 +202,8 @@ class OwnStudy(Strict):
         return "fp32"
 
     def learning_rate_grid(self) -> tuple[float, ...]:
-        """Return the learning rates in ascending order."""
-        return ascending(self.learning_rates)
+        """Return the learning rates in ascending order; none for a search."""
+        return ascending(self.learning_rates or ())
 
     def seed_list(self) -> tuple[int, ...]:
         """Return the seeds in the study's order."""

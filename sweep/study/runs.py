@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, product
 from pathlib import Path
@@ -20,6 +20,8 @@ from lr_sweep.trainables.own.run import OwnFiles, OwnRun
 from lr_sweep.trainables.pretraining.weights import WeightsSource
 from lr_sweep.trainables.run import AnyRun, Run
 from lr_sweep.trainables.schedules import depends_on_budget
+
+NOT_PROPOSED = "not-proposed-yet"
 
 
 class Cell(NamedTuple):
@@ -72,8 +74,17 @@ class WantedRun:
         return row | {name: getattr(self.run, name) for name in ("task", "learning_rate", "seed")}
 
 
-def wanted_runs(study: AnyStudy, backbones: Mapping[str, Backbone], data_dir: Path) -> list[WantedRun]:
-    """Write out a study's grid, seeds outermost, so that every cell has its first seed early.
+Proposed = Mapping[Cell, Sequence[float]]
+"""Learning rates of each cell that a search has proposed, in ascending order."""
+NOTHING_PROPOSED: Proposed = {}
+
+
+def wanted_runs(
+    study: AnyStudy, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposed = NOTHING_PROPOSED
+) -> list[WantedRun]:
+    """Write out a study's grid, or what its search has proposed so far.
+
+    Seeds are outermost, so that every cell has its first seed early.
 
     Raises:
         DataError: data files are there but cannot be identified.
@@ -83,10 +94,39 @@ def wanted_runs(study: AnyStudy, backbones: Mapping[str, Backbone], data_dir: Pa
     else:
         rates_of = [cell.learning_rates for cell in study.cell_list()]
         cells = list(zip(_first_of_cells(study, backbones, data_dir), rates_of, strict=True))
+    if study.search is not None:
+        cells = [(first, tuple(proposed.get(first.cell, ()))) for first, _ in cells]
+    return _written_out(cells, study.seed_list())
+
+
+def expected_runs(
+    study: AnyStudy, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposed
+) -> list[WantedRun]:
+    """Return the wanted runs, and stand-ins for those that a search has not proposed yet, for what a plan counts.
+
+    The rates of stand-ins are guesses, and their ids are no ids of runs: they begin with `NOT_PROPOSED`.
+    """
+    wanted = wanted_runs(study, backbones, data_dir, proposed)
+    if (search := study.search) is None:
+        return wanted
+    guesses = {cell: search.stand_ins(proposed.get(cell, ())) for cell in study_cells(study)}
+    guessed = wanted_runs(study, backbones, data_dir, guesses)
+    return wanted + [replace(run, run_id=f"{NOT_PROPOSED}-{index}") for index, run in enumerate(guessed)]
+
+
+def study_cells(study: AnyStudy) -> Iterator[Cell]:
+    """Yield a study's cells in its order."""
+    if isinstance(study, OwnStudy):
+        yield from map(Cell._make, product(study.tasks, study.models, study.variants))
+    else:
+        yield from (Cell(cell.task, cell.model, cell.variant) for cell in study.cell_list())
+
+
+def _written_out(cells: Sequence[tuple[WantedRun, Sequence[float]]], seeds: Sequence[int]) -> list[WantedRun]:
     siblings = [(first, first.run.sibling_ids(), rates) for first, rates in cells]
     return [
         replace(first, run=first.run.sibling(rate, seed), run_id=id_of(rate, seed))
-        for seed in study.seed_list()
+        for seed in seeds
         for first, id_of, rates in siblings
         for rate in rates
     ]

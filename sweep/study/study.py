@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Annotated, Any, Literal
 
@@ -21,9 +21,10 @@ from lr_sweep.datasets.task import TaskShape, missing_names
 from lr_sweep.sweep.errors import unknown
 from lr_sweep.sweep.study.cells import AXES, Cells, ProtocolField, StudyCell, changed, check_cells
 from lr_sweep.sweep.study.fields import MAX_RUNS, Seeds, StudyName, Title, listed, multiple_of
-from lr_sweep.sweep.study.learning_rates import LearningRates, ascending
+from lr_sweep.sweep.study.learning_rates import ascending
 from lr_sweep.sweep.study.model import StudyModel
 from lr_sweep.sweep.study.protocols import check_protocols
+from lr_sweep.sweep.study.search import RatesOrSearch, Search
 from lr_sweep.sweep.study.validation import (
     AtLeast1,
     Mistakes,
@@ -123,8 +124,10 @@ class Study(Strict):
     """By their names in `datasets.TASKS`."""
     models: Annotated[dict[str, StudyModel], Field(min_length=1)]
     """By a known name (`trainables.models.MODELS`) or one of the study's own; tables show it."""
-    learning_rates: LearningRates
-    """A grid or a list."""
+    search: Search | None = None
+    """Learning rates that are chosen in rounds; null: they are `learning_rates`."""
+    learning_rates: RatesOrSearch = Field(default=None, validate_default=True)
+    """A grid or a list; null with a `search`."""
     seeds: Seeds
     """A number n, for 0 to n - 1, or a list."""
     selection: Literal["best", "final"] = "best"
@@ -157,14 +160,24 @@ class Study(Strict):
     @model_validator(mode="after")
     def _check_cells(self) -> Study:
         if self.cells is not None:
+            self._check_searched_cells(self.cells)
             check_cells(self.cells, {axis: getattr(self, axis) for axis in AXES}, self.protocol)
         return self
 
+    def _check_searched_cells(self, entries: Sequence[Cells]) -> None:
+        mistakes = Mistakes()
+        for index, cells in enumerate(entries):
+            if self.search and cells.learning_rates is not None:
+                mistakes.add("the study has a `search`; leave it out", "cells", index, "learning_rates")
+        mistakes.raise_all()
+
     @model_validator(mode="after")
     def _check_size(self) -> Study:
-        num_runs = len(self.seed_list()) * sum(len(cell.learning_rates) for cell in self.cell_list())
+        each = self.search.rates if self.search else 0
+        num_runs = len(self.seed_list()) * sum(each or len(cell.learning_rates) for cell in self.cell_list())
         if num_runs > MAX_RUNS:
-            axes = [*map(len, (self.tasks, self.models, self.variants, self.learning_rates, self.seed_list()))]
+            num_rates = each or len(self.learning_rates or ())
+            axes = [len(self.tasks), len(self.models), len(self.variants), num_rates, len(self.seed_list())]
             raise mistake(
                 f"{' x '.join(map(str, axes))} (tasks, models, variants, learning rates, seeds) are {num_runs} "
                 f"runs, want at most {MAX_RUNS}; split it into several studies, which share their runs"
@@ -198,7 +211,7 @@ class Study(Strict):
     def cell_list(self) -> Iterator[StudyCell]:
         """Yield the study's cells, by task, model and variant in the study's order."""
         entries = [
-            (cells, ascending(cells.learning_rates or self.learning_rates)) for cells in self.cells or (Cells(),)
+            (cells, ascending(cells.learning_rates or self.learning_rates or ())) for cells in self.cells or (Cells(),)
         ]
         protocols = {name: changed(self.protocol, own_protocol(variant)) for name, variant in self.variants.items()}
         for task, model, variant in product(self.tasks, self.models, self.variants):
@@ -208,7 +221,7 @@ class Study(Strict):
                     yield StudyCell(task, model, variant, rates, protocol)
 
     def learning_rate_grid(self) -> tuple[float, ...]:
-        """Return the learning rates of the study's cells in ascending order."""
+        """Return the learning rates of the study's cells in ascending order; none for a search."""
         return tuple(sorted({rate for cell in self.cell_list() for rate in cell.learning_rates}))
 
     def seed_list(self) -> tuple[int, ...]:

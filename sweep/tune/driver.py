@@ -66,6 +66,7 @@ class Driver:
         mirror: notified of all that is recorded.
         status: the file that `status` reads.
         news: returns messages for the user that came up since the last call.
+        further: returns runs to train once all others have ended, the next round of a search; none at its end.
     """
 
     def __init__(
@@ -78,9 +79,11 @@ class Driver:
         mirror: MirrorThread,
         status: Path,
         news: Callable[[], Iterable[str]],
+        further: Callable[[], Sequence[WantedRun]] = tuple,
     ) -> None:
         self._runs, self._options, self._code = {run.run_id: run for run in runs}, options, code
         self._progress, self._mirror, self._status, self._news = progress, mirror, status, news
+        self._further = further
         self._results, self._placement = options.results, options.placement
         self._recorder = Recorder(self._results, runs, self._placement.devices_per_trial)
         self._logs = RunLogs(self._results.log)
@@ -136,13 +139,30 @@ class Driver:
     def _left(self) -> list[WantedRun]:
         return [run for run_id, run in self._runs.items() if run_id not in self._ended]
 
+    def _next_round(self) -> list[WantedRun]:
+        runs = list(self._further())
+        self._runs |= {run.run_id: run for run in runs}
+        self._recorder.add(runs)
+        self._progress.add(runs)
+        return runs
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the user stopped it, after `train`."""
+        return self._stop.is_set()
+
+    @property
+    def num_left(self) -> int:
+        """How many runs have not ended."""
+        return len(self._left())
+
     def _useful_trials(self) -> int:
         """Return how many trials at once can divide the runs that are left among them."""
         return math.ceil(len(self._left()) / (self._placement.resources.runs_per_trial or 1))
 
     def _train_all(self, share: Share) -> None:
         """Train in passes: one that is cut short, or in which trials fail, leaves runs to the next."""
-        while (left := self._left()) and not self._stop.is_set():
+        while not self._stop.is_set() and (left := self._left() or self._next_round()):
             setbacks_before = self._setbacks
             self._train_pass(left, share)
             advanced = len(self._left()) < len(left) or self._setbacks > setbacks_before

@@ -116,6 +116,12 @@ class StudyProgress:
         self._runs = {run.run_id: _RunState(wanted=run) for run in self.runs}
         self._trials = [[run.run_id] for run in self.runs]
 
+    def add(self, runs: Iterable[WantedRun]) -> None:
+        """Note that further runs are to train: the next round of a search."""
+        new = {run.run_id: _RunState(wanted=run) for run in runs}
+        self._runs |= new
+        self.total_runs += len(new)
+
     def packed(self, trials: Sequence[Sequence[str]], at_once: int) -> None:
         """Note that from now on these runs train together, in trials that start in this order, `at_once` at a time."""
         self._trials, self._at_once = trials, at_once

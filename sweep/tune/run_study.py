@@ -32,11 +32,14 @@ from lr_sweep.sweep.results.changes import change_lines, code_of_tasks, own_exam
 from lr_sweep.sweep.results.directory import Results, storage_problems, write_parquet
 from lr_sweep.sweep.results.reconcile import Reconciled, reconcile
 from lr_sweep.sweep.results.run_state import State
+from lr_sweep.sweep.search.proposals import rates_of, read_proposals
+from lr_sweep.sweep.search.rounds import Rounds
 from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, to_pretrain
 from lr_sweep.sweep.study.file import study_to_yaml
 from lr_sweep.sweep.study.only import only_text, select
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
-from lr_sweep.sweep.study.runs import Cell, WantedRun, wanted_runs
+from lr_sweep.sweep.study.runs import Cell, WantedRun, expected_runs
+from lr_sweep.sweep.text import counted
 from lr_sweep.sweep.tune.driver import Driver, Options
 from lr_sweep.sweep.tune.progress import RunPace, StudyProgress
 from lr_sweep.trainables.own.code import data_file
@@ -70,12 +73,14 @@ def run_study(study: AnyStudy, options: Options, say: Callable[[str], None]) -> 
     check_beforehand(options.placement, study.precision)
     results.prepare()
     with storage_problems(results.root), results.writing(study.study):
-        wanted, reconciled, examples = _find_runs(study, options, say)
+        rounds, examples = _prepare(study, options, say)
+        wanted, reconciled = _find_runs(study, options, say, rounds, examples)
         timings = write_planned(study.study, wanted, reconciled, options.placement, results)
         problems: queue.SimpleQueue[str] = queue.SimpleQueue()
         mirror = MirrorThread(_mirror(results, study), problems.put)
         mirror.changed(*(run.run_id for run in wanted if results.holds(run.run_id)))
         ended: dict[str, str] = {}
+        stopped = False
         if to_train := reconciled.to_train:
             check_disk(to_train, results)
             log_file = results.logs / f"run-{time.strftime('%Y%m%d-%H%M%S')}.log"
@@ -90,9 +95,11 @@ def run_study(study: AnyStudy, options: Options, say: Callable[[str], None]) -> 
                 mirror=mirror,
                 status=results.progress(study.study),
                 news=lambda: [*results.news(), *_taken(problems)],
+                further=partial(_next_round, study, options, rounds, mirror, problems.put),
             )
             ended = driver.train(log_file)
-        stopped = len(ended) < len(to_train)
+            stopped = driver.num_left > 0 or (driver.stopped and rounds.is_open())
+        rounds.show()
         failed = _failed(reconciled, ended)
         for line in _ending_lines(reconciled, failed, options, stopped=stopped):
             say(line)
@@ -103,13 +110,8 @@ def run_study(study: AnyStudy, options: Options, say: Callable[[str], None]) -> 
     return Outcome(report=report, trained=len(ended), failed=len(failed), stopped=stopped)
 
 
-def _find_runs(
-    study: AnyStudy, options: Options, say: Callable[[str], None]
-) -> tuple[list[WantedRun], Reconciled, dict[str, str]]:
-    """Fetch data and weights, and write down what the study wants.
-
-    Returns the runs that the study wants, what the record holds of them, and versions of examples (`own_examples`).
-    """
+def _prepare(study: AnyStudy, options: Options, say: Callable[[str], None]) -> tuple[Rounds, dict[str, str]]:
+    """Fetch data and weights; return what gives the study's runs, and versions of examples (`own_examples`)."""
     results = options.results
     fetch_data(study, options.data_dir)
     # The machine that starts a cluster's trials may have no GPU itself.
@@ -118,15 +120,49 @@ def _find_runs(
     examples = own_examples(study, options.data_dir)
     pretraining = results.pretrained, results.pretraining_progress
     backbones = ensure_backbones(study, *pretraining, device, say, options.data_dir)
-    wanted = wanted_runs(study, backbones, options.data_dir)
-    reconciled = reconcile(wanted, results, max_attempts=options.max_attempts, only=options.only)
+    return Rounds(study, backbones, results, options.data_dir, options.only), examples
+
+
+def _find_runs(
+    study: AnyStudy, options: Options, say: Callable[[str], None], rounds: Rounds, examples: Mapping[str, str]
+) -> tuple[list[WantedRun], Reconciled]:
+    """Write down what the study wants; return these runs, and what the record holds of them.
+
+    Of a search, these are the runs up to the first round in which there is something to train.
+    """
+    results = options.results
+    while True:
+        added = rounds.advance(options.max_attempts)
+        wanted = rounds.wanted()
+        reconciled = reconcile(wanted, results, max_attempts=options.max_attempts, only=options.only)
+        if reconciled.to_train or not added:
+            break
     for line in change_lines(study.study, wanted, reconciled, results, examples):
         say(line)
     write_wanted(results, study, wanted)
     results.settle()
     write_index(results.root)  # the last writer may have died before it did
     say(f"{study.study}: {len(wanted)} runs wanted, {state_counts(reconciled.counts())}")
-    return wanted, reconciled, examples
+    return wanted, reconciled
+
+
+def _next_round(
+    study: AnyStudy, options: Options, rounds: Rounds, mirror: MirrorThread, say: Callable[[str], None]
+) -> Sequence[WantedRun]:
+    """Propose learning rates until there is something to train; return these runs, none at the end of the search."""
+    results = options.results
+    while added := rounds.advance():
+        wanted = rounds.wanted()
+        reconciled = reconcile(wanted, results, only=options.only)
+        write_wanted(results, study, wanted)
+        results.settle()
+        rounds.show()
+        write_planned(study.study, wanted, reconciled, options.placement, results)
+        mirror.changed(*(run.run_id for run in wanted if results.holds(run.run_id)))
+        say(f"{study.study}: next round, {counted(added, 'learning rate')} proposed; {len(wanted)} runs wanted so far")
+        if reconciled.to_train:
+            return reconciled.to_train
+    return ()
 
 
 def fetch_data(study: AnyStudy, data_dir: Path) -> None:
@@ -147,7 +183,8 @@ def _check_disk_first(study: AnyStudy, options: Options) -> None:
     """Refuse to pretrain for runs that the disk cannot hold; their ids are not known yet, their sizes are."""
     backbones = find_backbones(study, options.results.pretrained, options.data_dir)
     if models := to_pretrain(study, backbones):
-        wanted = wanted_runs(study, backbones, options.data_dir)
+        proposed = rates_of(read_proposals(options.results, study))
+        wanted = expected_runs(study, backbones, options.data_dir, proposed)
         reconciled = reconcile(wanted, options.results, max_attempts=options.max_attempts, only=options.only)
         check_disk(reconciled.to_train, options.results, models)
 
@@ -159,6 +196,7 @@ def write_wanted(results: Results, study: AnyStudy, wanted: Sequence[WantedRun])
         partial.write_text(study_to_yaml(study), encoding="utf-8")
     write_parquet(folder / "wanted.parquet", [run.row() for run in wanted], WANTED)
     more: dict[str, Any] = {"selection": study.selection} if study.selection != "best" else {}
+    more |= {"search": study.search.facts()} if study.search else {}
     more |= {"metric": study.metric.as_json()} if isinstance(study, OwnStudy) else {}
     write_json(folder / "study.json", {"study": study.study, "title": study.title, "format": FORMAT} | more)
 

@@ -105,7 +105,7 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
     plain = "text, a finite number, true, false, null, or lists and mappings of these"
     single = "has no effect here: runs of the user's own function train one by one; leave it out"
     keys = (
-        "code, data, learning_rates, metric, models, num_steps, protocol, resources, seeds, selection, study, tasks, "
+        "code, data, learning_rates, metric, models, num_steps, protocol, resources, search, seeds, selection, study, "
         "title, trainable, variants"
     )
     assert mistakes(study) == [

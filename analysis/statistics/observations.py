@@ -1,0 +1,49 @@
+"""What a search has observed: the validation value of each learning rate, by the rules of the selection."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import pandas as pd
+
+from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.statistics.aggregate import account, per_run
+from lr_sweep.analysis.statistics.selection import CELL
+
+
+class Observation(NamedTuple):
+    """What is known of a learning rate of a cell once its runs have ended."""
+
+    learning_rate: float
+    outcome: Literal["measured", "diverged", "lost"]
+    """`measured`: every seed has a value; `diverged`: a seed diverged without one; `lost`: a seed failed or was
+    stopped, which says nothing about the rate."""
+    value: float | None
+    """Mean over seeds of the runs' validation values; None unless measured."""
+
+
+def observations(
+    wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataFrame, metric: Metric
+) -> dict[tuple[str, str, str], list[Observation]]:
+    """Return what is known of the rates of each cell, whose runs have all ended.
+
+    Args:
+        wanted: columns of `WANTED`.
+        runs: columns of `RUNS` that `account` reads.
+        curves: `run_id`, `step` and `validation_accuracy`; no test columns.
+        metric: of the study.
+    """
+    selected = per_run(account(wanted, runs), curves, metric)
+    found: dict[tuple[str, str, str], list[Observation]] = {}
+    for cell, of_cell in selected.groupby(CELL, sort=False):
+        task, model, variant = map(str, cell)
+        by_rate = of_cell.groupby("learning_rate", sort=False)
+        found[task, model, variant] = [_observation(float(str(rate)), rows) for rate, rows in by_rate]
+    return found
+
+
+def _observation(rate: float, rows: pd.DataFrame) -> Observation:
+    without = rows[rows["validation_accuracy"].isna()]
+    if without.empty:
+        return Observation(rate, "measured", float(rows["validation_accuracy"].mean()))
+    return Observation(rate, "diverged" if without["status"].eq("diverged").any() else "lost", None)

@@ -1,0 +1,126 @@
+"""The rounds of a search: proposes learning rates for the cells whose earlier runs have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.record.read import read_curves, read_runs
+from lr_sweep.analysis.statistics.observations import Observation, observations
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.reconcile import reconcile
+from lr_sweep.sweep.search.dashboard import write_dashboard
+from lr_sweep.sweep.search.proposals import Proposal, add_proposals, rates_of, read_proposals
+from lr_sweep.sweep.search.samplers import next_rates
+from lr_sweep.sweep.study.backbones import Backbone
+from lr_sweep.sweep.study.only import ALL_RUNS, Only
+from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
+from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell, study_cells, wanted_runs
+
+RUN_COLUMNS = ("run_id", "status", "num_steps", "diverged_at_step", "failure")
+CURVE_COLUMNS = ("run_id", "step", "validation_accuracy")
+"""Test data cannot guide a search: it is not read."""
+
+
+class Rounds:
+    """A study's wanted runs, which a search adds to; those of a grid are all there from the start."""
+
+    def __init__(
+        self,
+        study: AnyStudy,
+        backbones: Mapping[str, Backbone],
+        results: Results,
+        data_dir: Path,
+        only: Only = ALL_RUNS,
+    ) -> None:
+        self._study, self._backbones, self._results = study, backbones, results
+        self._data_dir, self._only = data_dir, only
+
+    def wanted(self) -> list[WantedRun]:
+        """Return the runs that the study wants so far."""
+        proposed = rates_of(read_proposals(self._results, self._study))
+        return wanted_runs(self._study, self._backbones, self._data_dir, proposed)
+
+    def is_open(self) -> bool:
+        """Return whether some cell gets a further round now."""
+        return bool(self._open_cells(0))
+
+    def _open_cells(self, max_attempts: int) -> dict[Cell, Sequence[Proposal]]:
+        """Return the cells that get a further round now, with their proposals so far.
+
+        A cell gets its first round at once, and each further one when no run of it is left to train. Those of cells
+        that `--only` leaves out wait.
+        """
+        if (search := self._study.search) is None:
+            return {}
+        proposals, ready = read_proposals(self._results, self._study), self._ended_cells(max_attempts)
+        return {
+            cell: earlier
+            for cell in study_cells(self._study)
+            if len(earlier := proposals.get(cell, [])) < search.rates
+            and (not earlier or (cell in ready and _is_in(cell, self._only)))
+        }
+
+    def advance(self, max_attempts: int = 0) -> int:
+        """Propose and store the next round of each open cell; return how many learning rates that added.
+
+        Cells with failed runs that were started fewer times than `max_attempts` wait for these.
+        """
+        if (search := self._study.search) is None or not (cells := self._open_cells(max_attempts)):
+            return 0
+        found, metric = self._observed(), self._metric()
+        new: list[Proposal] = []
+        for cell, earlier in cells.items():
+            observed = [found[cell][each.learning_rate] for each in earlier]
+            number = min(search.round_size, search.rates - len(earlier))
+            rates = next_rates(search, cell, observed, number, maximise=metric.higher_is_better)
+            new += [
+                Proposal(
+                    **cell._asdict(),
+                    number=len(earlier) + index,
+                    round=earlier[-1].round + 1 if earlier else 1,
+                    learning_rate=rate,
+                    sampler=search.sampler,
+                )
+                for index, rate in enumerate(rates)
+            ]
+        add_proposals(self._results, self._study.study, new)
+        return len(new)
+
+    def show(self) -> None:
+        """Write what the search knows for optuna-dashboard; a grid has nothing to show."""
+        if self._study.search is not None:
+            proposals = read_proposals(self._results, self._study)
+            write_dashboard(self._results, self._study, proposals, self._observed(), self._metric())
+
+    def _metric(self) -> Metric:
+        metric = self._study.metric if isinstance(self._study, OwnStudy) else ACCURACY
+        return replace(metric, model=self._study.selection)
+
+    def _ended_cells(self, max_attempts: int = 0) -> set[Cell]:
+        wanted = self.wanted()
+        if not wanted:
+            return set()
+        to_train = reconcile(wanted, self._results, max_attempts=max_attempts).to_train
+        return by_cell(wanted).keys() - by_cell(to_train).keys()
+
+    def _observed(self) -> dict[Cell, dict[float, Observation]]:
+        """Return what is known of each cell's rates, of those whose runs have all ended."""
+        ended = self._ended_cells()
+        rows = [run.row() for run in self.wanted() if run.cell in ended]
+        if not rows:
+            return {}
+        ids = [row["run_id"] for row in rows]
+        runs = read_runs(self._results.root, ids, RUN_COLUMNS)
+        curves = read_curves(self._results.root, ids, CURVE_COLUMNS)
+        found = observations(pd.DataFrame(rows), runs, curves, self._metric())
+        return {Cell(*cell): {each.learning_rate: each for each in rates} for cell, rates in found.items()}
+
+
+def _is_in(cell: Cell, only: Only) -> bool:
+    """Return whether `--only` names some runs of a cell."""
+    return all(value in only.get(axis, (value,)) for axis, value in cell._asdict().items())

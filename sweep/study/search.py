@@ -1,0 +1,116 @@
+"""The search of a study: learning rates that are chosen in rounds, in place of a grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+
+from lr_sweep.analysis.statistics.further_rates import three_digits
+from lr_sweep.analysis.text import rate_text
+from lr_sweep.sweep.study.learning_rates import SMALLEST_LOW, LearningRates
+from lr_sweep.sweep.study.validation import AtLeast1, LearningRate, Seed, Strict, mistake
+
+NUM_FIRST = 4
+"""Rates that `tpe` and `gp` try before they look at values: the quasi-random ones, the same in every cell."""
+ADAPTIVE = ("tpe", "gp")
+"""Samplers that look at the values of earlier rounds."""
+ADAPTIVE_AT_ONCE = 2
+
+
+class Search(Strict):
+    """Learning rates of each cell, chosen in rounds from a range, log-uniformly at first."""
+
+    sampler: Literal["tpe", "gp", "quasi-random", "random"] = "tpe"
+    """`tpe` and `gp` are Optuna's samplers; `quasi-random` is a scrambled Sobol sequence."""
+    low: Annotated[float, LearningRate]
+    """Smallest learning rate, at most 3 significant digits."""
+    high: Annotated[float, LearningRate]
+    """Largest learning rate, at most 3 significant digits; at least twice `low`."""
+    rates: Annotated[int, Field(ge=2, le=100)]
+    """Learning rates of each cell, over all rounds."""
+    at_once: Annotated[int, AtLeast1] | None = None
+    """Learning rates of a round; null: 2 for `tpe` and `gp`, else all."""
+    seed: Annotated[int, Seed] = 0
+    """Of the sampler, not of the runs."""
+
+    @field_validator("low", "high")
+    @classmethod
+    def _check_digits(cls, rate: float) -> float:
+        if rate < SMALLEST_LOW:
+            raise ValueError(f"got {rate_text(rate)}, want at least {rate_text(SMALLEST_LOW)}")
+        if rate != (rounded := three_digits(rate)):
+            raise ValueError(f"{rate!r} has more than 3 significant digits; {rate_text(rounded)} has not")
+        return rate
+
+    @model_validator(mode="after")
+    def _check_range(self) -> Search:
+        if self.high < 2 * self.low:
+            raise mistake(f"got {rate_text(self.high)}, want at least twice low = {rate_text(self.low)}", "high")
+        if self.sampler in ADAPTIVE and self.rates <= NUM_FIRST:
+            raise mistake(
+                f"got {self.rates}, want more than {NUM_FIRST}: the first {NUM_FIRST} of {self.sampler} are "
+                f"quasi-random; or choose sampler: quasi-random",
+                "rates",
+            )
+        return self
+
+    @property
+    def round_size(self) -> int:
+        """Return how many learning rates of a cell a round proposes at most."""
+        return self.at_once or (ADAPTIVE_AT_ONCE if self.sampler in ADAPTIVE else self.rates)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what reports read of it, as JSON values."""
+        return self.model_dump(include={"sampler", "low", "high", "rates"})
+
+    def text(self) -> str:
+        """Return `tpe, 8 learning rates from 1e-5 to 1e-1, 2 at once`."""
+        return (
+            f"{self.sampler}, {self.rates} learning rates from {rate_text(self.low)} to {rate_text(self.high)}, "
+            f"{min(self.round_size, self.rates)} at once"
+        )
+
+    def rate_at(self, position: float) -> float:
+        """Return the learning rate at a position of the range, 0 to 1 on the logarithmic scale."""
+        low, high = math.log(self.low), math.log(self.high)
+        return min(self.high, max(self.low, three_digits(math.exp(low + position * (high - low)))))
+
+    def untried(self, rate: float, tried: Collection[float]) -> float:
+        """Return the rate, rounded to 3 digits within the range; if that was tried, the nearest one that was not."""
+        rate = min(self.high, max(self.low, three_digits(rate)))
+        below = above = rate
+        while below in tried and above in tried:
+            below, above = max(self.low, _neighbour(below, -1)), min(self.high, _neighbour(above, 1))
+        return above if below in tried else below
+
+    def stand_ins(self, tried: Collection[float]) -> tuple[float, ...]:
+        """Return distinct rates in place of those that are not proposed yet, for what a plan counts."""
+        found: list[float] = []
+        number = max(0, self.rates - len(tried))
+        for index in range(number):
+            found.append(self.untried(self.rate_at((index + 0.5) / number), {*tried, *found}))
+        return tuple(found)
+
+
+def _neighbour(rate: float, direction: int) -> float:
+    """Return the next number of 3 significant digits."""
+    unit = 10.0 ** (math.floor(math.log10(rate)) - 2)
+    return three_digits(rate + direction * unit)
+
+
+def _rates_or_search(value: Any, info: ValidationInfo) -> Any:
+    if "search" not in info.data:  # it has a mistake of its own
+        return value
+    searched = info.data["search"] is not None
+    if value is None and not searched:
+        raise ValueError("missing: want a grid or a list, or a `search`")
+    if value is not None and searched:
+        raise ValueError("the study has a `search`, too; leave one of them out")
+    return value
+
+
+RatesOrSearch = Annotated[LearningRates | None, BeforeValidator(_rates_or_search)]
+"""A grid or a list; None where the study has a `search`. For a field after `search`."""
