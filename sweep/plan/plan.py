@@ -22,12 +22,8 @@ from lr_sweep.sweep.search.proposals import rates_of, read_proposals
 from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown, to_pretrain
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
-<<<<<<< HEAD
-from lr_sweep.sweep.study.runs import Cell, by_cell, wanted_runs
-=======
-from lr_sweep.sweep.study.runs import NOT_PROPOSED, by_cell, expected_runs
+from lr_sweep.sweep.study.runs import NOT_PROPOSED, Cell, by_cell, expected_runs
 from lr_sweep.sweep.study.search import Search
->>>>>>> ffc55bf (Search: learning rates proposed in rounds by Optuna, stored before they train; plan, report, checks and archive know them)
 from lr_sweep.sweep.study.texts import GIVE_TEXT
 from lr_sweep.sweep.text import aligned, counted, gigabytes
 from lr_sweep.trainables.run import Run, engine_for
