@@ -114,13 +114,14 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("files", type=Path, nargs="+")
     options.add_argument("--replays", type=int, default=200)
+    options.add_argument("--rates", type=int, nargs="*", help="budgets; default: 2 to the whole grid")
     chosen = options.parse_args()
     for path in chosen.files:
         cells = read_cells(path)
         num_rates = max(len(cell.rates) for cell in cells)
         print(f"{path}: {len(cells)} cells of up to {num_rates} learning rates, {chosen.replays} replays")
         print("way            rates  run-steps  regret, points (SEM)  wrong orders")
-        for number in range(2, num_rates + 1):
+        for number in chosen.rates or range(2, num_rates + 1):
             for way in WAYS:
                 if way in ("tpe", "gp") and number <= NUM_FIRST:  # no rate is chosen by values yet
                     continue
