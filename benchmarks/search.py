@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from lr_sweep.analysis.statistics.further_rates import three_digits
 from lr_sweep.analysis.statistics.observations import Observation
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.sweep.search.samplers import next_rates
@@ -79,8 +80,8 @@ def tried_by(way: str, cell: RecordedCell, number: int, seed: int) -> list[int]:
 
 
 def _searched(way: str, cell: RecordedCell, number: int, seed: int) -> list[int]:
-    # Validation of `rates` aside, `tpe` and `gp` with few rates are their quasi-random start.
-    search = Search(sampler=way, low=cell.rates[0], high=cell.rates[-1], rates=100, seed=seed)  # type: ignore[arg-type]
+    low, high = three_digits(cell.rates[0]), three_digits(cell.rates[-1])
+    search = Search(sampler=way, low=low, high=high, rates=100, seed=seed)  # type: ignore[arg-type]
     tried: list[int] = []
     while len(tried) < number:
         observed = [cell.observation(index) for index in tried]
