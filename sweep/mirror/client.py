@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -31,8 +32,10 @@ _DEFAULT_ENVIRONMENT = {
 }
 
 _SQLITE = "sqlite:///"
-_DAMAGE = ("file is not a database", "database disk image is malformed")
-"""What SQLite says of a damaged database."""
+_DAMAGE = re.compile(
+    r"file is not a database|database disk image is malformed|table \w+ already exists|duplicate column name"
+)
+"""What SQLite says of a damaged database; the last two, of one whose migration was killed."""
 
 
 class MirrorError(UserError):
@@ -75,8 +78,31 @@ def open_client(uri: str) -> Any:
         logging.getLogger("mlflow").setLevel(logging.CRITICAL)
         logging.getLogger("alembic").setLevel(logging.WARNING)
         if (database := _own_database(uri)) and database.parent.is_dir() and not database.exists():
-            database.touch()  # with the permissions of other files; SQLite's own leave a group out, whatever the umask
+            _create(database)
         return MlflowClient(tracking_uri=uri)
+
+
+def _create(database: Path) -> None:
+    """Create an empty database with all tables, whole or not at all.
+
+    MLflow's many migrations take seconds. Killed among them, they leave a database that MLflow refuses ever after.
+    """
+    from mlflow.store.db import utils
+
+    partial = database.with_name(f".{database.name}.{os.getpid()}.partial")
+    try:
+        partial.touch()  # with the permissions of other files; SQLite's own leave a group out, whatever the umask
+        engine = utils.create_sqlalchemy_engine(f"{_SQLITE}{partial.as_posix()}")
+        utils._initialize_tables(engine)
+        engine.dispose()
+        try:
+            os.link(partial, database)
+        except FileExistsError:
+            pass  # another process was faster
+        except OSError:
+            partial.replace(database)  # a disk without hard links
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def store_problems(uri: str) -> AbstractContextManager[None]:
@@ -87,7 +113,7 @@ def store_problems(uri: str) -> AbstractContextManager[None]:
     def explain(error: Exception) -> MirrorError:
         cause = reason(error).replace(uri, shown_uri(uri))
         database, mend = _own_database(uri), ""
-        if database is not None and any(damage in cause for damage in _DAMAGE):
+        if database is not None and _DAMAGE.search(cause):
             mend = (
                 f". The database is damaged; it only mirrors the record: delete {database} (and "
                 f"{database.name}-journal, if there is one), and the next `run` or `mlflow sync` rebuilds it"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +282,34 @@ def test_a_damaged_database_may_be_deleted(results: Path, monkeypatch: pytest.Mo
     with pytest.raises(MirrorError) as caught:
         new_mirror(results, uri=uri).sync_all()
     assert "delete" not in str(caught.value)
+
+
+def test_a_database_is_made_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlflow.store.db import utils
+
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    whole = utils._initialize_tables
+
+    def interrupted(engine: Any) -> None:
+        utils.InitialBase.metadata.create_all(engine)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(utils, "_initialize_tables", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        open_client(tracking_uri(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(utils, "_initialize_tables", whole)
+    assert open_client(tracking_uri(tmp_path)).get_experiment_by_name("lr-sweep") is None
+    assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+def test_a_database_whose_migration_was_killed_may_be_deleted(results: Path) -> None:
+    with closing(sqlite3.connect(results / "mlflow.db")) as database:
+        database.execute("UPDATE alembic_version SET version_num = 'da6fb0208061'")  # before that of label_schemas
+        database.execute("DROP TABLE jobs")
+        database.commit()
+    with pytest.raises(MirrorError, match=r"already exists\. The database is damaged; .* delete .*mlflow\.db"):
+        new_mirror(results).sync_all()
 
 
 def test_path_that_sqlite_cannot_hold_is_refused(tmp_path: Path) -> None:
