@@ -20,7 +20,7 @@ from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, is_
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.tests.support.small_runs import CPU, run_of
 from lr_sweep.tests.support.tiny_study import SIZE as TINY
-from lr_sweep.tests.support.tiny_study import write_study, write_weights
+from lr_sweep.tests.support.tiny_study import sweep, write_study, write_weights
 from lr_sweep.trainables.initialise import load_weights
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, pretrained_folder, read_corpus
 from lr_sweep.trainables.pretraining.train import pretrain
@@ -77,17 +77,35 @@ def test_the_same_recipe_gives_the_same_weights(tmp_path: Path) -> None:
     assert one != seed
 
 
-def test_a_recipe_with_a_number_of_threads_does_not_depend_on_the_processs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("num_threads", [None, 1])
+def test_weights_do_not_depend_on_the_number_of_the_processs_threads(tmp_path: Path, num_threads: int | None) -> None:
     before = torch.get_num_threads()
-    recipe = dataclasses.replace(RECIPE, num_steps=3, num_threads=1)
+    recipe = dataclasses.replace(RECIPE, num_steps=3, num_threads=num_threads)
     try:
-        for number in (1, 2):
+        for number in (1, 2, 4):
             torch.set_num_threads(number)
             train(tmp_path / str(number), recipe)
             assert torch.get_num_threads() == number
     finally:
         torch.set_num_threads(before)
-    assert weights_checksum(tmp_path / "1") == weights_checksum(tmp_path / "2")
+    assert len({weights_checksum(tmp_path / number) for number in ("1", "2", "4")}) == 1
+
+
+@pytest.mark.slow
+def test_pretrain_and_run_make_the_same_weights_with_one_two_and_four_threads(tmp_path: Path) -> None:
+    """`ray up` and Slurm set OMP_NUM_THREADS; the ids of runs follow the weights."""
+    pretrain_it = "{pretrain: {num_steps: 2, batch_size: 16, num_tokens: 128}}"
+    size = "{layers: 2, heads: 4, width: 128, positions: 128}"  # large enough for threads to divide the sums
+    study = write_study(tmp_path, models=f"{{small: {{size: {size}, pretrained: {pretrain_it}}}}}", num_steps=1)
+    made = {}
+    for command in ("pretrain", "run"):
+        for number in ("1", "2", "4"):
+            results = tmp_path / f"{command}-{number}"
+            code, printed = sweep(command, study, "--results", results, env={"OMP_NUM_THREADS": number})
+            assert code == 0, printed
+            (folder,) = (path for path in (results / "pretrained").iterdir() if path.is_dir())
+            made[results.name] = weights_checksum(folder)
+    assert len(set(made.values())) == 1, made
 
 
 def test_everything_that_can_change_the_weights_is_in_the_folders_name(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ NUM_BYTES = 256
 """The vocabulary: one token a byte."""
 VALIDATION_SHARE = 0.05
 """Of the bytes, from the end of the text; never trained on."""
+DEFAULT_THREADS = 2
+"""Of torch on a CPU, where a recipe names no number; the committed results are of machines with two cores."""
 MAX_TEXT_BYTES = 2_000_000_000
 """The text is held in memory, a few times over."""
 
@@ -46,7 +48,7 @@ class PretrainRecipe:
     seed: int = 0
     """Of the initial weights and the order of the text; not the seed of a run."""
     num_threads: int | None = None
-    """CPU threads of torch, on which the rounding of sums depends; None: those of the process, as in any program."""
+    """CPU threads of torch, on which the rounding of sums depends; None: `DEFAULT_THREADS` on any machine."""
 
     def content(self) -> dict[str, Any]:
         """Return its fields by name. `num_threads`, which came later, is left out at None: folders keep their names."""

@@ -20,7 +20,13 @@ from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
 from lr_sweep.trainables.pretraining.loop import OnStep, resume, save_weights, threads_kept, train_to
-from lr_sweep.trainables.pretraining.recipe import NUM_BYTES, PretrainRecipe, describe_corpus, held_out_from
+from lr_sweep.trainables.pretraining.recipe import (
+    DEFAULT_THREADS,
+    NUM_BYTES,
+    PretrainRecipe,
+    describe_corpus,
+    held_out_from,
+)
 from lr_sweep.trainables.randomness import keyed_generator
 from lr_sweep.trainables.run import ModelSize
 
@@ -48,8 +54,8 @@ def pretrain(
     """Train and save `config.json`, `model.safetensors` and `pretraining.json` into `folder`, whole or not at all.
 
     Calls `on_step` with each step and its training loss in nats per byte. Resumes from the newest checkpoint of an
-    earlier call that did not end. The bytes are those of training without a break, on the same machine with the same
-    number of threads, on which rounding depends (`PretrainRecipe.num_threads`).
+    earlier call that did not end. The bytes are those of training without a break; on the same kind of
+    processor they do not depend on how many threads this process has.
 
     Returns:
         What `pretraining.json` holds: the recipe, and bits per byte on held-out text before, during (`curve`, pairs of
@@ -58,7 +64,7 @@ def pretrain(
     text = torch.frombuffer(bytearray(corpus), dtype=torch.uint8)
     split = held_out_from(len(text))
     train, held_out = text[:split].to(device), text[split:].to(device)
-    with threads_kept(recipe.num_threads):
+    with threads_kept(recipe.num_threads or DEFAULT_THREADS):
         training = _Training(_language_model(size, recipe).to(device), recipe, train, held_out)
         if not resume(training, folder):
             training.evaluate()
