@@ -8,7 +8,7 @@ EXTRAS ?= dev
 # Test processes at once: more take more memory (each may start a Ray), and are no faster on two cores.
 PROCESSES ?= 2
 
-.PHONY: help quickstart test lint types test-quick test-slow bench chaos cluster-test env constraints clean
+.PHONY: help quickstart test lint types test-quick test-slow bench chaos cluster-test slurm-test env constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,7 +27,7 @@ types: env  ## type checks
 	MYPYPATH=$(VENV)/types $(BIN)/mypy
 
 test-quick: env  ## the quick tests
-	$(BIN)/python -m pytest -m "not slow and not gpu and not chaos and not hosts" -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not slow and not gpu and not chaos and not hosts and not slurm" -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test-slow: env  ## tests that take minutes, and those that need a GPU where there is one
 	$(BIN)/python -m pytest -m "slow or gpu"
@@ -47,6 +47,9 @@ chaos: env  ## a study of 12 runs, killed with SIGKILL 20 times, must end as if 
 cluster-test: env  ## `ray up` over ssh hosts made from namespaces, which are lost in the middle; needs root (15 minutes)
 	unshare --fork --kill-child --pid --mount-proc --mount --net \
 	  sh -c '$(BIN)/python -m pytest -m hosts -s; exit $$?'
+
+slurm-test: env  ## a sweep in a real Slurm, time limit and all; needs root and Debian's slurm-wlm and munge (10 minutes)
+	$(BIN)/python -m pytest -m slurm -s
 
 env: $(VENV)/.installed  ## make or update the environment
 

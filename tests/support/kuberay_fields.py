@@ -1,0 +1,89 @@
+"""The fields that a RayJob of this project may have, by the places where they stand.
+
+Written by hand after KubeRay's API reference (ray.io/v1, release 1.6) and that of Kubernetes (PodSpec, Container, core
+v1): names, and the types of values. Fields that no manifest here needs are left out, so that they are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+TEXT, INTEGER, BOOLEAN = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
+
+
+def record(required: tuple[str, ...] = (), **fields: Any) -> dict[str, Any]:
+    """Return the JSON schema of an object with these fields, and no others."""
+    return {"type": "object", "properties": fields, "required": list(required), "additionalProperties": False}
+
+
+def each(item: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": item, "minItems": 1}
+
+
+def one_of(*values: str) -> dict[str, Any]:
+    return {"type": "string", "enum": list(values)}
+
+
+QUANTITIES = {"type": "object", "additionalProperties": TEXT}
+"""Resources by name, in Kubernetes' notation, such as 8Gi."""
+CONTAINER = record(
+    ("name", "image"),
+    name=TEXT,
+    image=TEXT,
+    imagePullPolicy=one_of("Always", "IfNotPresent", "Never"),
+    env=each(record(("name", "value"), name=TEXT, value=TEXT)),
+    resources=record(requests=QUANTITIES, limits=QUANTITIES),
+    volumeMounts=each(record(("name", "mountPath"), name=TEXT, mountPath=TEXT, readOnly=BOOLEAN)),
+)
+VOLUME = record(
+    ("name", "persistentVolumeClaim"),
+    name=TEXT,
+    persistentVolumeClaim=record(("claimName",), claimName=TEXT, readOnly=BOOLEAN),
+)
+POD = record(
+    ("spec",),
+    spec=record(
+        ("containers",),
+        containers=each(CONTAINER),
+        volumes=each(VOLUME),
+        serviceAccountName=TEXT,
+        terminationGracePeriodSeconds=INTEGER,
+    ),
+)
+START = {"type": "object", "additionalProperties": TEXT}
+"""Options of `ray start`, all of them text."""
+WORKERS = record(
+    ("groupName", "replicas", "minReplicas", "maxReplicas", "rayStartParams", "template"),
+    groupName=TEXT,
+    replicas=INTEGER,
+    minReplicas=INTEGER,
+    maxReplicas=INTEGER,
+    numOfHosts=INTEGER,
+    rayStartParams=START,
+    template=POD,
+)
+CLUSTER = record(
+    ("rayVersion", "headGroupSpec", "workerGroupSpecs"),
+    rayVersion=TEXT,
+    authOptions=record(("mode",), mode=one_of("disabled", "token")),
+    headGroupSpec=record(("rayStartParams", "template"), rayStartParams=START, template=POD),
+    workerGroupSpecs=each(WORKERS),
+)
+RAY_JOB = record(
+    ("apiVersion", "kind", "metadata", "spec"),
+    apiVersion=one_of("ray.io/v1"),
+    kind=one_of("RayJob"),
+    metadata=record(("name",), name=TEXT, namespace=TEXT),
+    spec=record(
+        ("entrypoint", "rayClusterSpec"),
+        entrypoint=TEXT,
+        backoffLimit=INTEGER,
+        submissionMode=one_of("K8sJobMode", "HTTPMode", "InteractiveMode", "SidecarMode"),
+        shutdownAfterJobFinishes=BOOLEAN,
+        ttlSecondsAfterFinished=INTEGER,
+        activeDeadlineSeconds=INTEGER,
+        suspend=BOOLEAN,
+        rayClusterSpec=CLUSTER,
+    ),
+)
+"""A JSON schema."""

@@ -1,0 +1,115 @@
+"""docs/cluster/sweep.sbatch under a real Slurm of one node on this machine; `make slurm-test`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lr_sweep.tests.support.chaos import final_weights, processes, record_content
+from lr_sweep.tests.support.servers.slurm import GPUS, Slurm, wait_until, what_is_missing
+from lr_sweep.tests.support.tiny_study import ROOT, rows, sweep, write_study
+
+pytestmark = pytest.mark.slurm
+
+PATIENCE_S = float(os.environ.get("SLURM_TEST_PATIENCE_S", "1200"))
+"""Limit of each wait; a busy machine needs more."""
+SCRIPT = ROOT / "docs" / "cluster" / "sweep.sbatch"
+NODE = ("--cpus-per-task=2", "--time=10")
+STUDY: dict[str, Any] = {
+    "rates": (1e-3, 3e-3, 1e-2),
+    "variants": ("unfrozen-random", "frozen-random"),
+    "seeds": 2,
+    "num_steps": int(os.environ.get("SLURM_TEST_STEPS", "1000")),
+    "protocol": "{evaluate_every: 250, train_examples_evaluated: 100}",
+}
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    if reason := what_is_missing():
+        pytest.skip(reason)
+    made = Slurm(tmp_path_factory.mktemp("slurm"))
+    yield made
+    made.end()
+
+
+def submit(slurm: Slurm, options: tuple[str, ...], study: Path, *more: str, venv: str = sys.prefix) -> str:
+    folder = study.parent
+    where = ("--results", folder / "results", "--data-dir", folder / "data")
+    return slurm.submit(*NODE, *options, SCRIPT, study, *where, *more, VENV=venv)
+
+
+def ended(slurm: Slurm, job: str) -> str:
+    """Wait for the end of a job, and return what it printed; no process of its Ray may be left."""
+    wait_until(lambda: slurm.has_ended(job), f"the end of job {job}", PATIENCE_S)
+    wait_until(lambda: not rays_processes(job), "the end of Ray's processes")
+    assert not Path(f"/tmp/ray-{job}").exists()
+    return slurm.output(job)
+
+
+def rays_processes(job: str) -> list[str]:
+    return [command for _, _, command in processes() if f"/tmp/ray-{job}/" in command]
+
+
+def test_a_sweep_that_reaches_its_time_limit_requeues_itself_and_ends_as_if_undisturbed(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    study, reference = write_study(tmp_path, **STUDY), tmp_path / "reference"
+    job = submit(slurm, ("--time=2", "--signal=B:USR1@30"), study)
+    printed = ended(slurm, job)
+    assert "12 runs wanted: 12 complete, 0 diverged, 0 failed, 0 missing." in printed
+    assert "time limit: runs are saved, the job is requeued" in printed
+    assert slurm.field(job, "JobState") == "COMPLETED"
+    print(f"{slurm.field(job, 'Restarts')} restarts, steps lost: {[row['lost_steps'] for row in rows_of(study)]}")
+    code, text = sweep("run", study, "--results", reference, "--cpus", "2", timeout_s=PATIENCE_S)
+    assert code == 0, text
+    assert record_content(tmp_path / "results") == record_content(reference)
+    assert final_weights(tmp_path / "results") == final_weights(reference)
+
+
+def rows_of(study: Path) -> list[dict[str, Any]]:
+    return list(rows(study.parent / "results").values())
+
+
+def test_scancel_saves_every_run_and_leaves_no_process(slurm: Slurm, tmp_path: Path) -> None:
+    study = write_study(tmp_path, num_steps=10**6, protocol="{evaluate_every: 1000000}")  # saved by nothing else
+    job = submit(slurm, (), study, "--checkpoint-every-s", "1000")
+    wait_until(lambda: sum("Trainable" in command for _, _, command in processes()) >= 2, "two trials", PATIENCE_S)
+    wait_until(lambda: " 2 running" in slurm.output(job), "two runs", PATIENCE_S)
+    slurm.cancel(job)
+    printed = ended(slurm, job)
+    assert "saving 2 runs" in printed
+    assert len(list((tmp_path / "results" / "checkpoints").glob("*/step-*"))) == 2
+    assert slurm.field(job, "JobState") == "CANCELLED"
+    assert slurm.field(job, "Restarts") == "0"
+
+
+def test_a_ray_that_does_not_start_fails_the_job(slurm: Slurm, tmp_path: Path) -> None:
+    broken = tmp_path / "venv" / "bin"
+    broken.mkdir(parents=True)
+    (broken / "python").symlink_to(sys.executable)
+    (broken / "ray").write_text("#!/bin/sh\necho 'no Ray today' >&2\nexit 3\n")
+    (broken / "ray").chmod(0o755)
+    job = submit(slurm, (), write_study(tmp_path), venv=str(broken.parent))
+    assert "no Ray today" in ended(slurm, job)
+    assert slurm.field(job, "JobState") == "FAILED"
+    assert not (tmp_path / "results").exists()
+
+
+def test_ray_has_the_gpus_of_the_task_and_the_job_the_exit_code_of_run(slurm: Slurm, tmp_path: Path) -> None:
+    job = submit(
+        slurm,
+        (f"--gpus-per-task={len(GPUS)}",),
+        write_study(tmp_path),
+        "--gpus-per-trial",
+        "1",
+        "--cpus-per-trial",
+        "3",
+    )
+    assert "nodes: 2 CPU and 2 GPU" in ended(slurm, job)
+    assert slurm.field(job, "ExitCode") == "2:0"
