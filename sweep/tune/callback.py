@@ -40,7 +40,7 @@ class EventCallback(tune.Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Remember the trial's machine."""
-        self.machines.started(trial)
+        self.machines.started(trial, cohort_of(trial).run_ids)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from lr_sweep.analysis.record.index import INDEX_FROM, write_index
@@ -21,11 +22,12 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.recorder import Recorder
 from lr_sweep.sweep.results.run_log import RunLogs
 from lr_sweep.sweep.study.only import Only
-from lr_sweep.sweep.study.runs import Cell, WantedRun
+from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.terminal import output_to, stop_signals
 from lr_sweep.sweep.text import counted
 from lr_sweep.sweep.tune.display import Display
-from lr_sweep.sweep.tune.nodes import Machines
+from lr_sweep.sweep.tune.failures import Failure, Failures, is_of_a_gpu
+from lr_sweep.sweep.tune.nodes import Machines, node_text
 from lr_sweep.sweep.tune.progress import StudyProgress
 from lr_sweep.sweep.tune.ray_session import RayLostError, ray_session
 from lr_sweep.sweep.tune.shares import Share
@@ -35,8 +37,6 @@ from lr_sweep.trainables.events import Event, Finished, Printed, Started
 
 MAX_DEATHS = 5
 """Deaths of Ray, before any run ends, after which it is not started again."""
-FAILED_ALIKE = 3
-"""Trials that fail for one reason, before anything is evaluated, after which a sweep ends: the rest would, too."""
 MAX_KILLS = 5
 """Kills of a run's worker by Ray's memory monitor after which it counts as failed: it may need more than there is."""
 STATUS_EVERY_S = 2.0
@@ -90,8 +90,8 @@ class Driver:
         self._sizes, self._machines = CohortSizes(self._results), Machines(self._placement.address is not None)
         self._ended: dict[str, str] = {}
         self._training: set[str] = set()
-        self._failures: list[tuple[Cell, str]] | None = []
-        """Cells of trials that failed, and why; None once something was evaluated."""
+        usable = partial(self._machines.usable, self._placement)
+        self._failures = Failures(len({run.cell for run in runs}), usable, self._machines.excluded)
         self._kills: Counter[str] = Counter()
         """Of workers by Ray's memory monitor, by run: of one that trained alone, or of all that had not begun."""
         self._setbacks = 0
@@ -123,7 +123,7 @@ class Driver:
         while self._left() and not self._stop.is_set():
             ended_before = len(self._ended)
             try:
-                with ray_session(self._placement, log_file) as share:
+                with ray_session(self._placement, log_file, self._machines.excluded) as share:
                     self._train_all(share)
             except RayLostError as loss:
                 if self._stop.is_set():  # a signal to the whole process group ends Ray, too
@@ -165,13 +165,13 @@ class Driver:
         while not self._stop.is_set() and (left := self._left() or self._next_round()):
             setbacks_before = self._setbacks
             self._train_pass(left, share)
-            advanced = len(self._left()) < len(left) or self._setbacks > setbacks_before
-            assert advanced or self._stop.is_set(), "no pass is without effect"
+            advanced = self._setbacks > setbacks_before or len(self._left()) < len(left) or self._stop.is_set()
+            assert advanced, "no pass is without effect"
 
     def _train_pass(self, runs: Sequence[WantedRun], share: Share) -> None:
         groups = cohorts(runs, self._placement.resources, share.claim(self._useful_trials()))
         self._progress.packed([[run.run_id for run in group] for group in groups], share.at_once)
-        leave = threading.Event()
+        self._leave = leave = threading.Event()
         trained = [
             cohort_of(
                 group,
@@ -195,6 +195,7 @@ class Driver:
                     elif not leave.is_set():
                         self._tick(share, leave)
         finally:
+            self._count(self._failures.release())
             self._progress.interrupted(self._training)
             self._training.clear()
 
@@ -223,6 +224,7 @@ class Driver:
         match event:
             case Started():
                 self._training.add(event.run_id)
+                self._failures.started(event.run_id, self._machines.node_of(event.run_id))
                 for path in event.damaged:
                     self._display.note(
                         f"{path} is damaged (its checksum differs); the run resumes from step {event.step}"
@@ -236,7 +238,7 @@ class Driver:
         if changed:
             self._mirror.changed(event.run_id)
         if changed and not isinstance(event, Started):
-            self._failures = None
+            self._count(self._failures.evaluated(event.run_id))
 
     def _on_failure(self, run_ids: Sequence[str], reason: str) -> None:
         """Record the run that was training as failed; if none was, the trial could not start, so all of its runs.
@@ -246,21 +248,34 @@ class Driver:
         """
         left = [run_id for run_id in run_ids if run_id not in self._ended]
         training = [run_id for run_id in left if run_id in self._training]
-        if len(training) > 1:
+        if len(training) > 1 and not is_of_a_gpu(reason):
             self._train_fewer_together(training, reason)
-            return
-        if KILLED in reason and self._may_resume(training or left):
+        elif KILLED in reason and self._may_resume(training or left):
             self._resume_later(training or left, reason)
-            return
-        for run_id in training or left:
+        else:
+            self._blame(training or left, reason)
+
+    def _blame(self, run_ids: Sequence[str], reason: str) -> None:
+        """Count a failure against the runs or their node, now or once that is known."""
+        self._log(run_ids, f"failed: {reason}")
+        self._interrupt(run_ids)
+        cell, node = self._runs[run_ids[0]].cell, self._machines.node_of(run_ids[0])
+        failed, left = self._failures.failed(Failure(run_ids=run_ids, cell=cell, reason=reason, node=node))
+        self._count(failed)
+        if left and node is not None:
+            what = f"trials fail on {node_text(node)} ({reason.splitlines()[-1]})"
+            self._display.note(f"{what}: it is left, its runs resume elsewhere")
+            self._leave.set()
+        if problem := self._failures.all_alike({self._runs[run_id].cell for run_id in self._training}):
+            raise problem
+
+    def _count(self, failures: Iterable[Failure]) -> None:
+        """Record failed runs."""
+        for run_id, reason in [(run_id, failure.reason) for failure in failures for run_id in failure.run_ids]:
             self._recorder.failed(run_id, reason)
-            self._log([run_id], f"failed: {reason}")
             self._progress.failed(run_id)
             self._end(run_id, "failed")
             self._mirror.changed(run_id)
-        if self._failures is not None:
-            self._failures.append((self._runs[run_ids[0]].cell, reason))
-            self._end_where_all_fail_alike(self._failures)
 
     def _may_resume(self, run_ids: Sequence[str]) -> bool:
         """Count a kill for runs of which none is known to be its cause; return whether they had few so far."""
@@ -268,31 +283,21 @@ class Driver:
         return min(self._kills[run_id] for run_id in run_ids) <= MAX_KILLS
 
     def _resume_later(self, run_ids: Sequence[str], reason: str) -> None:
-        self._progress.interrupted(run_ids)
-        self._training.difference_update(run_ids)
-        self._setbacks += 1
+        self._interrupt(run_ids)
         self._display.note(f"a trial of {counted(len(run_ids), 'run')} was {reason}; it is started again")
         self._log(run_ids, reason)
 
-    def _end_where_all_fail_alike(self, failures: Sequence[tuple[Cell, str]]) -> None:
-        """Raise UserError if every cell that has started has failed, several of them, all for one reason."""
-        cells, reasons = map(set, zip(*failures, strict=True))
-        several = min(2, len({run.cell for run in self._runs.values()}))
-        started = {self._runs[run_id].cell for run_id in self._training}
-        if len(failures) >= FAILED_ALIKE and len(reasons) == 1 and len(cells) >= several and started <= cells:
-            raise UserError(
-                f"the first {len(failures)} trials all failed: {failures[0][1]}. The other runs were not started. Once "
-                f"the reason is fixed, `run --retry-failed` trains them all."
-            )
-
     def _train_fewer_together(self, run_ids: Sequence[str], reason: str) -> None:
+        self._interrupt(run_ids)
+        now = self._sizes.halve(self._runs[run_ids[0]], len(run_ids), remember=is_out_of_memory(reason))
+        what = f"{len(run_ids)} runs that trained together failed ({reason}); they resume from their checkpoints"
+        self._display.note(f"{what}, {now} at a time")
+        self._log(run_ids, f"{what}, {now} at a time")
+
+    def _interrupt(self, run_ids: Sequence[str]) -> None:
         self._progress.interrupted(run_ids)
         self._training.difference_update(run_ids)
         self._setbacks += 1
-        now = self._sizes.halve(self._runs[run_ids[0]], len(run_ids), remember=is_out_of_memory(reason))
-        what = f"{len(run_ids)} runs that trained together failed ({reason}); they resume from their checkpoints, "
-        self._display.note(f"{what}{now} at a time")
-        self._log(run_ids, f"{what}{now} at a time")
 
     def _log(self, run_ids: Iterable[str], text: str) -> None:
         for run_id in run_ids:

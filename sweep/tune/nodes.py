@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from lr_sweep.sweep.network import check_answers
-from lr_sweep.sweep.plan.placement import Nodes, Placement
+from lr_sweep.sweep.plan.placement import Nodes, Placement, fits
 from lr_sweep.sweep.text import counted
 from lr_sweep.sweep.tune.shares import Claim
 from lr_sweep.trainables.events import Advanced, Report
@@ -36,14 +36,29 @@ class Machines:
     def __init__(self, on_cluster: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._on_cluster, self._clock, self._counted_at, self._text = on_cluster, clock, -math.inf, ""
         self._node_of: dict[str, str] = {}
+        self._node_of_run: dict[str, str] = {}
+        self.excluded: set[str] = set()
+        """Ids of nodes that the sweep has left; no trial starts there."""
         self._losses: Counter[str] = Counter()
 
-    def started(self, trial: Any) -> None:
+    def started(self, trial: Any, run_ids: Sequence[str]) -> None:
         """Remember where a trial is; Ray no longer knows once it is dead."""
         from ray._private.state import actors
 
         actor = actors(trial.temporary_state.ray_actor._actor_id.hex())
         self._node_of[trial.trial_id] = actor["Address"]["NodeID"]
+        self._node_of_run.update(dict.fromkeys(run_ids, self._node_of[trial.trial_id]))
+
+    def node_of(self, run_id: str) -> str | None:
+        """Return the id of the node where a run was last started; None on this machine alone, or if not known."""
+        return self._node_of_run.get(run_id) if self._on_cluster else None
+
+    def usable(self, placement: Placement) -> set[str]:
+        """Return the ids of the nodes that are there, can hold a trial, and were not left."""
+        import ray
+
+        there = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
+        return {node for node, resources in there.items() if fits(placement, [resources])} - self.excluded
 
     def lost(self, trial: Any) -> bool:
         """Return whether the machine of a trial is gone (Ray reports it, or its raylet does not answer) or will go.
@@ -115,11 +130,22 @@ def most_machines(cluster_file: Path) -> int | None:
     return 1 + int(YAML(typ="safe").load(cluster_file)["max_workers"])
 
 
-def cluster_nodes(placement: Placement) -> Nodes:
-    """Return the resources, by Ray's names, of the nodes that are there, and of those that the autoscaler may start."""
+def node_text(node_id: str) -> str:
+    """Return a node's address, and the start of its id."""
     import ray
 
-    there = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    address = next((node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == node_id), "a lost node")
+    return f"{address} (node {node_id[:8]})"
+
+
+def cluster_nodes(placement: Placement, excluded: Set[str] = frozenset()) -> Nodes:
+    """Return the resources, by Ray's names, of the nodes that are there, and of those that the autoscaler may start.
+
+    Nodes with an `excluded` id are left out.
+    """
+    import ray
+
+    there = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["NodeID"] not in excluded]
     coming = nodes_to_come(there, CLUSTER_FILE.expanduser()) if placement.address is not None else []
     return [*there, *coming]
 

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -33,11 +33,11 @@ class RayLostError(Exception):
 
 
 @contextmanager
-def ray_session(placement: Placement, log_file: Path) -> Iterator[Share]:
+def ray_session(placement: Placement, log_file: Path, excluded: Set[str] = frozenset()) -> Iterator[Share]:
     """Start or join Ray, check that a trial fits somewhere, yield this sweep's share of it, and leave it again.
 
-    Raises UserError if no cluster is at the address or no node has what a trial asks for, RayLostError if a Ray started
-    here died while it started.
+    `excluded`: ids of nodes that are left out, read again at each look. Raises UserError if no cluster is at the
+    address or no node has what a trial asks for, RayLostError if a Ray started here died while it started.
     """
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default; silences its warning
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -58,7 +58,7 @@ def ray_session(placement: Placement, log_file: Path) -> Iterator[Share]:
             raise no_cluster(placement.address, f"{error}{'' if 'RAY_AUTH_MODE' in os.environ else hint}") from error
         try:
             keep_sigterm()
-            nodes = partial(cluster_nodes, placement)
+            nodes = partial(cluster_nodes, placement, excluded)
             check_fit(placement, nodes())
             yield Share(placement, nodes, exchange_claims if placement.address is not None else None)
         finally:

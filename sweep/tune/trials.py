@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lr_sweep.datasets.storage.problems import reason
 from lr_sweep.sweep.errors import UserError
@@ -154,7 +154,10 @@ def _tuner(
     from lr_sweep.trainables.ray_trainable import CohortTrainable
 
     patch_tune()
-    resources = {"cpu": placement.resources.cpus_per_trial, "gpu": placement.resources.gpus_per_trial}
+    resources: Any = {"cpu": placement.resources.cpus_per_trial, "gpu": placement.resources.gpus_per_trial}
+    if excluded := callback.machines.excluded:  # Ray (2.60) gives every node its id as a label
+        elsewhere = {"ray.io/node-id": f"!in({','.join(sorted(excluded))})"}
+        resources = tune.PlacementGroupFactory([placement.trial], bundle_label_selector=[elsewhere])
     # The name beside the cohort: Tune names a trial before it puts objects, cohorts among them, into its config.
     configs = [{"name": cohort.name, "cohort": cohort} for cohort in cohorts]
     shutil.rmtree(scratch, ignore_errors=True)

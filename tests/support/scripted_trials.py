@@ -140,7 +140,7 @@ def new_bench(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Replace Ray and MLflow until the test ends."""
 
     @contextlib.contextmanager
-    def no_ray(placement: Placement, log_file: Path) -> Iterator[Share]:
+    def no_ray(placement: Placement, *arguments: object) -> Iterator[Share]:
         yield Share(placement, list, None)
 
     monkeypatch.setattr(driver, "ray_session", no_ray)

@@ -84,7 +84,7 @@ def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Grid:
     """A grid of 12 runs, finished."""
 
     @contextlib.contextmanager
-    def no_ray(placement: Placement, log_file: Path) -> Iterator[Share]:
+    def no_ray(placement: Placement, *arguments: object) -> Iterator[Share]:
         yield Share(placement, list, None)
 
     made = Grid(tmp_path)

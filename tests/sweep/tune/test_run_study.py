@@ -220,7 +220,7 @@ def test_a_signal_while_ray_starts_trains_nothing(bench: Bench, ends_ray: bool) 
     """With `ends_ray`, the signal went to the whole process group."""
 
     @contextlib.contextmanager
-    def starts(placement: Placement, log_file: Path) -> Iterator[Share]:
+    def starts(placement: Placement, *arguments: object) -> Iterator[Share]:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(0.3)
         if ends_ray:

@@ -1,0 +1,128 @@
+"""Whose failure it is when a trial fails: its runs', its node's, or that of the whole sweep."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.study.runs import Cell
+
+FAILED_ALIKE = 3
+"""Trials that fail for one reason, before anything is evaluated, after which a sweep ends: the rest would, too."""
+FAILED_HERE = 2
+"""Trials of different runs that fail for one reason on one node, and on no other, after which the sweep leaves it."""
+NO_DEVICE = re.compile(
+    r"no NVIDIA driver|NVIDIA driver on your system is too old|driver initialization failed|No CUDA GPUs are available"
+    r"|busy or unavailable|uncorrectable ECC|driver/library version mismatch|GPU is lost|has fallen off the bus"
+    r"|CUDA unknown error|system not yet initialized",
+    re.IGNORECASE,
+)
+"""Errors of a node's GPUs or their driver; after one of them the sweep leaves the node."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A trial that has failed for good."""
+
+    run_ids: Sequence[str]
+    cell: Cell
+    reason: str
+    node: str | None
+    """Ray's id of the node; None: not known."""
+
+
+def is_of_a_gpu(reason: str) -> bool:
+    """Return whether an error says that a node's GPUs or their driver do not work."""
+    return NO_DEVICE.search(reason) is not None
+
+
+class Failures:
+    """Decides which failures count against runs, and which nodes to leave.
+
+    On a cluster a failure is held until it is known not to be its node's: a run that starts there later is evaluated,
+    the same error occurs on another node, or the pass ends.
+
+    Args:
+        num_cells: of the runs that the sweep trains.
+        usable: returns the ids of the nodes that can hold a trial, without `excluded`.
+        excluded: ids of the nodes that are left, changed here.
+    """
+
+    def __init__(self, num_cells: int, usable: Callable[[], Set[str]], excluded: set[str]) -> None:
+        self._num_cells, self._usable, self._excluded = num_cells, usable, excluded
+        self._held: list[Failure] = []
+        self._all: dict[str, list[Failure]] = {}
+        """By reason."""
+        self._started_on: dict[str, str] = {}
+        """The node of each run that started since the last failure there."""
+        self._early: list[Failure] | None = []
+        """None once something was evaluated."""
+
+    def started(self, run_id: str, node: str | None) -> None:
+        """Count a run that trains on a node."""
+        if node is not None:
+            self._started_on[run_id] = node
+
+    def evaluated(self, run_id: str) -> list[Failure]:
+        """Return held failures that are no fault of the node, since this run trains there."""
+        self._early = None
+        node = self._started_on.get(run_id)
+        return self._release(lambda failure: failure.node == node)
+
+    def failed(self, failure: Failure) -> tuple[list[Failure], bool]:
+        """Return the failures that now count against their runs, and whether this one's node is left for it."""
+        alike = self._all.setdefault(failure.reason, [])
+        alike.append(failure)
+        self._started_on = {run_id: node for run_id, node in self._started_on.items() if node != failure.node}
+        if self._is_of_the_node(failure):
+            assert failure.node is not None
+            self._excluded.add(failure.node)
+            self._held = [held for held in self._held if (held.node, held.reason) != (failure.node, failure.reason)]
+            return [], True
+        if self._early is not None:
+            self._early.append(failure)
+        if {each.node for each in alike} == {failure.node} and self._elsewhere(failure):
+            self._held.append(failure)
+            return [], False
+        if not is_of_a_gpu(failure.reason):  # the nodes that were left for it are sound
+            self._excluded -= {each.node for each in alike if each.node is not None}
+        return [*self._release(lambda held: held.reason == failure.reason), failure], False
+
+    def all_alike(self, training: Set[Cell]) -> UserError | None:
+        """Return the error that ends a sweep if each of the cells that have started has failed, all for one reason.
+
+        `training` are the cells of the runs that train now.
+        """
+        failures = self._early or []
+        cells, reasons = {failure.cell for failure in failures}, {failure.reason for failure in failures}
+        several = min(2, self._num_cells)
+        if len(failures) < FAILED_ALIKE or len(reasons) > 1 or len(cells) < several or not training <= cells:
+            return None
+        return UserError(
+            f"the first {len(failures)} trials all failed: {failures[0].reason}. The other runs were not started. Once "
+            f"the reason is fixed, `run --retry-failed` trains them all."
+        )
+
+    def release(self) -> list[Failure]:
+        """Return all held failures; they count against their runs."""
+        return self._release(lambda failure: True)
+
+    def _is_of_the_node(self, failure: Failure) -> bool:
+        if not self._elsewhere(failure):
+            return False
+        if is_of_a_gpu(failure.reason):
+            return True
+        alike = self._all[failure.reason]
+        trials = {tuple(each.run_ids) for each in alike}
+        return {each.node for each in alike} == {failure.node} and len(trials) >= FAILED_HERE
+
+    def _elsewhere(self, failure: Failure) -> bool:
+        """Return whether another node is there for the runs."""
+        return failure.node is not None and bool(self._usable() - {failure.node})
+
+    def _release(self, choose: Callable[[Failure], bool]) -> list[Failure]:
+        released = [failure for failure in self._held if choose(failure)]
+        self._held = [failure for failure in self._held if failure not in released]
+        return released
