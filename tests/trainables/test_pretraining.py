@@ -96,7 +96,7 @@ def test_pretrain_and_run_make_the_same_weights_with_one_two_and_four_threads(tm
     """`ray up` and Slurm set OMP_NUM_THREADS; the ids of runs follow the weights."""
     pretrain_it = "{pretrain: {num_steps: 2, batch_size: 16, num_tokens: 128}}"
     size = "{layers: 2, heads: 4, width: 128, positions: 128}"  # large enough for threads to divide the sums
-    study = write_study(tmp_path, models=f"{{small: {{size: {size}, pretrained: {pretrain_it}}}}}", num_steps=1)
+    study = write_study(tmp_path, models=f"{{small: {{size: {size}, pretrained: {pretrain_it}}}}}", num_steps=10)
     made = {}
     for command in ("pretrain", "run"):
         for number in ("1", "2", "4"):
