@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from lr_sweep.benchmarks.engine_cases import CELLS, TINY, made_up_data, sweep_of, weights_of
+from lr_sweep.benchmarks.engine_cases import CELLS, TINY, Cell, made_up_data, sweep_of, weights_of
 from lr_sweep.trainables.memory import stack_bytes
 from lr_sweep.trainables.stacked.engine import StackedTraining
 
@@ -27,19 +27,19 @@ SIZES = {"small-frozen": (1, 4, 12), "small-unfrozen": (1, 4, 12), "base-frozen"
 def measure(name: str, number: int) -> dict[str, float]:
     """Train a stack for a few steps, evaluate it, and return what the process grew by at most."""
     cell, cpu = CELLS[name], torch.device("cpu")
-    _warm_up(name)
+    warm_up(cell)
     data, weights = made_up_data(cell), weights_of(cell)
-    before = _resident("VmRSS")
+    before = resident_bytes("VmRSS")
     training = StackedTraining(data, weights, cpu)
     runs = sweep_of(cell, number, evaluate_every=2)
     training.add(runs)
     training.advance()
     training.advance()
     predicted = stack_bytes(runs[0], cell.shape, number, min(number, 3), on_cpu=True)
-    return {"measured_bytes": _resident("VmHWM") - before, "predicted_bytes": predicted}
+    return {"measured_bytes": resident_bytes("VmHWM") - before, "predicted_bytes": predicted}
 
 
-def _resident(which: str) -> int:
+def resident_bytes(which: str) -> int:
     """Return the bytes of memory held now (`VmRSS`) or at most so far (`VmHWM`).
 
     Not `ru_maxrss`: a process begins with that of the one that started it.
@@ -49,9 +49,9 @@ def _resident(which: str) -> int:
     return int(kilobytes) * 1024
 
 
-def _warm_up(name: str) -> None:
+def warm_up(like: Cell) -> None:
     """Load and initialise the libraries."""
-    cell = replace(CELLS[name], size=TINY, num_tokens=4)
+    cell = replace(like, size=TINY, num_tokens=4)
     training = StackedTraining(made_up_data(cell), weights_of(cell), torch.device("cpu"))
     training.add(sweep_of(cell, 1, evaluate_every=2))
     training.advance()

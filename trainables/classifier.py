@@ -50,7 +50,9 @@ class Classifier(nn.Module):
         embeddings = self.input_layer(tokens)  # (B, T, D)
         if noise is not None and self.real_valued:
             embeddings = Dropout(self.protocol.input_dropout, noise)(embeddings)
-        hidden = self.body(embeddings, Dropout(self.protocol.dropout, noise) if noise is not None else None)
+        blocked = self.protocol.attention == "blocked"
+        dropout = None if noise is None else Dropout(self.protocol.dropout, noise, blocked=blocked)
+        hidden = self.body(embeddings, dropout)
         return self._read(hidden, lengths)
 
     def _read(self, hidden: Tensor, lengths: Tensor | None) -> Tensor:

@@ -14,7 +14,7 @@ from functools import cache
 
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.trainables.parts import PARTS
-from lr_sweep.trainables.run import BodySize, ModelSize, Protocol, Run, gpt2_size
+from lr_sweep.trainables.run import QUERY_BLOCK, BodySize, ModelSize, Protocol, Run, gpt2_size
 
 BYTES = 4
 """A number, float32."""
@@ -34,6 +34,9 @@ LAST_BLOCK, EMBEDDING = 4, 3
 two masks, and the embeddings."""
 HOLES = 1.35
 """What activations take of a CPU's memory over what is in use: freed blocks that the allocator keeps. Measured."""
+BLOCK_TENSORS = 6
+"""(B, H, Q, T) tensors of blocked attention, of one block of Q queries and one run at a time: weights, masks, and what
+is computed of them."""
 USABLE = 0.85
 """Of a trial's share; the rest is for what is not predicted: libraries' workspaces, the allocator's holes."""
 PROCESS_BYTES = 1.0e9
@@ -87,7 +90,14 @@ def stack_bytes(run: Run, task: TaskShape, num_runs: int, num_seeds: int, *, on_
     bodies = frozen * (1 if run.initialisation == "pretrained" else num_seeds)
     bodies *= 2 if on_cpu else 1  # a CPU keeps frozen layers in both layouts
     of_a_run = ROWS_A_RUN * row + int(HOLES * activation_numbers(run, task, shares_masks=num_seeds == 1))
-    return BYTES * (num_runs * of_a_run + num_seeds * row + bodies)
+    return BYTES * (num_runs * of_a_run + num_seeds * row + bodies + _attention_block(run, task))
+
+
+def _attention_block(run: Run, task: TaskShape) -> int:
+    if run.protocol.attention != "blocked":
+        return 0
+    queries = min(QUERY_BLOCK, task.num_tokens)
+    return BLOCK_TENSORS * run.protocol.batch_size * gpt2_size(run).heads * queries * task.num_tokens
 
 
 def activation_numbers(run: Run, task: TaskShape, *, shares_masks: bool) -> float:
@@ -98,8 +108,9 @@ def activation_numbers(run: Run, task: TaskShape, *, shares_masks: bool) -> floa
     trained = sum(part in run.trained for part in ("attention", "feedforward")) / 2
     masks = run.protocol.dropout > 0 and not shares_masks
     block = SAVED_A_BLOCK + SAVED_TRAINED * trained + MASKS_A_BLOCK * masks
-    # Written out, attention keeps its weights before and after dropout; torch's fused one keeps none.
-    squares = attention * (2 + masks) if run.protocol.dropout > 0 else 0
+    # Written out, attention keeps its weights before and after dropout; torch's fused one and a blocked one keep none.
+    written = run.protocol.dropout > 0 and run.protocol.attention != "blocked"
+    squares = attention * (2 + masks) if written else 0
     blocks = (run.model.layers - 1) * (block * whole + squares)
     further_read = (task.num_read - 1) / tokens  # at which the last block works, as at the one counted below
     once = LAST_BLOCK + EMBEDDING + (TRANSIENT if run.model.layers > 1 else 0) + SAVED_A_BLOCK * further_read

@@ -18,6 +18,12 @@ Precision = Literal["fp32", "tf32", "bf16"]
 OptimizerName = Literal["adam", "adamw", "sgd", "lion", "muon"]
 Schedule = Literal["constant", "cosine", "warmup-stable-decay"]
 EngineName = Literal["stacked", "plain", "own"]
+Attention = Literal["written", "blocked"]
+
+QUERY_BLOCK = 128
+"""Queries of a block of `trainables.blocked_attention`; its masks depend on it."""
+BLOCKED_FROM_TOKENS = 512
+"""Tokens from which GPT-2's attention is blocked where a study leaves it open."""
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -75,6 +81,9 @@ class Protocol:
     """Gradient steps between evaluations; candidates for early stopping. Step budgets are multiples of it."""
     train_examples_evaluated: int = 2000
     """Train accuracy is measured on the training split's first so many examples, in evaluation mode."""
+    attention: Attention | None = None
+    """GPT-2's, with dropout: `written` keeps T x T weights and masks; `blocked` has other masks and computes both
+    again, going back. Null in a study: decided by T (`attention_for`); in a run: `written`, so that its id stays."""
     test_evaluated: Literal["always", "best"] = "always"
     """When the test split is evaluated; `best`: where validation is the best so far, all that selection reads."""
     precision: Precision = "fp32"
@@ -103,7 +112,7 @@ _LATER_OPTIONS = {
     name: getattr(Protocol(), name)
     for name in (
         *("precision", "optimizer", "weight_decay", "momentum", "lion_beta1", "lion_beta2", "muon_momentum"),
-        *("schedule", "warmup_steps", "decay_fraction", "test_evaluated"),
+        *("schedule", "warmup_steps", "decay_fraction", "test_evaluated", "attention"),
     )
 }
 """Options that came after runs were recorded, with the values that held before."""
@@ -255,6 +264,13 @@ def needs_plain(trained: Sequence[str], protocol: Mapping[str, Any]) -> bool:
 def reads_features(trained: Sequence[str], protocol: Mapping[str, Any]) -> bool:
     """Return whether only the output layer is trained, without dropout: see `trainables.features`."""
     return list(trained) == ["output"] and not protocol["dropout"] and not protocol["input_dropout"]
+
+
+def attention_for(protocol: Protocol, model: BodySize, num_tokens: int) -> Attention | None:
+    """Return a run's `Protocol.attention`; without dropout torch's own attention is linear in memory and needs none."""
+    if model.family != "gpt2" or not protocol.dropout or protocol.attention == "written":
+        return None
+    return "blocked" if protocol.attention or num_tokens >= BLOCKED_FROM_TOKENS else None
 
 
 def gpt2_size(run: Run) -> ModelSize:

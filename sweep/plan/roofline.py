@@ -18,7 +18,7 @@ from lr_sweep.sweep.plan.timings import Span, Timing
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.sweep.text import gigabytes
 from lr_sweep.trainables.memory import BYTES, USABLE, activation_numbers, largest_stack, part_sizes, stack_bytes
-from lr_sweep.trainables.run import Run, engine_of
+from lr_sweep.trainables.run import QUERY_BLOCK, Run, engine_of, gpt2_size
 
 SHARE_OF_PEAK = Span(low=1.0, middle=0.5, high=0.25)
 """Of arithmetic and of bandwidth. Assumed: no program reaches 1, and small products are far below."""
@@ -26,6 +26,11 @@ LAUNCH_S = Span(low=4e-6, middle=8e-6, high=16e-6)
 """From one eager operation of torch to the next, on the CPU. Assumed."""
 KERNELS_A_STEP, KERNELS_A_BLOCK = 65, 97
 """Operations of a stack's step that are no views, counted, whatever the number of runs; the second for each block."""
+KERNELS_A_QUERY_BLOCK = 52
+"""More of each run and block of queries of `trainables.blocked_attention`, there and back. Counted; 44 where
+the masks are another run's, too."""
+PASSES_BLOCKED = 37
+"""Over each weight of such a block, there and back, masks included. Counted in its operations."""
 KERNELS_EVALUATED, KERNELS_A_BLOCK_EVALUATED = 35, 24
 """The same of a batch of an evaluation."""
 PASSES, PASSES_EVALUATED = 5, 2
@@ -97,14 +102,24 @@ def step_work(run: Run, task: TaskShape, num_runs: int, num_seeds: int) -> Work:
     sizes = part_sizes(run.model, task) | {"positions": task.num_tokens * run.model.width}  # those in use
     trained = sum(sizes[part] for part in run.trained)
     stored = activation_numbers(run, task, shares_masks=num_seeds == 1)
-    passes = PASSES * stored + PASSES_A_TRAINED_NUMBER * trained
+    weights, query_blocks = _blocked_attention(run, task)
+    passes = PASSES * stored + PASSES_BLOCKED * weights + PASSES_A_TRAINED_NUMBER * trained
     # Going back, gradients of activations take as long as the forward pass, and so do those of trained weights.
     rounds = 2 + sum(part in run.trained for part in ("attention", "feedforward")) / 2
     return Work(
         flops=num_runs * rounds * run.protocol.batch_size * _forward_flops(run, task),
         traffic_bytes=BYTES * (num_runs * passes + 2 * _frozen_numbers(run, task, num_seeds)),
-        launches=KERNELS_A_STEP + KERNELS_A_BLOCK * run.model.layers,
+        launches=KERNELS_A_STEP + KERNELS_A_BLOCK * run.model.layers + KERNELS_A_QUERY_BLOCK * num_runs * query_blocks,
     )
+
+
+def _blocked_attention(run: Run, task: TaskShape) -> tuple[float, int]:
+    """Return a run's attention weights that are computed in blocks of queries, and the blocks; 0: written out."""
+    if run.protocol.attention != "blocked":
+        return 0.0, 0
+    layers, heads = run.model.layers - 1, gpt2_size(run).heads  # the last layer works at one position
+    weights = run.protocol.batch_size * heads * task.num_tokens**2 / 2  # of positions so far
+    return layers * weights, layers * math.ceil(task.num_tokens / QUERY_BLOCK)
 
 
 def evaluation_work(run: Run, task: TaskShape, num_runs: int, num_seeds: int) -> Work:

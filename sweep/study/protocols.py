@@ -56,6 +56,8 @@ def _unread_options(protocol: Protocol) -> Iterator[str]:
         if chosen not in values and given != getattr(Protocol(), option):
             wanted = f"leave it out, or want {other}: {' or '.join(values)}"
             yield f"{option}: {shown(given)} has no effect with {other}: {chosen}; {wanted}"
+    if protocol.attention is not None and not protocol.dropout:
+        yield f"attention: {shown(protocol.attention)} has no effect with dropout: 0; leave it out"
 
 
 def _of_task(protocol: Protocol, num_steps: int, num_train: int) -> Iterator[str]:

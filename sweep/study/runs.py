@@ -18,7 +18,7 @@ from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.memory import trained_parameters
 from lr_sweep.trainables.own.run import OwnFiles, OwnRun
 from lr_sweep.trainables.pretraining.weights import WeightsSource
-from lr_sweep.trainables.run import AnyRun, Run
+from lr_sweep.trainables.run import AnyRun, Run, attention_for
 from lr_sweep.trainables.schedules import depends_on_budget
 
 NOT_PROPOSED = "not-proposed-yet"
@@ -184,7 +184,7 @@ def _first_of_cells(study: Study, backbones: Mapping[str, Backbone], data_dir: P
                 trained=parts.trained,
                 learning_rate=0.0,
                 seed=0,
-                protocol=protocol,
+                protocol=replace(protocol, attention=attention_for(protocol, backbone.size, shape.num_tokens)),
                 schedule_steps=task.num_steps if depends_on_budget(protocol) else None,
             )
             yield WantedRun(

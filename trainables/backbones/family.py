@@ -24,9 +24,11 @@ WEIGHT_STD = 0.02
 class Dropout:
     """Inverted dropout whose masks come, in call order, from one generator; the same generator gives the same masks."""
 
-    def __init__(self, probability: float, generator: torch.Generator) -> None:
+    def __init__(self, probability: float, generator: torch.Generator, *, blocked: bool = False) -> None:
+        """Take `blocked` as `Protocol.attention` says; only GPT-2 reads it."""
         self.probability = probability
         self.generator = generator
+        self.blocked = blocked
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return x with entries set to 0 and the others scaled up; any shape."""

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lr_sweep.trainables.backbones.family import WEIGHT_STD, Body, Dropout
+from lr_sweep.trainables.blocked_attention import AttentionNoise, attend_in_blocks
 from lr_sweep.trainables.pretraining.fit import field_mistakes
 from lr_sweep.trainables.run import ModelSize, Protocol
 
@@ -40,9 +41,9 @@ class Conv1D(nn.Module):
 class Attention(nn.Module):
     """Causal self-attention."""
 
-    def __init__(self, size: ModelSize) -> None:
+    def __init__(self, size: ModelSize, layer: int) -> None:
         super().__init__()
-        self.heads = size.heads
+        self.heads, self.layer = size.heads, layer
         self.c_attn = Conv1D(size.width, 3 * size.width)
         self.c_proj = Conv1D(size.width, size.width)
 
@@ -52,6 +53,10 @@ class Attention(nn.Module):
         q, k, v = self._heads(x)  # each (B, H, T, K)
         if dropout is None or dropout.probability == 0.0:
             mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, H, T, K)
+        elif dropout.blocked:
+            key = dropout.generator.initial_seed()
+            noise = AttentionNoise(keys=(key,), readers=((0,),), layer=self.layer, probability=dropout.probability)
+            mixed = attend_in_blocks(q, k, v, noise)  # (B, H, T, K)
         else:
             # Written out, because torch's fused attention draws its dropout from the global generator.
             mixed = dropout(_causal_weights(q, k)) @ v  # (B, H, T, K)
@@ -92,10 +97,10 @@ class Feedforward(nn.Module):
 class Block(nn.Module):
     """Pre-norm transformer block."""
 
-    def __init__(self, size: ModelSize) -> None:
+    def __init__(self, size: ModelSize, layer: int) -> None:
         super().__init__()
         self.ln_1 = nn.LayerNorm(size.width)
-        self.attn = Attention(size)
+        self.attn = Attention(size, layer)
         self.ln_2 = nn.LayerNorm(size.width)
         self.mlp = Feedforward(size)
 
@@ -117,7 +122,7 @@ class GPT2(Body):
         self.size = size
         table = torch.empty(max(size.positions, num_tokens), size.width)
         self.wpe = nn.Embedding.from_pretrained(table, freeze=False)
-        self.h = nn.ModuleList(Block(size) for _ in range(size.layers))
+        self.h = nn.ModuleList(Block(size, layer) for layer in range(size.layers))
         self.ln_f = nn.LayerNorm(size.width)
 
     def forward(self, embeddings: Tensor, dropout: Dropout | None = None) -> Tensor:

@@ -28,6 +28,7 @@ class Batches:
         """Prepare a chunk of steps, from K distinct pairs of seed and steps taken, and R indices into them."""
         self._keys, self._size, self._num_runs = keys, batch_size, len(of_run)
         in_order = len(keys) == 1 or list(of_run) == list(range(len(keys)))
+        self._readers = tuple(tuple(n for n, key in enumerate(of_run) if key == k) for k in range(len(keys)))
         self._of_run = None if in_order else torch.tensor(of_run, device=self.device)
         needed = {(seed, self._position(step)[0]) for seed, step in keys} if self.data.draw is None else set()
         self._orders = {key: order for key, order in self._orders.items() if key in needed}
@@ -46,7 +47,13 @@ class Batches:
         if self.data.augment is not None:
             generators = self.generators("augment", number)
             tokens = torch.stack([self.data.augment(*pair) for pair in zip(tokens, generators, strict=True)])
-        batch = StackedBatch(tokens=tokens, lengths=split.lengths, num_runs=self._num_runs, of_run=self._of_run)
+        batch = StackedBatch(
+            tokens=tokens,
+            lengths=split.lengths,
+            num_runs=self._num_runs,
+            of_run=self._of_run,
+            readers=self._readers,
+        )
         return batch, batch.spread(split.labels)
 
     def _examples(self, number: int) -> Split:

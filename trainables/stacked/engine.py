@@ -29,7 +29,7 @@ from lr_sweep.trainables.run import Run, gpt2_size
 from lr_sweep.trainables.schedules import learning_rate_at
 from lr_sweep.trainables.stacked.batches import Batches
 from lr_sweep.trainables.stacked.evaluation import compiled_losses, evaluate_stacked, losses_of
-from lr_sweep.trainables.stacked.model import StackedModel
+from lr_sweep.trainables.stacked.model import Mask, StackedModel
 from lr_sweep.trainables.stacked.weights import Rows, Start, shared_layers, stacked_constants, start_of
 from lr_sweep.trainables.training import CHUNK_STEPS, CPU_THREADS
 
@@ -86,6 +86,8 @@ class StackedTraining:
 
     def add(self, runs: Sequence[Run]) -> list[StackedSlot]:
         """Take runs in at step 0; all runs of a stack differ in learning rate and seed alone."""
+        if runs[0].protocol.attention == "blocked":  # it draws its masks, and a compiler follows no generator
+            self.compiled, self._losses = False, losses_of
         self.pace.steps_per_evaluation = steps_per_evaluation(runs[0], self.data)
         added = [StackedSlot(run=run, start=self._start(run)) for run in sorted(runs, key=lambda run: run.seed)]
         rows = Rows([slot.start for slot in added], runs[0].protocol)
@@ -171,7 +173,7 @@ class StackedTraining:
         assert self._model is not None
         protocol = self.slots[0].run.protocol
         batch, labels = self._batches.batch(number)
-        masks: Iterable[Tensor] = self._model.masks(batch, self._batches.generators("dropout", number))
+        masks: Iterable[Mask] = self._model.masks(batch, self._batches.generators("dropout", number))
         if self.compiled:
             masks = list(masks)  # a compiler follows no generator of random numbers
             self._rows.gradients.zero_()  # autograd adds to them

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.trainables.answers import example_losses
-from lr_sweep.trainables.stacked.model import StackedBatch, StackedModel
+from lr_sweep.trainables.stacked.model import Mask, StackedBatch, StackedModel
 
 TOKENS_A_BATCH = 2**8
 """Of each run. Few, because R runs read them at once; fixed, because a sum's last bits follow the shape of a batch."""
 
 
-def losses_of(model: StackedModel, batch: StackedBatch, labels: Tensor, masks: Iterable[Tensor]) -> Tensor:
+def losses_of(model: StackedModel, batch: StackedBatch, labels: Tensor, masks: Iterable[Mask]) -> Tensor:
     """Return each run's mean cross-entropy (R,) in nats.
 
     `labels`: (R, B) or (R, B, Q); `masks`: from `StackedModel.masks`.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from torch.nn import functional as F
 
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.trainables.answers import logits_of, read_positions
+from lr_sweep.trainables.blocked_attention import AttentionNoise, attend_in_blocks
 from lr_sweep.trainables.run import ModelSize, Protocol
 from lr_sweep.trainables.stacked.attention import attend, attend_causally, joined_masks, num_joined, same_example
 from lr_sweep.trainables.stacked.layers import Shared, add_positions, affine, embed, gelu, linear, shared_linear
@@ -35,6 +37,8 @@ class StackedBatch:
     num_runs: int
     of_run: Tensor | None = None
     """(R,), index of each run's batch; None: K is 1, or R with a batch for each run in order."""
+    readers: tuple[tuple[int, ...], ...] = ()
+    """For each distinct batch, the runs that read it; empty in evaluation mode."""
 
     def spread(self, x: Tensor) -> Tensor:
         """Turn (K, ...) into (R, ...)."""
@@ -43,16 +47,27 @@ class StackedBatch:
         return x.expand(self.num_runs, *x.shape[1:])
 
 
+Mask = Tensor | AttentionNoise
+
+
 @dataclass(frozen=True)
 class StackedDropout:
     """`gpt2.Dropout` for runs, with masks (`StackedModel.masks`) that come in the order of use."""
 
     batch: StackedBatch
-    masks: Iterator[Tensor]
+    masks: Iterator[Mask]
 
     def keep(self, like: Tensor) -> Tensor:
         """Return the next masks, (K, ...)."""
-        return next(self.masks).to(like.dtype)
+        masks = next(self.masks)
+        assert isinstance(masks, Tensor)
+        return masks.to(like.dtype)
+
+    def noise(self) -> AttentionNoise:
+        """Return what the next masks follow from, those of blocked attention."""
+        noise = next(self.masks)
+        assert isinstance(noise, AttentionNoise)
+        return noise
 
     def __call__(self, x: Tensor) -> Tensor:
         """Drop entries of (R, B, T, D)."""
@@ -90,21 +105,32 @@ class StackedModel:
             whole = self.parameters[name + kind]
             self.parameters[name + suffix + kind] = _part(whole, lambda whole: whole[..., columns])
 
-    def masks(self, batch: StackedBatch, generators: Sequence[torch.Generator]) -> Iterator[Tensor]:
+    def masks(self, batch: StackedBatch, generators: Sequence[torch.Generator]) -> Iterator[Mask]:
         """Draw the masks of a step, as `Classifier` does, from a generator for each distinct batch: (K, ...) each.
 
         Once for all runs that share them, each when it is asked for: 0, or what scales the rest up.
         """
         examples, tokens, heads, width = *batch.tokens.shape[1:3], self.size.heads, self.size.width
-        states = (examples, tokens, width)
-        shapes = [states] + [(examples, heads, tokens, tokens), states, states] * self.size.layers
-        drawn = [(self.protocol.dropout, shape) for shape in shapes]
-        if self.real_valued:
-            drawn.insert(0, (self.protocol.input_dropout, states))
-        like = self.parameters["output_layer.bias"].detach()
-        return (_draw(1.0 - p, like.new_empty(len(generators), *shape), generators) for p, shape in drawn if p > 0.0)
+        states, square = (examples, tokens, width), (examples, heads, tokens, tokens)
+        keys, probability = tuple(generator.initial_seed() for generator in generators), self.protocol.dropout
 
-    def logits(self, batch: StackedBatch, masks: Iterable[Tensor] | None = None) -> Tensor:
+        def attention(layer: int) -> _Drawn:
+            if self.protocol.attention != "blocked":
+                return probability, square
+            noise = AttentionNoise(keys=keys, readers=batch.readers, layer=layer, probability=probability)
+            return probability, noise
+
+        embedded: list[_Drawn] = [(self.protocol.input_dropout, states)] if self.real_valued else []
+        blocks = [(attention(layer), (probability, states), (probability, states)) for layer in range(self.size.layers)]
+        drawn = [*embedded, (probability, states), *chain.from_iterable(blocks)]
+        like = self.parameters["output_layer.bias"].detach()
+        return (
+            of if isinstance(of, AttentionNoise) else _draw(1.0 - p, like.new_empty(len(generators), *of), generators)
+            for p, of in drawn
+            if p > 0.0
+        )
+
+    def logits(self, batch: StackedBatch, masks: Iterable[Mask] | None = None) -> Tensor:
         """Return (R, B, C), or (R, B, Q, C); without masks in evaluation mode."""
         x = self._embedded(batch)  # (R, B, T, D)
         dropout = None if masks is None else StackedDropout(batch, iter(masks))
@@ -144,17 +170,23 @@ class StackedModel:
         """Map (R, B, T, D) to (R, B, T, D)."""
         qkv = self._layer(f"{name}.attn.c_attn", self._normed(f"{name}.ln_1", x))  # (R, N, 3 D)
         (batch, tokens), heads = x.shape[1:3], self.size.heads
-        joined = num_joined(batch, tokens, x.device)
+        blocked = dropout is not None and self.protocol.attention == "blocked"
+        joined = 1 if blocked else num_joined(batch, tokens, x.device)
         qkv = qkv.view(-1, joined * tokens, 3, heads, x.shape[3] // heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # (S, H, J T, D / H)
-        keep = None
-        if dropout:
-            masks = dropout.keep(x)  # (K, B, H, T, T)
-            keep = dropout.batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J T, J T)
-        mixed = attend_causally(q, k, v, joined, keep, num_runs=self.num_runs)
+        mixed = self._mixed(q, k, v, joined, dropout)  # (S, H, J T, D / H)
         rows = mixed.transpose(1, 2).reshape(self.num_runs, -1, x.shape[3])  # (R, N, D)
         x = _added(x, self._layer(f"{name}.attn.c_proj", rows), dropout)
         return _added(x, self._fed(name, x), dropout)
+
+    def _mixed(self, q: Tensor, k: Tensor, v: Tensor, joined: int, dropout: StackedDropout | None) -> Tensor:
+        if dropout and self.protocol.attention == "blocked":
+            return attend_in_blocks(q, k, v, dropout.noise())
+        keep = None
+        if dropout:
+            masks = dropout.keep(q)  # (K, B, H, T, T)
+            keep = dropout.batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J T, J T)
+        return attend_causally(q, k, v, joined, keep, num_runs=self.num_runs)
 
     def _fed(self, name: str, x: Tensor) -> Tensor:
         inner = gelu(self._layer(f"{name}.mlp.c_fc", self._normed(f"{name}.ln_2", x)))
@@ -180,11 +212,18 @@ class StackedModel:
         k, v = kv.view(-1, joined * tokens, 2, heads, inner).permute(2, 0, 3, 1, 4)  # (S, H, J T, D / H)
         keep = None
         if dropout:
-            masks = read.masks(dropout.keep(q))  # (K, B, H, M, T)
+            if self.protocol.attention == "blocked":
+                masks = read.noise_masks(dropout.noise(), k, tokens)  # (K, B, H, M, T)
+            else:
+                masks = read.masks(dropout.keep(q))  # (K, B, H, M, T)
             keep = read.batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J M, J T)
         hidden = ~read.seen(joined, tokens, q.device)
         mixed = attend(q, k, v, hidden, keep, num_runs=self.num_runs)
         return mixed.transpose(1, 2).reshape(self.num_runs, -1, self.size.width)  # (R, B M, D)
+
+
+_Drawn = tuple[float, tuple[int, ...] | AttentionNoise]
+"""A probability of dropout, and a shape of masks or what they follow from."""
 
 
 def _draw(kept: float, masks: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
@@ -218,6 +257,15 @@ class _Readout:
     def masks(self, keep: Tensor) -> Tensor:
         """Return (K, B, ..., M, D) out of masks (K, B, ..., T, D)."""
         return self._rows(keep, self.positions)
+
+    def noise_masks(self, noise: AttentionNoise, like: Tensor, tokens: int) -> Tensor:
+        """Return masks (K, B, H, M, T) of blocked attention; `like`: (., H, ., .)."""
+        sizes = self.batch.tokens.shape[:2]
+        positions = self.positions
+        if positions is None:
+            last = torch.arange(tokens - self.num_read, tokens, device=like.device)  # (M,)
+            positions = last.expand(*sizes, -1)  # (K, B, M)
+        return noise.rows(positions, like[:1].expand(sizes[1], -1, -1, -1), tokens).to(like.dtype)
 
     def _rows(self, x: Tensor, positions: Tensor | None) -> Tensor:
         """Return (., B, ..., M, D) out of x (., B, ..., T, D) at positions (., B, M)."""
