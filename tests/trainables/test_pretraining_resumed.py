@@ -34,7 +34,7 @@ from lr_sweep.trainables.randomness import keyed_generator
 from lr_sweep.trainables.run import ModelSize
 
 SIZE = ModelSize(layers=1, heads=2, width=16, positions=12)
-RECIPE = PretrainRecipe(num_steps=12, batch_size=2, num_tokens=12, learning_rate=1e-2)
+RECIPE = PretrainRecipe(num_threads=1, num_steps=12, batch_size=2, num_tokens=12, learning_rate=1e-2)
 CORPUS = b"the quick brown fox jumps over the lazy dog; " * 100
 
 
