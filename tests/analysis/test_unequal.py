@@ -112,7 +112,7 @@ def wanted_by(name: str) -> pd.DataFrame:
             "num_steps": study.tasks[cell.task].num_steps,
         }
         for cell in study.cell_list()
-        for rate, seed in product(cell.learning_rates, study.seed_list())
+        for rate, seed in product(cell.learning_rates or study.search.stand_ins(()), study.seed_list())
     ]
     return pd.DataFrame(rows)
 

@@ -36,6 +36,9 @@ def shape(options):
 def num_train(options):
     return 1197
 
+def num_held_out(options):
+    return 600
+
 def checksum(options, data_dir):
     return "always the same"
 

@@ -406,4 +406,4 @@ def test_a_task_that_lacks_a_function_is_named_with_it(tmp_path: Path, monkeypat
     parts = {name: getattr(whole, name) for name in ("Options", "shape", "checksum", "origin", "load")}
     monkeypatch.setitem(TASKS, "digits", cast(Task, SimpleNamespace(**parts)))
     (mistake,) = mistakes(tmp_path, STUDY)
-    assert "digits: its module lacks num_train, fetch; datasets/task.py says what each returns" in mistake
+    assert "digits: its module lacks num_train, num_held_out, fetch; datasets/task.py says what each returns" in mistake
