@@ -60,7 +60,8 @@ def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
     number = int(os.environ.get("CHAOS_KILLS", "20"))
     seed = int(os.environ.get("CHAOS_SEED") or time.time())
     print(f"\nCHAOS_SEED={seed} CHAOS_KILLS={number}; everything is in {tmp_path}")
-    study = study_of(tmp_path, num_steps=32_000, seeds=2)  # longer than 20 pauses, 125 s in the mean, on a fast machine
+    # Longer than the pauses, 6.25 s a kill in the mean, on a fast machine; steps are a multiple of 250.
+    study = study_of(tmp_path, num_steps=1750 * number, seeds=2)
     reference = undisturbed(study, tmp_path)
     assert len(record_content(reference)["runs"]) == 12
     sweep = Sweep(study, tmp_path / "disturbed", tmp_path / "disturbed.log")

@@ -41,7 +41,7 @@ class LongSteps(tune.Trainable):
 def test_it_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_trainable, "CohortTrainable", LongSteps)
     leave = threading.Event()
-    cohort: Any = SimpleNamespace(name="one", folder=str(tmp_path))
+    cohort: Any = SimpleNamespace(run_ids=(), name="one", folder=str(tmp_path))
     placement = Placement(resources=Resources(), cpus=1)
     with ray_session(placement, tmp_path / "log"):
         for event in train_cohorts([cohort], placement, tmp_path / "tune", Machines(), leave, None):
