@@ -27,10 +27,9 @@ for _ in session.steps(model=torch.nn.Linear(1, 1)):
 
 def test_a_node_on_which_runs_fail_is_left_and_every_run_completes(tmp_path: Path) -> None:
     """One whose GPU does not work is left sooner: test_failures.py."""
-    error = "a bad disk"
     study = write_function(tmp_path, FUNCTION, seeds="4", resources="{runs_per_trial: 1, retries: 0}")
     with small_cluster(1) as cluster:
-        with mock.patch.dict(os.environ, {"BROKEN": error}):  # the node's processes inherit it
+        with mock.patch.dict(os.environ, {"BROKEN": "a bad disk"}):  # the node's processes inherit it
             cluster.add()
         where = ("--results", tmp_path / "results", "--address", cluster.address)
         code, printed = sweep("run", study, *where, env=NO_TOKEN, timeout_s=900)
