@@ -125,20 +125,20 @@ class _SharedLinear(Function):
 
 
 def _shared_product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
-    if x.device.type == "cuda" and len(weight) == 1:  # one large product keeps a GPU busier than many small ones
-        x, out = x.reshape(1, -1, x.shape[-1]), out.flatten(0, 1).unsqueeze(0)  # (1, R N, I), (1, R N, O)
-    elif len(x) > 1 and (
-        x.shape[1] * weight[0].numel() > LARGE_PRODUCT or x[0].numel() % ALIGNED or out[0].numel() % ALIGNED
-    ):
+    on_cpu = x.device.type == "cpu"
+    unaligned = x[0].numel() % ALIGNED or out[0].numel() % ALIGNED
+    if on_cpu and len(x) > 1 and (x.shape[1] * weight[0].numel() > LARGE_PRODUCT or unaligned):
         for run, (rows, its) in enumerate(zip(x, out, strict=True)):
             bias_of = bias if bias is None or len(bias) == 1 else bias[run : run + 1]
             _shared_product(rows[None], weight[run : run + 1] if len(weight) > 1 else weight, bias_of, its[None])
         return
-    if x.data_ptr() % (ALIGNED * x.element_size()) or out.data_ptr() % (ALIGNED * out.element_size()):
+    if on_cpu and (x.data_ptr() % (ALIGNED * x.element_size()) or out.data_ptr() % (ALIGNED * out.element_size())):
         fresh = torch.empty_like(out)
         _shared_product(x.clone(), weight, bias, fresh)
         out.copy_(fresh)
         return
+    if not on_cpu and len(weight) == 1:  # one large product keeps a GPU busier than many small ones
+        x, out = x.reshape(1, -1, x.shape[-1]), out.flatten(0, 1).unsqueeze(0)  # (1, R N, I), (1, R N, O)
     x, weights = x.to(out.dtype), weight.to(out.dtype).expand(len(x), -1, -1)  # (R, N, I), (R, I, O)
     if bias is None:
         torch.bmm(x, weights, out=out)
