@@ -45,14 +45,14 @@ def sweep_command(folder: Path, num_steps: int, *options: str) -> list[str | Pat
 
 
 def pretrained(folder: Path) -> Path:
-    """Pretrain the study's weights by training one short run; return the folder of weights."""
+    """Pretrain the study's weights by training one short run; return the folder of results that has them."""
     timed(sweep_command(folder, 100, "--only", "seed=0,variant=frozen-pretrained,learning_rate=1e-3"), folder)
-    (weights,) = (folder / "results" / "pretrained").iterdir()
-    return weights
+    return folder / "results"
 
 
-def peer(weights: Path, num_steps: int, folder: Path) -> float:
+def peer(made: Path, num_steps: int, folder: Path) -> float:
     """Run the plain script into an empty folder; return its seconds."""
+    (weights,) = (made / "pretrained").iterdir()
     output = folder / "runs.csv"
     command = [sys.executable, PEER, "--weights", weights, "--output", output, "--num-steps", str(num_steps)]
     took_s = timed(command, folder)
@@ -60,9 +60,10 @@ def peer(weights: Path, num_steps: int, folder: Path) -> float:
     return took_s
 
 
-def ours(weights: Path, num_steps: int, folder: Path) -> float:
-    """Run the study into an empty folder that has the weights; return the command's seconds."""
-    shutil.copytree(weights, folder / "results" / "pretrained" / weights.name)
+def ours(made: Path, num_steps: int, folder: Path) -> float:
+    """Run the study into a folder of results that has the weights alone; return the command's seconds."""
+    shutil.copytree(made / "pretrained", folder / "results" / "pretrained")
+    shutil.copy(made / "format.json", folder / "results")
     took_s = timed(sweep_command(folder, num_steps), folder)
     assert (read_runs(folder / "results")["status"] == "complete").sum() == NUM_RUNS
     return took_s
@@ -76,13 +77,13 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     print(machine(torch.device("cpu")))
     ratios = []
-    with tempfile.TemporaryDirectory() as made:
-        weights = pretrained(Path(made))
+    with tempfile.TemporaryDirectory() as temporary:
+        made = pretrained(Path(temporary))
         for number in range(1, chosen.rounds + 1):
             seconds = {}
             for measure in (peer, ours):
                 with tempfile.TemporaryDirectory() as folder:
-                    seconds[measure.__name__] = measure(weights, chosen.num_steps, Path(folder))
+                    seconds[measure.__name__] = measure(made, chosen.num_steps, Path(folder))
             ratios.append(seconds["peer"] / seconds["ours"])
             print(
                 f"round {number}: plain script {seconds['peer']:.1f} s, sweep run {seconds['ours']:.1f} s", flush=True
