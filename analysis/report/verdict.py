@@ -51,23 +51,22 @@ def _tuned(row: Row, metric: Metric) -> str:
     ahead, low, high = _ahead(row, metric)
     by = f"by {_amount(ahead, metric)} over {row['runner_up']}"
     interval = f"95% interval {_number(low, metric)} to {_number(high, metric)}"
+    others = _named([variant for variant in equals if variant != row["runner_up"]])
     if ahead == 0:
-        return f"{' and '.join((leader, row['runner_up']))} have the same mean{_others(row, equals)}"
+        unsure = f"; {others} cannot be distinguished from {leader}" if others else ""
+        return f"{leader} and {row['runner_up']} have the same mean{unsure}"
     if math.isnan(low):
         return f"{leader} leads {by}; without an interval nothing can be distinguished"
     if row["distinguishable"]:
         return f"{leader} wins {by} ({interval})"
     corrected = ", corrected for all pairs of the study," if low > 0 else ""
     unsure = f"which{corrected} cannot be distinguished from no difference"
-    return f"{leader} leads {by} ({interval}), {unsure}{_others(row, equals)}"
+    same = f"; the same holds for {others}" if others else ""
+    return f"{leader} leads {by} ({interval}), {unsure}{same}"
 
 
-def _others(row: Row, equals: Sequence[str]) -> str:
-    others = [variant for variant in equals if variant != row["runner_up"]]
-    if not others:
-        return ""
-    named = ", ".join(others) if len(others) <= MOST_NAMED else f"{len(others)} other variants"
-    return f"; the same holds for {named}"
+def _named(variants: Sequence[str]) -> str:
+    return ", ".join(variants) if len(variants) <= MOST_NAMED else f"{len(variants)} other variants"
 
 
 def _fixed(row: Row, metric: Metric) -> str:

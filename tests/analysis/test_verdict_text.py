@@ -68,7 +68,7 @@ OTHERS = " Another variant has the highest mean at 1 of the 3 learning rates."
         ),
         (
             {"difference": 0.0, "distinguishable": False, "best": ("a", "b", "c", "d", "e", "f"), "fixed_best": ""},
-            "Tuned, a and b have the same mean; the same holds for 4 other variants.",
+            "Tuned, a and b have the same mean; 4 other variants cannot be distinguished from a.",
         ),
     ],
 )
