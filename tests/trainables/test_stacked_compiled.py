@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch._dynamo.utils import counters
 from lr_sweep.tests.support.small_runs import CPU, random_weights
 from lr_sweep.tests.trainables.test_stacked_training import TASKS, assert_close, plain, sweep_of
 from lr_sweep.trainables.stacked.engine import StackedTraining
+from lr_sweep.trainables.stacked.evaluation import compiled_dir, compiled_losses
 
 COMPILERS = ("g++", "clang++")
 
@@ -31,6 +34,19 @@ def test_what_is_compiled_has_the_plain_engine_s_curve(
     compiled = torch.compile
     monkeypatch.setattr(torch, "compile", lambda function, mode: compiled(function, backend="aot_eager"))
     compared_with_plain(variant, task)
+
+
+def test_compiled_code_is_kept_by_user_torch_and_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    compiled_losses(CPU)
+    folder = compiled_dir()
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(folder)
+    assert folder.is_relative_to(tmp_path / "lr-sweep")
+    monkeypatch.setattr(torch, "__version__", "1.0")
+    assert compiled_dir() != folder
+    compiled_losses(CPU)  # what is set stays
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(folder)
 
 
 def compared_with_plain(variant: str, task: str) -> None:

@@ -5,11 +5,16 @@ Shape legend: `R` runs, `B` batch, `N` examples, `T` tokens, `Q` answers an exam
 
 from __future__ import annotations
 
+import hashlib
+import os
+import platform
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from lr_sweep.datasets.storage.files import cache_folder
 from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.trainables.answers import example_losses
 from lr_sweep.trainables.stacked.model import Mask, StackedBatch, StackedModel
@@ -33,8 +38,22 @@ def compiled_losses(device: torch.device) -> Callable[..., Tensor]:
     runs, for any number when a second comes, and again when one seed or one run is left: torch goes back to eager
     steps after 8 times (`torch._dynamo.config.recompile_limit`), which it counts over a process.
     """
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled_dir()))
     torch.compiler.reset()  # a worker's earlier cells are not to count
     return torch.compile(losses_of, mode="reduce-overhead" if device.type == "cuda" else None)
+
+
+def compiled_dir() -> Path:
+    """Return where torch keeps what it compiled, so that a later process need not: in the user's own cache folder.
+
+    It is executable code, so it is never with results; torch's default, a folder for temporary files, could be made by
+    another user. Code for one CPU may not run on another, so a home folder that machines share has one for each kind.
+    """
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else [platform.processor()]
+    cpu = {line for line in lines if line.startswith(("model name", "flags", "Features"))} or {lines[0]}
+    key = hashlib.sha256("\n".join([torch.__version__, platform.machine(), *sorted(cpu)]).encode()).hexdigest()
+    return cache_folder() / "compiled" / key[:12]
 
 
 @torch.no_grad()
