@@ -123,7 +123,7 @@ COMMANDS: tuple[Command, ...] = (
     (
         "study_commands:run",
         "train what the record lacks of a study, then write its report",
-        "mnist-small --data-dir ~/data --cpus 2",
+        "rothermel2021-table1 --data-dir ~/data --cpus 2",
         *RECORDED,
         DATA_DIR,
         _argument("--address", help="a running Ray cluster (`auto`, HOST:PORT); default: start Ray here"),
@@ -212,7 +212,7 @@ COMMANDS: tuple[Command, ...] = (
         "results_commands:ls",
         "list the studies of a results directory, and every run that has started or ended, with its accuracies at the "
         "step of the highest validation accuracy",
-        "mnist-small",
+        "quickstart",
         _argument("studies", nargs="*", metavar="STUDY", help="only these studies and their runs, in their order"),
         RESULTS,
     ),
@@ -275,7 +275,7 @@ COMMANDS: tuple[Command, ...] = (
     (
         "results_commands:export",
         "write everything that is intact into one archive; exit code 1 if something is left out",
-        "mnist.tar mnist-small",
+        "quickstart.tar quickstart",
         _argument(
             "target", type=local_path, metavar="TARGET", help="the file or folder to make; `export` replaces none"
         ),

@@ -34,7 +34,7 @@ class Job:
     """A job as the cluster reports it."""
 
     name: str
-    """The study's name and a number: `mnist-small-2` is the second job of that study on this cluster."""
+    """The study's name and a number: `quickstart-2` is the second job of that study on this cluster."""
     study: str
     results: str
     """The results directory, on the cluster's machines."""

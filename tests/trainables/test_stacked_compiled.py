@@ -38,7 +38,8 @@ def test_what_is_compiled_has_the_plain_engine_s_curve(
 
 def test_compiled_code_is_kept_by_user_torch_and_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # so that it is put back
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
     compiled_losses(CPU)
     folder = compiled_dir()
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(folder)

@@ -80,7 +80,7 @@ def test_as_a_user_starts_it(tmp_path: Path) -> None:
     assert (code, output.splitlines()[0]) == (
         2,
         "error: unknown study 'quickstar'; did you mean 'quickstart'? valid: bits-small, cifar10-converged, "
-        "cifar10-small, mnist-converged, mnist-small, optimizers-digits, quickstart, quickstart-search, "
+        "mnist-converged, optimizers-digits, quickstart, quickstart-search, "
         "rothermel2021-table1, rothermel2021-table4, lu2021-table1 to lu2021-table21, "
         "each also with -swept, some with -small; or give the path of a .yaml file",
     )
@@ -112,7 +112,7 @@ def test_an_unknown_study_lists_the_shipped_ones(say: Any, command: str, tmp_pat
     code, printed = say(command, "no-such", "--results", tmp_path / "results")
     assert code == 2
     assert (
-        "unknown study 'no-such'; valid: bits-small, cifar10-converged, cifar10-small, mnist-converged, mnist-small, "
+        "unknown study 'no-such'; valid: bits-small, cifar10-converged, mnist-converged, "
         "optimizers-digits, quickstart" in printed
     )
     code, printed = say(command, tmp_path / "no.yaml", "--results", tmp_path / "results")
@@ -179,7 +179,7 @@ def test_more_than_this_machine_has_is_refused_before_anything_is_fetched(
     say: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], wanted: str
 ) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    code, printed = say("run", "mnist-small", "--results", tmp_path / "results", *options)
+    code, printed = say("run", "mnist-converged", "--results", tmp_path / "results", *options)
     assert code == 2
     assert wanted in printed
     assert not (tmp_path / "results").exists()
@@ -234,7 +234,7 @@ def test_what_cannot_be_is_said(say: Any, tmp_path: Path, command: tuple[str, ..
 
 
 def test_a_cluster_that_does_not_answer(say: Any, tmp_path: Path) -> None:
-    code, printed = say("run", "mnist-small", "--results", tmp_path / "results", "--address", "127.0.0.1:1")
+    code, printed = say("run", "mnist-converged", "--results", tmp_path / "results", "--address", "127.0.0.1:1")
     assert code == 2
     assert "no Ray cluster answers at --address 127.0.0.1:1: [Errno 111] Connection refused. Start one with" in printed
     assert not (tmp_path / "results").exists()
