@@ -89,8 +89,10 @@ def stack_bytes(run: Run, task: TaskShape, num_runs: int, num_seeds: int, *, on_
     frozen = sum(sizes[part] for part in ("attention", "feedforward") if part not in run.trained)
     bodies = frozen * (1 if run.initialisation == "pretrained" else num_seeds)
     bodies *= 2 if on_cpu else 1  # a CPU keeps frozen layers in both layouts
-    of_a_run = ROWS_A_RUN * row + int(HOLES * activation_numbers(run, task, shares_masks=num_seeds == 1))
-    return BYTES * (num_runs * of_a_run + num_seeds * row + bodies + _attention_block(run, task))
+    masks = int(HOLES * mask_numbers(run, task))
+    of_a_run = ROWS_A_RUN * row + int(HOLES * activation_numbers(run, task))
+    drawn = masks if num_seeds == 1 else num_runs * masks  # runs of one seed read the same ones, else each has a copy
+    return BYTES * (num_runs * of_a_run + drawn + num_seeds * row + bodies + _attention_block(run, task))
 
 
 def _attention_block(run: Run, task: TaskShape) -> int:
@@ -100,21 +102,30 @@ def _attention_block(run: Run, task: TaskShape) -> int:
     return BLOCK_TENSORS * run.protocol.batch_size * gpt2_size(run).heads * queries * task.num_tokens
 
 
-def activation_numbers(run: Run, task: TaskShape, *, shares_masks: bool) -> float:
-    """Return how many numbers of a run's step are there when its backward pass begins, beside its parameters."""
-    width, tokens = run.model.width, task.num_tokens
-    whole = run.protocol.batch_size * tokens * width  # (N, D)
-    attention = run.protocol.batch_size * gpt2_size(run).heads * tokens**2  # (B, H, T, T)
+def activation_numbers(run: Run, task: TaskShape) -> float:
+    """Return how many numbers of a run's step are there when its backward pass begins, beside parameters and masks."""
+    whole = run.protocol.batch_size * task.num_tokens * run.model.width  # (N, D)
     trained = sum(part in run.trained for part in ("attention", "feedforward")) / 2
-    masks = run.protocol.dropout > 0 and not shares_masks
-    block = SAVED_A_BLOCK + SAVED_TRAINED * trained + MASKS_A_BLOCK * masks
     # Written out, attention keeps its weights before and after dropout; torch's fused one and a blocked one keep none.
-    written = run.protocol.dropout > 0 and run.protocol.attention != "blocked"
-    squares = attention * (2 + masks) if written else 0
-    blocks = (run.model.layers - 1) * (block * whole + squares)
-    further_read = (task.num_read - 1) / tokens  # at which the last block works, as at the one counted below
+    blocks = (run.model.layers - 1) * ((SAVED_A_BLOCK + SAVED_TRAINED * trained) * whole + 2 * _written(run, task))
+    further_read = (task.num_read - 1) / task.num_tokens  # at which the last block works, as at the one counted below
     once = LAST_BLOCK + EMBEDDING + (TRANSIENT if run.model.layers > 1 else 0) + SAVED_A_BLOCK * further_read
     return blocks + once * whole
+
+
+def mask_numbers(run: Run, task: TaskShape) -> float:
+    """Return how many numbers of dropout masks the backward pass of a run's step reads."""
+    if not run.protocol.dropout:
+        return 0
+    whole = run.protocol.batch_size * task.num_tokens * run.model.width  # (N, D)
+    return (run.model.layers - 1) * (MASKS_A_BLOCK * whole + _written(run, task))
+
+
+def _written(run: Run, task: TaskShape) -> int:
+    """Return how many attention weights a block writes out, (B, H, T, T)."""
+    if not run.protocol.dropout or run.protocol.attention == "blocked":
+        return 0
+    return run.protocol.batch_size * gpt2_size(run).heads * task.num_tokens**2
 
 
 def largest_stack(runs: Sequence[Run], task: TaskShape, available_bytes: float, *, on_cpu: bool) -> int:

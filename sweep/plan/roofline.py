@@ -17,7 +17,15 @@ from lr_sweep.sweep.plan.gpus import Gpu
 from lr_sweep.sweep.plan.timings import Span, Timing
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.sweep.text import gigabytes
-from lr_sweep.trainables.memory import BYTES, USABLE, activation_numbers, largest_stack, part_sizes, stack_bytes
+from lr_sweep.trainables.memory import (
+    BYTES,
+    USABLE,
+    activation_numbers,
+    largest_stack,
+    mask_numbers,
+    part_sizes,
+    stack_bytes,
+)
 from lr_sweep.trainables.run import QUERY_BLOCK, Run, engine_of, gpt2_size
 
 SHARE_OF_PEAK = Span(low=1.0, middle=0.5, high=0.25)
@@ -101,7 +109,7 @@ def step_work(run: Run, task: TaskShape, num_runs: int, num_seeds: int) -> Work:
     """Return the work of a gradient step of a stack."""
     sizes = part_sizes(run.model, task) | {"positions": task.num_tokens * run.model.width}  # those in use
     trained = sum(sizes[part] for part in run.trained)
-    stored = activation_numbers(run, task, shares_masks=num_seeds == 1)
+    stored = activation_numbers(run, task) + (mask_numbers(run, task) if num_seeds > 1 else 0)
     weights, query_blocks = _blocked_attention(run, task)
     passes = PASSES * stored + PASSES_BLOCKED * weights + PASSES_A_TRAINED_NUMBER * trained
     # Going back, gradients of activations take as long as the forward pass, and so do those of trained weights.
@@ -127,7 +135,7 @@ def evaluation_work(run: Run, task: TaskShape, num_runs: int, num_seeds: int) ->
     module = TASKS[run.task]
     num_examples = run.protocol.train_examples_evaluated + module.num_held_out(module.Options(**run.task_options))
     num_batches = math.ceil(num_examples / max(1, TOKENS_A_BATCH // task.num_tokens))
-    stored = num_examples * activation_numbers(run, task, shares_masks=True) / run.protocol.batch_size
+    stored = num_examples * activation_numbers(run, task) / run.protocol.batch_size
     trained = sum(part_sizes(run.model, task)[part] for part in run.trained)
     weights = num_batches * (num_runs * trained + _frozen_numbers(run, task, num_seeds))
     return Work(
