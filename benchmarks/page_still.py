@@ -1,6 +1,6 @@
 """README's picture of the report's figure: `python -m benchmarks.page_still docs/images/report-handle.png`.
 
-Judges the runs of docs/results/cifar10-small, opens the page in a headless Chromium, and puts the handle on 1e-2.
+Judges the runs of docs/results/lu2021-table20-small, opens the page in a headless Chromium, puts the handle on 1e-3.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lr_sweep.analysis.judge.judge import Reading, judge
 from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.tests.support.servers.headless_browser import Browser, browser
 
-RUNS = Path("docs/results/cifar10-small/runs.csv")
+RUNS = Path("docs/results/lu2021-table20-small/runs.csv")
 WIDTH, HEIGHT = 1180, 1000
 COLOURS = 128
 """Of the palette: a drawing has few."""
@@ -36,9 +36,9 @@ def main() -> None:
 
 
 def _show(window: Browser) -> tuple[int, int]:
-    """Move the handle to 1e-2, scroll to the figure, and return its top and bottom in the window."""
+    """Move the handle to 1e-3, scroll to the figure, and return its top and bottom in the window."""
     window.evaluate("document.querySelector('.handle').focus()")
-    for key in ("End", "ArrowLeft"):
+    for key in ("Home", "ArrowRight", "ArrowRight"):
         window.press(key)
     window.evaluate("document.activeElement.blur()")
     window.evaluate("document.querySelector('#sweep').scrollIntoView({block: 'start', behavior: 'instant'})")
