@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+import re
+from collections.abc import Container, Iterable, Sequence
 from datetime import timedelta
 
 from lr_sweep.analysis.metric import Metric
@@ -23,6 +24,20 @@ def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[s
 def counted(number: int, noun: str) -> str:
     """Return `1 run` or `12 runs`."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def machines_there(there: int, at_most: int | None) -> str:
+    """Return `2 machines are there, of at most 9`, without the second number for None."""
+    limit = f", of at most {at_most}" if at_most is not None else ""
+    return f"{counted(there, 'machine')} {'is' if there == 1 else 'are'} there{limit}"
+
+
+def most_machines_in(logs: Iterable[str]) -> int | None:
+    """Return the second number of the last `machines_there` that was printed; None: none has it."""
+    numbers = [
+        int(number) for log in logs for number in re.findall(r"machines? (?:is|are) there, of at most (\d+)", log)
+    ]
+    return numbers[-1] if numbers else None
 
 
 def gigabytes(number: int) -> str:

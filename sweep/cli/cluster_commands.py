@@ -15,7 +15,7 @@ from lr_sweep.sweep.cluster.submit import submit as submit_study
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.only import only_text
-from lr_sweep.sweep.text import aligned, counted, duration
+from lr_sweep.sweep.text import aligned, counted, duration, machines_there, most_machines_in
 
 _say = partial(print, flush=True)
 _write = partial(print, end="", flush=True)
@@ -66,17 +66,18 @@ def _study_name(name_or_path: str) -> str:
 
 
 def _status(cluster: ClusterJobs, study: str | None) -> int:
-    """Print the jobs, or the newest of a study, and the last line that each running one printed."""
+    """Print the jobs, or the newest of a study, the last line that each running one printed, and the machines."""
     jobs = cluster.jobs() if study is None else [cluster.newest(study)]
-    if not jobs:
+    logs = {job.name: cluster.log(job.name) for job in jobs if job.active}
+    if jobs:
+        rows = [(job.name, job.status.lower(), _took(job), job.results) for job in jobs]
+        print("\n".join(aligned([("job", "status", "took", "results"), *rows])))
+    else:
         _say(f"no study was submitted to the cluster at {cluster.address}")
-        return 0
-    rows = [(job.name, job.status.lower(), _took(job), job.results) for job in jobs]
-    print("\n".join(aligned([("job", "status", "took", "results"), *rows])))
-    for job in jobs:
-        if job.active:
-            lines = cluster.log(job.name).strip().splitlines()
-            print(f"{job.name}: {lines[-1] if lines else 'nothing printed yet'}")
+    for name, log in logs.items():
+        lines = log.strip().splitlines()
+        print(f"{name}: {lines[-1] if lines else 'nothing printed yet'}")
+    print(machines_there(cluster.machines(), most_machines_in(logs.values())))
     return 0
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
+from lr_sweep.sweep.cluster.ec2 import machine_problems
 from lr_sweep.sweep.cluster.tunnels import read_cluster
 
-PLACEHOLDER_ID = "0123456789abcdef0"
-"""In the ids of AWS that `cluster.yaml` has as it comes."""
+PLACEHOLDER_ID = "0123456789abcdef"
+"""In the ids of AWS that `cluster.yaml` has as it comes, before one more digit."""
 PLACEHOLDER_ADDRESSES = ip_network("192.0.2.0/24")
 """Those of documents (RFC 5737), as `docs/cluster/local.yaml` has them."""
+POLICY_CLUSTER = "lr-sweep"
+"""The `cluster_name` whose machines docs/cluster/head-policy.json and user-policy.json are limited to."""
 FILE_SYSTEM = re.compile(r"\.efs\.([a-z0-9-]+)\.amazonaws\.com")
 
 
@@ -23,8 +27,34 @@ def problems_in(cluster_file: Path) -> list[str]:
     Files on this machine that it names are looked at; no machine, and no account, is asked for anything.
     """
     cluster = read_cluster(cluster_file)
-    found = [*_placeholders(cluster), *_key(cluster), *_mounted_files(cluster)]
-    return [*found, *(_aws(cluster) if cluster["provider"].get("type") == "aws" else ())]
+    if outside := list(_outside_the_schema(cluster)):
+        return outside  # other checks rely on it
+    found = [*_node_types(cluster), *_placeholders(cluster), *_key(cluster), *_mounted_files(cluster)]
+    found += _aws(cluster) if cluster["provider"]["type"] == "aws" else ()
+    once: dict[str, str] = {}
+    for problem in found:  # node types share settings
+        once.setdefault(problem.partition(".node_config")[2] or problem, problem)
+    return list(once.values())
+
+
+def _outside_the_schema(cluster: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what Ray's own schema refuses; `ray up` stops at the first, and prints the whole schema."""
+    import ray.autoscaler
+    from jsonschema import Draft7Validator
+
+    schema = json.loads(Path(ray.autoscaler.__file__).with_name("ray-schema.json").read_text(encoding="utf-8"))
+    for error in Draft7Validator(schema).iter_errors(cluster):
+        yield f"{'.'.join(map(str, error.absolute_path)) or 'the file'}: {error.message}"
+
+
+def _node_types(cluster: Mapping[str, Any]) -> Iterator[str]:
+    types = cluster.get("available_node_types") or {}
+    if types and cluster.get("head_node_type") not in types:
+        yield f"head_node_type: got {cluster.get('head_node_type')}, want one of {', '.join(types)}"
+    for name, node_type in types.items():
+        least, most = node_type.get("min_workers", 0), node_type.get("max_workers", cluster.get("max_workers", 2))
+        if least > most:
+            yield f"available_node_types.{name}: min_workers is {least}, more than max_workers, {most}"
 
 
 def _placeholders(cluster: Mapping[str, Any]) -> Iterator[str]:
@@ -70,6 +100,11 @@ def _mounted_files(cluster: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _aws(cluster: Mapping[str, Any]) -> Iterator[str]:
+    if cluster["cluster_name"] != POLICY_CLUSTER:
+        yield (
+            f"cluster_name: got {cluster['cluster_name']}; the policies in docs/cluster allow machines of "
+            f"{POLICY_CLUSTER} alone: keep that name"
+        )
     region, head = cluster["provider"].get("region"), cluster.get("head_node_type")
     for name, node_type in (cluster.get("available_node_types") or {}).items():
         config = node_type.get("node_config") or {}
@@ -80,6 +115,7 @@ def _aws(cluster: Mapping[str, Any]) -> Iterator[str]:
             yield f"{place}: no SubnetIds: Ray would take any subnet, which the file system may not be reached from"
         if name == head and not config.get("IamInstanceProfile"):
             yield f"{place}: no IamInstanceProfile: Ray would make one with full rights to EC2 and S3"
+        yield from (f"{place}{problem}" for problem in machine_problems(config))
     elsewhere = {other for _, text in _texts(cluster) for other in FILE_SYSTEM.findall(text) if other != region}
     for other in sorted(elsewhere):
         yield f"initialization_commands: the file system is in {other}, provider.region is {region}"

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from lr_sweep.sweep.network import check_answers
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 """URL of the job server at the end of `ui --cluster`'s tunnel, and of a local `ray start --head`."""
 
+ACTIVE = ("PENDING", "RUNNING")
 STUDY_KEY = "lr_sweep_study"
 RESULTS_KEY = "lr_sweep_results"
 
@@ -34,7 +36,7 @@ class Job:
     """A job as the cluster reports it."""
 
     name: str
-    """The study's name and a number: `quickstart-2` is the second job of that study on this cluster."""
+    """The study's name and when it was submitted (UTC), which no job after it has: `quickstart-20261123-041500`."""
     study: str
     results: str
     """The results directory, on the cluster's machines."""
@@ -49,7 +51,7 @@ class Job:
     @property
     def active(self) -> bool:
         """Whether it waits or runs."""
-        return self.status in ("PENDING", "RUNNING")
+        return self.status in ACTIVE
 
 
 class ClusterJobs:
@@ -75,6 +77,11 @@ class ClusterJobs:
             found = [_job(details) for details in self._client.list_jobs() if STUDY_KEY in (details.metadata or {})]
         return sorted((job for job in found if study in (None, job.study)), key=lambda job: job.started_s)
 
+    def drivers(self) -> int:
+        """Return how many drivers run or wait: submitted jobs, and programs that joined the cluster by its address."""
+        with _problems(self.address):
+            return sum(str(each.status.value) in ACTIVE for each in self._client.list_jobs())
+
     def newest(self, study: str) -> Job:
         """Return the newest job of a study; raises UserError if it has none on this cluster."""
         jobs = self.jobs()
@@ -92,17 +99,24 @@ class ClusterJobs:
         with _problems(self.address):
             return _job(self._client.get_job_info(name))
 
+    def machines(self) -> int:
+        """Return how many machines of the cluster are there, its head included."""
+        with _problems(self.address):
+            response = self._client._do_request("GET", "/nodes?view=summary")
+            response.raise_for_status()
+            nodes = response.json()["data"]["summary"]
+        return sum(node["raylet"]["state"] == "ALIVE" for node in nodes)
+
     def start(self, study: str, results: str, command: str, folder: Path) -> str:
         """Start a job and return its name.
 
         `command` is a shell command that the cluster's head runs in its copy of `folder`, from where it imports, too.
         """
-        number = max((int(job.name.rpartition("-")[2]) for job in self.jobs(study)), default=0) + 1
         environment = {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)}
         with _problems(self.address):
             return self._client.submit_job(
                 entrypoint=command,
-                submission_id=f"{study}-{number}",
+                submission_id=job_name(study, datetime.now(UTC)),
                 runtime_env={"working_dir": str(folder), "env_vars": environment},
                 metadata={STUDY_KEY: study, RESULTS_KEY: results},
             )
@@ -138,6 +152,11 @@ class ClusterJobs:
                         f"is lost, submit the study again there: it resumes from its checkpoints."
                     ) from problem
             time.sleep(1.0)
+
+
+def job_name(study: str, submitted: datetime) -> str:
+    """Name a job by its second, not by a number: a head that was lost takes its list of jobs with it."""
+    return f"{study}-{submitted:%Y%m%d-%H%M%S}"
 
 
 def _job(details: Any) -> Job:

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from dataclasses import asdict
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ruamel.yaml import YAML
 
 from lr_sweep.sweep.network import check_answers
 from lr_sweep.sweep.plan.placement import Nodes, Placement, fits
-from lr_sweep.sweep.text import counted
+from lr_sweep.sweep.text import machines_there
 from lr_sweep.sweep.tune.shares import Claim
 from lr_sweep.trainables.events import Advanced, Report
 from lr_sweep.trainables.leaving import leaving_nodes
@@ -117,10 +118,7 @@ def machines_text(cluster_file: Path = CLUSTER_FILE) -> str:
     """Return `2 machines are there, of at most 9`; the second number where `ray up` started the cluster."""
     import ray
 
-    there = sum(node["Alive"] for node in ray.nodes())
-    most = most_machines(cluster_file.expanduser())
-    limit = f", of at most {most}" if most is not None else ""
-    return f"{counted(there, 'machine')} {'is' if there == 1 else 'are'} there{limit}"
+    return machines_there(sum(node["Alive"] for node in ray.nodes()), most_machines(cluster_file.expanduser()))
 
 
 def most_machines(cluster_file: Path) -> int | None:
@@ -153,16 +151,18 @@ def cluster_nodes(placement: Placement, excluded: Set[str] = frozenset()) -> Nod
 def nodes_to_come(there: Nodes, cluster_file: Path) -> list[dict[str, float]]:
     """Return the resources of the nodes that the autoscaler may start.
 
-    `there` are the resources of the nodes that are there; nodes of the same type have the same CPUs and GPUs.
-    `cluster_file` has the settings of Ray's autoscaler; it is missing where there is none.
+    `there` are the resources of the nodes that are there, the head among them; nodes of the same type have the same
+    CPUs and GPUs. `cluster_file` has the settings of Ray's autoscaler; it is missing where there is none.
     """
     if not cluster_file.is_file():
         return []
-    coming = []
-    for node_type in YAML(typ="safe").load(cluster_file)["available_node_types"].values():
+    coming: list[list[dict[str, float]]] = []
+    settings = YAML(typ="safe").load(cluster_file)
+    for node_type in settings["available_node_types"].values():
         resources = {name: float(number) for name, number in node_type["resources"].items()}
         if not resources:
             continue  # machines of the user's own: Ray knows when they are up
         up = sum(all(node.get(name, 0) == resources.get(name, 0) for name in ("CPU", "GPU")) for node in there)
-        coming += [resources] * (node_type.get("max_workers", 0) - up)
-    return coming
+        coming.append([resources] * (node_type.get("max_workers", 0) - up))
+    num_free = max(0, settings["max_workers"] - (len(there) - 1))  # of all types together, which take turns here
+    return [node for turn in zip_longest(*coming) for node in turn if node is not None][:num_free]

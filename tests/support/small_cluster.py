@@ -64,11 +64,17 @@ def small_cluster(num_nodes: int) -> Iterator[SmallCluster]:
 
 def trains(node: Any) -> bool:
     """Return whether a trial is on a node."""
+    return bool(trial_pids(node))
+
+
+def trial_pids(node: Any) -> set[int]:
+    """Return the process ids of the trials on a node."""
     (raylet,) = node.all_processes["raylet"]
-    return any(
-        parent == raylet.process.pid and command.startswith("ray::") and "Trainable" in command
-        for _, parent, command in processes()
-    )
+    return {
+        pid
+        for pid, parent, command in processes()
+        if parent == raylet.process.pid and command.startswith("ray::") and "Trainable" in command
+    }
 
 
 IMPATIENT = """

@@ -1,7 +1,7 @@
 """A cloud on one machine: moto stands in for AWS, and each instance that it starts becomes an ssh host.
 
-moto also enforces rights: the laptop has the rights of docs/cluster/user-policy.json, the
-head those of head-policy.json, and workers have none.
+moto also enforces rights: the laptop has the actions of docs/cluster/user-policy.json, the head those of
+head-policy.json, and workers have none. tests/sweep/cluster/test_policies.py checks resources and conditions.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ class Cloud:
         """Create the owner, who may do anything, the user of the laptop, and the role of the head."""
         iam, sts = _client("iam", STRANGER), _client("sts", STRANGER)
         self.ec2 = _client("ec2", _user(iam, "owner", _policy("*")))
-        laptop = _user(iam, "laptop", USER_POLICY.read_text())
+        laptop = _user(iam, "laptop", actions_alone(USER_POLICY))
         self.laptop_settings = {name.upper(): value for name, value in laptop.items()}
         self.laptop_settings |= {"AWS_ENDPOINT_URL": URL, "AWS_DEFAULT_REGION": REGION}
         name = "lr-sweep-head"
         trust = _policy("sts:AssumeRole", Principal={"Service": "ec2.amazonaws.com"})
         role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust)["Role"]["Arn"]
-        iam.put_role_policy(RoleName=name, PolicyName=name, PolicyDocument=HEAD_POLICY.read_text())
+        iam.put_role_policy(RoleName=name, PolicyName=name, PolicyDocument=actions_alone(HEAD_POLICY))
         iam.create_instance_profile(InstanceProfileName=name)
         iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
         self._role_s = sts.assume_role(RoleArn=role, RoleSessionName="head")["Credentials"]
@@ -94,14 +94,14 @@ class Cloud:
         self._group = self.ec2.create_security_group(GroupName="lr-sweep", Description="ssh", VpcId=vpc)["GroupId"]
         self._image = self.ec2.describe_images()["Images"][0]["ImageId"]
 
-    def instances(self, kind: str | None = None) -> dict[str, dict[str, Any]]:
-        """Return the running instances by id: of one node type of the cluster file, or all."""
+    def instances(self, kind: str = "") -> dict[str, dict[str, Any]]:
+        """Return the running instances by id: of the node types whose names begin with `kind`, or all."""
         groups = self.ec2.describe_instances()["Reservations"]
         return {
             each["InstanceId"]: each
             for group in groups
             for each in group["Instances"]
-            if each["State"]["Name"] == "running" and kind in (None, _tags(each).get("ray-user-node-type"))
+            if each["State"]["Name"] == "running" and _tags(each).get("ray-user-node-type", "").startswith(kind)
         }
 
     def warn(self, instance: str) -> None:
@@ -150,7 +150,7 @@ class Cloud:
         shutil.copy(self.hosts.key, key)
         changes = {
             "ami-0123456789abcdef0": self._image,
-            "subnet-0123456789abcdef0": self._subnet,
+            "subnet-0123456789abcdef0, subnet-0123456789abcdef1": self._subnet,
             "sg-0123456789abcdef0": self._group,
             "\nmax_workers: 8": f"\nmax_workers: {max_workers}",
             "    max_workers: 8": f"    max_workers: {max_workers}",
@@ -182,6 +182,13 @@ def _user(iam: Any, name: str, policy: str) -> dict[str, str]:
     iam.put_user_policy(UserName=name, PolicyName=name, PolicyDocument=policy)
     key = iam.create_access_key(UserName=name)["AccessKey"]
     return {"aws_access_key_id": key["AccessKeyId"], "aws_secret_access_key": key["SecretAccessKey"]}
+
+
+def actions_alone(policy: Path) -> str:
+    """Return a policy's actions on every resource: moto (5) denies what has a resource or a condition."""
+    statements = json.loads(policy.read_text())["Statement"]
+    named = [statement["Action"] for statement in statements]
+    return _policy(*(action for each in named for action in ([each] if isinstance(each, str) else each)))
 
 
 def _policy(*actions: str, **more: Any) -> str:

@@ -1,4 +1,4 @@
-"""A Slurm of one node on this machine: munged, slurmctld and slurmd, all with files of their own."""
+"""A Slurm of two nodes on this machine: munged, slurmctld and two slurmd, all with files of their own."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "scan
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 FREEZER = Path("/sys/fs/cgroup/freezer")
 """Slurm (22.05) follows the processes of a step by it, and signals the step's first process alone."""
+NODES = ("first", "second")
 GPUS = ("/dev/null", "/dev/zero")
-"""Device files that Slurm takes for GPUs."""
+"""Device files that Slurm takes for GPUs, on the first node."""
 
 CONFIGURATION = """
 ClusterName=test
@@ -26,16 +27,15 @@ SlurmctldHost={name}(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root
 SlurmctldPort=26817
-SlurmdPort=26818
 AuthType=auth/munge
 # A requeued job waits until credentials have expired: two minutes by default.
 AuthInfo=socket={folder}/munge/socket,cred_expire=10
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/slurmd-%n.log
 ProctrackType=proctrack/cgroup
 TaskPlugin=task/none
 MpiDefault=none
@@ -46,7 +46,8 @@ SchedulerParameters=batch_sched_delay=1,sched_interval=2
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 GresTypes=gpu
-NodeName={name} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=4000 Gres=gpu:{gpus}
+NodeName=first NodeHostname={name} NodeAddr=127.0.0.1 Port=26821 CPUs={cpus} RealMemory=4000 Gres=gpu:{gpus} Weight=1
+NodeName=second NodeHostname={name} NodeAddr=127.0.0.1 Port=26822 CPUs={cpus} RealMemory=4000 Weight=2
 PartitionName=main Nodes=ALL Default=YES MaxTime=60 State=UP
 """
 
@@ -66,7 +67,7 @@ class Slurm:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name, mode in (("munge", 0o711), ("state", 0o700), ("spool", 0o755)):
+        for name, mode in (("munge", 0o711), ("state", 0o700)):
             (folder / name).mkdir(mode=mode)
         self._environment = environment(SLURM_CONF=str(folder / "slurm.conf"), PATH=PATH)
         self._daemons: list[subprocess.Popen[bytes]] = []
@@ -85,7 +86,7 @@ class Slurm:
         settings = {"name": name, "folder": self.folder, "cpus": os.cpu_count(), "gpus": len(GPUS)}
         (self.folder / "slurm.conf").write_text(CONFIGURATION.format(**settings))
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
-        (self.folder / "gres.conf").write_text("".join(f"Name=gpu File={path}\n" for path in GPUS))
+        (self.folder / "gres.conf").write_text("".join(f"NodeName=first Name=gpu File={path}\n" for path in GPUS))
 
     def _start(self) -> None:
         munge = self.folder / "munge"
@@ -93,8 +94,10 @@ class Slurm:
         self._daemon("munged", "--foreground", "--force", *(f"--{key}={munge / name}" for key, name in files.items()))
         wait_until((munge / "socket").exists, "munged")
         self._daemon("slurmctld", "-D")
-        self._daemon("slurmd", "-D")
-        wait_until(lambda: "idle" in self._call("sinfo", "--noheader", "--format=%T", check=False), "an idle node")
+        for node in NODES:
+            self._daemon("slurmd", "-D", "-N", node)
+        idle = ("sinfo", "--noheader", "--Node", "--format=%T")
+        wait_until(lambda: self._call(*idle, check=False).split() == ["idle"] * len(NODES), "idle nodes")
 
     def _daemon(self, *command: str) -> None:
         with (self.folder / f"{command[0]}.out").open("ab") as out:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.cluster.check import problems_in
+from lr_sweep.sweep.cluster.check import PLACEHOLDER_ID, problems_in
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.tests.support.tiny_study import ROOT
 
@@ -31,7 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def filled_in(home: Path, **changes: Any) -> Path:
     """Write cluster.yaml with ids of an account; `changes` replace fields of the head's node_config, None removes."""
-    cluster = yaml.safe_load(AWS.read_text().replace("0123456789abcdef0", "00fedcba987654321"))
+    cluster = yaml.safe_load(AWS.read_text().replace("0123456789abcdef", "00fedcba98765432"))
     config = cluster["available_node_types"]["head"]["node_config"]
     config |= changes
     for name in [name for name, value in changes.items() if value is None]:
@@ -43,15 +43,17 @@ def filled_in(home: Path, **changes: Any) -> Path:
 
 def test_the_shipped_files_have_placeholders_alone(home: Path) -> None:
     found = problems_in(AWS)
-    ids = {"ImageId": "ami", "SubnetIds.0": "subnet", "SecurityGroupIds.0": "sg"}
-    types = ("head", "gpu")
-    assert found[:6] == [
-        f"available_node_types.{name}.node_config.{field}: {kind}-0123456789abcdef0 is a placeholder: give your own"
-        for name in types
-        for field, kind in ids.items()
+    ids = {
+        "ImageId": "ami-{}0",
+        "SubnetIds.0": "subnet-{}0",
+        "SubnetIds.1": "subnet-{}1",
+        "SecurityGroupIds.0": "sg-{}0",
+    }
+    assert found[:-1] == [  # once for all types, which share them
+        f"available_node_types.head.node_config.{field}: {text.format(PLACEHOLDER_ID)} is a placeholder: give your own"
+        for field, text in ids.items()
     ]
-    assert found[6].startswith("initialization_commands.2: mountpoint -q /shared ||")
-    assert len(found) == 7
+    assert found[-1].startswith("initialization_commands.2: mountpoint -q /shared ||")
     assert [text.split(":")[0] for text in problems_in(LOCAL)] == [
         *("provider.head_ip", "provider.worker_ips.0", "provider.worker_ips.1")
     ]
@@ -75,6 +77,45 @@ def test_a_file_that_is_filled_in_has_no_problem(home: Path, capfd: pytest.Captu
 def test_what_is_left_out(home: Path, name: str, wanted: str) -> None:
     (problem,) = problems_in(filled_in(home, **{name: None}))
     assert problem.startswith(f"available_node_types.head.node_config: {wanted}")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wanted"),
+    [
+        ("\nmax_workers: 8", "\nmax_worker: 8", "the file: Additional properties are not allowed ('max_worker' was "),
+        (
+            "min_workers: 0",
+            "min_workers: many",
+            "available_node_types.gpu.min_workers: 'many' is not of type 'integer'",
+        ),
+        ("head_node_type: head", "head_node_type: hed", "head_node_type: got hed, want one of gpu, gpu-l4, head"),
+        ("min_workers: 0", "min_workers: 9", "available_node_types.gpu: min_workers is 9, more than max_workers, 8"),
+        (
+            "g6.xlarge",
+            "g6.xlage",
+            "gpu-l4.node_config.InstanceType: botocore knows no 'g6.xlage'; did you mean g6.xlarge?",
+        ),
+        (
+            "MarketType: spot",
+            "MarketTyp: spot",
+            "InstanceMarketOptions.MarketTyp: EC2 has no such field; did you mean Ma",
+        ),
+        ("MarketType: spot", "MarketType: sport", "MarketType: botocore knows no 'sport'; did you mean spot?"),
+        ("VolumeSize: 100", "VolumeSize: large", "0.Ebs.VolumeSize: got 'large', want type integer"),
+        (
+            "sg-00fed",
+            "xg-00fed",
+            "node_config.SecurityGroupIds: got xg-00fedcba987654320, want an id that begins with sg-",
+        ),
+        ("cluster_name: lr-sweep", "cluster_name: ours", "cluster_name: got ours; the policies in docs/cluster allow "),
+    ],
+)
+def test_each_mistake_is_named(home: Path, old: str, new: str, wanted: str) -> None:
+    path = filled_in(home)
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    assert any(wanted in problem for problem in problems_in(path)), problems_in(path)
 
 
 def test_files_of_this_machine(home: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -111,11 +111,12 @@ def test_aws_opens_ssh_alone_and_makes_no_roles(aws: Any) -> None:
     kinds = resolved["available_node_types"]
     assert open_ports(aws) == [("203.0.113.5/32", 22, 22)]
     assert kinds["head"]["node_config"]["IamInstanceProfile"] == {"Name": "lr-sweep-head"}
-    assert "IamInstanceProfile" not in kinds["gpu"]["node_config"]
+    for name in ("gpu", "gpu-l4"):
+        assert "IamInstanceProfile" not in kinds[name]["node_config"]
+        assert kinds[name]["resources"]["GPU"] == 1
     assert resolved["head_node"] == {}  # where Ray puts a role of its own
     assert resolved["head_setup_commands"] == resolved["worker_setup_commands"] == cluster["setup_commands"]
     assert boto3.client("iam", region_name="us-east-1").list_roles()["Roles"] == []
-    assert kinds["gpu"]["resources"]["GPU"] == 1
     assert kinds["head"]["resources"] | {"GPU": 0, "CPU": 0} == kinds["head"]["resources"]
 
 
@@ -127,14 +128,16 @@ def test_aws_starts_machines_of_both_kinds(aws: Any, spot: bool) -> None:
 
     cluster = fill_in(load("aws"), aws)
     if not spot:
-        del cluster["available_node_types"]["gpu"]["node_config"]["InstanceMarketOptions"]
+        for kind in ("gpu", "gpu-l4"):
+            cluster["available_node_types"][kind]["node_config"].pop("InstanceMarketOptions")
     resolved = bootstrap(cluster)
     provider = AWSNodeProvider(resolved["provider"], "lr-sweep")
     for kind in resolved["available_node_types"].values():
         provider.create_node(kind["node_config"], {}, 1)
     machines = [machine for group in aws.describe_instances()["Reservations"] for machine in group["Instances"]]
     lifecycles = {machine["InstanceType"]: machine.get("InstanceLifecycle") for machine in machines}
-    assert lifecycles == {"m6i.xlarge": None, "g5.xlarge": "spot" if spot else None}
+    market = "spot" if spot else None
+    assert lifecycles == {"m6i.xlarge": None, "g5.xlarge": market, "g6.xlarge": market}
     assert {machine["MetadataOptions"]["HttpTokens"] for machine in machines} == {"required"}
 
 
@@ -148,7 +151,7 @@ def test_a_sweep_counts_on_gpu_machines_that_are_not_up_yet(aws: Any, tmp_path: 
     head, gpu = {"CPU": 0.0}, {"CPU": 4.0, "GPU": 1.0}
     coming = nodes_to_come([head], on_the_head)
     assert [(node["CPU"], node["GPU"]) for node in coming] == [(4, 1)] * 8
-    assert len(nodes_to_come([head, gpu, gpu, gpu], on_the_head)) == 5
+    assert len(nodes_to_come([head, gpu, gpu, gpu], on_the_head)) == 5  # of both types together
     assert nodes_to_come([head], tmp_path / "none") == []
     on_the_head.write_text(yaml.safe_dump(bootstrap(load("local"))))
     assert nodes_to_come([head], on_the_head) == []
@@ -162,9 +165,10 @@ def test_local_knows_all_its_machines() -> None:
 
 def test_gpu_machines_come_and_go() -> None:
     cluster = load("aws")
-    gpu = cluster["available_node_types"]["gpu"]
-    assert gpu["min_workers"] == 0
-    assert gpu["max_workers"] == cluster["max_workers"] == 8
+    for name in ("gpu", "gpu-l4"):
+        gpu = cluster["available_node_types"][name]
+        assert gpu["min_workers"] == 0
+        assert gpu["max_workers"] == cluster["max_workers"] == 8
     assert cluster["idle_timeout_minutes"] == 10
     assert cluster["provider"]["cache_stopped_nodes"] is False
     assert cluster["available_node_types"]["head"]["resources"] == {"CPU": 0, "GPU": 0}
@@ -303,6 +307,39 @@ def addresses_listened_on(head: Head) -> set[str]:
             if each.status == psutil.CONN_LISTEN:
                 found.add(each.laddr.ip)
     return found
+
+
+def test_an_idle_head_shuts_itself_down_and_is_terminated_then() -> None:
+    cluster = load("aws")
+    (command,) = [line for line in cluster["head_start_ray_commands"] if "cluster.idle" in line]
+    assert "-m lr_sweep.sweep.cluster.idle 60 sudo shutdown -h now" in command
+    assert cluster["available_node_types"]["head"]["node_config"]["InstanceInitiatedShutdownBehavior"] == "terminate"
+    assert cluster["idle_timeout_minutes"] < 60  # workers end before the head, which ends them
+    assert not any("cluster.idle" in line for line in starts(load("local")))
+
+
+def test_a_spot_machine_may_be_of_another_zone_or_type(aws: Any) -> None:
+    """Where EC2 has no machine in the first subnet, Ray takes the next."""
+    import boto3
+    from botocore.exceptions import ClientError
+    from ray.autoscaler._private.aws.node_provider import AWSNodeProvider
+
+    cluster = load("aws")
+    assert len(cluster["available_node_types"]["gpu"]["node_config"]["SubnetIds"]) == 2
+    config = fill_in(cluster, aws)["available_node_types"]["gpu"]["node_config"]
+    (first,) = config["SubnetIds"]
+    network = aws.describe_subnets(SubnetIds=[first])["Subnets"][0]["VpcId"]
+    second = aws.create_subnet(VpcId=network, CidrBlock="10.0.2.0/24")["Subnet"]["SubnetId"]
+    provider = AWSNodeProvider(cluster["provider"], "lr-sweep")
+
+    def sold_out(params: dict[str, Any], **_: Any) -> None:
+        if params["SubnetId"] == first:
+            raise ClientError({"Error": {"Code": "InsufficientInstanceCapacity", "Message": ""}}, "RunInstances")
+
+    provider.ec2_fail_fast.meta.client.meta.events.register("provide-client-params.ec2.RunInstances", sold_out)
+    provider.create_node(config | {"SubnetIds": [first, second]}, {}, 1)
+    (machine,) = boto3.resource("ec2", region_name="us-east-1").instances.all()
+    assert machine.subnet_id == second
 
 
 @pytest.mark.parametrize(("failures", "code", "calls"), [(2, 0, 3), (99, 1, 10)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -49,28 +50,30 @@ def test_submitted_left_come_back_to_stopped_and_submitted_again(head: LocalHead
     job = lambda action: say("job", action, "tiny", "--address", head.address)  # noqa: E731
     printed = submit_and_leave(command_line(*submit), head)
     assert "2 wanted: 2 new" in printed
-    assert printed.index("2 wanted: 2 new") < printed.index("tiny-1 was accepted")
+    name = accepted(printed)
+    assert printed.index("2 wanted: 2 new") < printed.index(f"{name} was accepted")
     assert (
-        f"not followed any more; tiny-1 is still running. Follow it again: python -m sweep job logs tiny --address "
+        f"not followed any more; {name} is still running. Follow it again: python -m sweep job logs tiny --address "
         f"{head.address}" in printed
     )
 
     code, printed = say(*submit)
     assert code == 2
-    assert f"tiny-1 trains this study already, in {results}; nothing was sent" in printed
+    assert f"{name} trains this study already, in {results}; nothing was sent" in printed
     code, printed = job("status")
     assert code == 0
-    assert "tiny-1  running" in printed or "tiny-1  pending" in printed
+    assert f"{name}  running" in printed or f"{name}  pending" in printed
+    assert printed.endswith("\n1 machine is there\n")
 
     wait_for(lambda: any((results / "checkpoints").rglob("*.safetensors")))
     code, printed = job("stop")
     assert code == 0
     assert "stopped; the same command resumes from here" in printed
-    assert "tiny-1 was stopped; submit the study again to resume it" in printed
+    assert f"{name} was stopped; submit the study again to resume it" in printed
     assert len(rows(results)) < 2
     before = evaluated_at(results)
     assert before
-    assert job("stop") == (0, "tiny-1 has ended already (stopped)\n")
+    assert job("stop") == (0, f"{name} has ended already (stopped)\n")
     code, printed = job("logs")
     assert code == 130
     assert "training 2 runs" in printed
@@ -79,7 +82,8 @@ def test_submitted_left_come_back_to_stopped_and_submitted_again(head: LocalHead
     assert code == 0
     assert "\n1 machine is there\n" in printed
     assert "2 runs wanted: 2 complete, 0 diverged, 0 failed, 0 missing." in printed
-    assert "tiny-2 succeeded after" in printed
+    assert f"{accepted(printed)} succeeded after" in printed
+    assert accepted(printed) > name
     assert [len(curve) for curve in curves(results).values()] == [40, 40]
     after = evaluated_at(results)
     assert {run_id: after[run_id][: len(times)] for run_id, times in before.items()} == before  # none was made again
@@ -102,6 +106,13 @@ def test_a_training_function_of_ones_own(head: LocalHead, tmp_path: Path) -> Non
     assert {run_id: repr(curve) for run_id, curve in curves(results).items()} == {
         run_id: repr(curve) for run_id, curve in expected.items()
     }
+
+
+def accepted(printed: str) -> str:
+    """Return the name of the job that was submitted."""
+    found = re.search(r"(tiny-\d{8}-\d{6}) was accepted", printed)
+    assert found is not None, printed
+    return found[1]
 
 
 def submit_and_leave(command: list[str], head: LocalHead) -> str:

@@ -28,6 +28,7 @@ from lr_sweep.tests.support.servers.ssh_hosts import (
     what_is_missing,
 )
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, rows, sweep, write_study
+from lr_sweep.tests.sweep.cluster.test_jobs import accepted
 
 pytestmark = pytest.mark.hosts
 
@@ -116,7 +117,7 @@ def test_a_study_outlives_hosts_their_network_and_the_head(hosts: Hosts, tmp_pat
     submit = ("submit", study, "--results", RESULTS, "--data-dir", SHARED / "data", "--checkpoint-every-s", "5")
     laptop.ray_up()
     with laptop.tunnels():
-        assert "tiny-1 was accepted" in laptop.sweep(*submit, "--no-follow")
+        first = accepted(laptop.sweep(*submit, "--no-follow"))
         wait_until(lambda: all(map(hosts.trains, (HEAD, *WORKERS))), "a trial on every host")
         wait_until(
             lambda: len({path.parent for path in (RESULTS / "checkpoints").glob("*/step-*")}) >= 4, "checkpoints"
@@ -128,7 +129,9 @@ def test_a_study_outlives_hosts_their_network_and_the_head(hosts: Hosts, tmp_pat
         time.sleep(MISSED_AFTER_S)
         before = saved()
         wait_until(lambda: bool(saved() - before), "runs to resume")
-        assert "tiny-1  running" in laptop.sweep("job", "status")
+        printed = laptop.sweep("job", "status")
+        assert f"{first}  running" in printed
+        assert printed.endswith("2 machines are there, of at most 4\n")
     assert len(rows(RESULTS)) < 8
     hosts.kill(HEAD)
     report_moment(f"the head is killed; {len(rows(RESULTS))} of 8 runs have ended", began)
@@ -140,6 +143,7 @@ def test_a_study_outlives_hosts_their_network_and_the_head(hosts: Hosts, tmp_pat
     with laptop.tunnels():
         printed = laptop.sweep(*submit)
         assert "8 runs wanted: 8 complete, 0 diverged, 0 failed, 0 missing." in printed
+        assert accepted(printed) > first
     report_moment("the study is complete", began)
     check_as_if_undisturbed(study, tmp_path / "reference")
 

@@ -16,6 +16,7 @@ import pytest
 from lr_sweep.tests.support.servers.moto_cloud import Cloud
 from lr_sweep.tests.support.servers.ssh_hosts import SHARED, wait_until, what_is_missing
 from lr_sweep.tests.support.tiny_study import rows, write_study
+from lr_sweep.tests.sweep.cluster.test_jobs import accepted
 from lr_sweep.tests.sweep.cluster.test_ray_up import RESULTS, STUDY, Laptop, check_as_if_undisturbed, report_moment
 
 pytestmark = pytest.mark.hosts
@@ -56,7 +57,7 @@ def test_workers_come_with_the_work_are_taken_away_and_go(cloud: Cloud, tmp_path
     laptop.ray_up()
     assert cloud.instances("gpu") == {}
     with laptop.tunnels():
-        assert "tiny-1 was accepted" in laptop.sweep(*submit, "--no-follow")
+        accepted(laptop.sweep(*submit, "--no-follow"))
         wait_until(lambda: len(training(cloud)) == NUM_WORKERS, "a trial on every worker")
         report_moment("workers have come, and train", began)
         check_kinds(cloud)

@@ -1,8 +1,9 @@
-"""docs/cluster/sweep.sbatch under a real Slurm of one node on this machine; `make slurm-test`."""
+"""docs/cluster/sweep.sbatch under a real Slurm of two nodes on this machine; `make slurm-test`."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,6 +75,42 @@ def test_a_sweep_that_reaches_its_time_limit_requeues_itself_and_ends_as_if_undi
 
 def rows_of(study: Path) -> list[dict[str, Any]]:
     return list(rows(study.parent / "results").values())
+
+
+def test_a_sweep_on_two_nodes_loses_one_and_completes(slurm: Slurm, tmp_path: Path) -> None:
+    """Each node has one of the machine's CPUs; the second one's Ray is killed in the middle."""
+    study, reference = write_study(tmp_path, **STUDY | {"seeds": 1}, runs_per_trial=1), tmp_path / "reference"
+    job = submit(slurm, ("--nodes=2", "--cpus-per-task=1"), study, "--checkpoint-every-s", "1")
+    wait_until(lambda: len(raylets(job)) == 2, "Ray on two nodes", PATIENCE_S)
+    wait_until(lambda: len(trials_by_raylet()) == 2, "a trial on each node", PATIENCE_S)
+    wait_until(
+        lambda: len(list((tmp_path / "results" / "checkpoints").glob("*/step-*"))) >= 2, "checkpoints", PATIENCE_S
+    )
+    (second,) = [pid for pid, command in raylets(job) if "--head" not in command.split()]
+    os.kill(second, signal.SIGKILL)
+    printed = ended(slurm, job)
+    assert "6 runs wanted: 6 complete, 0 diverged, 0 failed, 0 missing." in printed
+    assert "2 machines are there" in printed
+    assert "1 machine is there" in printed
+    assert slurm.field(job, "JobState") == "COMPLETED"
+    print(f"(attempts, steps lost): {[(row['attempts'], row['lost_steps']) for row in rows_of(study)]}")
+    code, text = sweep("run", study, "--results", reference, "--cpus", "2", timeout_s=PATIENCE_S)
+    assert code == 0, text
+    assert record_content(tmp_path / "results") == record_content(reference)
+    assert final_weights(tmp_path / "results") == final_weights(reference)
+
+
+def raylets(job: str) -> list[tuple[int, str]]:
+    """Process ids and command lines of a job's raylets."""
+    return [
+        (pid, command)
+        for pid, _, command in processes()
+        if "/raylet/raylet " in command and f"/tmp/ray-{job}/" in command
+    ]
+
+
+def trials_by_raylet() -> set[int]:
+    return {parent for _, parent, command in processes() if command.startswith("ray::") and "Trainable" in command}
 
 
 def test_scancel_saves_every_run_and_leaves_no_process(slurm: Slurm, tmp_path: Path) -> None:

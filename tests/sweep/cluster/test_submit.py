@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.cluster.jobs import ClusterJobs, Job
+from lr_sweep.sweep.cluster.jobs import ClusterJobs, Job, job_name
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.tests.support.tiny_study import write_study
@@ -72,12 +73,19 @@ class Cluster:
         self.there.append(a_job(f"{study}-1", "PENDING"))
         return f"{study}-1"
 
+    def machines(self) -> int:
+        return 3
+
+    def log(self, name: str) -> str:
+        assert name.startswith("tiny")
+        return "1 machine is there, of at most 9\n4 of 8 done\n"
+
     def get(self, name: str) -> Job:
         return next(job for job in self.there if job.name == name)
 
 
 def a_job(name: str, status: str) -> Job:
-    study = name.rpartition("-")[0]
+    study = name.partition("-")[0]
     return Job(
         name=name, study=study, results="/shared/results", status=status, exit_code=None, started_s=0.0, ended_s=None
     )
@@ -185,7 +193,21 @@ def test_job_wants_a_study_unless_for_status(say: Any, cluster: Cluster) -> None
         assert code == 2
         assert f"`job {action}` needs a STUDY;" in printed
     code, printed = say("job", "status")
-    assert (code, printed) == (0, "no study was submitted to the cluster at http://cluster\n")
+    assert (code, printed) == (0, "no study was submitted to the cluster at http://cluster\n3 machines are there\n")
+
+
+def test_status_has_the_last_line_of_a_job_and_the_machines(say: Any, cluster: Cluster) -> None:
+    cluster.there += [a_job("tiny-20261123-041500", "RUNNING"), a_job("other-20261122-090000", "FAILED")]
+    code, printed = say("job", "status")
+    assert code == 0
+    assert "tiny-20261123-041500   running" in printed
+    assert printed.endswith("tiny-20261123-041500: 4 of 8 done\n3 machines are there, of at most 9\n")
+
+
+def test_names_of_jobs_do_not_start_again() -> None:
+    """Also where the cluster has forgotten the earlier ones; their order is that of time."""
+    first, later = (job_name("tiny", datetime(2026, 11, 23, 4, 15, second)) for second in (0, 1))
+    assert (first, later) == ("tiny-20261123-041500", "tiny-20261123-041501")
 
 
 def test_what_a_job_prints_is_shown_once_however_often_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import psutil
 import pytest
 
+from lr_sweep.tests.support.small_cluster import Background, checkpointed, small_cluster, trains, trial_pids
 from lr_sweep.tests.support.tiny_study import (
     ROOT,
     command_line,
@@ -30,9 +33,7 @@ PATIENCE_S = 180.0
 @pytest.mark.parametrize("together", [4, 1])
 def test_runs_whose_worker_is_killed_resume(tmp_path: Path, together: int) -> None:
     study, results = long_study(tmp_path, together), tmp_path / "results"
-    memory = psutil.virtual_memory()
-    threshold = (memory.total - memory.available + MARGIN) / memory.total
-    env = environment(RAY_memory_usage_threshold=f"{threshold:.4f}", RAY_memory_monitor_refresh_ms="100")
+    env = environment(**soon_full())
     log = tmp_path / "printed"
     with log.open("w") as out:
         process = subprocess.Popen(
@@ -56,6 +57,40 @@ def test_runs_whose_worker_is_killed_resume(tmp_path: Path, together: int) -> No
     assert {run_id: repr(curve) for run_id, curve in curves(results).items()} == {
         run_id: repr(curve) for run_id, curve in trained_here(study, tmp_path / "here").items()
     }
+
+
+def test_a_full_node_does_not_stop_the_other(tmp_path: Path) -> None:
+    """Two raylets of this machine, of which one counts its memory as full much earlier."""
+    study, results, log = long_study(tmp_path, together=1), tmp_path / "results", tmp_path / "printed"
+    with small_cluster(1) as cluster:
+        (sound,) = cluster.nodes
+        with mock.patch.dict(os.environ, soon_full()):  # the node's raylet inherits it
+            full = cluster.add()
+        run = Background(log, study, "--results", results, "--address", cluster.address, "--checkpoint-every-s", "1")
+        try:
+            run.wait_until(lambda: len(checkpointed(results)) >= 2 and trains(sound) and trains(full))
+            before = trial_pids(sound)
+            fill_memory_until(run.process, lambda: "killed by Ray's memory monitor" in log.read_text())
+            assert trial_pids(sound) == before
+            code, printed = run.ends(PATIENCE_S)
+        finally:
+            run.kill()
+    assert code == 0, printed
+    assert "Traceback" not in printed
+    assert {row["status"] for row in rows(results).values()} == {"complete"}
+    attempts = sorted(row["attempts"] for row in rows(results).values())
+    assert attempts[0] == 1
+    assert attempts[-1] > 1
+    assert {run_id: repr(curve) for run_id, curve in curves(results).items()} == {
+        run_id: repr(curve) for run_id, curve in trained_here(study, tmp_path / "here").items()
+    }
+
+
+def soon_full() -> dict[str, str]:
+    """Return settings of a Ray that kills workers when `MARGIN` more bytes of the machine are used than now."""
+    memory = psutil.virtual_memory()
+    threshold = (memory.total - memory.available + MARGIN) / memory.total
+    return {"RAY_memory_usage_threshold": f"{threshold:.4f}", "RAY_memory_monitor_refresh_ms": "100"}
 
 
 def long_study(folder: Path, together: int) -> Path:

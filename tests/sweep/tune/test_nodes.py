@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.sweep.tune import nodes
-from lr_sweep.sweep.tune.nodes import COUNT_EVERY_S, Machines, most_machines
+from lr_sweep.sweep.tune.nodes import COUNT_EVERY_S, Machines, most_machines, nodes_to_come
 
 
 def test_a_change_is_news_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,3 +26,17 @@ def test_the_cluster_s_file_says_how_many_there_may_be(tmp_path: Path) -> None:
     assert most_machines(file) is None
     file.write_text("cluster_name: x\nmax_workers: 8\n")
     assert most_machines(file) == 9
+
+
+def test_node_types_share_the_number_of_machines(tmp_path: Path) -> None:
+    """Each of two types may have 3 workers, both together 4; they take turns, so that each is among those to come."""
+    file = tmp_path / "ray_bootstrap_config.yaml"
+    file.write_text(
+        "max_workers: 4\navailable_node_types:\n"
+        "  a: {resources: {CPU: 4, GPU: 1}, max_workers: 3}\n  b: {resources: {CPU: 8, GPU: 2}, max_workers: 3}\n"
+    )
+    head, a, b = {"CPU": 0.0}, {"CPU": 4.0, "GPU": 1.0}, {"CPU": 8.0, "GPU": 2.0}
+    assert nodes_to_come([head], file) == [a, b, a, b]
+    assert nodes_to_come([head, a, a], file) == [a, b]
+    assert nodes_to_come([head, a, a, a], file) == [b]
+    assert nodes_to_come([head, a, a, b, b], file) == []
