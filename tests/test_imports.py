@@ -117,7 +117,7 @@ def test_ray_stays_in_few_modules() -> None:
         "lr_sweep.sweep.tune.callback",
     }
     training |= {f"lr_sweep.sweep.tune.{name}" for name in ("ray_session", "private_ray", "tune_patches")}
-    clusters = {f"lr_sweep.sweep.cluster.{name}" for name in ("jobs", "tunnels", "wait_for_nodes")}
+    clusters = {f"lr_sweep.sweep.cluster.{name}" for name in ("check", "jobs", "tunnels", "wait_for_nodes")}
     assert with_ray == NEEDS_RAY | training | clusters
 
 
