@@ -143,7 +143,10 @@ def test_as_a_function(head: LocalHead, study: Path, tmp_path: Path) -> None:
 from lr_sweep.sweep.cluster.jobs import ClusterJobs
 from lr_sweep.sweep.cluster.submit import submit
 job = submit({str(study)!r}, {str(tmp_path)!r}, {str(tmp_path)!r}, {head.address!r})
-ended = ClusterJobs({head.address!r}).follow(job.name, print)
+cluster = ClusterJobs({head.address!r})
+busy = cluster.drivers() > 0
+ended = cluster.follow(job.name, print)
+print(busy, cluster.drivers(), cluster.machines())
 print(ended.status, ended.exit_code)
 """
     (tmp_path / "something").touch()
@@ -151,7 +154,7 @@ print(ended.status, ended.exit_code)
     done = subprocess.run(command, cwd=ROOT, env=head.environment, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     assert f"{tmp_path} is not empty and holds no record of ours" in done.stdout
-    assert done.stdout.endswith("FAILED 2\n")
+    assert done.stdout.endswith("True 0 1\nFAILED 2\n")
 
 
 @pytest.mark.parametrize("token", [None, "f" * 64])

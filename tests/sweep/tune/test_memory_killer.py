@@ -61,7 +61,7 @@ def test_runs_whose_worker_is_killed_resume(tmp_path: Path, together: int) -> No
 
 def test_a_full_node_does_not_stop_the_other(tmp_path: Path) -> None:
     """Two raylets of this machine, of which one counts its memory as full much earlier."""
-    study, results, log = long_study(tmp_path, together=1), tmp_path / "results", tmp_path / "printed"
+    study, results, log = long_study(tmp_path, 1, num_runs=2), tmp_path / "results", tmp_path / "printed"
     with small_cluster(1) as cluster:
         (sound,) = cluster.nodes
         with mock.patch.dict(os.environ, soon_full()):  # the node's raylet inherits it
@@ -93,11 +93,11 @@ def soon_full() -> dict[str, str]:
     return {"RAY_memory_usage_threshold": f"{threshold:.4f}", "RAY_memory_monitor_refresh_ms": "100"}
 
 
-def long_study(folder: Path, together: int) -> Path:
-    """Four runs of a cell, of some seconds each."""
+def long_study(folder: Path, together: int, num_runs: int = 4) -> Path:
+    """Runs of a cell, of some seconds each."""
     return write_study(
         folder,
-        rates=(1e-4, 1e-3, 3e-3, 1e-2),
+        rates=(1e-4, 1e-3, 3e-3, 1e-2)[:num_runs],
         variants=("unfrozen-random",),
         num_steps=3000,
         runs_per_trial=together,
