@@ -80,7 +80,8 @@ class Study:
 def status_line(runs: pd.DataFrame, what: str = "wanted") -> str:
     """Count runs by status, as one sentence; `what` says which they are."""
     counts = runs["status"].value_counts()
-    parts = [f"{counts.get(status, 0)} {status}" for status in STATUSES]
+    shown = [status for status in STATUSES if status != "stopped" or status in counts]
+    parts = [f"{counts.get(status, 0)} {status}" for status in shown]
     return f"{len(runs)} runs {what}: {', '.join(parts)}."
 
 

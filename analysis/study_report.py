@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.code_versions import Now
+from lr_sweep.analysis.record.rungs import stopped_of, with_stops
 from lr_sweep.analysis.report.findings import count_problems
 from lr_sweep.analysis.report.folder import new_report
 from lr_sweep.analysis.statistics.aggregate import summarise
@@ -69,7 +70,11 @@ def _read(results: Path, study: str, code_now: Now | None) -> Study:
     info, wanted = record.read_study(results, study), record.read_wanted(results, study)
     runs = record.read_runs(results, wanted["run_id"], RUN_COLUMNS)
     curves = record.read_curves(results, wanted["run_id"], CURVE_COLUMNS)
-    summary = replace(summarise(wanted, runs, curves, info.metric), search=info.search)
+    summary = replace(
+        summarise(with_stops(wanted, stopped_of(results, study)), runs, curves, info.metric),
+        search=info.search,
+        refinement=info.refinement,
+    )
     found = [*check_sweep(summary, curves), *unequal_tuning(summary), *code_findings(wanted, runs, code_now)]
     recorded = Recorded(runs=runs, planned=record.read_planned(results, study))
     return Study(info=info, summary=summary, curves=curves, findings=problems_first(found), recorded=recorded)

@@ -86,7 +86,7 @@ def _run(wanted: dict[str, Any]) -> dict[str, Any]:
         **{"content": json.dumps({"made": "up", "run": wanted["run_id"]}), "weights_checksum": None},
         **{"data_checksum": "d" * 64, "device": "CPU", "wall_s": 60.0, "device_s": 30.0, "started_at": NOON},
         **{"finished_at": NOON, "attempts": 1, "git_commit": "abc", "git_dirty": False, "versions": '{"torch": "2"}'},
-        **{"lost_steps": 0, "engine": "stacked", "code": None},
+        **{"lost_steps": 0, "engine": "stacked", "code": None, "stopped_at_step": None},
         **{"best_step": None, "validation_at_best": None, "test_at_best": None},
     }
 

@@ -23,7 +23,7 @@ from lr_sweep.sweep.study.file import load_study, study_of
 from lr_sweep.sweep.study.only import ALL_RUNS, Only, parse_only
 from lr_sweep.sweep.study.own import AnyStudy
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.sweep.tune.driver import Options
+from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.run_study import Outcome, run_study
 
 __all__ = ["Outcome", "RecordError", "Report", "Study", "StudySummary", "Sweep", "UserError"]

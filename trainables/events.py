@@ -40,12 +40,14 @@ class Advanced:
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """A run has reached its budget, has diverged, or was stopped by `stop`."""
+    """A run has reached its budget, has diverged, or was stopped by `stop` or by a rule."""
 
     run_id: str
     step: int
     status: Literal["complete", "diverged", "stopped"]
     diverged_at_step: int | None = None
+    stopped_at_step: int | None = None
+    """Rung at which a rule stopped it, known to the driver; None: no rule did."""
     elapsed_s: float
     """Seconds of training and evaluation since step 0, over all starts of the run."""
     engine: str

@@ -43,7 +43,7 @@ _TIME = pa.timestamp("ms", tz="UTC")
 RUNS: Columns = (
     Column("run_id", _STR, "", "16 hex digits, hashed from `content`"),
     Column("protocol_version", _I32, "", "raised when the code changes the numbers of a run"),
-    Column("status", _STR, "", "`complete`, `diverged`, `failed` or `stopped` (by the user)"),
+    Column("status", _STR, "", "`complete`, `diverged`, `failed` or `stopped` (by the user or by a rule)"),
     Column("num_steps", _I64, _STEPS, "steps trained"),
     Column("diverged_at_step", _I64, _STEPS, "first step with a non-finite loss or gradient; null: none", True),
     Column("failure", _STR, "", "why the run failed; null: it did not", True),
@@ -87,6 +87,7 @@ RUNS: Columns = (
     ),
     _later("validation_at_best", _F64, "fraction", "validation accuracy at `best_step`"),
     _later("test_at_best", _F64, "fraction", "test accuracy at `best_step`; selects nothing"),
+    _later("stopped_at_step", _I64, _STEPS, "rung at which a study's `stop_early` stopped the run; null: no rule did"),
 )
 
 CURVES: Columns = (
@@ -127,10 +128,21 @@ PROPOSALS: Columns = (
     Column("task", _STR, "", "the cell's, as in `wanted`"),
     Column("model", _STR, "", "the cell's, as in `wanted`"),
     Column("variant", _STR, "", "the cell's, as in `wanted`"),
-    Column("number", _I64, "", "of the cell's proposals, from 0"),
+    Column("number", _I64, "", "of the cell's proposals by its search, or by its refinement, from 0"),
     Column("round", _I64, "", "of the cell's rounds, from 1; a round is stored before its runs train"),
     Column("learning_rate", _F64, "", "proposed; 3 significant digits"),
-    Column("sampler", _STR, "", "what proposed it: `tpe`, `gp`, `quasi-random` or `random`"),
+    Column("sampler", _STR, "", "what proposed it: `tpe`, `gp`, `quasi-random`, `random`, or `refine` after a grid"),
+)
+
+RUNGS: Columns = (
+    Column("task", _STR, "", "the cell's, as in `wanted`"),
+    Column("model", _STR, "", "the cell's, as in `wanted`"),
+    Column("variant", _STR, "", "the cell's, as in `wanted`"),
+    Column("learning_rate", _F64, "", "of the runs that were judged, all seeds together"),
+    Column("step", _I64, _STEPS, "of the rung"),
+    Column("value", _F64, "fraction", "validation, mean over the seeds at the rung; null: not finite", True),
+    Column("num_compared", _I64, "", "learning rates of the cell at the rung by then, this one among them"),
+    Column("kept", _BOOL, "", "whether its runs train on; false: they are stopped"),
 )
 
 
@@ -170,7 +182,8 @@ TABLES: dict[str, tuple[Columns, str]] = {
     "curves/<run_id>.parquet": (CURVES, "One row an evaluation, ordered by step. No row in `runs`: not ended yet."),
     "studies/<study>/wanted.parquet": (WANTED, "One row a run that the study wants, under the study's names."),
     "studies/<study>/planned.parquet": (PLANNED, "One row a run whose duration was estimated before it was trained."),
-    "studies/<study>/proposals.parquet": (PROPOSALS, "One row a learning rate that a search proposed for a cell."),
+    "studies/<study>/proposals.parquet": (PROPOSALS, "One row a learning rate proposed for a cell."),
+    "studies/<study>/rungs.parquet": (RUNGS, "One row a learning rate that `stop_early` judged at a rung, in order."),
 }
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ if TYPE_CHECKING:  # takes longer to import than reading a thousand runs does
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.access import closed_folder, unreadable
-from lr_sweep.analysis.record.columns import CURVES, PLANNED, RUNS, WANTED, Columns, schema, table
+from lr_sweep.analysis.record.columns import CURVES, PLANNED, PROPOSALS, RUNS, WANTED, Columns, schema, table
 from lr_sweep.analysis.record.index import rows_of
 from lr_sweep.analysis.record.parquet import FORMAT, RecordError, UnreadableError, damaged, read_each, read_table
 from lr_sweep.analysis.text import RATES, rates_text
@@ -39,6 +40,16 @@ class SearchRange:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Refinement:
+    """What a study adds to its grid once that has ended, key `refine` of `study.json`."""
+
+    rates: int
+    """Learning rates that each cell is to get."""
+    proposed: Mapping[tuple[str, str, str], int]
+    """How many each cell has so far, by task, model and variant."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class StudyInfo:
     """`studies/<study>/study.json`; of a table, what `judge` knows of it."""
 
@@ -48,6 +59,10 @@ class StudyInfo:
     """Keys `metric`, absent: accuracy, and `selection`, which model of a run is measured, absent: the best."""
     search: SearchRange | None = None
     """Key `search`, absent: the learning rates are a grid or a list."""
+    refinement: Refinement | None = None
+    """None: the study adds no rates by itself."""
+    stops_early: bool = False
+    """Key `stop_early`, absent: every run is to train to its budget."""
     from_table: bool = False
     """Whether its runs are those of a user's table; nothing published is shown beside them."""
 
@@ -131,7 +146,24 @@ def read_study(results: Path, study: str) -> StudyInfo:
     except TypeError as error:
         raise RecordError(f"{path}: got the search {content['search']!r}: run the study again") from error
     metric = replace(metric, model=selection)
-    return StudyInfo(study=content["study"], title=content["title"], metric=metric, search=search)
+    refinement = _read_refinement(results, study, content["refine"]) if "refine" in content else None
+    return StudyInfo(
+        study=content["study"],
+        title=content["title"],
+        metric=metric,
+        search=search,
+        refinement=refinement,
+        stops_early="stop_early" in content,
+    )
+
+
+def _read_refinement(results: Path, study: str, rates: Any) -> Refinement:
+    path = study_dir(results, study)
+    if not isinstance(rates, int):
+        raise RecordError(f"{path / 'study.json'}: got the refinement {rates!r}, want a number: run the study again")
+    rows = read_rows(path / "proposals.parquet", PROPOSALS) or []
+    cells = Counter((row["task"], row["model"], row["variant"]) for row in rows if row["sampler"] == "refine")
+    return Refinement(rates=rates, proposed=cells)
 
 
 def read_wanted(results: Path, study: str) -> pd.DataFrame:

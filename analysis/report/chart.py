@@ -80,7 +80,7 @@ def _point(row: Row, chosen: bool, metric: Metric) -> dict[str, Any]:
         "sem": _drawn(row["test_sem"], metric),
         "text": mean_sem_text(row, metric) if row["num_values"] else lost_text(row),
         "seeds": f"{row['num_values']} of {row['num_wanted']}",
-        "lost": ", ".join(f"{row[status]} {status}" for status in STATUSES[1:]),
+        "lost": ", ".join(f"{row[status]} {status}" for status in STATUSES[1:] if status != "stopped" or row[status]),
         "kind": _kind(row),
         "chosen": chosen,
     }

@@ -74,7 +74,7 @@ def conclusion_kind(row: Row, tuned: Order) -> Kind:
 
 
 def _only_diverged(counts: Mapping[str, int]) -> bool:
-    return bool(counts.get("diverged")) and not (counts["failed"] or counts["missing"])
+    return bool(counts.get("diverged")) and not (counts["failed"] or counts["stopped"] or counts["missing"])
 
 
 def _indices(order: Order, places: Mapping[str, int]) -> list[list[int]]:

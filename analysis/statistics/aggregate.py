@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.analysis.record.read import RecordError, SearchRange
+from lr_sweep.analysis.record.read import RecordError, Refinement, SearchRange
 from lr_sweep.analysis.statistics.selection import CELL, best_learning_rates, best_steps
 
-STATUSES = ["complete", "diverged", "failed", "missing"]
+STATUSES = ["complete", "diverged", "failed", "stopped", "missing"]
 """What a wanted run is at the study's budget; exactly one of them."""
 GROUP = CELL[:2]
 """Task and model: variants are compared within such a group."""
@@ -36,6 +36,8 @@ class StudySummary:
     metric: Metric = ACCURACY
     search: SearchRange | None = None
     """Where the learning rates were searched; None: they are a grid, a list or a table's."""
+    refinement: Refinement | None = None
+    """What is added to the grid; None: nothing."""
 
     @property
     def chosen_runs(self) -> pd.DataFrame:
@@ -47,9 +49,9 @@ class StudySummary:
         frames = {
             name: frame[(frame[list(labels)] == list(labels.values())).all(axis=1)]
             for name, frame in vars(self).items()
-            if name not in ("metric", "search")
+            if name not in ("metric", "search", "refinement")
         }
-        return StudySummary(**frames, metric=self.metric, search=self.search)
+        return StudySummary(**frames, metric=self.metric, search=self.search, refinement=self.refinement)
 
 
 def summarise(
@@ -91,8 +93,12 @@ def account(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
     Studies share runs, and a recorded status holds at the budget the run was trained to. Here a run is `complete` if
     it reached this study's budget, whatever happened to it later; `diverged` if it diverged before or at it; `failed`
-    if it failed before it; otherwise `missing`: never trained, unfinished, stopped by the user, or trained to a smaller
-    budget.
+    if it failed before it; `stopped` if the study's `stop_early` stopped it; otherwise `missing`: never trained,
+    unfinished, stopped by the user, or trained to a smaller budget.
+
+    Args:
+        wanted: columns of `WANTED`; with early stopping `stopped_at_step` (`record.rungs.with_stops`).
+        runs: columns of `RUNS`.
 
     Returns:
         `wanted` in its order, with the columns `status` (one of `STATUSES`) and `failure`.
@@ -104,8 +110,9 @@ def account(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     diverged, failed = (found["recorded"].eq(status).fillna(False) for status in ("diverged", "failed"))
     in_budget = found["diverged_at_step"].fillna(0).le(found["num_steps"])
     complete = found["trained_steps"].fillna(-1).ge(found["num_steps"]) & ~(diverged & in_budget)
-    found["status"] = np.select([complete, diverged, failed], STATUSES[:3], default=STATUSES[3])
-    return found.drop(columns=["recorded", "trained_steps", "diverged_at_step"])
+    stopped = found["stopped_at_step"].notna() if "stopped_at_step" in found else pd.Series(False, found.index)
+    found["status"] = np.select([complete, diverged, failed, stopped], STATUSES[:4], default=STATUSES[4])
+    return found.drop(columns=["recorded", "trained_steps", "diverged_at_step", "stopped_at_step"], errors="ignore")
 
 
 def per_run(accounted: pd.DataFrame, curves: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.code_versions import ENGINE, Now, files_text, versions_of
-from lr_sweep.analysis.record.read import SearchRange
+from lr_sweep.analysis.record.read import Refinement, SearchRange
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary, points_within_budget
 from lr_sweep.analysis.statistics.finding import CheckFinding, Key, Level, Row, finding_of
 from lr_sweep.analysis.statistics.grid_checks import grid_findings, joint_sem, unit
@@ -55,8 +55,9 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
         key = tuple(cell[name] for name in CELL)
         rates = rates_of[key]
         found += grid_findings(cell, rates, _other_variants(cell, gaps), metric, summary.search)
-        found += _unfinished(cell, rates, summary.search)
+        found += [*_unfinished(cell, rates, summary.search), *_unrefined(cell, key, summary.refinement)]
         found += [*_missing(cell, rates), *_diverged(cell, rates), *_improving(cell, rises.get(key), metric)]
+        found += _stopped(cell, rates)
         found += _gap(cell, usual[cell["task"]], num_cells[cell["task"]], metric)
         if key in stuck:
             found.append(_stuck(cell, stuck[key], cell["task"] not in learning, metric))
@@ -95,6 +96,12 @@ def _unfinished(cell: Row, rates: list[Row], search: SearchRange | None) -> Iter
         yield finding_of(cell, "missing", "problem", message, "`run` proposes and trains the others")
 
 
+def _unrefined(cell: Row, key: Key, refinement: Refinement | None) -> Iterator[CheckFinding]:
+    if refinement is not None and (proposed := refinement.proposed.get(key, 0)) < refinement.rates:
+        message = f"the refinement has added {proposed} of {refinement.rates} learning rates"
+        yield finding_of(cell, "missing", "problem", message, "`run` adds the others once the grid has ended")
+
+
 def _diverged(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:
     if not cell["diverged"]:
         return
@@ -104,6 +111,13 @@ def _diverged(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:
     elif cell["num_diverged"]:
         message += f"; the chosen learning rate, {rate_text(cell['learning_rate'])}, among them"
     yield finding_of(cell, "diverged", "problem" if cell["num_diverged"] or not cell["num_values"] else "note", message)
+
+
+def _stopped(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:
+    if cell["stopped"]:
+        message = f"{cell['stopped']} of {cell['num_wanted']} runs were stopped early: {_at_rates(rates, 'stopped')}"
+        fix = "without `stop_early` they train to their budgets from where they are"
+        yield finding_of(cell, "stopped", "note", message, fix)
 
 
 def _at_rates(rates: list[Row], status: str) -> str:

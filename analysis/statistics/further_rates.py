@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from itertools import pairwise
 
 NUM_BEYOND = 2
 """Learning rates to add beyond an end: with one, the new best could be at the edge again."""
@@ -36,6 +37,17 @@ def between(tried: Collection[float], rate: float) -> tuple[float, ...]:
 def around(rate: float) -> tuple[float, ...]:
     """Return two half-decade steps to each side of the only learning rate that was tried."""
     return tuple(three_digits(rate * 10 ** (steps / 2)) for steps in (-2, -1, 1, 2))
+
+
+def stand_ins(rates: Collection[float], number: int) -> tuple[float, ...]:
+    """Return distinct rates in place of those that are not proposed yet: each halves the widest interval."""
+    tried = sorted(rates)
+    found: list[float] = []
+    for _ in range(number):
+        low, high = max(pairwise(tried), key=lambda ends: ends[1] / ends[0])
+        found.append(three_digits(math.sqrt(low * high)))
+        tried = sorted([*tried, found[-1]])
+    return tuple(found)
 
 
 def _next(rates: list[float]) -> float:

@@ -44,7 +44,7 @@ def grid_findings(
         search: the range of a search; None: the rates are a grid or a list.
     """
     # A rate whose runs are missing or failed may yet get a value; the check "missing" reports it.
-    shown = [row for row in rates if row["num_values"] or row["missing"] + row["failed"]]
+    shown = [row for row in rates if row["num_values"] or row["missing"] + row["failed"] + row["stopped"]]
     if not any(row["num_values"] for row in rates) and len(rates) >= MIN_RATES:
         return
     if len(rates) < MIN_RATES or len(shown) < MIN_RATES:

@@ -15,9 +15,9 @@ class Observation(NamedTuple):
     """What is known of a learning rate of a cell once its runs have ended."""
 
     learning_rate: float
-    outcome: Literal["measured", "diverged", "lost"]
-    """`measured`: every seed has a value; `diverged`: a seed diverged without one; `lost`: a seed failed or was
-    stopped, which says nothing about the rate."""
+    outcome: Literal["measured", "diverged", "stopped", "lost"]
+    """`measured`: every seed has a value; `diverged`: a seed diverged without one; `stopped`: a rule stopped it, behind
+    others; `lost`: a seed failed or the user stopped it, which says nothing about the rate."""
     value: float | None
     """Mean over seeds of the runs' validation values; None unless measured."""
 
@@ -28,7 +28,7 @@ def observations(
     """Return what is known of the rates of each cell, whose runs have all ended.
 
     Args:
-        wanted: columns of `WANTED`.
+        wanted: columns of `WANTED`, and `stopped_at_step` as of `account`.
         runs: columns of `RUNS` that `account` reads.
         curves: `run_id`, `step` and `validation_accuracy`; no test columns.
         metric: of the study.
@@ -46,4 +46,5 @@ def _observation(rate: float, rows: pd.DataFrame) -> Observation:
     without = rows[rows["validation_accuracy"].isna()]
     if without.empty:
         return Observation(rate, "measured", float(rows["validation_accuracy"].mean()))
-    return Observation(rate, "diverged" if without["status"].eq("diverged").any() else "lost", None)
+    outcomes: tuple[Literal["diverged", "stopped"], ...] = ("diverged", "stopped")
+    return Observation(rate, next((each for each in outcomes if without["status"].eq(each).any()), "lost"), None)

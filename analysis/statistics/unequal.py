@@ -37,7 +37,7 @@ def unequal_tuning(summary: StudySummary) -> list[CheckFinding]:
     """Compare the variants of each task and model; a finding names what the lesser one lacks."""
     found: list[CheckFinding] = []
     for group, runs in summary.runs.groupby(GROUP, sort=False):
-        same_range = summary.search is not None
+        same_range = summary.search is not None or summary.refinement is not None
         tunings = {str(variant): _tuning(rows) for variant, rows in runs.groupby("variant", sort=False)}
         for variant, tuning in tunings.items():
             cell = dict(zip(GROUP, group, strict=True)) | {"variant": variant}
@@ -74,7 +74,7 @@ def _findings(cell: Row, mine: Tuning, tunings: dict[str, Tuning], *, same_range
 def _fewer_rates(cell: Row, mine: Tuning, tunings: dict[str, Tuning], *, same_range: bool) -> Iterator[CheckFinding]:
     """Report the variant that has most of what this one lacks: more learning rates, or a wider range of them.
 
-    `same_range`: a search offered both the same range, whatever it tried of it.
+    `same_range`: a search offered both the same range, or a refinement went where each needed it.
     """
     lacking = {name: other for name, other in tunings.items() if _lacks(mine.rates, other.rates, same_range)}
     if not lacking:

@@ -48,7 +48,7 @@ _PATHS = {
     rf"pretrained/{WEIGHTS_FOLDER.pattern}/[a-z_]+\.json": 1_000_000,
     rf"pretrained/{WEIGHTS_FOLDER.pattern}/model\.safetensors": _UNLIMITED,
     r"studies/(?P<study>[a-z0-9]+(-[a-z0-9]+)*)/(study\.json|(?P=study)\.yaml)": 100_000_000,
-    r"studies/[a-z0-9]+(-[a-z0-9]+)*/(wanted|planned|proposals)\.parquet": 100_000_000,
+    r"studies/[a-z0-9]+(-[a-z0-9]+)*/(wanted|planned|proposals|rungs)\.parquet": 100_000_000,
 }
 """Every path that may be in an archive, with the most bytes it may have: what is read at once must fit in memory."""
 _LARGEST_MANIFEST = 200_000_000
@@ -58,7 +58,7 @@ OpenFile = io.BufferedReader | io.BytesIO
 
 def study_files(study: str) -> tuple[str, ...]:
     """Return the files of a study's folder, in the order in which they are moved: the last one makes it complete."""
-    return f"{study}.yaml", "planned.parquet", "proposals.parquet", "wanted.parquet", "study.json"
+    return f"{study}.yaml", "planned.parquet", "proposals.parquet", "rungs.parquet", "wanted.parquet", "study.json"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -137,7 +137,7 @@ def run(chosen: Namespace) -> int:
 def _train_studies(chosen: Namespace) -> int:
     from lr_sweep.sweep.plan.placement import Placement
     from lr_sweep.sweep.terminal import STOPPED
-    from lr_sweep.sweep.tune.driver import Options
+    from lr_sweep.sweep.tune.options import Options
     from lr_sweep.sweep.tune.run_study import run_study
 
     results = results_here(chosen.results)

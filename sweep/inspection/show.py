@@ -12,6 +12,7 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.access import denied
 from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.analysis.record.read import check_format, read_curves
+from lr_sweep.analysis.record.rungs import key_of, stopped_of
 from lr_sweep.analysis.statistics.selection import best_steps
 from lr_sweep.analysis.text import failure_line, rate_text
 from lr_sweep.datasets.storage.files import hash_file
@@ -41,7 +42,7 @@ def run_text(results: Results, given: str) -> str:
     run = find_run(given, run_state.known_runs(results, run_state.read_all_wanted(results)))
     end = run_state.read_ends(results, [run.run_id], [column.name for column in RUNS]).get(run.run_id)
     lines = _traceback_lines(end)
-    sections = {"wanted by": _studies(run, end)}
+    sections = {"wanted by": _studies(run, end, results)}
     if end is not None:
         sections |= {"content": _content(end), "provenance": _provenance(end), "cost": _cost(end)}
     sections["files"] = _files(run.run_id, results)
@@ -113,11 +114,16 @@ def _outcome(run: KnownRun, end: Row | None) -> list[Fact]:
     return facts + [(name.replace("_", " "), run_state.label(run.labels, name)) for name in run_state.LABELS]
 
 
-def _studies(run: KnownRun, end: Row | None) -> list[Fact]:
+def _studies(run: KnownRun, end: Row | None, results: Results) -> list[Fact]:
     return [
-        (study, f"up to step {budget}: {run_state.SHOWN[run_state.state_of(budget, end, run.started)]}")
+        (study, f"up to step {budget}: {run_state.SHOWN[_state_in(study, run, end, results)]}")
         for study, budget in run.budgets.items()
     ] or [("no study", "that is recorded here")]
+
+
+def _state_in(study: str, run: KnownRun, end: Row | None, results: Results) -> run_state.State:
+    early = run.labels is not None and key_of(run.labels) in stopped_of(results.root, study)
+    return run_state.state_of(run.budgets[study], end, run.started, early)
 
 
 def _content(end: Row) -> list[Fact]:

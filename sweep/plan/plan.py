@@ -22,7 +22,7 @@ from lr_sweep.sweep.search.proposals import rates_of, read_proposals
 from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown, to_pretrain
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
-from lr_sweep.sweep.study.runs import NOT_PROPOSED, Cell, by_cell, expected_runs
+from lr_sweep.sweep.study.runs import NOT_PROPOSED, Cell, by_cell, expected_runs, grids_of, stopped_rates
 from lr_sweep.sweep.study.search import Search
 from lr_sweep.sweep.study.texts import GIVE_TEXT
 from lr_sweep.sweep.text import aligned, counted, gigabytes
@@ -40,7 +40,7 @@ class Plan:
         self.backbones = find_backbones(study, results.pretrained, data_dir)
         self.proposed = rates_of(read_proposals(results, study))
         self.wanted = expected_runs(study, self.backbones, data_dir, self.proposed)
-        self.reconciled = reconcile(self.wanted, results, only=only)
+        self.reconciled = reconcile(self.wanted, results, only=only, stopped=stopped_rates(study, results.root))
 
 
 def plan_on(plan: Plan, machine: dict[str, float], gpu: Gpu | None = None, price: float | None = None) -> str:
@@ -82,11 +82,23 @@ def _grid_lines(plan: Plan) -> list[str]:
     axes: tuple[Sized, ...] = (study.tasks, study.models, study.variants, rates, study.seed_list())
     names = ("task", "model", "variant", "learning rate", "seed")
     factors = " x ".join(counted(len(axis), name) for axis, name in zip(axes, names, strict=True))
-    number = counted(len(plan.wanted), "run")
+    number = counted(len(study.seed_list()) * sum(map(len, grids_of(study).values())), "run")
     return [
         f"grid       {factors} = {number}" if study.cells is None else f"grid       {number} of {factors}",
         f"rates      {'  '.join(map(rate_text, rates))}",
         f"seeds      {'  '.join(map(str, study.seed_list()))}",
+        *_refine_lines(plan),
+        *_stop_lines(plan),
+    ]
+
+
+def _refine_lines(plan: Plan) -> list[str]:
+    if (refine := plan.study.refine) is None:
+        return []
+    proposed, total = sum(map(len, plan.proposed.values())), refine * len(by_cell(plan.wanted))
+    return [
+        f"refine     {counted(refine, 'learning rate')} more a cell, after its grid; {proposed} of {total} proposed "
+        "so far; the others are counted, and not known yet"
     ]
 
 
@@ -98,7 +110,14 @@ def _search_lines(plan: Plan, search: Search) -> list[str]:
         f"{counted(len(plan.wanted), 'run')}",
         f"rates      {proposed} of {cells * search.rates} proposed so far; the others are counted, and not known yet",
         f"seeds      {'  '.join(map(str, seeds))}",
+        *_stop_lines(plan),
     ]
+
+
+def _stop_lines(plan: Plan) -> list[str]:
+    if (rule := plan.study.stop_early) is None:
+        return []
+    return [f"stops      {rule.text()}; what follows counts every run in full, which is the most that it can be"]
 
 
 def _cell_lines(plan: Plan) -> list[str]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lr_sweep.analysis.record.rungs import NOTHING_STOPPED, StoppedRates
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import Row, State, read_ends, states_of
 from lr_sweep.sweep.study.only import ALL_RUNS, Only, select
@@ -28,15 +29,23 @@ class Reconciled:
 
 
 def reconcile(
-    wanted: Sequence[WantedRun], results: Results, *, max_attempts: int = 0, only: Only = ALL_RUNS
+    wanted: Sequence[WantedRun],
+    results: Results,
+    *,
+    max_attempts: int = 0,
+    only: Only = ALL_RUNS,
+    stopped: StoppedRates = NOTHING_STOPPED,
 ) -> Reconciled:
     """Compare a study's runs with the record, which need not exist yet.
 
     A run of `only` is trained if it is new or started, and a failed or stopped one if it was started fewer than
-    `max_attempts` times. Raises UserError if no run has the values of `only`.
+    `max_attempts` times. `stopped` are the learning rates that the study's `stop_early` stopped.
+
+    Raises UserError if no run has the values of `only`.
     """
     ends = read_ends(results, [run.run_id for run in wanted], ("attempts", "code", "git_commit"))
-    found = states_of([(run.run_id, run.num_steps) for run in wanted], ends, results)
+    early = {run.run_id for run in wanted if (*run.cell, run.run.learning_rate) in stopped} if stopped else ()
+    found = states_of([(run.run_id, run.num_steps) for run in wanted], ends, results, early)
     states = {run.run_id: state for run, state in zip(wanted, found, strict=True)}
 
     def is_open(run_id: str) -> bool:

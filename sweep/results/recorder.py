@@ -160,6 +160,7 @@ class Recorder:
             "versions": self.versions,
             "lost_steps": run.lost_steps,
             "engine": facts.get("engine"),
+            "stopped_at_step": facts.get("stopped_at_step"),
             "code": run.code,
             **best_of(self._whole_curve(wanted.run_id, run), wanted.metric),
         }

@@ -35,6 +35,11 @@ class RunLogs:
             with path.open("a", encoding="utf-8", errors="replace") as log:
                 log.write(text)
 
+    def write_all(self, run_ids: Iterable[str], text: str) -> None:
+        """Append the lines of a text to the logs of several runs."""
+        for run_id in run_ids:
+            self.write(run_id, text.splitlines())
+
 
 def _lines(event: Report) -> list[str]:
     match event:

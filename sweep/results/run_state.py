@@ -11,6 +11,7 @@ from typing import Any
 
 from lr_sweep.analysis.record.access import is_folder
 from lr_sweep.analysis.record.read import RecordError, read_run_rows, read_wanted_rows, recorded_studies
+from lr_sweep.analysis.record.rungs import StoppedRates, key_of
 from lr_sweep.analysis.text import rate_text
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.trainables.checkpoint import checkpoints
@@ -30,6 +31,8 @@ class State(Enum):
     """Ended by errors, retries included; trained again on request only."""
     STOPPED = "stopped"
     """Ended by `stop` before its budget; trained further on request only."""
+    STOPPED_EARLY = "stopped early"
+    """Ended by the study's `stop_early` before its budget."""
     STARTED = "started"
     """Has a curve or a checkpoint, and steps left to train."""
     NEW = "new"
@@ -43,7 +46,7 @@ class State(Enum):
     @property
     def over(self) -> bool:
         """Whether there is nothing left to train."""
-        return self in (State.COMPLETE, State.DIVERGED)
+        return self in (State.COMPLETE, State.DIVERGED, State.STOPPED_EARLY)
 
 
 LABELS = ("task", "model", "variant", "learning_rate", "seed")
@@ -57,14 +60,16 @@ SHOWN = {state: state.value for state in State} | {State.NEW: "waiting"}
 
 
 def shown_states(found: Collection[State]) -> list[State]:
-    """Return the states that have a column in tables of progress: all, but `stopped` only where a run is."""
-    return [state for state in SHOWN if state is not State.STOPPED or state in found]
+    """Return the states that have a column in tables of progress: all, but `stopped` ones only where a run is."""
+    rare = (State.STOPPED, State.STOPPED_EARLY)
+    return [state for state in SHOWN if state not in rare or state in found]
 
 
-def state_of(num_steps: int, end: Row | None, started: bool) -> State:
+def state_of(num_steps: int, end: Row | None, started: bool, stopped_early: bool = False) -> State:
     """Return the state of a run that a study wants to train `num_steps`, by its row (None: it has not ended).
 
-    `started` is whether it has a curve or a checkpoint; it counts only if the run has not ended.
+    `started` is whether it has a curve or a checkpoint; it counts only if the run has not ended. `stopped_early` is
+    whether the study's own rule stopped it: what the rule of another study stopped is trained further.
     """
     if end is None:
         return State.STARTED if started else State.NEW
@@ -72,25 +77,40 @@ def state_of(num_steps: int, end: Row | None, started: bool) -> State:
     # A run that passed this budget is complete, even if it diverged or failed later, under a higher one.
     if trained > num_steps or (trained == num_steps and status is not State.DIVERGED):
         return State.COMPLETE
+    if status is State.STOPPED and (stopped_early or end["stopped_at_step"] is not None):
+        return State.STOPPED_EARLY if stopped_early else State.STARTED
     return State.STARTED if status is State.COMPLETE else status
 
 
-def states_of(wanted: Sequence[tuple[str, int]], ends: Mapping[str, Row], results: Results) -> list[State]:
-    """Return the states of runs, given as (id, budget), in their order; `ends` is what `read_ends` returned."""
+def states_of(
+    wanted: Sequence[tuple[str, int]], ends: Mapping[str, Row], results: Results, stopped_early: Collection[str] = ()
+) -> list[State]:
+    """Return the states of runs, given as (id, budget), in their order.
+
+    `ends` is what `read_ends` returned; `stopped_early` are ids of runs that the study's rule stopped.
+    """
     started = started_ids(results) if any(run_id not in ends for run_id, _ in wanted) else set()
-    return [state_of(num_steps, ends.get(run_id), run_id in started) for run_id, num_steps in wanted]
+    return [
+        state_of(num_steps, ends.get(run_id), run_id in started, run_id in stopped_early)
+        for run_id, num_steps in wanted
+    ]
+
+
+def stopped_ids(wanted: Iterable[Row], stopped: StoppedRates) -> set[str]:
+    """Return the ids of the rows of `WANTED` whose learning rates a study's rule stopped."""
+    return {row["run_id"] for row in wanted if key_of(row) in stopped} if stopped else set()
 
 
 def read_ends(results: Results, run_ids: Iterable[str] | None, columns: Iterable[str] = ()) -> dict[str, Row]:
     """Return the rows of ended runs by run id; `run_ids` None: all. The directory need not exist yet.
 
-    The columns are `run_id`, `status`, `num_steps` and those of `RUNS` that are asked for. Raises RecordError for a
-    damaged file, or a status that this version does not know.
+    The columns are `run_id`, `status`, `num_steps`, `stopped_at_step` and those of `RUNS` that are asked for. Raises
+    RecordError for a damaged file, or a status that this version does not know.
     """
     if not results.exists():
         return {}
     ends: dict[str, Row] = {}
-    for row in read_run_rows(results.root, run_ids, {"run_id", "status", "num_steps", *columns}):
+    for row in read_run_rows(results.root, run_ids, {"run_id", "status", "num_steps", "stopped_at_step", *columns}):
         if row["status"] not in STATUSES:
             path = results.run(row["run_id"])
             raise RecordError(f"{path}: got status {row['status']!r}: delete it and run the study again")

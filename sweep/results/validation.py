@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNS, Columns
 from lr_sweep.analysis.record.read import RecordError, read_rows, read_study, read_wanted_rows
+from lr_sweep.analysis.record.rungs import read_judgements
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import CUT_SHORT, STATUSES, Row
 from lr_sweep.trainables.own.run import is_own
@@ -183,6 +184,7 @@ def study_problems(results: Results, name: str) -> list[str]:
     study = read_study(results.root, name).study
     ids = Counter(row["run_id"] for row in read_wanted_rows(results.root, name))
     read_rows(results.proposals(name), PROPOSALS)
+    read_judgements(results.root, name)
     if study != name:
         problems.append(f"{folder / 'study.json'}: got study {study!r}, want {name!r}: {again}")
     if twice := sorted(run_id for run_id, number in ids.items() if number > 1):

@@ -1,4 +1,4 @@
-"""The rounds of a search: proposes learning rates for the cells whose earlier runs have ended."""
+"""Rounds of a search or a refinement: proposes learning rates for the cells whose earlier runs have ended."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.read import read_curves, read_runs
+from lr_sweep.analysis.record.rungs import with_stops
 from lr_sweep.analysis.statistics.observations import Observation, observations
+from lr_sweep.analysis.statistics.refinement import ROUND_SIZE, refined_rates
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.search.dashboard import write_dashboard
-from lr_sweep.sweep.search.proposals import Proposal, add_proposals, rates_of, read_proposals
+from lr_sweep.sweep.search.proposals import REFINE, Proposal, add_proposals, rates_of, read_proposals
 from lr_sweep.sweep.search.samplers import next_rates
 from lr_sweep.sweep.study.backbones import Backbone
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
-from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell, study_cells, wanted_runs
+from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell, num_proposals, stopped_rates, study_cells, wanted_runs
 
 RUN_COLUMNS = ("run_id", "status", "num_steps", "diverged_at_step", "failure")
 CURVE_COLUMNS = ("run_id", "step", "validation_accuracy")
@@ -27,7 +29,7 @@ CURVE_COLUMNS = ("run_id", "step", "validation_accuracy")
 
 
 class Rounds:
-    """A study's wanted runs, which a search adds to; those of a grid are all there from the start."""
+    """A study's wanted runs, which a search or a refinement adds to; those of a plain grid are all there at once."""
 
     def __init__(
         self,
@@ -47,22 +49,23 @@ class Rounds:
 
     def is_open(self) -> bool:
         """Return whether some cell gets a further round now."""
-        return bool(self._open_cells(0))
+        return bool(self._next_proposals(0))
 
     def _open_cells(self, max_attempts: int) -> dict[Cell, Sequence[Proposal]]:
         """Return the cells that get a further round now, with their proposals so far.
 
-        A cell gets its first round at once, and each further one when no run of it is left to train. Those of cells
-        that `--only` leaves out wait.
+        A cell of a search gets its first round at once. Each further one, and every one of a refinement, waits until no
+        run of the cell is left to train. Cells that `--only` leaves out wait.
         """
-        if (search := self._study.search) is None:
+        if not (number := num_proposals(self._study)):
             return {}
         proposals, ready = read_proposals(self._results, self._study), self._ended_cells(max_attempts)
+        at_once = self._study.search is not None
         return {
             cell: earlier
             for cell in study_cells(self._study)
-            if len(earlier := proposals.get(cell, [])) < search.rates
-            and (not earlier or (cell in ready and _is_in(cell, self._only)))
+            if len(earlier := proposals.get(cell, [])) < number
+            and ((at_once and not earlier) or (cell in ready and _is_in(cell, self._only)))
         }
 
     def advance(self, max_attempts: int = 0) -> int:
@@ -70,29 +73,38 @@ class Rounds:
 
         Cells with failed runs that were started fewer times than `max_attempts` wait for these.
         """
-        if (search := self._study.search) is None or not (cells := self._open_cells(max_attempts)):
-            return 0
-        found, metric = self._observed(), self._metric()
-        new: list[Proposal] = []
-        for cell, earlier in cells.items():
-            observed = [found[cell][each.learning_rate] for each in earlier]
-            number = min(search.round_size, search.rates - len(earlier))
-            rates = next_rates(search, cell, observed, number, maximise=metric.higher_is_better)
-            new += [
-                Proposal(
-                    **cell._asdict(),
-                    number=len(earlier) + index,
-                    round=earlier[-1].round + 1 if earlier else 1,
-                    learning_rate=rate,
-                    sampler=search.sampler,
-                )
-                for index, rate in enumerate(rates)
-            ]
-        add_proposals(self._results, self._study.study, new)
+        if new := self._next_proposals(max_attempts):
+            add_proposals(self._results, self._study.study, new)
         return len(new)
 
+    def _next_proposals(self, max_attempts: int) -> list[Proposal]:
+        if not (cells := self._open_cells(max_attempts)):
+            return []
+        found, metric = self._observed(), self._metric()
+        return [
+            Proposal(
+                **cell._asdict(),
+                number=len(earlier) + index,
+                round=earlier[-1].round + 1 if earlier else 1,
+                learning_rate=rate,
+                sampler=REFINE if self._study.search is None else self._study.search.sampler,
+            )
+            for cell, earlier in cells.items()
+            for index, rate in enumerate(self._next_rates(cell, earlier, found.get(cell, {}), metric))
+        ]
+
+    def _next_rates(
+        self, cell: Cell, earlier: Sequence[Proposal], found: Mapping[float, Observation], metric: Metric
+    ) -> list[float]:
+        """Return the rates of a cell's next round, by those observed so far."""
+        left, maximise = num_proposals(self._study) - len(earlier), metric.higher_is_better
+        if (search := self._study.search) is None:
+            return refined_rates(list(found.values()), min(ROUND_SIZE, left), maximise=maximise)
+        observed = [found[each.learning_rate] for each in earlier]
+        return next_rates(search, cell, observed, min(search.round_size, left), maximise=maximise)
+
     def show(self) -> None:
-        """Write what the search knows for optuna-dashboard; a grid has nothing to show."""
+        """Write what the search knows for optuna-dashboard; a grid, refined or not, has nothing to show."""
         if self._study.search is not None:
             proposals = read_proposals(self._results, self._study)
             write_dashboard(self._results, self._study, proposals, self._observed(), self._metric())
@@ -105,7 +117,8 @@ class Rounds:
         wanted = self.wanted()
         if not wanted:
             return set()
-        to_train = reconcile(wanted, self._results, max_attempts=max_attempts).to_train
+        stopped = stopped_rates(self._study, self._results.root)
+        to_train = reconcile(wanted, self._results, max_attempts=max_attempts, stopped=stopped).to_train
         return by_cell(wanted).keys() - by_cell(to_train).keys()
 
     def _observed(self) -> dict[Cell, dict[float, Observation]]:
@@ -117,7 +130,8 @@ class Rounds:
         ids = [row["run_id"] for row in rows]
         runs = read_runs(self._results.root, ids, RUN_COLUMNS)
         curves = read_curves(self._results.root, ids, CURVE_COLUMNS)
-        found = observations(pd.DataFrame(rows), runs, curves, self._metric())
+        wanted = with_stops(pd.DataFrame(rows), stopped_rates(self._study, self._results.root))
+        found = observations(wanted, runs, curves, self._metric())
         return {Cell(*cell): {each.learning_rate: each for each in rates} for cell, rates in found.items()}
 
 

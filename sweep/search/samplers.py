@@ -94,7 +94,7 @@ def _key(seed: int, cell: Sequence[str], number: int) -> int:
 
 
 def _trials(observed: Sequence[Observation], range_: FloatDistribution, *, maximise: bool) -> list[FrozenTrial]:
-    """Return trials for the sampler; a rate at which a seed diverged counts as the worst value of the cell.
+    """Return trials for the sampler; a rate at which a seed diverged or was stopped early counts as the worst value.
 
     As a failure it would be ignored, and proposed again; far worse than any value, it would flatten a Gaussian
     process. A rate whose runs were lost says nothing, and is left out.

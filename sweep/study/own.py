@@ -20,7 +20,8 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.sweep.study.fields import MAX_RUNS, Seeds, StudyName, Title, listed, multiple_of
 from lr_sweep.sweep.study.learning_rates import ascending
 from lr_sweep.sweep.study.own_files import code_files, data_files, trainable_text
-from lr_sweep.sweep.study.search import RatesOrSearch, Search
+from lr_sweep.sweep.study.search import RatesOrSearch, Refine, Search, check_refine
+from lr_sweep.sweep.study.stop_early import StopEarly
 from lr_sweep.sweep.study.study import Resources, Study
 from lr_sweep.sweep.study.validation import Mistakes, NameRule, Steps, Strict, each_entry, mistake, shown
 from lr_sweep.trainables.own.run import OwnFiles
@@ -132,6 +133,10 @@ class OwnStudy(Strict):
     """Learning rates that are chosen in rounds; null: they are `learning_rates`."""
     learning_rates: RatesOrSearch = Field(default=None, validate_default=True)
     """A grid or a list; null with a `search`."""
+    refine: Refine = None
+    """Learning rates to add to each cell's grid once its runs have ended; null: none."""
+    stop_early: StopEarly | None = None
+    """A rule that stops learning rates that are behind the others of their cell; null: all train to their budget."""
     seeds: Seeds
     """A number n, for 0 to n - 1, or a list."""
     selection: Literal["best", "final"] = "best"
@@ -186,7 +191,8 @@ class OwnStudy(Strict):
 
     @model_validator(mode="after")
     def _check_size(self) -> OwnStudy:
-        num_rates = self.search.rates if self.search else len(self.learning_rate_grid())
+        check_refine(self.refine, self.search, [self.learning_rate_grid()])
+        num_rates = self.search.rates if self.search else len(self.learning_rate_grid()) + (self.refine or 0)
         axes: tuple[Sized, ...] = (self.tasks, self.models, self.variants, self.seed_list())
         if (number := num_rates * math.prod(len(axis) for axis in axes)) > MAX_RUNS:
             raise mistake(f"these are {number} runs, want at most {MAX_RUNS}; split it into several studies")

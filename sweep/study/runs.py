@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.record.rungs import NOTHING_STOPPED, StoppedRates, read_stopped
+from lr_sweep.analysis.statistics.further_rates import stand_ins
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.sources import data_checksum
 from lr_sweep.datasets.task import TaskShape, options_content
@@ -75,14 +77,14 @@ class WantedRun:
 
 
 Proposed = Mapping[Cell, Sequence[float]]
-"""Learning rates of each cell that a search has proposed, in ascending order."""
+"""Learning rates of each cell that a search or a refinement has proposed, in ascending order."""
 NOTHING_PROPOSED: Proposed = {}
 
 
 def wanted_runs(
     study: AnyStudy, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposed = NOTHING_PROPOSED
 ) -> list[WantedRun]:
-    """Write out a study's grid, or what its search has proposed so far.
+    """Write out a study's grid, and what its search or refinement has proposed so far.
 
     Seeds are outermost, so that every cell has its first seed early.
 
@@ -90,28 +92,51 @@ def wanted_runs(
         DataError: data files are there but cannot be identified.
     """
     if isinstance(study, OwnStudy):
-        cells = [(first, study.learning_rate_grid()) for first in _first_of_own_cells(study, data_dir)]
+        firsts = _first_of_own_cells(study, data_dir)
     else:
-        rates_of = [cell.learning_rates for cell in study.cell_list()]
-        cells = list(zip(_first_of_cells(study, backbones, data_dir), rates_of, strict=True))
-    if study.search is not None:
-        cells = [(first, tuple(proposed.get(first.cell, ()))) for first, _ in cells]
+        firsts = _first_of_cells(study, backbones, data_dir)
+    grids = grids_of(study)
+    cells = [(first, sorted({*grids[first.cell], *proposed.get(first.cell, ())})) for first in firsts]
     return _written_out(cells, study.seed_list())
+
+
+def num_proposals(study: AnyStudy) -> int:
+    """Return how many learning rates are proposed for each cell in all; 0: the study is a grid."""
+    return study.search.rates if study.search is not None else study.refine or 0
+
+
+def stopped_rates(study: AnyStudy, results: Path) -> StoppedRates:
+    """Return the learning rates that the study's rule stopped; none without a rule: then their runs train further."""
+    return read_stopped(results, study.study) if study.stop_early is not None else NOTHING_STOPPED
+
+
+def grids_of(study: AnyStudy) -> dict[Cell, tuple[float, ...]]:
+    """Return the learning rates that each cell has from the start, in the study's order; none for a search."""
+    if isinstance(study, OwnStudy):
+        return dict.fromkeys(study_cells(study), study.learning_rate_grid())
+    return {Cell(cell.task, cell.model, cell.variant): cell.learning_rates for cell in study.cell_list()}
 
 
 def expected_runs(
     study: AnyStudy, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposed
 ) -> list[WantedRun]:
-    """Return the wanted runs, and stand-ins for those that a search has not proposed yet, for what a plan counts.
+    """Return the wanted runs, and stand-ins for those that are not proposed yet, for what a plan counts.
 
     The rates of stand-ins are guesses, and their ids are no ids of runs: they begin with `NOT_PROPOSED`.
     """
     wanted = wanted_runs(study, backbones, data_dir, proposed)
-    if (search := study.search) is None:
+    if not num_proposals(study):
         return wanted
-    guesses = {cell: search.stand_ins(proposed.get(cell, ())) for cell in study_cells(study)}
-    guessed = wanted_runs(study, backbones, data_dir, guesses)
+    guesses = {cell: _guesses(study, grid, proposed.get(cell, ())) for cell, grid in grids_of(study).items()}
+    known = {run.run_id for run in wanted}
+    guessed = [run for run in wanted_runs(study, backbones, data_dir, guesses) if run.run_id not in known]
     return wanted + [replace(run, run_id=f"{NOT_PROPOSED}-{index}") for index, run in enumerate(guessed)]
+
+
+def _guesses(study: AnyStudy, grid: Sequence[float], proposed: Sequence[float]) -> tuple[float, ...]:
+    if study.search is not None:
+        return study.search.stand_ins(proposed)
+    return stand_ins({*grid, *proposed}, num_proposals(study) - len(proposed))
 
 
 def study_cells(study: AnyStudy) -> Iterator[Cell]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
@@ -110,6 +110,24 @@ def _rates_or_search(value: Any, info: ValidationInfo) -> Any:
     if value is not None and searched:
         raise ValueError("the study has a `search`, too; leave one of them out")
     return value
+
+
+LEAST_GRID = 3
+"""Learning rates of a grid that can be refined: with fewer, no peak can be seen to lie inside."""
+
+
+Refine = Annotated[int, Field(ge=1, le=20)] | None
+"""Learning rates to add to the grid of each cell once its runs have ended; null: none."""
+
+
+def check_refine(refine: int | None, search: Search | None, grids: Iterable[Sequence[float]]) -> None:
+    """Refuse to refine a search, or a grid of too few learning rates."""
+    if refine is None:
+        return
+    if search is not None:
+        raise mistake("the study has a `search`, which is not refined: raise its `rates`, and leave this out", "refine")
+    if (least := min(map(len, grids), default=LEAST_GRID)) < LEAST_GRID:
+        raise mistake(f"got a grid of {least} learning rates, want at least {LEAST_GRID} to refine it", "refine")
 
 
 RatesOrSearch = Annotated[LearningRates | None, BeforeValidator(_rates_or_search)]

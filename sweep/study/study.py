@@ -24,7 +24,8 @@ from lr_sweep.sweep.study.fields import MAX_RUNS, Seeds, StudyName, Title, liste
 from lr_sweep.sweep.study.learning_rates import ascending
 from lr_sweep.sweep.study.model import StudyModel
 from lr_sweep.sweep.study.protocols import check_protocols
-from lr_sweep.sweep.study.search import RatesOrSearch, Search
+from lr_sweep.sweep.study.search import RatesOrSearch, Refine, Search, check_refine
+from lr_sweep.sweep.study.stop_early import StopEarly
 from lr_sweep.sweep.study.validation import (
     AtLeast1,
     Mistakes,
@@ -128,6 +129,10 @@ class Study(Strict):
     """Learning rates that are chosen in rounds; null: they are `learning_rates`."""
     learning_rates: RatesOrSearch = Field(default=None, validate_default=True)
     """A grid or a list; null with a `search`."""
+    refine: Refine = None
+    """Learning rates to add to each cell's grid once its runs have ended; null: none."""
+    stop_early: StopEarly | None = None
+    """A rule that stops learning rates that are behind the others of their cell; null: all train to their budget."""
     seeds: Seeds
     """A number n, for 0 to n - 1, or a list."""
     selection: Literal["best", "final"] = "best"
@@ -173,15 +178,20 @@ class Study(Strict):
 
     @model_validator(mode="after")
     def _check_size(self) -> Study:
-        each = self.search.rates if self.search else 0
-        num_runs = len(self.seed_list()) * sum(each or len(cell.learning_rates) for cell in self.cell_list())
+        each, more = self.search.rates if self.search else 0, self.refine or 0
+        num_runs = len(self.seed_list()) * sum(more + (each or len(cell.learning_rates)) for cell in self.cell_list())
         if num_runs > MAX_RUNS:
-            num_rates = each or len(self.learning_rates or ())
+            num_rates = more + (each or len(self.learning_rates or ()))
             axes = [len(self.tasks), len(self.models), len(self.variants), num_rates, len(self.seed_list())]
             raise mistake(
                 f"{' x '.join(map(str, axes))} (tasks, models, variants, learning rates, seeds) are {num_runs} "
                 f"runs, want at most {MAX_RUNS}; split it into several studies, which share their runs"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_refine(self) -> Study:
+        check_refine(self.refine, self.search, [cell.learning_rates for cell in self.cell_list()])
         return self
 
     @model_validator(mode="after")

@@ -11,8 +11,9 @@ from ray import tune
 
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import lost_processes
-from lr_sweep.sweep.tune.trial_events import StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
+from lr_sweep.sweep.tune.trial_events import Reported, StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
 from lr_sweep.trainables.cohort import Cohort
+from lr_sweep.trainables.events import Advanced, Report, Started
 from lr_sweep.trainables.own.code import FAILURE
 
 
@@ -49,6 +50,8 @@ class EventCallback(tune.Callback):
         for event in result.get("events", []):
             self.machines.reported(event)
             self.put(event)
+        if any(map(_has_evaluations, result.get("events", []))):
+            self.put(Reported())
         if "storage_problem" in result:
             self.put(StorageFailed(reason=result["storage_problem"]))
         if "out_of_memory" in result:
@@ -72,6 +75,15 @@ class EventCallback(tune.Callback):
 
     def _only_lost_its_machine(self, trial: Any) -> bool:
         return self.machines.lost(trial) and self.machines.overlook_loss(cohort_of(trial).run_ids)
+
+
+def _has_evaluations(event: Report) -> bool:
+    match event:
+        case Started():
+            return bool(event.curve)
+        case Advanced():
+            return event.evaluation is not None
+    return False
 
 
 def cohort_of(trial: Any) -> Cohort:

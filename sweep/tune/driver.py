@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -17,22 +16,21 @@ from lr_sweep.datasets.storage.files import write_json
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.mirror.worker import MirrorThread
 from lr_sweep.sweep.plan.packing import KILLED, CohortSizes, cohorts, is_out_of_memory
-from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.recorder import Recorder
 from lr_sweep.sweep.results.run_log import RunLogs
-from lr_sweep.sweep.study.only import Only
+from lr_sweep.sweep.search.stopping import EarlyStopping
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.terminal import output_to, stop_signals
 from lr_sweep.sweep.text import counted
 from lr_sweep.sweep.tune.display import Display
 from lr_sweep.sweep.tune.failures import Failure, Failures, is_of_a_gpu
 from lr_sweep.sweep.tune.nodes import Machines, node_text
+from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.progress import StudyProgress
 from lr_sweep.sweep.tune.ray_session import RayLostError, ray_session
 from lr_sweep.sweep.tune.shares import Share
-from lr_sweep.sweep.tune.trial_events import StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
-from lr_sweep.sweep.tune.trials import cohort_of, train_cohorts
+from lr_sweep.sweep.tune.trial_events import Reported, StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
+from lr_sweep.sweep.tune.trials import cohorts_of, train_cohorts
 from lr_sweep.trainables.events import Event, Finished, Printed, Started
 
 MAX_DEATHS = 5
@@ -41,20 +39,6 @@ MAX_KILLS = 5
 """Kills of a run's worker by Ray's memory monitor after which it counts as failed: it may need more than there is."""
 STATUS_EVERY_S = 2.0
 """Between writings of the file that `status` reads."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What `run` takes besides the study."""
-
-    results: Results
-    data_dir: Path
-    placement: Placement
-    max_attempts: int = 0
-    """Failed runs that were started fewer times than this are trained again."""
-    checkpoint_every_s: float = 60.0
-    only: Only = field(default_factory=dict)
-    """The part of the study to train."""
 
 
 class Driver:
@@ -67,6 +51,7 @@ class Driver:
         status: the file that `status` reads.
         news: returns messages for the user that came up since the last call.
         further: returns runs to train once all others have ended, the next round of a search; none at its end.
+        stopping: judges runs, and asks workers to end them.
     """
 
     def __init__(
@@ -80,10 +65,11 @@ class Driver:
         status: Path,
         news: Callable[[], Iterable[str]],
         further: Callable[[], Sequence[WantedRun]] = tuple,
+        stopping: EarlyStopping,
     ) -> None:
         self._runs, self._options, self._code = {run.run_id: run for run in runs}, options, code
         self._progress, self._mirror, self._status, self._news = progress, mirror, status, news
-        self._further = further
+        self._further, self._stopping = further, stopping
         self._results, self._placement = options.results, options.placement
         self._recorder = Recorder(self._results, runs, self._placement.devices_per_trial)
         self._logs = RunLogs(self._results.log)
@@ -104,6 +90,7 @@ class Driver:
         Raises UserError if Ray keeps dying, the cluster lacks what trials need, or a worker cannot write.
         """
         self._status.unlink(missing_ok=True)  # an earlier sweep's
+        self._stopping.request()
         with (
             output_to(log_file) as console,
             Display(self._progress, console) as self._display,
@@ -113,7 +100,7 @@ class Driver:
         return self._ended
 
     def _note_stop(self) -> None:
-        """Answer a Ctrl-C or SIGTERM at once, from any thread: the step or evaluation under way may take a while."""
+        """Answer a Ctrl-C or SIGTERM at once, from any thread: the step under way may take a while."""
         what = f"saving {counted(len(self._training), 'run')}" if self._training else "stopping"
         self._display.note(f"{what}; press Ctrl-C again to leave at once")
 
@@ -172,18 +159,7 @@ class Driver:
         groups = cohorts(runs, self._placement.resources, share.claim(self._useful_trials()))
         self._progress.packed([[run.run_id for run in group] for group in groups], share.at_once)
         self._leave = leave = threading.Event()
-        trained = [
-            cohort_of(
-                group,
-                self._placement,
-                self._results,
-                self._options.data_dir,
-                self._options.checkpoint_every_s,
-                runs_at_once=self._sizes.of(group),
-                code=self._code[group[0].run.task],
-            )
-            for group in groups
-        ]
+        trained = cohorts_of(groups, self._options, self._sizes, self._code)
         events = train_cohorts(trained, self._placement, self._results.tune, self._machines, leave, share.at_most)
         try:
             with closing(events):
@@ -205,22 +181,25 @@ class Driver:
                 self._on_failure(event.run_ids, event.reason)
             case TrialInterrupted():
                 self._progress.interrupted(event.run_ids)
-                self._log(event.run_ids, "interrupted: its process or machine was lost; it resumes from its checkpoint")
+                self._logs.write_all(event.run_ids, "interrupted: its process or machine was lost; it resumes")
                 self._setbacks += 1
             case Printed():
                 self._logs.event(event)
+            case Reported():
+                self._stopping.judge()
             case StorageFailed():
                 raise UserError(
                     f"a worker cannot write checkpoints: {event.reason}. Free space there, or "
                     f"make it writable; what is recorded is intact, and the same command resumes from it."
                 )
             case _ if event.run_id not in self._ended:  # else its trial started again, for a later run
-                self._on_run_event(event)
+                self._on_run_event(self._stopping.explained(event))
 
     def _on_run_event(self, event: Event) -> None:
         self._recorder.event(event)
         self._logs.event(event)
         self._progress.event(event)
+        self._stopping.event(event)
         match event:
             case Started():
                 self._training.add(event.run_id)
@@ -257,7 +236,7 @@ class Driver:
 
     def _blame(self, run_ids: Sequence[str], reason: str) -> None:
         """Count a failure against the runs or their node, now or once that is known."""
-        self._log(run_ids, f"failed: {reason}")
+        self._logs.write_all(run_ids, f"failed: {reason}")
         self._interrupt(run_ids)
         cell, node = self._runs[run_ids[0]].cell, self._machines.node_of(run_ids[0])
         failed, left = self._failures.failed(Failure(run_ids=run_ids, cell=cell, reason=reason, node=node))
@@ -285,23 +264,19 @@ class Driver:
     def _resume_later(self, run_ids: Sequence[str], reason: str) -> None:
         self._interrupt(run_ids)
         self._display.note(f"a trial of {counted(len(run_ids), 'run')} was {reason}; it is started again")
-        self._log(run_ids, reason)
+        self._logs.write_all(run_ids, reason)
 
     def _train_fewer_together(self, run_ids: Sequence[str], reason: str) -> None:
         self._interrupt(run_ids)
         now = self._sizes.halve(self._runs[run_ids[0]], len(run_ids), remember=is_out_of_memory(reason))
         what = f"{len(run_ids)} runs that trained together failed ({reason}); they resume from their checkpoints"
-        self._display.note(f"{what}, {now} at a time")
-        self._log(run_ids, f"{what}, {now} at a time")
+        self._display.note(text := f"{what}, {now} at a time")
+        self._logs.write_all(run_ids, text)
 
     def _interrupt(self, run_ids: Sequence[str]) -> None:
         self._progress.interrupted(run_ids)
         self._training.difference_update(run_ids)
         self._setbacks += 1
-
-    def _log(self, run_ids: Iterable[str], text: str) -> None:
-        for run_id in run_ids:
-            self._logs.write(run_id, text.splitlines())
 
     def _end(self, run_id: str, status: str) -> None:
         self._ended[run_id] = status

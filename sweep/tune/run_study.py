@@ -21,6 +21,7 @@ from lr_sweep.analysis.record.read import FORMAT
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.storage.files import whole_file, write_json
+from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.mirror.client import MirrorError, tracking_uri
 from lr_sweep.sweep.mirror.mirror import Mirror
 from lr_sweep.sweep.mirror.worker import MirrorThread
@@ -34,13 +35,15 @@ from lr_sweep.sweep.results.reconcile import Reconciled, reconcile
 from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.search.proposals import rates_of, read_proposals
 from lr_sweep.sweep.search.rounds import Rounds
+from lr_sweep.sweep.search.stopping import EarlyStopping
 from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, to_pretrain
 from lr_sweep.sweep.study.file import study_to_yaml
 from lr_sweep.sweep.study.only import only_text, select
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
-from lr_sweep.sweep.study.runs import Cell, WantedRun, expected_runs
+from lr_sweep.sweep.study.runs import Cell, WantedRun, expected_runs, stopped_rates
 from lr_sweep.sweep.text import counted
-from lr_sweep.sweep.tune.driver import Driver, Options
+from lr_sweep.sweep.tune.driver import Driver
+from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.progress import RunPace, StudyProgress
 from lr_sweep.trainables.own.code import data_file
 
@@ -71,10 +74,12 @@ def run_study(study: AnyStudy, options: Options, say: Callable[[str], None]) -> 
     """
     results = options.results
     check_beforehand(options.placement, study.precision)
+    _check_stops(study, options)
     results.prepare()
     with storage_problems(results.root), results.writing(study.study):
         rounds, examples = _prepare(study, options, say)
         wanted, reconciled = _find_runs(study, options, say, rounds, examples)
+        stopping = EarlyStopping(study, results, wanted)
         timings = write_planned(study.study, wanted, reconciled, options.placement, results)
         problems: queue.SimpleQueue[str] = queue.SimpleQueue()
         mirror = MirrorThread(_mirror(results, study), problems.put)
@@ -95,7 +100,8 @@ def run_study(study: AnyStudy, options: Options, say: Callable[[str], None]) -> 
                 mirror=mirror,
                 status=results.progress(study.study),
                 news=lambda: [*results.news(), *_taken(problems)],
-                further=partial(_next_round, study, options, rounds, mirror, problems.put),
+                further=partial(_next_round, study, options, rounds, mirror, problems.put, stopping),
+                stopping=stopping,
             )
             ended = driver.train(log_file)
             stopped = driver.num_left > 0 or (driver.stopped and rounds.is_open())
@@ -108,6 +114,15 @@ def run_study(study: AnyStudy, options: Options, say: Callable[[str], None]) -> 
         for line in [*_taken(problems), *lacks]:
             say(line)
     return Outcome(report=report, trained=len(ended), failed=len(failed), stopped=stopped)
+
+
+def _check_stops(study: AnyStudy, options: Options) -> None:
+    """Refuse to stop runs early where workers do not see the files that ask them to."""
+    if study.stop_early is not None and options.results.uri is not None and options.placement.address is not None:
+        raise UserError(
+            f"{study.study}: got `stop_early` on a cluster with results in {options.results.location}, want a disk "
+            f"that all machines share for --results; or leave `stop_early` out"
+        )
 
 
 def _prepare(study: AnyStudy, options: Options, say: Callable[[str], None]) -> tuple[Rounds, dict[str, str]]:
@@ -128,13 +143,13 @@ def _find_runs(
 ) -> tuple[list[WantedRun], Reconciled]:
     """Write down what the study wants; return these runs, and what the record holds of them.
 
-    Of a search, these are the runs up to the first round in which there is something to train.
+    Of a search or a refinement, these are the runs up to the first round in which there is something to train.
     """
     results = options.results
     while True:
         added = rounds.advance(options.max_attempts)
         wanted = rounds.wanted()
-        reconciled = reconcile(wanted, results, max_attempts=options.max_attempts, only=options.only)
+        reconciled = _reconcile(study, wanted, options, max_attempts=options.max_attempts)
         if reconciled.to_train or not added:
             break
     for line in change_lines(study.study, wanted, reconciled, results, examples):
@@ -147,13 +162,19 @@ def _find_runs(
 
 
 def _next_round(
-    study: AnyStudy, options: Options, rounds: Rounds, mirror: MirrorThread, say: Callable[[str], None]
+    study: AnyStudy,
+    options: Options,
+    rounds: Rounds,
+    mirror: MirrorThread,
+    say: Callable[[str], None],
+    stopping: EarlyStopping,
 ) -> Sequence[WantedRun]:
     """Propose learning rates until there is something to train; return these runs, none at the end of the search."""
     results = options.results
     while added := rounds.advance():
         wanted = rounds.wanted()
-        reconciled = reconcile(wanted, results, only=options.only)
+        stopping.add(wanted)
+        reconciled = _reconcile(study, wanted, options)
         write_wanted(results, study, wanted)
         results.settle()
         rounds.show()
@@ -163,6 +184,11 @@ def _next_round(
         if reconciled.to_train:
             return reconciled.to_train
     return ()
+
+
+def _reconcile(study: AnyStudy, wanted: Sequence[WantedRun], options: Options, max_attempts: int = 0) -> Reconciled:
+    stopped = stopped_rates(study, options.results.root)
+    return reconcile(wanted, options.results, max_attempts=max_attempts, only=options.only, stopped=stopped)
 
 
 def fetch_data(study: AnyStudy, data_dir: Path) -> None:
@@ -185,7 +211,7 @@ def _check_disk_first(study: AnyStudy, options: Options) -> None:
     if models := to_pretrain(study, backbones):
         proposed = rates_of(read_proposals(options.results, study))
         wanted = expected_runs(study, backbones, options.data_dir, proposed)
-        reconciled = reconcile(wanted, options.results, max_attempts=options.max_attempts, only=options.only)
+        reconciled = _reconcile(study, wanted, options, max_attempts=options.max_attempts)
         check_disk(reconciled.to_train, options.results, models)
 
 
@@ -197,6 +223,8 @@ def write_wanted(results: Results, study: AnyStudy, wanted: Sequence[WantedRun])
     write_parquet(folder / "wanted.parquet", [run.row() for run in wanted], WANTED)
     more: dict[str, Any] = {"selection": study.selection} if study.selection != "best" else {}
     more |= {"search": study.search.facts()} if study.search else {}
+    more |= {"stop_early": study.stop_early.model_dump()} if study.stop_early else {}
+    more |= {"refine": study.refine} if study.refine else {}
     more |= {"metric": study.metric.as_json()} if isinstance(study, OwnStudy) else {}
     write_json(folder / "study.json", {"study": study.study, "title": study.title, "format": FORMAT} | more)
 

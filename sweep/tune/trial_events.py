@@ -30,4 +30,9 @@ class StorageFailed:
     reason: str
 
 
-TrialEvent = Report | TrialFailed | TrialInterrupted | StorageFailed
+@dataclass(frozen=True, kw_only=True)
+class Reported:
+    """A trial has reported evaluations, of all of its runs that had one: what follows is of a later moment."""
+
+
+TrialEvent = Report | Reported | TrialFailed | TrialInterrupted | StorageFailed

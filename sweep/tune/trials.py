@@ -7,17 +7,18 @@ import shutil
 import threading
 import time
 import traceback
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lr_sweep.datasets.storage.problems import reason
 from lr_sweep.sweep.errors import UserError
-from lr_sweep.sweep.plan.packing import trial_name
+from lr_sweep.sweep.plan.packing import CohortSizes, Group, trial_name
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.tune.nodes import Machines
+from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.ray_session import RayLostError, lost_processes
 from lr_sweep.sweep.tune.trial_events import TrialEvent
 from lr_sweep.trainables.cohort import Cohort
@@ -67,6 +68,24 @@ def cohort_of(
         checkpoint_every_s=every_s,
         code=code,
     )
+
+
+def cohorts_of(
+    groups: Sequence[Group], options: Options, sizes: CohortSizes, code: Mapping[str, dict[str, str]]
+) -> list[Cohort]:
+    """Return what workers need to train groups of runs; `code`: by task."""
+    return [
+        cohort_of(
+            group,
+            options.placement,
+            options.results,
+            options.data_dir,
+            options.checkpoint_every_s,
+            runs_at_once=sizes.of(group),
+            code=code[group[0].run.task],
+        )
+        for group in groups
+    ]
 
 
 def train_cohorts(

@@ -17,8 +17,8 @@ from lr_sweep.analysis.statistics.orders import Order, orders
 from lr_sweep.tests.support.page_record import flip_record
 from lr_sweep.tests.support.records import summary_of
 
-DIVERGED = {"diverged": 3, "failed": 0, "missing": 0}
-MISSING = {"diverged": 2, "failed": 0, "missing": 1}
+DIVERGED = {"diverged": 3, "failed": 0, "stopped": 0, "missing": 0}
+MISSING = {"diverged": 2, "failed": 0, "stopped": 0, "missing": 1}
 
 
 def row(order: Order, incomplete: Mapping[str, Any] | None = None, same: bool = False) -> dict[str, Any]:

@@ -66,7 +66,13 @@ def ended_row(
         **{"diverged_at_step": diverged_at, "failure": failure, "content": content_of(wanted)},
         **{"weights_checksum": None, "data_checksum": "d", "device": "CPU", "wall_s": 60.0, "device_s": 30.0},
         **{"started_at": NOON, "finished_at": NOON, "attempts": 1, "git_commit": "abc", "git_dirty": False},
-        **{"versions": '{"torch": "2.15.0"}', "lost_steps": 0, "engine": "stacked", "code": None},
+        **{
+            "versions": '{"torch": "2.15.0"}',
+            "lost_steps": 0,
+            "engine": "stacked",
+            "code": None,
+            "stopped_at_step": None,
+        },
         **best_of({"step": s, "validation_accuracy": v, "test_accuracy": t} for s, v, t in curve),
     }
 

@@ -17,8 +17,8 @@ from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.tune import driver, run_study
-from lr_sweep.sweep.tune.driver import Options
 from lr_sweep.sweep.tune.nodes import Machines
+from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.run_study import Outcome
 from lr_sweep.sweep.tune.shares import Share
 from lr_sweep.sweep.tune.trial_events import TrialEvent, TrialFailed

@@ -11,7 +11,7 @@ import pytest
 from lr_sweep.sweep.tune import callback as module
 from lr_sweep.sweep.tune.callback import EventCallback, SweepStoppedError
 from lr_sweep.sweep.tune.nodes import MAX_LOSSES, Machines
-from lr_sweep.sweep.tune.trial_events import StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
+from lr_sweep.sweep.tune.trial_events import Reported, StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
 from lr_sweep.tests.support.scripted_trials import evaluation
 from lr_sweep.trainables.events import Advanced, Started
 
@@ -113,7 +113,8 @@ def test_a_trial_that_keeps_losing_machines_fails_unless_its_runs_get_further() 
     tune.on_trial_result(1, [], trial(), {"events": [point]})
     for _ in range(MAX_LOSSES):
         tune.on_trial_error(1, [], trial())
-    assert events == [TrialInterrupted(run_ids=["a", "b"])] * MAX_LOSSES + [point] + events[-MAX_LOSSES:]
+    losses = [TrialInterrupted(run_ids=["a", "b"])] * MAX_LOSSES
+    assert events == [*losses, point, Reported(), *losses]
     assert not any(isinstance(event, TrialFailed) for event in events)
     tune.on_trial_error(1, [], trial())
     assert isinstance(events[-1], TrialFailed)

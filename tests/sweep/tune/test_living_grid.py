@@ -18,7 +18,7 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.tune import driver
 from lr_sweep.sweep.tune import run_study as module
-from lr_sweep.sweep.tune.driver import Options
+from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.run_study import run_study
 from lr_sweep.sweep.tune.shares import Share
 from lr_sweep.tests.support.tiny_study import curves, events_of, rows, write_study

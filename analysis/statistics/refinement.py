@@ -1,0 +1,84 @@
+"""Refinement after a grid: the learning rates that the checks `edge`, `cliff` and `narrow` ask for, in rounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from lr_sweep.analysis.statistics.further_rates import beyond, three_digits
+from lr_sweep.analysis.statistics.observations import Observation
+from lr_sweep.analysis.statistics.selection import MEAN_DIGITS
+
+ROUND_SIZE = 2
+"""Learning rates of a round: both midpoints beside the best, or two steps beyond an end, as the checks list them."""
+LARGEST = 10.0
+"""Learning rates above it are not proposed, and no study accepts them."""
+SMALLEST = 1e-20
+EQUAL_STEPS = 1.2
+"""Ratio of the logarithmic widths of two intervals up to which they count as equal: 1, 3, 10 step by 3 and 3.3."""
+
+
+def refined_rates(observed: Sequence[Observation], number: int, *, maximise: bool) -> list[float]:
+    """Return the next learning rates of a cell, none that was tried; the one to prefer first.
+
+    While the best rate is the smallest or largest tried, the grid's last step is taken again beyond it. Then the two
+    intervals beside the best are halved on the logarithmic scale, the wider one first; of equally wide ones that with
+    the better outer rate, on whose side the peak of a parabola lies. Where no rate has a value, smaller rates follow,
+    if some diverged; nothing is proposed if all runs were lost.
+
+    Args:
+        observed: all rates tried in the cell, at least two, in any order.
+        number: of rates, at most; `ROUND_SIZE` or less.
+        maximise: whether higher values are better.
+    """
+    tried = sorted(each.learning_rate for each in observed)
+    best = _best(observed, maximise=maximise)
+    if best is None:
+        diverged = any(each.outcome == "diverged" for each in observed)
+        return _beyond(tried, "low")[:number] if diverged else []
+    if best == tried[0]:
+        found = _beyond(tried, "low")
+    elif best == tried[-1]:
+        found = _beyond(tried, "high")
+    else:
+        found = []
+    return (found or _beside(observed, best, maximise=maximise))[:number]
+
+
+def _best(observed: Sequence[Observation], *, maximise: bool) -> float | None:
+    """Return the rate with the best value, the smaller of equals, as the selection does; None: none has a value."""
+    sign = 1 if maximise else -1
+    ranked = [
+        (round(sign * each.value, MEAN_DIGITS), -each.learning_rate) for each in observed if each.value is not None
+    ]
+    return -max(ranked)[1] if ranked else None
+
+
+def _beyond(tried: list[float], end: str) -> list[float]:
+    """Return the rates beyond an end, the nearest first, within the bounds."""
+    found = beyond(tried, end)
+    nearest_first = found if end == "high" else found[::-1]
+    return [rate for rate in nearest_first if SMALLEST <= rate <= LARGEST]
+
+
+def _beside(observed: Sequence[Observation], best: float, *, maximise: bool) -> list[float]:
+    by_rate = {each.learning_rate: each.value for each in observed}
+    tried = sorted(by_rate)
+    at = tried.index(best)
+    others = [*tried[max(at - 1, 0) : at], *tried[at + 1 : at + 2]]
+    widths = {other: abs(math.log(other / best)) for other in others}
+    if max(widths.values()) <= EQUAL_STEPS * min(widths.values()):
+        others.sort(key=lambda other: _badness(by_rate[other], maximise=maximise))
+    else:
+        others.sort(key=lambda other: -widths[other])
+    return [middle for other in others if (middle := _middle(best, other)) not in tried]
+
+
+def _badness(value: float | None, *, maximise: bool) -> float:
+    if value is None:
+        return math.inf
+    return -value if maximise else value
+
+
+def _middle(one: float, other: float) -> float:
+    return three_digits(math.sqrt(one * other))

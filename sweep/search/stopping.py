@@ -1,0 +1,136 @@
+"""Early stopping: judges the learning rates of each cell at rungs, stores that, then asks workers to end runs."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from statistics import fmean
+
+from lr_sweep.analysis.record.columns import RUNGS
+from lr_sweep.analysis.record.read import read_curves
+from lr_sweep.analysis.record.rungs import Judgement, RateKey, read_judgements, rungs_path
+from lr_sweep.analysis.statistics.stopping import kept_by_halving, kept_by_median
+from lr_sweep.sweep.results.directory import Results, write_parquet
+from lr_sweep.sweep.study.own import AnyStudy
+from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
+from lr_sweep.trainables.curve import Evaluation
+from lr_sweep.trainables.events import Advanced, Event, Finished, Started
+
+CURVE_COLUMNS = ("run_id", "step", "validation_accuracy")
+"""Test data cannot stop a run: it is not read."""
+
+
+class EarlyStopping:
+    """Judges a study's learning rates by its rule; without one every run trains to its budget.
+
+    A learning rate is judged once at each rung, by the mean over those of its seeds that are there, and its seeds are
+    stopped together: rates are chosen by means over all seeds, so one with a part of them could not be chosen.
+    """
+
+    def __init__(self, study: AnyStudy, results: Results, wanted: Sequence[WantedRun]) -> None:
+        self._rule, self._results, self._study = (rule := study.stop_early), results, study.study
+        self._final = study.selection == "final"
+        self._runs: dict[str, WantedRun] = {}
+        self._cells: dict[Cell, list[WantedRun]] = {}
+        self._curves: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        self._judgements = read_judgements(results.root, study.study) if rule else []
+        self._changed: set[Cell] = set()
+        self._ended: set[str] = set()
+        self.add(wanted)
+
+    def add(self, wanted: Iterable[WantedRun]) -> None:
+        """Compare further runs, too: what the record holds of them counts."""
+        if self._rule is None:
+            return
+        new = {run.run_id: run for run in wanted if run.run_id not in self._runs}
+        self._runs |= new
+        self._cells = by_cell(self._runs.values())
+        self._changed |= {run.cell for run in new.values()}
+        curves = read_curves(self._results.root, list(new), CURVE_COLUMNS)
+        for run_id, step, value in curves[list(CURVE_COLUMNS)].itertuples(index=False):
+            self._curves[run_id][int(step)] = float(value)
+
+    def event(self, event: Event) -> None:
+        """Take in what a worker reports of a run."""
+        if self._rule is None:
+            return
+        evaluations: Sequence[Evaluation] = ()
+        match event:
+            case Started():
+                evaluations = event.curve
+            case Advanced():
+                evaluations = [event.evaluation] if event.evaluation else []
+            case Finished():
+                self._ended.add(event.run_id)
+        if evaluations:
+            self._curves[event.run_id] |= {each.step: each.validation_accuracy for each in evaluations}
+            self._changed.add(self._runs[event.run_id].cell)
+
+    def judge(self) -> None:
+        """Judge what was reported since the last call, store that, then ask workers to end what is stopped."""
+        new = [judgement for cell in sorted(self._changed) for judgement in self._judged(cell)]
+        self._changed.clear()
+        if new:
+            self._judgements += new
+            path = rungs_path(self._results.root, self._study)
+            write_parquet(path, [asdict(each) for each in self._judgements], RUNGS)
+        if any(not each.kept for each in new):
+            self.request()
+
+    def request(self) -> None:
+        """Ask workers to end runs of stopped learning rates; one that waits ends when it starts."""
+        stopped = self._stopped()
+        for run_id, run in self._runs.items():
+            if _key(run) in stopped and run_id not in self._ended:
+                self._results.stop_requests.mkdir(exist_ok=True)
+                (self._results.stop_requests / run_id).touch()
+
+    def explained(self, event: Event) -> Event:
+        """Add the rung to the end of a run that a rule stopped."""
+        if not isinstance(event, Finished) or event.status != "stopped" or self._rule is None:
+            return event
+        return replace(event, stopped_at_step=self._stopped().get(_key(self._runs[event.run_id])))
+
+    def _stopped(self) -> dict[RateKey, int]:
+        return {each.key: each.step for each in self._judgements if not each.kept}
+
+    def _judged(self, cell: Cell) -> list[Judgement]:
+        """Judge the learning rates of a cell at each rung where they are and were not judged."""
+        assert self._rule is not None, "nothing changes without a rule"
+        first = self._cells[cell][0]
+        before = {(each.key, each.step) for each in self._judgements}
+        stopped, found = self._stopped(), list[Judgement]()
+        for step in self._rule.rungs(first.num_steps, first.run.steps_between_evaluations):
+            best, means = self._values(cell, step, stopped)
+            new = [rate for rate in best if ((*cell, rate), step) not in before]
+            if not new:
+                continue
+            halving = self._rule.rule == "halving"
+            kept = kept_by_halving(best, self._rule.eta) if halving else kept_by_median(best, means)
+            for rate in new:
+                value = first.metric.sign * best[rate] if math.isfinite(best[rate]) else None
+                labels = cell._asdict() | {"learning_rate": rate, "step": step, "value": value}
+                found.append(Judgement(**labels, num_compared=len(best), kept=rate in kept))
+            stopped |= {each.key: each.step for each in found if not each.kept}
+        return found
+
+    def _values(
+        self, cell: Cell, step: int, stopped: dict[RateKey, int]
+    ) -> tuple[dict[float, float], dict[float, float]]:
+        """Return the values at a rung and the running means by learning rate, of those not stopped before it."""
+        best, means = defaultdict[float, list[float]](list), defaultdict[float, list[float]](list)
+        for run in self._cells[cell]:
+            if step not in (curve := self._curves[run.run_id]) or stopped.get(_key(run), step) < step:
+                continue
+            so_far = [run.metric.sign * value for at, value in curve.items() if at <= step and math.isfinite(value)]
+            latest = run.metric.sign * curve[step]
+            value = latest if self._final else max(so_far, default=-math.inf)
+            best[run.run.learning_rate].append(value if math.isfinite(value) else -math.inf)
+            means[run.run.learning_rate].append(fmean(so_far) if so_far else -math.inf)
+        return {rate: fmean(each) for rate, each in best.items()}, {rate: fmean(each) for rate, each in means.items()}
+
+
+def _key(run: WantedRun) -> RateKey:
+    return (*run.cell, run.run.learning_rate)

@@ -1,0 +1,24 @@
+"""The options of `run`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.study.only import Only
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What `run` takes besides the study."""
+
+    results: Results
+    data_dir: Path
+    placement: Placement
+    max_attempts: int = 0
+    """Failed runs that were started fewer times than this are trained again."""
+    checkpoint_every_s: float = 60.0
+    only: Only = field(default_factory=dict)
+    """The part of the study to train."""

@@ -1,0 +1,220 @@
+"""Early stopping, with training replaced by a script: decisions, deaths, and studies that share runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.plan.plan import Plan, plan_on
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.study.file import load_study, study_to_yaml
+from lr_sweep.sweep.study.stop_early import StopEarly
+from lr_sweep.sweep.tune.trial_events import Reported, TrialEvent
+from lr_sweep.tests.support.scripted_trials import Bench, evaluation, new_bench
+from lr_sweep.tests.support.tiny_study import in_process, rows, write_study
+from lr_sweep.tests.sweep.search.test_rounds import Killed
+from lr_sweep.trainables.cohort import Cohort
+from lr_sweep.trainables.events import Advanced, Finished, Started
+
+RATES = (1e-5, 1e-4, 1e-3, 1e-2, 3e-2)
+EVERY, BUDGET = 10, 90
+END = {"elapsed_s": 1.0, "engine": "stacked", "device": "none"}
+
+
+def value_of(rate: float, step: int) -> float:
+    return 0.9 - 0.1 * abs(math.log10(rate / 1e-3)) - 0.1 / step
+
+
+@dataclass
+class Lockstep:
+    """Trains nothing; the runs of a cohort are at the same steps, as in the stacked engine."""
+
+    saved: dict[str, int] = field(default_factory=dict)
+    """Steps of checkpoints, by run id."""
+    events_left: float = math.inf
+    """Until it is killed."""
+    trained: dict[str, int] = field(default_factory=dict)
+    """Steps of each run that were trained here."""
+
+    def train_cohorts(self, cohorts: list[Cohort], *arguments: Any) -> Generator[TrialEvent | None, None, None]:
+        for cohort in cohorts:
+            for event in self._train(cohort):
+                if self.events_left <= 0:
+                    raise Killed
+                self.events_left -= 1
+                yield event
+        yield None
+
+    def _train(self, cohort: Cohort) -> Generator[TrialEvent, None, None]:
+        active = {run.run_id: (run, self.saved.get(run.run_id, 0)) for run in cohort.runs}
+        for run_id, (run, step) in active.items():
+            curve = tuple(evaluation(at, value_of(run.learning_rate, at)) for at in range(EVERY, step + 1, EVERY))
+            yield Started(run_id=run_id, step=step, curve=curve)
+        yield Reported()
+        while active:
+            for run_id, (_, step) in list(active.items()):
+                request = cohort.stop_requests / run_id
+                if request.exists() or step >= BUDGET:
+                    request.unlink(missing_ok=True)
+                    del active[run_id]
+                    yield Finished(run_id=run_id, step=step, status="complete" if step >= BUDGET else "stopped", **END)
+            active = {run_id: (run, step + EVERY) for run_id, (run, step) in active.items()}
+            self.saved |= {run_id: step for run_id, (_, step) in active.items()}  # before it is reported, as a session
+            for run_id, (run, step) in active.items():
+                self.trained[run_id] = self.trained.get(run_id, 0) + EVERY
+                yield Advanced(run_id=run_id, step=step, evaluation=evaluation(step, value_of(run.learning_rate, step)))
+            yield Reported()
+
+
+def stopping_bench(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, rule: str = "{rule: halving}", runs_per_trial: int = 100, **more: Any
+) -> Bench:
+    """A bench of two cells with 2 seeds; the rungs of halving are at 10 and 30 steps."""
+    folder.mkdir(exist_ok=True)
+    made = new_bench(folder, monkeypatch)
+    more = {"num_steps": BUDGET, "rates": RATES, "seeds": 2, "runs_per_trial": runs_per_trial} | more
+    made.study = load_study(write_study(folder, stop_early=rule, **more))
+    return made
+
+
+def rungs(bench: Bench) -> pd.DataFrame:
+    return pd.read_parquet(bench.results.study("tiny") / "rungs.parquet")
+
+
+def by_rate(results: Results, column: str) -> dict[float, set[Any]]:
+    found: dict[float, set[Any]] = {}
+    for row in rows(results.root).values():
+        found.setdefault(row["learning_rate"], set()).add(row[column])
+    return found
+
+
+def test_halving_keeps_a_third_at_each_rung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 5 rates 2 are kept at 10 steps, 1e-3 and, of two that are equally far, the better; of these 1 at 30."""
+    bench = stopping_bench(tmp_path, monkeypatch, rates=(1e-5, 1e-4, 1e-3, 2e-3, 3e-2))
+    outcome = bench.run(Lockstep())
+    assert (outcome.trained, outcome.failed, outcome.stopped) == (20, 0, False)
+    assert by_rate(bench.results, "status") == {rate: {"stopped"} for rate in (1e-5, 1e-4, 2e-3, 3e-2)} | {
+        1e-3: {"complete"}
+    }
+    assert by_rate(bench.results, "stopped_at_step") == {1e-5: {10}, 1e-4: {10}, 3e-2: {10}, 2e-3: {30}, 1e-3: {None}}
+    cells = pd.read_csv(outcome.report.folder / "cells.csv")
+    assert cells["learning_rate"].tolist() == [1e-3, 1e-3]
+    found = [(each.check, each.level) for each in outcome.report.findings if each.check in ("stopped", "missing")]
+    assert found == [("stopped", "note")] * 2
+    assert bench.run(Lockstep()).trained == 0
+
+
+def test_the_median_rule_stops_what_is_below_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = stopping_bench(tmp_path, monkeypatch, "{rule: median, first: 15}", rates=(1e-5, 1e-4, 1e-3, 2e-3, 3e-2))
+    bench.run(Lockstep())
+    stopped = by_rate(bench.results, "stopped_at_step")
+    assert (stopped[1e-3], stopped[2e-3], stopped[1e-5], stopped[3e-2]) == ({None}, {None}, {20}, {20})
+
+
+@pytest.mark.parametrize("num_events", [0, 15, 22, 40])
+def test_killed_at_any_moment_the_same_decisions_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_events: int
+) -> None:
+    undisturbed = stopping_bench(tmp_path / "undisturbed", monkeypatch)
+    undisturbed.run(Lockstep())
+    killed = stopping_bench(tmp_path / "killed", monkeypatch)
+    saved: dict[str, int] = {}
+    for events_left in (num_events, 14):
+        with pytest.raises(Killed):
+            killed.run(Lockstep(saved, events_left))
+    killed.run(Lockstep(saved))
+    order = ["variant", "learning_rate", "step"]
+    decided, wanted = (rungs(each).sort_values(order, ignore_index=True) for each in (killed, undisturbed))
+    pd.testing.assert_frame_equal(decided, wanted)
+    for column in ("status", "stopped_at_step"):
+        assert by_rate(killed.results, column) == by_rate(undisturbed.results, column)
+
+
+def test_a_decision_that_was_stored_holds_although_its_run_was_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = stopping_bench(tmp_path, monkeypatch)
+    saved: dict[str, int] = {}
+    with pytest.raises(Killed):
+        bench.run(Lockstep(saved, 22))  # 10 starts, 10 evaluations at the first rung, 2 markers
+    assert not rungs(bench)["kept"].all()
+    assert rows(bench.results.root) == {}
+    bench.run(Lockstep(saved))
+    ended = {row["learning_rate"]: row["num_steps"] for row in rows(bench.results.root).values()}
+    assert (ended[1e-5], ended[3e-2], ended[1e-3]) == (10, 10, 90)
+
+
+def test_runs_one_by_one_are_compared_with_those_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those before are kept: 1e-5 is alone, later ones are among the best by then, 1e-2 since it equals 1e-4."""
+    bench = stopping_bench(tmp_path, monkeypatch, runs_per_trial=1, seeds=1, variants=("unfrozen-random",))
+    bench.run(Lockstep())
+    assert by_rate(bench.results, "stopped_at_step") == {
+        1e-5: {None}, 1e-4: {None}, 1e-3: {None}, 1e-2: {None}, 3e-2: {10}
+    }  # fmt: skip
+    assert rungs(bench)["num_compared"].tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 5]
+
+
+def test_another_study_trains_a_stopped_run_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = stopping_bench(tmp_path, monkeypatch, variants=("unfrozen-random",))
+    saved: dict[str, int] = {}
+    bench.run(Lockstep(saved))
+    stopping = bench.study
+    (tmp_path / "other").mkdir()
+    text = study_to_yaml(stopping.model_copy(update={"stop_early": None, "study": "whole"}))
+    (tmp_path / "whole.yaml").write_text(text)
+    bench.study = load_study(tmp_path / "whole.yaml")
+    script = Lockstep(saved)
+    outcome = bench.run(script)
+    assert outcome.trained == sum(steps > 0 for steps in script.trained.values()) == 8
+    assert set(script.trained.values()) == {BUDGET - 10, BUDGET - 30}
+    assert by_rate(bench.results, "status") == {rate: {"complete"} for rate in RATES}
+    bench.study = stopping
+    outcome = bench.run(Lockstep())
+    assert outcome.trained == 0
+    assert not [each for each in outcome.report.findings if each.check == "stopped"]
+
+
+def test_plan_status_and_archive_know_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = stopping_bench(tmp_path, monkeypatch)
+    bench.run(Lockstep())
+    plan = Plan(bench.study, Placement(resources=bench.study.resources), bench.results, tmp_path)
+    assert "stops      halving, keeps 1 in 3" in plan_on(plan, {"CPU": 2.0})
+    assert not plan.reconciled.to_train
+    text = in_process("status", tmp_path / "tiny.yaml", "--results", bench.results.root)[1]
+    assert "stopped early" in text
+    stopped = next(row["run_id"] for row in rows(bench.results.root).values() if row["stopped_at_step"])
+    assert "up to step 90: stopped early" in in_process("show", stopped, "--results", bench.results.root)[1]
+    assert in_process("verify", "--results", bench.results.root)[0] == 0
+    assert in_process("export", tmp_path / "all.tar", "--results", bench.results.root)[0] == 0
+    assert in_process("import", tmp_path / "all.tar", "--results", tmp_path / "copy")[0] == 0
+    copy = Results(tmp_path / "copy")
+    assert not Plan(bench.study, plan.placement, copy, tmp_path).reconciled.to_train
+
+
+@pytest.mark.parametrize(
+    ("rule", "num_steps", "wanted"),
+    [
+        (StopEarly(), 900, (100, 300)),
+        (StopEarly(eta=2), 800, (200, 400)),
+        (StopEarly(first=30), 900, (100, 300)),
+        (StopEarly(first=130), 900, (200, 400)),
+        (StopEarly(first=1, eta=2), 300, (100, 200)),
+        (StopEarly(rule="median", first=150), 500, (200, 300, 400)),
+        (StopEarly(first=1000), 900, ()),
+    ],
+)
+def test_rungs(rule: StopEarly, num_steps: int, wanted: tuple[int, ...]) -> None:
+    assert rule.rungs(num_steps, 100) == wanted
+
+
+def test_mistakes(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="stop_early.rule: got \"best\", want 'halving' or 'median'"):
+        load_study(write_study(tmp_path, stop_early="{rule: best}"))
