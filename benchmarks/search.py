@@ -1,10 +1,11 @@
-"""Replays recorded grids to compare ways of choosing learning rates at equal budgets; trains nothing.
+"""Replays recorded grids to compare ways of choosing learning rates at equal cost; trains nothing.
 
-    python -m benchmarks.search RESULTS_CSV... [--replays 200]
+    python -m benchmarks.search RESULTS [STUDY...] [--replays 40] [--figure docs/images/search]
 
-Takes `learning_rates.csv` of reports. Every way chooses among the grid's own rates: a proposal counts as the nearest
-rate of the grid, on the logarithmic scale, that was not tried yet, so no value is interpolated. A cell's answer is the
-best tried rate by the mean over the recorded seeds; its regret is the difference of test means to the full grid's.
+Takes a results directory with complete grids, or a report's `learning_rates.csv`, which has no curves and so no early
+stopping. Every way chooses among the grid's own rates: a proposal counts as the nearest rate of the grid, on the
+logarithmic scale, that was not tried yet, so no value is interpolated. A cell's answer is the best rate trained to the
+budget, by the mean over the recorded seeds; its regret is the difference of test means to the full grid's.
 """
 
 from __future__ import annotations
@@ -13,93 +14,89 @@ import argparse
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from lr_sweep.analysis.record.read import recorded_studies
 from lr_sweep.analysis.statistics.further_rates import three_digits
-from lr_sweep.analysis.statistics.observations import Observation
-from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.refinement import ROUND_SIZE, refined_rates
+from lr_sweep.benchmarks.recorded_cells import RecordedCell, Replay, read_cells, read_record
 from lr_sweep.sweep.search.samplers import next_rates
 from lr_sweep.sweep.study.search import NUM_FIRST, Search
+from lr_sweep.sweep.study.stop_early import StopEarly
 
-WAYS = ("grid subset", "random", "quasi-random", "tpe", "gp")
+WAYS = ("grid subset", "random", "quasi-random", "tpe", "gp", "refine")
+RULES: dict[str, StopEarly | None] = {"-": None, "halving": StopEarly(), "median": StopEarly(rule="median")}
 AT_ONCE = 2
 """Rates of a round of `tpe` and `gp`."""
-
-
-@dataclass(frozen=True)
-class RecordedCell:
-    """A cell of a full grid: means over seeds by learning rate, rising; NaN: no value."""
-
-    labels: tuple[str, str, str]
-    rates: np.ndarray
-    """(L,), float64."""
-    validation: np.ndarray
-    """(L,), fractions."""
-    test: np.ndarray
-    """(L,), fractions."""
-
-    def answer(self, tried: Sequence[int]) -> int | None:
-        """Return the index of the best tried rate, the smaller of equals; None: none has a value."""
-        known = [index for index in sorted(tried) if not math.isnan(self.validation[index])]
-        return max(known, key=lambda index: (round(self.validation[index], 12), -index), default=None)
-
-    def nearest(self, rate: float, tried: Sequence[int]) -> int:
-        """Return the index of the nearest rate of the grid that was not tried."""
-        left = [index for index in range(len(self.rates)) if index not in tried]
-        return min(left, key=lambda index: abs(math.log(self.rates[index] / rate)))
-
-    def observation(self, index: int) -> Observation:
-        """Return what a search observes at a rate."""
-        value = float(self.validation[index])
-        rate = float(self.rates[index])
-        return Observation(rate, "diverged", None) if math.isnan(value) else Observation(rate, "measured", value)
-
-
-def read_cells(path: Path) -> list[RecordedCell]:
-    """Read the cells of a report's `learning_rates.csv`; a rate counts if every seed has a value there."""
-    found = []
-    for labels, rows in pd.read_csv(path).groupby(CELL, sort=False):
-        rows = rows.sort_values("learning_rate")
-        whole = rows["num_values"].eq(rows["num_values"].max()) & rows["num_values"].gt(0)
-        validation, test = (rows[name].where(whole).to_numpy(float) for name in ("validation_mean", "test_mean"))
-        task, model, variant = map(str, labels)
-        found.append(RecordedCell((task, model, variant), rows["learning_rate"].to_numpy(float), validation, test))
-    return found
+LEAST_GRID = 3
+"""Rates of the coarse grid that `refine` begins with."""
 
 
 def tried_by(way: str, cell: RecordedCell, number: int, seed: int) -> list[int]:
-    """Return the indices of the rates that a way tries."""
-    if way == "grid subset":  # evenly spaced, with an offset drawn per study
-        offset = float(np.random.default_rng(seed).random())
-        return sorted({int((index + offset) * len(cell.rates) / number) for index in range(number)})
-    return _searched(way, cell, number, seed)
+    """Return the indices of the rates that a way tries, without early stopping."""
+    return replayed(way, cell, number, seed).tried
 
 
-def _searched(way: str, cell: RecordedCell, number: int, seed: int) -> list[int]:
-    low, high = three_digits(cell.rates[0]), three_digits(cell.rates[-1])
+def replayed(way: str, cell: RecordedCell, number: int, seed: int, rule: StopEarly | None = None) -> Replay:
+    """Train as many rates of a cell as a way has; all of them, if the grid has fewer."""
+    replay, number = Replay(cell, rule), min(number, len(cell.rates))
+    if way == "grid subset":
+        replay.train(_subset(cell, number, seed))
+    elif way == "refine":
+        _refine(replay, number, seed)
+    else:
+        _search(replay, way, number, seed)
+    return replay
+
+
+def _subset(cell: RecordedCell, number: int, seed: int) -> list[int]:
+    """Return evenly spaced rates, with an offset drawn per study."""
+    offset = float(np.random.default_rng(seed).random())
+    return sorted({int((index + offset) * len(cell.rates) / number) for index in range(number)})
+
+
+def _refine(replay: Replay, number: int, seed: int) -> None:
+    replay.train(_subset(replay.cell, min(number, max(LEAST_GRID, number // 2)), seed))
+    while (left := number - len(replay.tried)) > 0:
+        observed = [replay.observation(index) for index in replay.tried]
+        _train_nearest(replay, refined_rates(observed, min(ROUND_SIZE, left), maximise=True), left)
+
+
+def _search(replay: Replay, way: str, number: int, seed: int) -> None:
+    low, high = three_digits(replay.cell.rates[0]), three_digits(replay.cell.rates[-1])
     search = Search(sampler=way, low=low, high=high, rates=100, seed=seed)  # type: ignore[arg-type]
-    tried: list[int] = []
-    while len(tried) < number:
-        observed = [cell.observation(index) for index in tried]
-        size = min(number - len(tried), AT_ONCE if len(tried) >= NUM_FIRST else NUM_FIRST - len(tried))
-        for rate in next_rates(search, cell.labels, observed, size, maximise=True):
-            tried.append(cell.nearest(rate, tried))
-    return tried
+    while (left := number - len(tried := replay.tried)) > 0:
+        observed = [replay.observation(index) for index in tried]
+        adaptive = way in ("tpe", "gp")
+        size = min(left, left if not adaptive else AT_ONCE if len(tried) >= NUM_FIRST else NUM_FIRST - len(tried))
+        _train_nearest(replay, next_rates(search, replay.cell.labels, observed, size, maximise=True), left)
+
+
+def _train_nearest(replay: Replay, rates: Sequence[float], left: int) -> None:
+    """Train the rates of the grid that are nearest to those proposed; if none is proposed, the nearest to the first."""
+    chosen: list[int] = []
+    for rate in list(rates)[:left] or [float(replay.cell.rates[0])]:
+        chosen.append(replay.cell.nearest(rate, [*replay.tried, *chosen]))
+    replay.train(chosen)
 
 
 def replay(cells: Sequence[RecordedCell], choose: Callable[[RecordedCell], Sequence[int]]) -> tuple[float, float]:
+    """Return the regret and the wrong orders, as `scores`, of choices that are trained to the budget."""
+    return scores(cells, {cell.labels: cell.answer(choose(cell)) for cell in cells})
+
+
+def scores(cells: Sequence[RecordedCell], answers: dict[tuple[str, str, str], int | None]) -> tuple[float, float]:
     """Return the mean regret of test accuracy, in points, and the share of pairs of variants in the wrong order."""
-    full = {cell.labels: cell.answer(range(len(cell.rates))) for cell in cells}
-    cells = [cell for cell in cells if full[cell.labels] is not None]
-    truth = {cell.labels: cell.test[full[cell.labels]] for cell in cells}
-    found = {}
-    for cell in cells:
-        answer = cell.answer(choose(cell))
-        found[cell.labels] = math.nan if answer is None else cell.test[answer]
+    truth = {
+        cell.labels: cell.test[full] for cell in cells if (full := cell.answer(range(len(cell.rates)))) is not None
+    }
+    by_label = {cell.labels: cell for cell in cells}
+    found = {
+        labels: math.nan if (index := answers[labels]) is None else by_label[labels].test[index] for labels in truth
+    }
     regrets = [truth[labels] - (0.0 if math.isnan(value) else value) for labels, value in found.items()]
     pairs = [
         (a, b)
@@ -110,33 +107,78 @@ def replay(cells: Sequence[RecordedCell], choose: Callable[[RecordedCell], Seque
     return 100 * float(np.mean(regrets)), float(np.mean(wrong)) if wrong else math.nan
 
 
+def compared(cells: Sequence[RecordedCell], numbers: Sequence[int], replays: int) -> pd.DataFrame:
+    """Replay every way, rule and number of rates; a row each, with shares of the whole grid's cost."""
+    whole = np.array([cell.whole_cost for cell in cells]).sum(axis=0)
+    rules = RULES if cells[0].curves is not None else {"-": None}
+    rows = []
+    for way, (name, rule), number in itertools.product(WAYS, rules.items(), numbers):
+        if (way in ("tpe", "gp") and number <= NUM_FIRST) or (way == "refine" and number <= LEAST_GRID):
+            continue  # no rate is chosen by values yet
+        found = []
+        for seed in range(replays):
+            made = {cell.labels: replayed(way, cell, number, seed, rule) for cell in cells}
+            cost = np.array([(each.run_steps, each.seconds) for each in made.values()]).sum(axis=0) / whole
+            found.append((*scores(cells, {labels: each.answer for labels, each in made.items()}), *cost))
+        regret, wrong, run_steps, seconds = np.mean(found, axis=0)
+        sem = float(np.std([each[0] for each in found], ddof=1)) / math.sqrt(replays)
+        rows.append((number, run_steps, seconds, whole[1] * seconds / 3600, way, name, regret, sem, wrong))
+        print(_line(rows[-1]), flush=True)
+    columns = ["rates", "run_steps", "seconds", "device_h", "way", "rule", "regret", "sem", "wrong"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _line(row: tuple[int, float, float, float, str, str, float, float, float]) -> str:
+    number, run_steps, _, hours, way, rule, regret, sem, wrong = row
+    return f"| {number} | {run_steps:.0%} | {hours:.3f} | {way} | {rule} | {regret:.2f} ± {sem:.2f} | {wrong:.1%} |"
+
+
+def whole_grid(cells: Sequence[RecordedCell], rule: StopEarly) -> str:
+    """Describe what a rule does to the whole grid, all rates started together: cost, loss, and whom it stops wrongly.
+
+    A fast starter is a rate larger than the best, chosen because the rule stopped the best one.
+    """
+    made = {cell.labels: Replay(cell, rule) for cell in cells}
+    for each in made.values():
+        each.train(range(len(each.cell.rates)))
+    cost = np.array([(each.run_steps, each.seconds) for each in made.values()]).sum(axis=0)
+    run_steps, seconds = cost / np.array([cell.whole_cost for cell in cells]).sum(axis=0)
+    regret, wrong = scores(cells, {labels: each.answer for labels, each in made.items()})
+    best = {labels: each.cell.answer(range(len(each.cell.rates))) for labels, each in made.items()}
+    missed = [labels for labels, each in made.items() if best[labels] in each.stopped]
+    larger = sum((made[labels].answer or 0) > (best[labels] or 0) for labels in missed)
+    return (
+        f"whole grid, {rule.rule}: {run_steps:.0%} of the run-steps, {seconds:.0%} of the device time; regret "
+        f"{regret:.2f} points, wrong orders {wrong:.1%}; stops the best rate in {len(missed)} of {len(cells)} cells, "
+        f"in {larger} for a larger one"
+    )
+
+
 def main() -> None:
-    """Print a table per grid."""
+    """Print a table per grid, and draw the figure."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("files", type=Path, nargs="+")
-    options.add_argument("--replays", type=int, default=200)
+    options.add_argument("source", type=Path, help="a results directory, or a report's learning_rates.csv")
+    options.add_argument("studies", nargs="*", help="of a results directory; default: all")
+    options.add_argument("--replays", type=int, default=40)
     options.add_argument("--rates", type=int, nargs="*", help="budgets; default: 2 to the whole grid")
+    options.add_argument("--figure", type=Path, help="stem of a .png and an .svg")
     chosen = options.parse_args()
-    for path in chosen.files:
-        cells = read_cells(path)
+    drawn = {}
+    table = chosen.source.suffix == ".csv"
+    for name in [chosen.source.parent.name] if table else chosen.studies or recorded_studies(chosen.source):
+        cells = read_cells(chosen.source) if table else read_record(chosen.source, name)
         num_rates = max(len(cell.rates) for cell in cells)
-        print(f"{path}: {len(cells)} cells of up to {num_rates} learning rates, {chosen.replays} replays")
-        print("way            rates  run-steps  regret, points (SEM)  wrong orders")
-        for number in chosen.rates or range(2, num_rates + 1):
-            for way in WAYS:
-                if way in ("tpe", "gp") and number <= NUM_FIRST:  # no rate is chosen by values yet
-                    continue
-                print(_line(way, cells, number, chosen.replays), flush=True)
+        hours = "" if table else f", {sum(cell.whole_cost[1] for cell in cells) / 3600:.2f} device-hours"
+        print(f"\n{name}: {len(cells)} cells of {num_rates} learning rates{hours}, {chosen.replays} replays")
+        for rule in [] if table else [rule for rule in RULES.values() if rule]:
+            print(whole_grid(cells, rule))
+        print("| rates | of the run-steps | device-hours | way | stopping | regret, points | wrong orders |")
+        print("|---|---|---|---|---|---|---|")
+        drawn[name] = compared(cells, chosen.rates or range(2, num_rates + 1), chosen.replays)
+    if chosen.figure:
+        from lr_sweep.benchmarks.search_figure import draw
 
-
-def _line(way: str, cells: Sequence[RecordedCell], number: int, replays: int) -> str:
-    def choose(cell: RecordedCell, seed: int) -> list[int]:
-        return tried_by(way, cell, min(number, len(cell.rates)), seed)
-
-    found = np.array([replay(cells, lambda cell, seed=seed: choose(cell, seed)) for seed in range(replays)])
-    regret, sem = found[:, 0].mean(), found[:, 0].std(ddof=1) / math.sqrt(replays)
-    share = sum(min(number, len(cell.rates)) for cell in cells) / sum(len(cell.rates) for cell in cells)
-    return f"{way:14} {number:5}  {share:9.0%}  {regret:9.2f} ({sem:.2f})  {found[:, 1].mean():18.1%}"
+        draw(drawn, chosen.figure)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lr_sweep.benchmarks.search import WAYS, RecordedCell, read_cells, replay, tried_by
+from lr_sweep.analysis.statistics.observations import Observation
+from lr_sweep.benchmarks.recorded_cells import Curves, RecordedCell, Replay, read_cells
+from lr_sweep.benchmarks.search import WAYS, replay, tried_by
+from lr_sweep.sweep.study.stop_early import StopEarly
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
@@ -45,3 +48,18 @@ def test_regret_and_wrong_orders_by_hand() -> None:
     ]
     regret, wrong = replay(cells, lambda cell: [0])
     assert (round(regret, 9), wrong) == (25.0, 1.0)
+
+
+def test_early_stopping_by_hand() -> None:
+    """Of 3 rates one is kept at the first of 9 evaluations: the fast starter, though the second ends higher."""
+    best = np.array([[0.1] * 9, [0.2] + [0.9] * 8, [0.3] + [0.4] * 8])
+    steps = np.arange(1, 10) * 10
+    cost = np.tile(2.0 * steps, (3, 1))
+    curves = Curves(steps=steps, best=best, running=best, run_steps=cost, seconds=cost / 10)
+    cell = RecordedCell(("a", "b", "c"), np.array([1e-3, 1e-2, 1e-1]), best[:, -1], best[:, -1], curves)
+    stopping, whole = Replay(cell, StopEarly()), Replay(cell, None)
+    for each in (stopping, whole):
+        each.train([0, 1, 2])
+    assert (stopping.answer, stopping.stopped, stopping.run_steps, stopping.seconds) == (2, {0: 10, 1: 10}, 220, 22)
+    assert (whole.answer, whole.run_steps, whole.seconds) == (1, *cell.whole_cost) == (1, 540, 54)
+    assert stopping.observation(1) == Observation(1e-2, "stopped", None)

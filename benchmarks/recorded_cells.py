@@ -1,0 +1,176 @@
+"""Cells of recorded grids, and their training replayed from the record: what a choice of learning rates gets and costs.
+
+Learning rates are trained with all recorded seeds. A stopped one costs what its runs cost up to the rung.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from lr_sweep.analysis.record.read import read_curves, read_runs, read_study, read_wanted
+from lr_sweep.analysis.statistics.aggregate import summarise
+from lr_sweep.analysis.statistics.observations import Observation
+from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.stopping import kept_by_halving, kept_by_median
+from lr_sweep.sweep.study.stop_early import StopEarly
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Means over the seeds of a cell, by learning rate and evaluation."""
+
+    steps: np.ndarray
+    """(E,), int64."""
+    best: np.ndarray
+    """(L, E), the best validation accuracy so far; NaN: no seed is there."""
+    running: np.ndarray
+    """(L, E), the running mean of validation accuracies."""
+    run_steps: np.ndarray
+    """(L, E), gradient steps of all seeds up to there."""
+    seconds: np.ndarray
+    """(L, E), of device time."""
+
+
+@dataclass(frozen=True)
+class RecordedCell:
+    """A cell of a full grid: means over seeds by learning rate, rising; NaN: no value."""
+
+    labels: tuple[str, str, str]
+    rates: np.ndarray
+    """(L,), float64."""
+    validation: np.ndarray
+    """(L,), fractions."""
+    test: np.ndarray
+    """(L,), fractions."""
+    curves: Curves | None = None
+    """None: a report's table, which has no curves."""
+
+    def answer(self, tried: Sequence[int]) -> int | None:
+        """Return the index of the best tried rate, the smaller of equals; None: none has a value."""
+        known = [index for index in sorted(tried) if not math.isnan(self.validation[index])]
+        return max(known, key=lambda index: (round(self.validation[index], 12), -index), default=None)
+
+    def nearest(self, rate: float, tried: Sequence[int]) -> int:
+        """Return the index of the nearest rate of the grid that was not tried."""
+        left = [index for index in range(len(self.rates)) if index not in tried]
+        return min(left, key=lambda index: abs(math.log(self.rates[index] / rate)))
+
+    @property
+    def whole_cost(self) -> tuple[float, float]:
+        """Run-steps and seconds of the whole grid; without curves a rate counts 1 in both."""
+        if self.curves is None:
+            return float(len(self.rates)), float(len(self.rates))
+        return float(self.curves.run_steps[:, -1].sum()), float(self.curves.seconds[:, -1].sum())
+
+
+@dataclass
+class Replay:
+    """The training of rates of a cell in rounds, with a rule that stops some of them, or None."""
+
+    cell: RecordedCell
+    rule: StopEarly | None
+    tried: list[int] = field(default_factory=list)
+    stopped: dict[int, int] = field(default_factory=dict)
+    """Step of the rung, by the index of the rate."""
+    run_steps: float = 0.0
+    seconds: float = 0.0
+    _there: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Rates that reached a rung, by its step."""
+
+    def train(self, round_: Sequence[int]) -> None:
+        """Train rates together."""
+        self.tried += round_
+        alive, curves = list(round_), self.cell.curves
+        if curves is None:
+            self.run_steps += len(alive)
+            self.seconds += len(alive)
+            return
+        every, budget = int(curves.steps[0]), int(curves.steps[-1])
+        for step in self.rule.rungs(budget, every) if self.rule else ():
+            at = int(np.searchsorted(curves.steps, step))
+            alive = [index for index in alive if not math.isnan(curves.best[index, at])]  # the others diverged
+            self._there[step] += alive
+            kept = self._kept(curves, step, at)
+            for index in [index for index in alive if index not in kept]:
+                self.stopped[index] = step
+            alive = [index for index in alive if index in kept]
+        for index in round_:
+            at = int(np.searchsorted(curves.steps, self.stopped.get(index, budget)))
+            self.run_steps += curves.run_steps[index, at]
+            self.seconds += curves.seconds[index, at]
+
+    def _kept(self, curves: Curves, step: int, at: int) -> set[int]:
+        assert self.rule is not None, "only a rule has rungs"
+        best = {float(index): float(curves.best[index, at]) for index in self._there[step]}
+        if not best:
+            return set()
+        if self.rule.rule == "halving":
+            return {int(index) for index in kept_by_halving(best, self.rule.eta)}
+        means = {index: float(curves.running[int(index), at]) for index in best}
+        return {int(index) for index in kept_by_median(best, means)}
+
+    def observation(self, index: int) -> Observation:
+        """Return what a search observes at a rate that was trained."""
+        value, rate = float(self.cell.validation[index]), float(self.cell.rates[index])
+        if index in self.stopped:
+            return Observation(rate, "stopped", None)
+        return Observation(rate, "diverged", None) if math.isnan(value) else Observation(rate, "measured", value)
+
+    @property
+    def answer(self) -> int | None:
+        """The index of the best rate that was trained to the budget; None: none has a value."""
+        return self.cell.answer([index for index in self.tried if index not in self.stopped])
+
+
+def read_cells(path: Path) -> list[RecordedCell]:
+    """Read the cells of a report's `learning_rates.csv`; a rate counts if every seed has a value there."""
+    return [_cell(labels, rows) for labels, rows in pd.read_csv(path).groupby(CELL, sort=False)]
+
+
+def _cell(labels: object, rows: pd.DataFrame, curves: Curves | None = None) -> RecordedCell:
+    rows = rows.sort_values("learning_rate")
+    whole = rows["num_values"].eq(rows["num_values"].max()) & rows["num_values"].gt(0)
+    validation, test = (rows[name].where(whole).to_numpy(float) for name in ("validation_mean", "test_mean"))
+    assert isinstance(labels, tuple), "a cell has three labels"
+    task, model, variant = map(str, labels)
+    return RecordedCell((task, model, variant), rows["learning_rate"].to_numpy(float), validation, test, curves)
+
+
+def read_record(results: Path, study: str) -> list[RecordedCell]:
+    """Read the cells of a study's record, with their curves; cells with runs that are not recorded are left out."""
+    wanted, info = read_wanted(results, study), read_study(results, study)
+    runs, points = read_runs(results, wanted["run_id"]), read_curves(results, wanted["run_id"])
+    summary = summarise(wanted, runs, points, info.metric)
+    points = wanted.merge(points.drop(columns=["num_steps"], errors="ignore"), on="run_id")
+    found = []
+    for labels, rows in summary.learning_rates.groupby(CELL, sort=False):
+        if rows["missing"].sum() + rows["failed"].sum() == 0:
+            mine = points[(points[CELL] == list(labels)).all(axis=1)]
+            found.append(_cell(labels, rows, _curves(mine, wanted)))
+    return found
+
+
+def _curves(points: pd.DataFrame, wanted: pd.DataFrame) -> Curves:
+    points = points[points["step"] <= points["num_steps"]].sort_values(["run_id", "step"])
+    by_run = points.groupby("run_id")["validation_accuracy"]
+    points = points.assign(best=by_run.cummax(), running=by_run.transform(lambda values: values.expanding().mean()))
+    steps = np.array(sorted(points["step"].unique()))
+    keys, rates = ["learning_rate", "step"], sorted(points["learning_rate"].unique())
+    means = points.groupby(keys)[["best", "running"]].mean().unstack().reindex(rates)
+    per_seed = points.pivot_table(index=["learning_rate", "seed"], columns="step", values="elapsed_s")
+    seconds = per_seed.ffill(axis=1).groupby("learning_rate").sum().reindex(rates)
+    reached = per_seed.notna().mul(np.diff(steps, prepend=0), axis=1).cumsum(axis=1).groupby("learning_rate").sum()
+    return Curves(
+        steps=steps,
+        best=means["best"].to_numpy(float),
+        running=means["running"].to_numpy(float),
+        run_steps=reached.reindex(rates).to_numpy(float),
+        seconds=seconds.to_numpy(float),
+    )
