@@ -8,7 +8,7 @@ EXTRAS ?= dev
 # Test processes at once: more take more memory (each may start a Ray), and are no faster on two cores.
 PROCESSES ?= 2
 
-.PHONY: help quickstart test lint types test-quick test-slow bench chaos cluster-test slurm-test env constraints clean
+.PHONY: help quickstart test lint types test-quick test-slow test-slow-ray test-slow-rest bench chaos cluster-test slurm-test env constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -29,8 +29,15 @@ types: env  ## type checks
 test-quick: env  ## the quick tests
 	$(BIN)/python -m pytest -m "not slow and not gpu and not chaos and not hosts and not slurm" -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
-test-slow: env  ## tests that take minutes, and those that need a GPU where there is one
-	$(BIN)/python -m pytest -m "slow or gpu"
+SLOW_WITH_RAY = tests/sweep/tune tests/sweep/search tests/sweep/store
+
+test-slow: test-slow-ray test-slow-rest  ## tests that take minutes, and those that need a GPU where there is one; -j2: in two processes
+
+test-slow-ray: env
+	$(BIN)/python -m pytest -m "slow or gpu" $(SLOW_WITH_RAY)
+
+test-slow-rest: env
+	$(BIN)/python -m pytest -m "slow or gpu" tests $(SLOW_WITH_RAY:%=--ignore=%)
 
 bench: env  ## how fast the engines are here, and what memory they take; start it on an idle machine (an hour)
 	$(BIN)/python -m benchmarks.engine_speed
