@@ -17,8 +17,8 @@ import pandas as pd
 from lr_sweep.analysis.record.read import read_curves, read_runs, read_study, read_wanted
 from lr_sweep.analysis.statistics.aggregate import summarise
 from lr_sweep.analysis.statistics.observations import Observation
-from lr_sweep.analysis.statistics.selection import CELL
-from lr_sweep.analysis.statistics.stopping import kept_by_halving, kept_by_median
+from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS
+from lr_sweep.analysis.statistics.stopping import kept_rates
 from lr_sweep.sweep.study.stop_early import StopEarly
 
 
@@ -55,7 +55,7 @@ class RecordedCell:
     def answer(self, tried: Sequence[int]) -> int | None:
         """Return the index of the best tried rate, the smaller of equals; None: none has a value."""
         known = [index for index in sorted(tried) if not math.isnan(self.validation[index])]
-        return max(known, key=lambda index: (round(self.validation[index], 12), -index), default=None)
+        return max(known, key=lambda index: (round(self.validation[index], MEAN_DIGITS), -index), default=None)
 
     def nearest(self, rate: float, tried: Sequence[int]) -> int:
         """Return the index of the nearest rate of the grid that was not tried."""
@@ -111,10 +111,8 @@ class Replay:
         best = {float(index): float(curves.best[index, at]) for index in self._there[step]}
         if not best:
             return set()
-        if self.rule.rule == "halving":
-            return {int(index) for index in kept_by_halving(best, self.rule.eta)}
         means = {index: float(curves.running[int(index), at]) for index in best}
-        return {int(index) for index in kept_by_median(best, means)}
+        return {int(index) for index in kept_rates(self.rule.rule, self.rule.eta, best, means)}
 
     def observation(self, index: int) -> Observation:
         """Return what a search observes at a rate that was trained."""

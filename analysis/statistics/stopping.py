@@ -5,9 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from statistics import median
+from typing import Literal
 
 LEAST_OTHERS = 3
 """The median rule stops nothing while fewer other learning rates were at the rung."""
+
+
+def kept_rates(
+    rule: Literal["halving", "median"], eta: int, best: Mapping[float, float], running_means: Mapping[float, float]
+) -> set[float]:
+    """Return the learning rates that a rule keeps, with the arguments of `kept_by_halving` and `kept_by_median`."""
+    return kept_by_halving(best, eta) if rule == "halving" else kept_by_median(best, running_means)
 
 
 def kept_by_halving(values: Mapping[float, float], eta: int) -> set[float]:

@@ -11,7 +11,7 @@ from statistics import fmean
 from lr_sweep.analysis.record.columns import RUNGS
 from lr_sweep.analysis.record.read import read_curves
 from lr_sweep.analysis.record.rungs import Judgement, RateKey, read_judgements, rungs_path
-from lr_sweep.analysis.statistics.stopping import kept_by_halving, kept_by_median
+from lr_sweep.analysis.statistics.stopping import kept_rates
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.study.own import AnyStudy
 from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
@@ -107,8 +107,7 @@ class EarlyStopping:
             new = [rate for rate in best if ((*cell, rate), step) not in before]
             if not new:
                 continue
-            halving = self._rule.rule == "halving"
-            kept = kept_by_halving(best, self._rule.eta) if halving else kept_by_median(best, means)
+            kept = kept_rates(self._rule.rule, self._rule.eta, best, means)
             for rate in new:
                 value = first.metric.sign * best[rate] if math.isfinite(best[rate]) else None
                 labels = cell._asdict() | {"learning_rate": rate, "step": step, "value": value}
