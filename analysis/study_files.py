@@ -174,9 +174,10 @@ def _write_rates(folder: Path, summary: StudySummary) -> list[Table]:
 
 
 def _unknown(runs: pd.DataFrame) -> list[str]:
-    """Return the columns that a table's runs have nothing in; a record's have at least where the data come from."""
-    facts = ("pretrained_on", "data_origin", "failure")
-    return [name for name in facts if name in runs and runs["data_origin"].isna().all() and runs[name].isna().all()]
+    """Return the columns that have nothing in them and need not: `options`, and for a table's runs what it lacks."""
+    from_table = runs["data_origin"].isna().all()
+    names = ["options", *(("pretrained_on", "data_origin", "failure") if from_table else ())]
+    return [name for name in names if name in runs and runs[name].isna().all()]
 
 
 def _conclusive(
@@ -189,12 +190,19 @@ def _conclusive(
     moved = further_tables.importance_table(summary.runs, shares, metric).write(folder, "importance", shares)
     of_paper = "Further figures" if info.from_table else "Further tables and figures of the paper"
     return [
-        Section("Cells", [replace(detail, folded=True)]),
+        Section("Cells", [*_options(folder, summary), replace(detail, folded=True)]),
         Section("How sure", _uncertainty(folder, summary, pairs)),
         Section("Conclusions over the learning rate", _conclusions(folder, summary, pairs, ordered)),
         *([Section(of_paper, further)] if further else []),
         Section(f"What moved the {metric.name}", [replace(moved, folded=True)]),
     ]
+
+
+def _options(folder: Path, summary: StudySummary) -> list[Block]:
+    if "options" not in summary.runs or summary.chosen_runs["options"].isna().all():
+        return []
+    found = further_tables.options_at_chosen(summary.chosen_runs)
+    return [further_tables.options_table(found).write(folder, "options", found)]
 
 
 def _cost(folder: Path, summary: StudySummary, recorded: Recorded) -> Block:

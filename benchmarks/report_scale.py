@@ -70,7 +70,7 @@ def make_record(results: Path, size: Size, rng: np.random.Generator) -> None:
         curve_path(results, row["run_id"]).write_bytes(parquet_bytes(_curve(row, size.evaluations, rng)))
         run_path(results, row["run_id"]).write_bytes(parquet_bytes(table([_run(row)], RUNS)))
     (study_dir(results, STUDY) / "wanted.parquet").write_bytes(
-        parquet_bytes(table([row | {"trained_parameters": None} for row in wanted], WANTED))
+        parquet_bytes(table([row | {"trained_parameters": None, "options": None} for row in wanted], WANTED))
     )
 
 

@@ -23,8 +23,8 @@ from lr_sweep.analysis.record.read import recorded_studies
 from lr_sweep.analysis.statistics.further_rates import three_digits
 from lr_sweep.analysis.statistics.refinement import ROUND_SIZE, refined_rates
 from lr_sweep.benchmarks.recorded_cells import RecordedCell, Replay, read_cells, read_record
-from lr_sweep.sweep.search.samplers import next_rates
-from lr_sweep.sweep.study.search import NUM_FIRST, Search
+from lr_sweep.sweep.search.samplers import next_points
+from lr_sweep.sweep.study.search import NUM_FIRST, Point, Search
 from lr_sweep.sweep.study.stop_early import StopEarly
 
 WAYS = ("grid subset", "random", "quasi-random", "tpe", "gp", "refine")
@@ -69,10 +69,11 @@ def _search(replay: Replay, way: str, number: int, seed: int) -> None:
     low, high = three_digits(replay.cell.rates[0]), three_digits(replay.cell.rates[-1])
     search = Search(sampler=way, low=low, high=high, rates=100, seed=seed)  # type: ignore[arg-type]
     while (left := number - len(tried := replay.tried)) > 0:
-        observed = [replay.observation(index) for index in tried]
+        observed = [(Point(each.learning_rate), each) for each in map(replay.observation, tried)]
         adaptive = way in ("tpe", "gp")
         size = min(left, left if not adaptive else AT_ONCE if len(tried) >= NUM_FIRST else NUM_FIRST - len(tried))
-        _train_nearest(replay, next_rates(search, replay.cell.labels, observed, size, maximise=True), left)
+        points = next_points(search, replay.cell.labels, observed, size, maximise=True)
+        _train_nearest(replay, [point.learning_rate for point in points], left)
 
 
 def _train_nearest(replay: Replay, rates: Sequence[float], left: int) -> None:

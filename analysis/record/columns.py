@@ -114,6 +114,7 @@ WANTED: Columns = (
     Column("pretrained_on", _STR, "", "what the initial weights were trained on; null: random initialisation", True),
     Column("data_origin", _STR, "", "where the examples come from"),
     _later("trained_parameters", _I64, "", "how many numbers the run trains; null: not known"),
+    _later("options", _STR, "", "JSON object of the options that a search chose with the learning rate; null: none"),
 )
 
 
@@ -128,10 +129,17 @@ PROPOSALS: Columns = (
     Column("task", _STR, "", "the cell's, as in `wanted`"),
     Column("model", _STR, "", "the cell's, as in `wanted`"),
     Column("variant", _STR, "", "the cell's, as in `wanted`"),
-    Column("number", _I64, "", "of the cell's proposals by its search, or by its refinement, from 0"),
+    Column("number", _I64, "", "of the cell's proposals by its search, its winners, or its refinement, from 0"),
     Column("round", _I64, "", "of the cell's rounds, from 1; a round is stored before its runs train"),
     Column("learning_rate", _F64, "", "proposed; 3 significant digits"),
-    Column("sampler", _STR, "", "what proposed it: `tpe`, `gp`, `quasi-random`, `random`, or `refine` after a grid"),
+    Column(
+        "sampler",
+        _STR,
+        "",
+        "what proposed it: `tpe`, `gp`, `quasi-random`, `random`; `winner`: a rate of these that gets all seeds; or "
+        "`refine` after a grid",
+    ),
+    _later("options", _STR, "", "JSON object of the options that were chosen with it; null: none"),
 )
 
 RUNGS: Columns = (

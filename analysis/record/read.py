@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,10 @@ class SearchRange:
     high: float
     rates: int
     """Learning rates that each cell is to try."""
+    winners: int | None = None
+    """How many of them get all seeds, the best by the first one; None: all."""
+    space: Sequence[str] = ()
+    """Options that are chosen with each learning rate."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pandas as pd
 
@@ -52,6 +54,28 @@ def interval_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
             "remarks": "note",
         },
     )
+
+
+def options_table(chosen: pd.DataFrame) -> Table:
+    """Show what `options_at_chosen` returns."""
+    names = [str(name) for name in chosen if name not in (*CELL, "learning_rate")]
+    shown: dict[str, str | Callable[[Row], str]] = {name: partial(_option, name) for name in names}
+    what = "What the search chose with each cell's learning rate."
+    return Table.of(chosen, "Options at the chosen learning rate", what, {**LABELS, "learning rate": _rate, **shown})
+
+
+def _option(name: str, row: Row) -> str:
+    return json.dumps(row[name])
+
+
+def options_at_chosen(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return a row a cell with its learning rate and a column an option that a search chose with it.
+
+    `runs`: those at the chosen learning rates, with a column `options` of JSON.
+    """
+    first = runs.dropna(subset=["options"]).drop_duplicates(CELL).reset_index(drop=True)
+    found = pd.DataFrame([json.loads(text) for text in first["options"]], dtype=object)
+    return pd.concat([first[[*CELL, "learning_rate"]], found], axis=1)
 
 
 def comparison_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:

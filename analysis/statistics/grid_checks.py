@@ -51,9 +51,10 @@ def grid_findings(
         yield _untuned(cell, rates, shown)
     elif cell["at_edge"]:
         yield _edge(cell, rates) if search is None else _searched_edge(cell, rates, search)
-    else:
+    elif search is None or not search.space:  # with options of their own, neighbouring rates show no peak
         yield from _cliff(cell, rates, metric)
-        yield from _narrow(cell, rates, others, metric)
+        if search is None or search.winners is None:  # rates beside winners have one seed, and no standard error
+            yield from _narrow(cell, rates, others, metric)
     yield from _unstable(cell, rates, metric)
 
 

@@ -11,13 +11,13 @@ from lr_sweep.datasets.storage.files import write_json
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.study.runs import WantedRun, by_cell
+from lr_sweep.sweep.study.runs import WantedRun, alike
 from lr_sweep.sweep.study.study import Resources
 from lr_sweep.trainables.memory import part_sizes
 from lr_sweep.trainables.run import Precision, Run, engine_of
 
 Group = tuple[WantedRun, ...]
-"""The runs of a cohort; all are of one cell."""
+"""The runs of a cohort; all are of one cell, and have the same options."""
 
 WEIGHT_TRAFFIC: dict[Precision, int] = {"bf16": 3600, "tf32": 1900, "fp32": 260}
 """Tokens whose products with a weight take a GPU as long as its step of Adam: memory is slow beside arithmetic. From
@@ -32,7 +32,7 @@ def cohorts(to_train: Sequence[WantedRun], resources: Resources, at_once: int) -
     into more; those with the most work come first, so that no long trial starts last.
     """
     order = {run.run_id: index for index, run in enumerate(to_train)}
-    cells = list(by_cell(to_train).values())
+    cells = alike(to_train)
     size = 1 if resources.engine == "plain" else resources.runs_per_trial
     if size is not None:
         groups = [group for runs in cells for group in _chunks(runs, 1 if _is_alone(runs, resources) else size)]

@@ -18,7 +18,7 @@ from lr_sweep.sweep.results.changes import change_lines
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.results.run_state import State
-from lr_sweep.sweep.search.proposals import rates_of, read_proposals
+from lr_sweep.sweep.search.proposals import read_proposed
 from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown, to_pretrain
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
@@ -38,7 +38,7 @@ class Plan:
         check_precision(placement, study.precision)
         self.study, self.placement, self.results, self.data_dir = study, placement, results, data_dir
         self.backbones = find_backbones(study, results.pretrained, data_dir)
-        self.proposed = rates_of(read_proposals(results, study))
+        self.proposed = read_proposed(results, study)
         self.wanted = expected_runs(study, self.backbones, data_dir, self.proposed)
         self.reconciled = reconcile(self.wanted, results, only=only, stopped=stopped_rates(study, results.root))
 
@@ -95,7 +95,7 @@ def _grid_lines(plan: Plan) -> list[str]:
 def _refine_lines(plan: Plan) -> list[str]:
     if (refine := plan.study.refine) is None:
         return []
-    proposed, total = sum(map(len, plan.proposed.values())), refine * len(by_cell(plan.wanted))
+    proposed, total = sum(len(each.rates) for each in plan.proposed.values()), refine * len(by_cell(plan.wanted))
     return [
         f"refine     {counted(refine, 'learning rate')} more a cell, after its grid; {proposed} of {total} proposed "
         "so far; the others are counted, and not known yet"
@@ -104,7 +104,7 @@ def _refine_lines(plan: Plan) -> list[str]:
 
 def _search_lines(plan: Plan, search: Search) -> list[str]:
     cells, seeds = len(by_cell(plan.wanted)), plan.study.seed_list()
-    proposed = sum(map(len, plan.proposed.values()))
+    proposed = sum(len(each.rates) for each in plan.proposed.values())
     return [
         f"search     {search.text()}; {counted(cells, 'cell')} and {counted(len(seeds), 'seed')}: "
         f"{counted(len(plan.wanted), 'run')}",

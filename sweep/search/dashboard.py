@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
 
 import optuna
-from optuna.distributions import FloatDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState, create_trial
@@ -14,8 +16,8 @@ from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.observations import Observation
 from lr_sweep.datasets.storage.files import whole_file
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.search.proposals import Proposal, Proposals
-from lr_sweep.sweep.search.samplers import PARAMETER
+from lr_sweep.sweep.search.proposals import Proposal
+from lr_sweep.sweep.search.samplers import distributions, parameters
 from lr_sweep.sweep.study.own import AnyStudy
 from lr_sweep.sweep.study.runs import Cell
 from lr_sweep.sweep.study.search import Search
@@ -27,7 +29,7 @@ JOURNAL = "optuna-journal.log"
 def write_dashboard(
     results: Results,
     study: AnyStudy,
-    proposals: Proposals,
+    proposals: Mapping[Cell, Sequence[Proposal]],
     observed: Mapping[Cell, Mapping[float, Observation]],
     metric: Metric,
 ) -> None:
@@ -47,21 +49,32 @@ def write_dashboard(
 
 
 def _trials(search: Search, proposals: Sequence[Proposal], observed: Mapping[float, Observation]) -> list[FrozenTrial]:
-    rates = [search.low, search.high, *(each.learning_rate for each in proposals)]
-    range_ = FloatDistribution(min(rates), max(rates), log=True)  # earlier rounds may have had another range
+    all_params = [parameters(each.point) for each in proposals]
+    axes = {name: _axis(search, name, all_params) for name in dict.fromkeys(chain(*all_params))}
     return [
-        _trial(proposal, observed[proposal.learning_rate], range_)
-        for proposal in proposals
+        _trial(proposal, observed[proposal.learning_rate], params, {name: axes[name] for name in params})
+        for proposal, params in zip(proposals, all_params, strict=True)
         if proposal.learning_rate in observed
     ]
 
 
-def _trial(proposal: Proposal, observation: Observation, range_: FloatDistribution) -> FrozenTrial:
+def _axis(search: Search, name: str, all_params: Sequence[Mapping[str, Any]]) -> BaseDistribution:
+    """Return what a parameter was chosen from, at least: earlier rounds may have had other axes."""
+    axis, seen = distributions(search).get(name), [params[name] for params in all_params if name in params]
+    if isinstance(axis, FloatDistribution) and all(isinstance(value, int | float) for value in seen):
+        return FloatDistribution(min(axis.low, *seen), max(axis.high, *seen), log=axis.log)
+    now = axis.choices if isinstance(axis, CategoricalDistribution) else ()
+    return CategoricalDistribution(tuple(dict.fromkeys([*now, *seen])))
+
+
+def _trial(
+    proposal: Proposal, observation: Observation, params: dict[str, Any], axes: dict[str, BaseDistribution]
+) -> FrozenTrial:
     """Return a trial, failed where a seed has no value."""
     return create_trial(
         state=TrialState.FAIL if observation.value is None else TrialState.COMPLETE,
-        params={PARAMETER: proposal.learning_rate},
-        distributions={PARAMETER: range_},
+        params=params,
+        distributions=axes,
         value=observation.value,
         user_attrs={"round": proposal.round, "sampler": proposal.sampler, "outcome": observation.outcome},
     )

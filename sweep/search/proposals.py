@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from lr_sweep.analysis.record.columns import PROPOSALS
 from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.study.own import AnyStudy
+from lr_sweep.sweep.study.proposed import Proposed
 from lr_sweep.sweep.study.runs import Cell, num_proposals
+from lr_sweep.sweep.study.search import Point
+from lr_sweep.sweep.study.space import NO_OPTIONS
 
 REFINE = "refine"
 """The `sampler` of proposals that refine a grid."""
+WINNER = "winner"
+"""The `sampler` of proposals that give a rate of the search all seeds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,20 +29,23 @@ class Proposal:
     model: str
     variant: str
     number: int
-    """Of the cell's proposals, from 0; those of a search and of a refinement are numbered apart."""
+    """Of the cell's proposals, from 0; those of a search, its winners and a refinement are numbered apart."""
     round: int
     """Of the cell's rounds, from 1."""
     learning_rate: float
     sampler: str
+    options: str | None = None
+    """JSON of what was chosen with it; None: nothing."""
 
     @property
     def cell(self) -> Cell:
         """Task, model and variant."""
         return Cell(self.task, self.model, self.variant)
 
-
-Proposals = Mapping[Cell, Sequence[Proposal]]
-"""By cell, numbered from 0."""
+    @property
+    def point(self) -> Point:
+        """Learning rate and options."""
+        return Point(self.learning_rate, json.loads(self.options) if self.options else NO_OPTIONS)
 
 
 def read_proposals(results: Results, study: AnyStudy) -> dict[Cell, list[Proposal]]:
@@ -48,8 +57,34 @@ def read_proposals(results: Results, study: AnyStudy) -> dict[Cell, list[Proposa
     """
     if not (number := num_proposals(study)):
         return {}
-    stored = _stored(results, study.study)
-    return {cell: of_cell[:number] for (cell, refines), of_cell in stored.items() if refines != bool(study.search)}
+    wanted = "" if study.search else REFINE
+    return {cell: of_cell[:number] for (cell, kind), of_cell in _stored(results, study.study).items() if kind == wanted}
+
+
+def read_winners(results: Results, study: AnyStudy) -> dict[Cell, list[Proposal]]:
+    """Return the rates of each cell that were given all seeds; none where every rate has them.
+
+    Raises RecordError if the file is damaged.
+    """
+    if study.search is None or study.search.winners is None:
+        return {}
+    return {cell: of_cell for (cell, kind), of_cell in _stored(results, study.study).items() if kind == WINNER}
+
+
+def read_proposed(results: Results, study: AnyStudy) -> dict[Cell, Proposed]:
+    """Return what was proposed for each cell, as its runs are written out by.
+
+    Raises RecordError if the file is damaged.
+    """
+    winners, some_win = read_winners(results, study), study.search is not None and study.search.winners is not None
+    return {
+        cell: Proposed(
+            rates=tuple(sorted(each.learning_rate for each in of_cell)),
+            options={each.learning_rate: each.point.options for each in of_cell if each.options},
+            winners=frozenset(each.learning_rate for each in winners.get(cell, ())) if some_win else None,
+        )
+        for cell, of_cell in read_proposals(results, study).items()
+    }
 
 
 def add_proposals(results: Results, study: str, new: Iterable[Proposal]) -> None:
@@ -63,19 +98,14 @@ def add_proposals(results: Results, study: str, new: Iterable[Proposal]) -> None
     write_parquet(results.proposals(study), rows, PROPOSALS)
 
 
-def _key(proposal: Proposal) -> tuple[Cell, bool]:
-    return proposal.cell, proposal.sampler == REFINE
+def _key(proposal: Proposal) -> tuple[Cell, str]:
+    return proposal.cell, proposal.sampler if proposal.sampler in (REFINE, WINNER) else ""
 
 
-def _stored(results: Results, study: str) -> dict[tuple[Cell, bool], list[Proposal]]:
-    """Return all proposals by cell, and whether they refine a grid."""
-    found: dict[tuple[Cell, bool], list[Proposal]] = {}
+def _stored(results: Results, study: str) -> dict[tuple[Cell, str], list[Proposal]]:
+    """Return all proposals by cell and kind: `REFINE`, `WINNER`, or empty for those of a search."""
+    found: dict[tuple[Cell, str], list[Proposal]] = {}
     for row in read_rows(results.proposals(study), PROPOSALS) or []:
         proposal = Proposal(**row)
         found.setdefault(_key(proposal), []).append(proposal)
     return found
-
-
-def rates_of(proposals: Proposals) -> dict[Cell, tuple[float, ...]]:
-    """Return the proposed learning rates of each cell in ascending order, as a grid has them."""
-    return {cell: tuple(sorted(each.learning_rate for each in of_cell)) for cell, of_cell in proposals.items()}

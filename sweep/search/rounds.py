@@ -13,15 +13,26 @@ from lr_sweep.analysis.record.read import read_curves, read_runs
 from lr_sweep.analysis.record.rungs import with_stops
 from lr_sweep.analysis.statistics.observations import Observation, observations
 from lr_sweep.analysis.statistics.refinement import ROUND_SIZE, refined_rates
+from lr_sweep.analysis.statistics.selection import MEAN_DIGITS
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.search.dashboard import write_dashboard
-from lr_sweep.sweep.search.proposals import REFINE, Proposal, add_proposals, rates_of, read_proposals
-from lr_sweep.sweep.search.samplers import next_rates
+from lr_sweep.sweep.search.proposals import (
+    REFINE,
+    WINNER,
+    Proposal,
+    add_proposals,
+    read_proposals,
+    read_proposed,
+    read_winners,
+)
+from lr_sweep.sweep.search.samplers import next_points
 from lr_sweep.sweep.study.backbones import Backbone
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
+from lr_sweep.sweep.study.proposed import options_text
 from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell, num_proposals, stopped_rates, study_cells, wanted_runs
+from lr_sweep.sweep.study.search import Point
 
 RUN_COLUMNS = ("run_id", "status", "num_steps", "diverged_at_step", "failure")
 CURVE_COLUMNS = ("run_id", "step", "validation_accuracy")
@@ -44,7 +55,7 @@ class Rounds:
 
     def wanted(self) -> list[WantedRun]:
         """Return the runs that the study wants so far."""
-        proposed = rates_of(read_proposals(self._results, self._study))
+        proposed = read_proposed(self._results, self._study)
         return wanted_runs(self._study, self._backbones, self._data_dir, proposed)
 
     def is_open(self) -> bool:
@@ -79,29 +90,43 @@ class Rounds:
 
     def _next_proposals(self, max_attempts: int) -> list[Proposal]:
         if not (cells := self._open_cells(max_attempts)):
-            return []
+            return self._next_winners(max_attempts)
         found, metric = self._observed(), self._metric()
         return [
             Proposal(
                 **cell._asdict(),
                 number=len(earlier) + index,
                 round=earlier[-1].round + 1 if earlier else 1,
-                learning_rate=rate,
+                learning_rate=point.learning_rate,
                 sampler=REFINE if self._study.search is None else self._study.search.sampler,
+                options=options_text(point.options),
             )
             for cell, earlier in cells.items()
-            for index, rate in enumerate(self._next_rates(cell, earlier, found.get(cell, {}), metric))
+            for index, point in enumerate(self._next_points(cell, earlier, found.get(cell, {}), metric))
         ]
 
-    def _next_rates(
+    def _next_points(
         self, cell: Cell, earlier: Sequence[Proposal], found: Mapping[float, Observation], metric: Metric
-    ) -> list[float]:
-        """Return the rates of a cell's next round, by those observed so far."""
+    ) -> list[Point]:
+        """Return the points of a cell's next round, by those observed so far."""
         left, maximise = num_proposals(self._study) - len(earlier), metric.higher_is_better
         if (search := self._study.search) is None:
-            return refined_rates(list(found.values()), min(ROUND_SIZE, left), maximise=maximise)
-        observed = [found[each.learning_rate] for each in earlier]
-        return next_rates(search, cell, observed, min(search.round_size, left), maximise=maximise)
+            return list(map(Point, refined_rates(list(found.values()), min(ROUND_SIZE, left), maximise=maximise)))
+        tried = [(each.point, found[each.learning_rate]) for each in earlier]
+        return next_points(search, cell, tried, min(search.round_size, left), maximise=maximise)
+
+    def _next_winners(self, max_attempts: int) -> list[Proposal]:
+        """Return the best rates of each cell whose search has ended: those that get all seeds now."""
+        if (search := self._study.search) is None or search.winners is None:
+            return []
+        proposals, stored = read_proposals(self._results, self._study), read_winners(self._results, self._study)
+        found, ready, sign = self._observed(), self._ended_cells(max_attempts), self._metric().sign
+        new: list[Proposal] = []
+        for cell, earlier in proposals.items():
+            if len(earlier) == search.rates and cell in ready and _is_in(cell, self._only):
+                best = _ranked(earlier, found[cell], sign)[: search.winners]
+                new += _winners(best, earlier[-1].round + 1, stored.get(cell, []))
+        return new
 
     def show(self) -> None:
         """Write what the search knows for optuna-dashboard; a grid, refined or not, has nothing to show."""
@@ -121,10 +146,15 @@ class Rounds:
         to_train = reconcile(wanted, self._results, max_attempts=max_attempts, stopped=stopped).to_train
         return by_cell(wanted).keys() - by_cell(to_train).keys()
 
+    def _is_observed(self, run: WantedRun) -> bool:
+        """Return whether a run guides the search; where only winners have all seeds, rates compare on the first."""
+        search = self._study.search
+        return search is None or search.winners is None or run.run.seed == self._study.seed_list()[0]
+
     def _observed(self) -> dict[Cell, dict[float, Observation]]:
         """Return what is known of each cell's rates, of those whose runs have all ended."""
         ended = self._ended_cells()
-        rows = [run.row() for run in self.wanted() if run.cell in ended]
+        rows = [run.row() for run in self.wanted() if run.cell in ended and self._is_observed(run)]
         if not rows:
             return {}
         ids = [row["run_id"] for row in rows]
@@ -133,6 +163,20 @@ class Rounds:
         wanted = with_stops(pd.DataFrame(rows), stopped_rates(self._study, self._results.root))
         found = observations(wanted, runs, curves, self._metric())
         return {Cell(*cell): {each.learning_rate: each for each in rates} for cell, rates in found.items()}
+
+
+def _ranked(proposals: Sequence[Proposal], found: Mapping[float, Observation], sign: float) -> list[Proposal]:
+    """Return the proposals with a value from the best to the worst; of equal ones the smaller rate is first."""
+    values = {each: found[each.learning_rate].value for each in proposals}
+    known = {each: round(sign * value, MEAN_DIGITS) for each, value in values.items() if value is not None}
+    return sorted(known, key=lambda each: (-known[each], each.learning_rate))
+
+
+def _winners(best: Sequence[Proposal], round_: int, before: Sequence[Proposal]) -> list[Proposal]:
+    """Return the proposals that give the best rates all seeds, without those that were given them before."""
+    rates = {each.learning_rate for each in before}
+    new = [each for each in best if each.learning_rate not in rates]
+    return [replace(each, number=len(before) + index, round=round_, sampler=WINNER) for index, each in enumerate(new)]
 
 
 def _is_in(cell: Cell, only: Only) -> bool:

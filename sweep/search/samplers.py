@@ -1,4 +1,4 @@
-"""The samplers of a search: the next learning rates of a cell, by its observations alone.
+"""The samplers of a search: the next points of a cell, by its observations alone.
 
 Nothing is kept between rounds: each is made from the search's seed, the cell and the observations. So a search that was
 killed proposes what it would have proposed.
@@ -8,39 +8,47 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import FloatDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from scipy.stats import qmc
 
 from lr_sweep.analysis.statistics.observations import Observation
-from lr_sweep.sweep.study.search import ADAPTIVE, NUM_FIRST, Search
+from lr_sweep.sweep.study.search import ADAPTIVE, NUM_FIRST, Point, Search
+from lr_sweep.sweep.study.space import Range
 
 PARAMETER = "learning_rate"
 
+Tried = Sequence[tuple[Point, Observation]]
+"""All earlier points of a cell with what is known of each, in the order of their proposals."""
 
-def next_rates(
-    search: Search, cell: Sequence[str], observed: Sequence[Observation], number: int, *, maximise: bool
-) -> list[float]:
-    """Return a cell's next learning rates, all different from those observed.
+
+def next_points(search: Search, cell: Sequence[str], tried: Tried, number: int, *, maximise: bool) -> list[Point]:
+    """Return a cell's next points, all with other learning rates than those tried.
 
     Args:
         search: of the study.
         cell: names of task, model and variant.
-        observed: all earlier rates of the cell, in the order of their proposals.
-        number: of rates to propose.
+        tried: all earlier points of the cell.
+        number: of points to propose.
         maximise: whether higher values are better.
     """
-    tried, found = [each.learning_rate for each in observed], list[float]()
-    num_first = _num_first(search, len(tried), number)
+    num_first, rates = _num_first(search, len(tried), number), {point.learning_rate for point, _ in tried}
+    found: list[Point] = []
+
+    def add(point: Point) -> None:
+        taken = rates | {each.learning_rate for each in found}
+        found.append(point._replace(learning_rate=search.untried(point.learning_rate, taken)))
+
     for index in range(len(tried), len(tried) + num_first):
-        found.append(search.untried(_unguided(search, index), {*tried, *found}))
+        add(_unguided(search, index))
     if number > num_first:
-        for rate in _guided(search, cell, observed, found, number - num_first, maximise=maximise):
-            found.append(search.untried(rate, {*tried, *found}))
+        for point in _guided(search, cell, tried, found, number - num_first, maximise=maximise):
+            add(point)
     return found
 
 
@@ -48,43 +56,59 @@ def _num_first(search: Search, num_tried: int, number: int) -> int:
     return min(number, max(0, NUM_FIRST - num_tried)) if search.sampler in ADAPTIVE else number
 
 
-def _unguided(search: Search, index: int) -> float:
-    """Return a rate that depends on no value: the same in every cell, so that cells compare at equal rates."""
+def _unguided(search: Search, index: int) -> Point:
+    """Return a point that depends on no value: the same in every cell, so that cells compare at equal rates."""
+    dimensions = 1 + len(search.space)
     if search.sampler == "random":
-        return search.rate_at(float(np.random.default_rng([search.seed, index]).random()))
-    sequence = qmc.Sobol(1, scramble=True, rng=np.random.default_rng(search.seed))
-    return search.rate_at(float(sequence.random_base2(7)[index, 0]))  # a search has at most 100 rates
+        return search.point_at(np.random.default_rng([search.seed, index]).random(dimensions).tolist())
+    sequence = qmc.Sobol(dimensions, scramble=True, rng=np.random.default_rng(search.seed))
+    return search.point_at(sequence.random_base2(7)[index].tolist())  # a search has at most 100 rates
 
 
 def _guided(
-    search: Search,
-    cell: Sequence[str],
-    observed: Sequence[Observation],
-    pending: Sequence[float],
-    number: int,
-    *,
-    maximise: bool,
-) -> list[float]:
-    """Ask Optuna's sampler; it knows the pending rates of the same round, and keeps away from them."""
+    search: Search, cell: Sequence[str], tried: Tried, pending: Sequence[Point], number: int, *, maximise: bool
+) -> list[Point]:
+    """Ask Optuna's sampler; it knows the pending points of the same round, and keeps away from them."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
-        sampler=_sampler(search, _key(search.seed, cell, len(observed))),
+        sampler=_sampler(search, _key(search.seed, cell, len(tried))),
         direction="maximize" if maximise else "minimize",
     )
-    range_ = FloatDistribution(search.low, search.high, log=True)
-    inside = [each for each in observed if search.low <= each.learning_rate <= search.high]
-    for trial in _trials(inside, range_, maximise=maximise):
+    axes = distributions(search)
+    for trial in _trials([(parameters(point), each) for point, each in tried], axes, maximise=maximise):
         study.add_trial(trial)
-    for rate in pending:
-        study.enqueue_trial({PARAMETER: rate})
-    asked = [study.ask({PARAMETER: range_}) for _ in range(len(pending) + number)]
-    return [trial.params[PARAMETER] for trial in asked[len(pending) :]]
+    for point in pending:
+        study.enqueue_trial(parameters(point))
+    asked = [study.ask(axes) for _ in range(len(pending) + number)]
+    return [_point(search, trial.params) for trial in asked[len(pending) :]]
+
+
+def distributions(search: Search) -> dict[str, BaseDistribution]:
+    """Return what Optuna chooses from, by parameter."""
+    return {PARAMETER: FloatDistribution(search.low, search.high, log=True)} | {
+        name: FloatDistribution(axis.low, axis.high, log=axis.scale == "log")
+        if isinstance(axis, Range)
+        else CategoricalDistribution(axis)
+        for name, axis in search.space.items()
+    }
+
+
+def parameters(point: Point) -> dict[str, Any]:
+    """Return a point as Optuna has it."""
+    return {PARAMETER: point.learning_rate, **point.options}
+
+
+def _point(search: Search, params: Mapping[str, Any]) -> Point:
+    axes = search.space.items()
+    options = {name: axis.rounded(params[name]) if isinstance(axis, Range) else params[name] for name, axis in axes}
+    return Point(params[PARAMETER], options)
 
 
 def _sampler(search: Search, seed: int) -> optuna.samplers.BaseSampler:
     if search.sampler == "gp":
         return optuna.samplers.GPSampler(seed=seed, n_startup_trials=1)
-    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=0, constant_liar=True)
+    joint = bool(search.space)  # of one parameter it is the same, with other numbers
+    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=0, constant_liar=True, multivariate=joint)
 
 
 def _key(seed: int, cell: Sequence[str], number: int) -> int:
@@ -93,21 +117,38 @@ def _key(seed: int, cell: Sequence[str], number: int) -> int:
     return int.from_bytes(digest[:4], "big")
 
 
-def _trials(observed: Sequence[Observation], range_: FloatDistribution, *, maximise: bool) -> list[FrozenTrial]:
+def _trials(
+    tried: Sequence[tuple[Mapping[str, Any], Observation]], axes: Mapping[str, BaseDistribution], *, maximise: bool
+) -> list[FrozenTrial]:
     """Return trials for the sampler; a rate at which a seed diverged or was stopped early counts as the worst value.
 
     As a failure it would be ignored, and proposed again; far worse than any value, it would flatten a Gaussian
-    process. A rate whose runs were lost says nothing, and is left out.
+    process. A rate whose runs were lost says nothing, and is left out, as is one outside the axes, which may have been
+    others in earlier rounds.
     """
-    values = [each.value for each in observed if each.value is not None]
+    inside = [(params, each) for params, each in tried if is_inside(params, axes)]
+    values = [each.value for _, each in inside if each.value is not None]
     worst = (min(values) if maximise else max(values)) if values else 0.0
     return [
         create_trial(
             state=TrialState.COMPLETE,
-            params={PARAMETER: each.learning_rate},
-            distributions={PARAMETER: range_},
+            params=dict(params),
+            distributions=dict(axes),
             value=worst if each.value is None else each.value,
         )
-        for each in observed
+        for params, each in inside
         if each.outcome != "lost"
     ]
+
+
+def is_inside(params: Mapping[str, Any], axes: Mapping[str, BaseDistribution]) -> bool:
+    """Return whether Optuna's distributions have these values."""
+    if params.keys() != axes.keys():
+        return False
+    for name, axis in axes.items():
+        if isinstance(axis, FloatDistribution):
+            if not (isinstance(params[name], int | float) and axis.low <= params[name] <= axis.high):
+                return False
+        elif params[name] not in axis.choices:
+            return False
+    return True

@@ -20,7 +20,7 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.sweep.study.fields import MAX_RUNS, Seeds, StudyName, Title, listed, multiple_of
 from lr_sweep.sweep.study.learning_rates import ascending
 from lr_sweep.sweep.study.own_files import code_files, data_files, trainable_text
-from lr_sweep.sweep.study.search import RatesOrSearch, Refine, Search, check_refine
+from lr_sweep.sweep.study.search import RatesOrSearch, Refine, Search, check_refine, check_winners
 from lr_sweep.sweep.study.stop_early import StopEarly
 from lr_sweep.sweep.study.study import Resources, Study
 from lr_sweep.sweep.study.validation import Mistakes, NameRule, Steps, Strict, each_entry, mistake, shown
@@ -187,11 +187,14 @@ class OwnStudy(Strict):
             if twice := sorted(names & seen.keys()):
                 raise mistake(f"{', '.join(twice)}: an option of `{seen[twice[0]]}`, too; give it another name", axis)
             seen |= dict.fromkeys(names, axis)
+        if twice := sorted(seen.keys() & (self.search.space if self.search else {})):
+            raise mistake(f"{twice[0]}: an option of `{seen[twice[0]]}`, too; leave it out in one", "search", "space")
         return self
 
     @model_validator(mode="after")
     def _check_size(self) -> OwnStudy:
         check_refine(self.refine, self.search, [self.learning_rate_grid()])
+        check_winners(self.search, len(self.seed_list()))
         num_rates = self.search.rates if self.search else len(self.learning_rate_grid()) + (self.refine or 0)
         axes: tuple[Sized, ...] = (self.tasks, self.models, self.variants, self.seed_list())
         if (number := num_rates * math.prod(len(axis) for axis in axes)) > MAX_RUNS:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby, product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,10 @@ from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.sources import data_checksum
 from lr_sweep.datasets.task import TaskShape, options_content
 from lr_sweep.sweep.study.backbones import Backbone
+from lr_sweep.sweep.study.cells import StudyCell, changed
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
+from lr_sweep.sweep.study.proposed import NOTHING, Proposed, expected, options_text
+from lr_sweep.sweep.study.space import NO_OPTIONS, Options
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.memory import trained_parameters
 from lr_sweep.trainables.own.run import OwnFiles, OwnRun
@@ -55,6 +59,8 @@ class WantedRun:
     """Where the task's data come from."""
     metric: Metric = ACCURACY
     """What is measured on validation and test data."""
+    options: str | None = None
+    """JSON of the options that a search chose for it; None: none."""
     own_files: OwnFiles | None = None
     """Files of the user's own training function; None: the run is a built-in one."""
 
@@ -70,19 +76,20 @@ class WantedRun:
 
     def row(self) -> dict[str, Any]:
         """Return the run's row in `wanted.parquet`."""
-        names = ("run_id", "model", "variant", "num_steps", "pretrained_on", "data_origin")
+        names = ("run_id", "model", "variant", "num_steps", "pretrained_on", "data_origin", "options")
         row = {name: getattr(self, name) for name in names}
         row["trained_parameters"] = self.trained_parameters
         return row | {name: getattr(self.run, name) for name in ("task", "learning_rate", "seed")}
 
 
-Proposed = Mapping[Cell, Sequence[float]]
-"""Learning rates of each cell that a search or a refinement has proposed, in ascending order."""
-NOTHING_PROPOSED: Proposed = {}
+Proposals = Mapping[Cell, Proposed]
+NOTHING_PROPOSED: Proposals = {}
+MakeFirst = Callable[[Options], WantedRun]
+"""Makes a run of a cell with some options of its own, without learning rate, seed and id."""
 
 
 def wanted_runs(
-    study: AnyStudy, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposed = NOTHING_PROPOSED
+    study: AnyStudy, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposals = NOTHING_PROPOSED
 ) -> list[WantedRun]:
     """Write out a study's grid, and what its search or refinement has proposed so far.
 
@@ -95,9 +102,12 @@ def wanted_runs(
         firsts = _first_of_own_cells(study, data_dir)
     else:
         firsts = _first_of_cells(study, backbones, data_dir)
-    grids = grids_of(study)
-    cells = [(first, sorted({*grids[first.cell], *proposed.get(first.cell, ())})) for first in firsts]
-    return _written_out(cells, study.seed_list())
+    places = [
+        place
+        for make_first, (cell, grid) in zip(firsts, grids_of(study).items(), strict=True)
+        for place in _places(make_first, grid, proposed.get(cell, NOTHING))
+    ]
+    return _written_out(places, study.seed_list())
 
 
 def num_proposals(study: AnyStudy) -> int:
@@ -118,7 +128,7 @@ def grids_of(study: AnyStudy) -> dict[Cell, tuple[float, ...]]:
 
 
 def expected_runs(
-    study: AnyStudy, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposed
+    study: AnyStudy, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposals
 ) -> list[WantedRun]:
     """Return the wanted runs, and stand-ins for those that are not proposed yet, for what a plan counts.
 
@@ -127,16 +137,17 @@ def expected_runs(
     wanted = wanted_runs(study, backbones, data_dir, proposed)
     if not num_proposals(study):
         return wanted
-    guesses = {cell: _guesses(study, grid, proposed.get(cell, ())) for cell, grid in grids_of(study).items()}
+    guesses = {cell: _guesses(study, grid, proposed.get(cell, NOTHING)) for cell, grid in grids_of(study).items()}
     known = {run.run_id for run in wanted}
     guessed = [run for run in wanted_runs(study, backbones, data_dir, guesses) if run.run_id not in known]
     return wanted + [replace(run, run_id=f"{NOT_PROPOSED}-{index}") for index, run in enumerate(guessed)]
 
 
-def _guesses(study: AnyStudy, grid: Sequence[float], proposed: Sequence[float]) -> tuple[float, ...]:
+def _guesses(study: AnyStudy, grid: Sequence[float], proposed: Proposed) -> Proposed:
     if study.search is not None:
-        return study.search.stand_ins(proposed)
-    return stand_ins({*grid, *proposed}, num_proposals(study) - len(proposed))
+        return expected(study.search, proposed)
+    rates = proposed.rates
+    return Proposed(rates=stand_ins({*grid, *rates}, num_proposals(study) - len(rates)))
 
 
 def study_cells(study: AnyStudy) -> Iterator[Cell]:
@@ -147,17 +158,36 @@ def study_cells(study: AnyStudy) -> Iterator[Cell]:
         yield from (Cell(cell.task, cell.model, cell.variant) for cell in study.cell_list())
 
 
-def _written_out(cells: Sequence[tuple[WantedRun, Sequence[float]]], seeds: Sequence[int]) -> list[WantedRun]:
-    siblings = [(first, first.run.sibling_ids(), rates) for first, rates in cells]
+class _Place(NamedTuple):
+    """A learning rate of a cell."""
+
+    first: WantedRun
+    run_id: Callable[[float, int], str]
+    """By learning rate and seed."""
+    rate: float
+    proposed: Proposed
+
+
+def _places(make_first: MakeFirst, grid: Sequence[float], proposed: Proposed) -> Iterator[_Place]:
+    made: dict[str | None, tuple[WantedRun, Callable[[float, int], str]]] = {}
+    for rate in sorted({*grid, *proposed.rates}):
+        options = proposed.options.get(rate, NO_OPTIONS)
+        if (text := options_text(options)) not in made:
+            first = replace(make_first(options), options=text)
+            made[text] = first, first.run.sibling_ids()
+        yield _Place(*made[text], rate, proposed)
+
+
+def _written_out(places: Sequence[_Place], seeds: Sequence[int]) -> list[WantedRun]:
     return [
-        replace(first, run=first.run.sibling(rate, seed), run_id=id_of(rate, seed))
+        replace(first, run=first.run.sibling(rate, seed), run_id=run_id(rate, seed))
         for seed in seeds
-        for first, id_of, rates in siblings
-        for rate in rates
+        for first, run_id, rate, proposed in places
+        if proposed.has_seed(rate, seed == seeds[0])
     ]
 
 
-def _first_of_own_cells(study: OwnStudy, data_dir: Path) -> Iterator[WantedRun]:
+def _first_of_own_cells(study: OwnStudy, data_dir: Path) -> Iterator[MakeFirst]:
     """Yield what `_first_of_cells` does, of a study of the user's own training function."""
     files = replace(study.code, folders=(*study.code.folders, data_dir))
     for task, model, variant in product(study.tasks, study.models, study.variants):
@@ -174,7 +204,7 @@ def _first_of_own_cells(study: OwnStudy, data_dir: Path) -> Iterator[WantedRun]:
             evaluate_every=study.protocol.evaluate_every,
             metric=study.metric.as_json(),
         )
-        yield WantedRun(
+        first = WantedRun(
             run=run,
             run_id="",
             model=model,
@@ -185,10 +215,15 @@ def _first_of_own_cells(study: OwnStudy, data_dir: Path) -> Iterator[WantedRun]:
             metric=study.metric,
             own_files=files,
         )
+        yield partial(_own_first, first, run)
 
 
-def _first_of_cells(study: Study, backbones: Mapping[str, Backbone], data_dir: Path) -> Iterator[WantedRun]:
-    """Yield a run of each of `Study.cell_list`, without its learning rate, seed and id."""
+def _own_first(first: WantedRun, run: OwnRun, options: Options) -> WantedRun:
+    return replace(first, run=replace(run, options={**run.options, **options}))
+
+
+def _first_of_cells(study: Study, backbones: Mapping[str, Backbone], data_dir: Path) -> Iterator[MakeFirst]:
+    """Yield what makes a run of each of `Study.cell_list`."""
     for name, cells in groupby(study.cell_list(), key=lambda cell: cell.task):
         task = study.tasks[name]
         definition, origin = TASKS[name], TASKS[name].origin(task.options, data_dir)
@@ -196,33 +231,55 @@ def _first_of_cells(study: Study, backbones: Mapping[str, Backbone], data_dir: P
         if options.get("source") == "auto":  # the same data is the same run, whether it was named or found
             options["source"] = origin
         checksum, shape = data_checksum(name, task.options, data_dir), definition.shape(task.options)
-        for _, model, variant, _, protocol in cells:
-            backbone, parts = backbones[model], study.variants[variant]
-            pretrained = parts.needs_weights
-            run = Run(
-                task=name,
-                task_options=options,
-                data_checksum=checksum,
-                model=backbone.size,
-                initialisation=parts.initialisation,
-                weights_checksum=backbone.checksum if pretrained else None,
-                trained=parts.trained,
-                learning_rate=0.0,
-                seed=0,
-                protocol=replace(protocol, attention=attention_for(protocol, backbone.size, shape.num_tokens)),
-                schedule_steps=task.num_steps if depends_on_budget(protocol) else None,
-            )
-            yield WantedRun(
-                run=run,
-                run_id="",
-                model=model,
-                variant=variant,
-                num_steps=task.num_steps,
-                shape=shape,
-                weights=backbone.source if pretrained else None,
-                pretrained_on=backbone.description if pretrained else None,
-                data_origin=origin,
-            )
+        examples = _Examples(options, checksum, shape, origin)
+        for cell in cells:
+            yield partial(_first, study, cell, backbones[cell.model], examples)
+
+
+class _Examples(NamedTuple):
+    """What runs of a task have in common."""
+
+    options: dict[str, Any]
+    checksum: str
+    shape: TaskShape
+    origin: str
+
+
+def _first(study: Study, cell: StudyCell, backbone: Backbone, examples: _Examples, options: Options) -> WantedRun:
+    parts, num_steps = study.variants[cell.variant], study.tasks[cell.task].num_steps
+    pretrained, protocol = parts.needs_weights, changed(cell.protocol, options)
+    run = Run(
+        task=cell.task,
+        task_options=examples.options,
+        data_checksum=examples.checksum,
+        model=backbone.size,
+        initialisation=parts.initialisation,
+        weights_checksum=backbone.checksum if pretrained else None,
+        trained=parts.trained,
+        learning_rate=0.0,
+        seed=0,
+        protocol=replace(protocol, attention=attention_for(protocol, backbone.size, examples.shape.num_tokens)),
+        schedule_steps=num_steps if depends_on_budget(protocol) else None,
+    )
+    return WantedRun(
+        run=run,
+        run_id="",
+        model=cell.model,
+        variant=cell.variant,
+        num_steps=num_steps,
+        shape=examples.shape,
+        weights=backbone.source if pretrained else None,
+        pretrained_on=backbone.description if pretrained else None,
+        data_origin=examples.origin,
+    )
+
+
+def alike(wanted: Iterable[WantedRun]) -> list[list[WantedRun]]:
+    """Return the runs that differ in learning rate and seed alone, which can train together, by cell and options."""
+    groups: dict[tuple[Cell, str | None], list[WantedRun]] = {}
+    for run in wanted:
+        groups.setdefault((run.cell, run.options), []).append(run)
+    return list(groups.values())
 
 
 def by_cell(wanted: Iterable[WantedRun]) -> dict[Cell, list[WantedRun]]:

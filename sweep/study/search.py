@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from lr_sweep.analysis.statistics.further_rates import three_digits
 from lr_sweep.analysis.text import rate_text
 from lr_sweep.sweep.study.learning_rates import SMALLEST_LOW, LearningRates
+from lr_sweep.sweep.study.space import NO_OPTIONS, Options, Space, value_at
 from lr_sweep.sweep.study.validation import AtLeast1, LearningRate, Seed, Strict, mistake
 
 NUM_FIRST = 4
@@ -18,6 +19,14 @@ NUM_FIRST = 4
 ADAPTIVE = ("tpe", "gp")
 """Samplers that look at the values of earlier rounds."""
 ADAPTIVE_AT_ONCE = 2
+
+
+class Point(NamedTuple):
+    """What a search proposes."""
+
+    learning_rate: float
+    options: Options = NO_OPTIONS
+    """Of its space."""
 
 
 class Search(Strict):
@@ -35,6 +44,10 @@ class Search(Strict):
     """Learning rates of a round; null: 2 for `tpe` and `gp`, else all."""
     seed: Annotated[int, Seed] = 0
     """Of the sampler, not of the runs."""
+    winners: Annotated[int, AtLeast1] | None = None
+    """Rates that are trained with all seeds, the best of each cell once all were tried with the first; null: all."""
+    space: Space = Field(default_factory=dict)
+    """Options that are chosen with each rate; of the protocol, or of the user's own function."""
 
     @field_validator("low", "high")
     @classmethod
@@ -55,6 +68,8 @@ class Search(Strict):
                 f"quasi-random; or choose sampler: quasi-random",
                 "rates",
             )
+        if self.winners is not None and self.winners >= self.rates:
+            raise mistake(f"got {self.winners}, want fewer than rates = {self.rates}, or leave it out", "winners")
         return self
 
     @property
@@ -64,14 +79,23 @@ class Search(Strict):
 
     def facts(self) -> dict[str, Any]:
         """Return what reports read of it, as JSON values."""
-        return self.model_dump(include={"sampler", "low", "high", "rates"})
+        facts: dict[str, Any] = self.model_dump(include={"sampler", "low", "high", "rates"})
+        facts |= {} if self.winners is None else {"winners": self.winners}
+        return facts | ({"space": list(self.space)} if self.space else {})
 
     def text(self) -> str:
         """Return `tpe, 8 learning rates from 1e-5 to 1e-1, 2 at once`."""
+        chosen_too = f", with {', '.join(self.space)}" if self.space else ""
+        winners = f"; all seeds at the best {self.winners}" if self.winners else ""
         return (
             f"{self.sampler}, {self.rates} learning rates from {rate_text(self.low)} to {rate_text(self.high)}, "
-            f"{min(self.round_size, self.rates)} at once"
+            f"{min(self.round_size, self.rates)} at once{chosen_too}{winners}"
         )
+
+    def point_at(self, positions: Sequence[float]) -> Point:
+        """Return the point at positions of the range and of the space's axes, each 0 to 1."""
+        options = zip(self.space.items(), positions[1:], strict=True)
+        return Point(self.rate_at(positions[0]), {name: value_at(axis, at) for (name, axis), at in options})
 
     def rate_at(self, position: float) -> float:
         """Return the learning rate at a position of the range, 0 to 1 on the logarithmic scale."""
@@ -118,6 +142,12 @@ LEAST_GRID = 3
 
 Refine = Annotated[int, Field(ge=1, le=20)] | None
 """Learning rates to add to the grid of each cell once its runs have ended; null: none."""
+
+
+def check_winners(search: Search | None, num_seeds: int) -> None:
+    """Refuse to keep seeds for the winners where there is one."""
+    if search is not None and search.winners is not None and num_seeds == 1:
+        raise mistake("has no effect with one seed; want more seeds, or leave it out", "search", "winners")
 
 
 def check_refine(refine: int | None, search: Search | None, grids: Iterable[Sequence[float]]) -> None:

@@ -24,7 +24,8 @@ from lr_sweep.sweep.study.fields import MAX_RUNS, Seeds, StudyName, Title, liste
 from lr_sweep.sweep.study.learning_rates import ascending
 from lr_sweep.sweep.study.model import StudyModel
 from lr_sweep.sweep.study.protocols import check_protocols
-from lr_sweep.sweep.study.search import RatesOrSearch, Refine, Search, check_refine
+from lr_sweep.sweep.study.search import RatesOrSearch, Refine, Search, check_refine, check_winners
+from lr_sweep.sweep.study.space import check_space
 from lr_sweep.sweep.study.stop_early import StopEarly
 from lr_sweep.sweep.study.validation import (
     AtLeast1,
@@ -192,6 +193,7 @@ class Study(Strict):
     @model_validator(mode="after")
     def _check_refine(self) -> Study:
         check_refine(self.refine, self.search, [cell.learning_rates for cell in self.cell_list()])
+        check_winners(self.search, len(self.seed_list()))
         return self
 
     @model_validator(mode="after")
@@ -216,6 +218,14 @@ class Study(Strict):
                 "want selection: best, or test_evaluated: always",
                 "selection",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_space(self) -> Study:
+        if self.search is not None and self.search.space:
+            own = {name for cells in self.cells or () for name in cells.protocol}
+            own |= {name for variant in self.variants.values() for name in own_protocol(variant)}
+            check_space(self.search.space, list(self.cell_list()), self.tasks, self.variants, own)
         return self
 
     def cell_list(self) -> Iterator[StudyCell]:

@@ -109,12 +109,12 @@ def checked_axes(axes: Any) -> dict[str, tuple[Any, ...]]:
                 some_distinct(values)
             for index, value in enumerate(values):
                 with mistakes.below(option, index):
-                    _check_value(option, value)
+                    check_option(option, value)
     mistakes.raise_all()
     return dict(axes)
 
 
-def _check_value(option: str, value: Any) -> None:
+def check_option(option: str, value: Any) -> None:
     """Raise ValueError if an option of the protocol cannot have a value."""
     try:
         changed(Protocol(), {option: value})

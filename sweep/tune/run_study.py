@@ -33,7 +33,7 @@ from lr_sweep.sweep.results.changes import change_lines, code_of_tasks, own_exam
 from lr_sweep.sweep.results.directory import Results, storage_problems, write_parquet
 from lr_sweep.sweep.results.reconcile import Reconciled, reconcile
 from lr_sweep.sweep.results.run_state import State
-from lr_sweep.sweep.search.proposals import rates_of, read_proposals
+from lr_sweep.sweep.search.proposals import read_proposed
 from lr_sweep.sweep.search.rounds import Rounds
 from lr_sweep.sweep.search.stopping import EarlyStopping
 from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, to_pretrain
@@ -209,7 +209,7 @@ def _check_disk_first(study: AnyStudy, options: Options) -> None:
     """Refuse to pretrain for runs that the disk cannot hold; their ids are not known yet, their sizes are."""
     backbones = find_backbones(study, options.results.pretrained, options.data_dir)
     if models := to_pretrain(study, backbones):
-        proposed = rates_of(read_proposals(options.results, study))
+        proposed = read_proposed(options.results, study)
         wanted = expected_runs(study, backbones, options.data_dir, proposed)
         reconciled = _reconcile(study, wanted, options, max_attempts=options.max_attempts)
         check_disk(reconciled.to_train, options.results, models)

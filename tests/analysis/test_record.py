@@ -19,6 +19,7 @@ from lr_sweep.tests.support.records import SyntheticRecord
 WANTED_ROW = {
     **{"run_id": "a", "task": "mnist", "model": "gpt2", "variant": "frozen-random", "learning_rate": 1e-3, "seed": 0},
     **{"num_steps": 300, "pretrained_on": None, "data_origin": "torchvision", "trained_parameters": None},
+    "options": None,
 }
 
 

@@ -21,7 +21,7 @@ from lr_sweep.sweep.plan.plan import Plan
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.search.dashboard import JOURNAL
 from lr_sweep.sweep.search.proposals import read_proposals
-from lr_sweep.sweep.search.samplers import next_rates
+from lr_sweep.sweep.search.samplers import next_points
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.only import parse_only
 from lr_sweep.sweep.tune import run_study
@@ -162,8 +162,8 @@ def test_a_cell_with_a_part_of_its_seeds_waits(bench: Bench) -> None:
 
 def test_failed_runs_are_lost_to_the_search_and_may_be_retried(bench: Bench) -> None:
     assert bench.study.search is not None
-    (first,) = next_rates(bench.study.search, (), [], 1, maximise=True)
-    outcome = bench.run(_FailsAt(first))
+    (first,) = next_points(bench.study.search, (), [], 1, maximise=True)
+    outcome = bench.run(_FailsAt(first.learning_rate))
     stored = proposed(bench)
     assert (outcome.failed, outcome.stopped, len(stored)) == (4, False, 12)
     assert bench.run(Landscape(), max_attempts=9).failed == 0

@@ -9,8 +9,8 @@ from typing import get_args
 import pytest
 
 from lr_sweep.analysis.statistics.observations import Observation
-from lr_sweep.sweep.search.samplers import next_rates
-from lr_sweep.sweep.study.search import Search
+from lr_sweep.sweep.search.samplers import next_points
+from lr_sweep.sweep.study.search import Point, Search
 
 CELL = ("digits", "tiny", "frozen-random")
 OTHER = ("digits", "tiny", "unfrozen-random")
@@ -24,6 +24,14 @@ def search_of(sampler: str, rates: int = 8, seed: int = 0) -> Search:
 def measured(rate: float, best: float = 1e-3) -> Observation:
     """A value that falls by 0.1 per decade from the best rate."""
     return Observation(rate, "measured", 0.9 - 0.1 * abs(math.log10(rate / best)))
+
+
+def next_rates(
+    search: Search, cell: Sequence[str], observed: Sequence[Observation], number: int, *, maximise: bool
+) -> list[float]:
+    """The rates of a search without a space."""
+    tried = [(Point(each.learning_rate), each) for each in observed]
+    return [point.learning_rate for point in next_points(search, cell, tried, number, maximise=maximise)]
 
 
 def searched(

@@ -17,6 +17,8 @@ from lr_sweep.sweep.plan.plan import Plan, plan_on
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.stop_early import StopEarly
+from lr_sweep.sweep.tune import run_study
+from lr_sweep.sweep.tune.run_study import Options
 from lr_sweep.sweep.tune.trial_events import Reported, TrialEvent
 from lr_sweep.tests.support.scripted_trials import Bench, evaluation, new_bench
 from lr_sweep.tests.support.tiny_study import in_process, rows, write_study
@@ -218,3 +220,18 @@ def test_rungs(rule: StopEarly, num_steps: int, wanted: tuple[int, ...]) -> None
 def test_mistakes(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="stop_early.rule: got \"best\", want 'halving' or 'median'"):
         load_study(write_study(tmp_path, stop_early="{rule: best}"))
+
+
+def test_on_a_cluster_with_results_in_an_object_store_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = stopping_bench(tmp_path, monkeypatch)
+    bench.results.uri = "s3://bucket/results"
+    placement = Placement(resources=bench.study.resources, address="10.0.0.1:6379")
+    monkeypatch.setattr(run_study, "check_beforehand", lambda *arguments: None)
+    options = Options(results=bench.results, data_dir=tmp_path, placement=placement)
+    with pytest.raises(
+        UserError, match=r"tiny: got `stop_early` on a cluster with results in s3://bucket/results, want"
+    ):
+        run_study.run_study(bench.study, options, bench.said.append)
+    assert not bench.results.root.exists()

@@ -129,6 +129,14 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         ({"trainable": "other.py:train", "code": "[train.py]"}, "code: it lacks other.py, the file of `trainable`"),
         ({"trainable": "nowhere.py:train"}, "code[0]: no file nowhere.py in"),
         ({"models": "{a: {width: 3}}", "variants": "{b: {width: 4}}"}, "variants: width: an option of `models`, too"),
+        (
+            {
+                "models": "{a: {width: 3}}",
+                "learning_rates": "null",
+                "search": "{low: 1e-3, high: 1, rates: 6, space: {width: [3, 4]}}",
+            },
+            "search.space: width: an option of `models`, too; leave it out in one",
+        ),
         ({"tasks": "{digits: {rate: 2001-01-01}}"}, 'tasks.digits.rate: got "2001-01-01", want text, a finite number'),
         ({"num_steps": "null"}, "tasks.mine: its step budget is missing: give num_steps here, or for the whole study"),
     ],

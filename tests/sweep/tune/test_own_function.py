@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.own_study import write_own_study
+from lr_sweep.tests.support.own_study import write_function, write_own_study
 from lr_sweep.tests.support.tiny_study import (
     ROOT,
     cohort_here,
@@ -130,3 +131,37 @@ def test_ten_kills_at_random_change_nothing(tmp_path: Path) -> None:
     code, output = sweep("run", study, "--results", results, timeout_s=600)
     assert code == 0, output
     assert repr(curves(results)) == repr(dict(sorted(trained_here(study, tmp_path / "here").items())))
+
+
+SEARCHED = """
+import time
+
+for step in session.steps():
+    if session.due:
+        time.sleep(1.5)  # or it ends before it can be stopped
+        value = run.options["scale"] * step / run.learning_rate / 1e6
+        session.report(validation=value, test=value)
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_function_is_searched_with_its_own_options_and_stopped_early(tmp_path: Path) -> None:
+    """Rates train one by one, rising, and values fall with them: the first ones are kept, of the last ones some stop."""
+    changes = {
+        "learning_rates": "null",
+        "search": "{sampler: random, low: 1e-3, high: 1e-1, rates: 8, space: {scale: [1, 4]}}",
+        "stop_early": "{rule: median, first: 5}",
+        "num_steps": "20",
+    }
+    study, results = write_function(tmp_path, SEARCHED, **changes), tmp_path / "results"
+    code, output = sweep("run", study, "--results", results)
+    assert code == 0, output
+    found = sorted(rows(results).values(), key=lambda row: row["started_at"])
+    options = [json.loads(row["content"])["options"] for row in found]
+    assert {each["scale"] for each in options} == {1, 4}
+    assert [row["status"] for row in found[:3]] == ["complete"] * 3
+    stopped = [row["stopped_at_step"] for row in found if row["status"] == "stopped"]
+    assert stopped
+    assert set(stopped) <= {5, 10, 15}
+    assert in_process("verify", "--results", results)[1].endswith("0 weights: no problems\n")

@@ -1,0 +1,44 @@
+"""What a search or a refinement has proposed for a cell: the rates, their options, and which have all seeds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lr_sweep.sweep.study.search import Search
+from lr_sweep.sweep.study.space import Options
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposed:
+    """Learning rates of a cell, which are distinct, so that each also names its options."""
+
+    rates: tuple[float, ...] = ()
+    """In ascending order."""
+    options: Mapping[float, Options] = field(default_factory=dict)
+    """Of rates that have options of their own."""
+    winners: frozenset[float] | None = None
+    """Rates that are trained with all seeds, the others with the study's first; None: all are."""
+
+    def has_seed(self, rate: float, is_first: bool) -> bool:
+        """Return whether a rate is trained with a seed of the study."""
+        return is_first or self.winners is None or rate in self.winners
+
+
+NOTHING = Proposed()
+
+
+def expected(search: Search, proposed: Proposed) -> Proposed:
+    """Return stand-ins for what a search has not proposed for a cell yet, for what a plan counts."""
+    rates = search.stand_ins(proposed.rates)
+    if search.winners is None:
+        return Proposed(rates=rates)
+    chosen = bool(proposed.winners) and not rates
+    winners = () if chosen else (*proposed.rates, *rates)[: search.winners - len(proposed.winners or ())]
+    return Proposed(rates=tuple({*rates, *winners}), options=proposed.options, winners=frozenset(winners))
+
+
+def options_text(options: Options) -> str | None:
+    """Return options as JSON, as the record has them; None if there are none."""
+    return json.dumps(dict(options), sort_keys=True) if options else None

@@ -1,0 +1,232 @@
+"""Searches of further options beside the learning rate."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+
+from lr_sweep.analysis.record.read import read_wanted
+from lr_sweep.analysis.statistics.observations import Observation
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.plan.plan import Plan
+from lr_sweep.sweep.search.dashboard import JOURNAL
+from lr_sweep.sweep.search.samplers import next_points
+from lr_sweep.sweep.study.file import load_study, study_to_yaml
+from lr_sweep.sweep.study.search import Point, Search
+from lr_sweep.sweep.study.space import Range
+from lr_sweep.sweep.tune.trial_events import TrialEvent
+from lr_sweep.tests.support.scripted_trials import Bench
+from lr_sweep.tests.support.tiny_study import rows
+from lr_sweep.tests.sweep.search.test_rounds import Killed, Landscape, proposed
+from lr_sweep.tests.sweep.search.test_winners import winners_bench
+from lr_sweep.tests.sweep.study.test_search import searched
+from lr_sweep.trainables.cohort import Cohort
+
+SPACE = "{batch_size: [4, 8], weight_decay: {low: 1e-4, high: 1e-1}, dropout: {low: 0, high: 0.3, scale: linear}}"
+SEARCH = f"{{sampler: tpe, low: 1e-5, high: 1e-1, rates: 6, space: {SPACE}}}\nseeds: 2"
+CELL = ("digits", "tiny", "frozen-random")
+
+
+class Watched(Landscape):
+    """Keeps the cohorts that it was given."""
+
+    def __init__(self, events_left: float = math.inf) -> None:
+        super().__init__(events_left=events_left)
+        self.cohorts: list[Cohort] = []
+
+    def train_cohorts(self, cohorts: Any, *arguments: Any) -> Generator[TrialEvent | None, None, None]:
+        self.cohorts += cohorts
+        yield from super().train_cohorts(cohorts, *arguments)
+
+
+def space_bench(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return winners_bench(folder, monkeypatch, SEARCH)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return space_bench(tmp_path, monkeypatch)
+
+
+def test_each_rate_trains_with_the_options_that_were_stored_for_it(bench: Bench) -> None:
+    script = Watched()
+    assert bench.run(script).trained == 2 * 6 * 2
+    stored = {(row.variant, row.learning_rate): json.loads(row.options) for row in proposed(bench).itertuples()}
+    assert {tuple(options) for options in stored.values()} == {("batch_size", "dropout", "weight_decay")}
+    for row in rows(bench.results.root).values():
+        protocol = json.loads(row["content"])["protocol"]
+        options = stored[row["variant"], row["learning_rate"]]
+        assert {name: protocol.get(name, 0.0) for name in options} == options
+    wanted = read_wanted(bench.results.root, "tiny")
+    assert [json.loads(row.options) for row in wanted.itertuples()] == [
+        stored[row.variant, row.learning_rate] for row in wanted.itertuples()
+    ]
+
+
+def test_only_runs_with_the_same_options_train_together(bench: Bench) -> None:
+    script, resources = Watched(), bench.study.resources.model_copy(update={"runs_per_trial": None})
+    bench.study = bench.study.model_copy(update={"resources": resources})
+    bench.run(script)
+    assert all(len({run.protocol for run in cohort.runs}) == 1 for cohort in script.cohorts)
+    assert sorted(len(cohort.runs) for cohort in script.cohorts) == [2] * 12  # the seeds of each point
+
+
+@pytest.mark.parametrize("num_events", [7, 60])
+def test_killed_at_any_moment_it_proposes_and_trains_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_events: int
+) -> None:
+    undisturbed = space_bench(tmp_path / "undisturbed", monkeypatch)
+    undisturbed.run(Landscape())
+    killed = space_bench(tmp_path / "killed", monkeypatch)
+    with pytest.raises(Killed):
+        killed.run(Landscape(events_left=num_events))
+    killed.run(Landscape())
+    pd.testing.assert_frame_equal(proposed(killed), proposed(undisturbed))
+    assert rows(killed.results.root).keys() == rows(undisturbed.results.root).keys()
+
+
+def test_a_report_names_the_options_at_the_chosen_rate(bench: Bench) -> None:
+    text = " ".join(bench.run(Landscape()).report.text.split())
+    assert "Each learning rate was tried with values of its own of batch_size, weight_decay, dropout." in text
+    folder = bench.results.root / "studies/tiny/report"
+    table, cells = pd.read_csv(folder / "options.csv"), pd.read_csv(folder / "cells.csv")
+    assert table["learning_rate"].tolist() == cells["learning_rate"].tolist()
+    stored = {(row.variant, row.learning_rate): json.loads(row.options) for row in proposed(bench).itertuples()}
+    for row in table.to_dict("records"):
+        options = stored[row["variant"], row["learning_rate"]]
+        assert {name: row[name] for name in options} == options
+    assert "Options at the chosen learning rate" in (folder / "report.md").read_text()
+
+
+def test_plan_and_journal_have_the_space(bench: Bench, tmp_path: Path) -> None:
+    plan = Plan(bench.study, Placement(resources=bench.study.resources), bench.results, tmp_path)
+    assert len(plan.wanted) == 24
+    bench.run(Landscape())
+    storage = JournalStorage(JournalFileBackend(str(bench.results.study("tiny") / JOURNAL)))
+    trials = optuna.load_study(study_name="tiny: digits tiny unfrozen-random", storage=storage).trials
+    assert {tuple(sorted(trial.params)) for trial in trials} == {
+        ("batch_size", "dropout", "learning_rate", "weight_decay")
+    }
+
+
+def test_an_edited_space_holds_from_the_next_round_on(bench: Bench) -> None:
+    bench.run(Landscape())
+    before, study = proposed(bench), bench.study
+    assert study.search is not None
+    changes = {"rates": 8, "space": {"batch_size": (2, 4), "adam_beta2": Range(low=0.9, high=0.999)}}
+    bench.study = study.model_copy(update={"search": study.search.model_copy(update=changes)})
+    assert bench.run(Landscape()).trained == 8
+    after = proposed(bench)
+    pd.testing.assert_frame_equal(after[after["number"] < 6].reset_index(drop=True), before)
+    assert {tuple(json.loads(text)) for text in after.loc[after["number"] >= 6, "options"]} == {
+        ("adam_beta2", "batch_size")
+    }
+
+
+def test_a_study_with_a_space_is_written_and_read(tmp_path: Path) -> None:
+    study = load_study(searched(tmp_path, SEARCH.removesuffix("\nseeds: 2")))
+    assert study.search is not None
+    assert study.search.space["batch_size"] == (4, 8)
+    assert study.search.text().endswith("2 at once, with batch_size, weight_decay, dropout")
+    (again := tmp_path / "tiny.yaml").write_text(study_to_yaml(study))
+    assert load_study(again) == study
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ("{batch: [4, 8]}", "search.space.batch: unknown option 'batch'"),
+        ("{precision: [fp32, bf16]}", "search.space.precision: is how runs are measured or computed"),
+        ("{batch_size: [4]}", "search.space.batch_size: "),
+        ("{batch_size: [4, 4]}", "search.space.batch_size[1]: 4 is there twice"),
+        ("{batch_size: {low: 4, high: 64}}", "for whole numbers want a list of values"),
+        ("{batch_size: [4, 100000]}", "search.space: batch_size: the training split has"),
+        ("{dropout: {low: 0, high: 0.3}}", "search.space.dropout.low: got 0, want more than 0 on a log scale"),
+        ("{dropout: {low: 0.3, high: 0.1}}", "search.space.dropout.high: got 0.1, want more than low = 0.3"),
+        ("{dropout: {low: 0.1, high: 1.5}}", "search.space.dropout: "),
+        ("{dropout: 0.1}", "search.space.dropout: want a range, {low: 1e-3, high: 1e-1, scale: log}, or a list"),
+        ("{momentum: [0.5, 0.95]}", "search.space: momentum: 0.5 has no effect with optimizer: adam"),
+        ("{weight_decay: {low: 0.12345, high: 1}}", "search.space.weight_decay.low: 0.12345 has more than 3 signif"),
+    ],
+)
+def test_mistakes(tmp_path: Path, space: str, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        load_study(searched(tmp_path, f"{{low: 1e-5, high: 1e-1, rates: 6, space: {space}}}"))
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("winners", "message"),
+    [
+        ("winners: 6", "search.winners: got 6, want fewer than rates = 6, or leave it out"),
+        ("winners: 0", "search.winners: got 0"),
+        ("winners: 2", "search.winners: has no effect with one seed; want more seeds, or leave it out"),
+    ],
+)
+def test_mistakes_of_winners(tmp_path: Path, winners: str, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        load_study(searched(tmp_path, f"{{low: 1e-5, high: 1e-1, rates: 6, {winners}}}"))
+    assert message in str(error.value)
+
+
+@given(st.floats(0, 1), st.sampled_from(["log", "linear"]))
+def test_values_of_a_range_are_inside_and_rise_with_the_position(position: float, scale: Any) -> None:
+    axis = Range(low=1e-3, high=0.5, scale=scale)
+    assert axis.low <= axis.at(position) <= axis.high
+    assert (axis.at(0.0), axis.at(1.0)) == (1e-3, 0.5)
+    assert axis.at(0.5) == {"log": 0.0224, "linear": 0.251}[scale]  # sqrt(1e-3 x 0.5), and their mean 0.2505
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "gp", "quasi-random", "random"])
+def test_samplers_fill_the_space_and_repeat_themselves(sampler: str) -> None:
+    search = Search.model_validate(
+        {
+            **{"sampler": sampler, "low": 1e-5, "high": 1e-1, "rates": 12},
+            "space": {"batch_size": (4, 8), "dropout": {"low": 0.0, "high": 0.3, "scale": "linear"}},
+        }
+    )
+
+    def found() -> list[tuple[Point, Observation]]:
+        tried: list[tuple[Point, Observation]] = []
+        while len(tried) < search.rates:
+            tried += [(each, value_of(each)) for each in next_points(search, CELL, tried, 3, maximise=True)]
+        return tried
+
+    points = [point for point, _ in found()]
+    assert points == [point for point, _ in found()]
+    assert len({point.learning_rate for point in points}) == 12
+    assert {point.options["batch_size"] for point in points} == {4, 8}
+    assert all(0 <= point.options["dropout"] <= 0.3 for point in points)
+
+
+def value_of(point: Point) -> Observation:
+    """A value that is best at 1e-3, without dropout."""
+    value = 0.9 - 0.1 * abs(math.log10(point.learning_rate / 1e-3)) - point.options["dropout"]
+    return Observation(point.learning_rate, "measured", value)
+
+
+def test_a_gaussian_process_comes_closer_in_both_directions() -> None:
+    search = Search.model_validate(
+        {
+            **{"sampler": "gp", "low": 1e-5, "high": 1e-1, "rates": 16},
+            "space": {"dropout": {"low": 0.0, "high": 0.3, "scale": "linear"}},
+        }
+    )
+    tried: list[tuple[Point, Observation]] = []
+    while len(tried) < search.rates:
+        tried += [(each, value_of(each)) for each in next_points(search, CELL, tried, 4, maximise=True)]
+    first, last = ([each.value or 0.0 for _, each in part] for part in (tried[:4], tried[-4:]))
+    assert max(last) > max(first)
+    assert sum(last) > sum(first)

@@ -1,0 +1,121 @@
+"""Searches that train all seeds at the best rates alone."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from lr_sweep.analysis.record.read import read_wanted
+from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.plan.plan import Plan
+from lr_sweep.sweep.study.file import load_study
+from lr_sweep.sweep.study.only import parse_only
+from lr_sweep.tests.support.scripted_trials import Bench, new_bench
+from lr_sweep.tests.sweep.search.test_rounds import Killed, Landscape, proposed
+from lr_sweep.tests.sweep.study.test_search import searched
+
+SEARCH = "{sampler: quasi-random, low: 1e-5, high: 1e-1, rates: 6, winners: 2}\nseeds: 3"
+
+
+def winners_bench(folder: Path, monkeypatch: pytest.MonkeyPatch, search: str = SEARCH) -> Bench:
+    folder.mkdir(exist_ok=True)
+    made = new_bench(folder, monkeypatch)
+    path = searched(folder, search)
+    path.write_text(path.read_text().replace("seeds: 1\n", ""))
+    made.study = load_study(path)
+    return made
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return winners_bench(tmp_path, monkeypatch)
+
+
+def seeds_by_rate(bench: Bench) -> pd.Series:
+    wanted = read_wanted(bench.results.root, "tiny")
+    return wanted.groupby(["variant", "learning_rate"])["seed"].agg(list)
+
+
+def test_the_two_best_rates_of_the_first_seed_get_the_others(bench: Bench) -> None:
+    outcome = bench.run(Landscape())
+    assert outcome.trained == 2 * (6 + 2 * 2)
+    for variant in ("frozen-pretrained", "unfrozen-random"):
+        seeds = seeds_by_rate(bench)[variant]
+        nearest = sorted(seeds.index, key=lambda rate: abs(math.log10(rate / 1e-3)))
+        assert [seeds[rate] for rate in nearest] == [[0, 1, 2]] * 2 + [[0]] * 4
+    assert bench.run(Landscape()).trained == 0
+
+
+def test_a_winner_is_chosen_and_the_checks_name_how_many_there_were(bench: Bench) -> None:
+    outcome = bench.run(Landscape())
+    cells = pd.read_csv(bench.results.root / "studies/tiny/report/cells.csv")
+    chosen = [seeds_by_rate(bench)[cell.variant][cell.learning_rate] for cell in cells.itertuples()]
+    assert chosen == [[0, 1, 2]] * 2
+    messages = [finding.message for finding in outcome.report.findings if finding.check == "winners"]
+    assert messages == ["2 of 6 learning rates, the best of the first seed, have all seeds"] * 2
+    text = " ".join(outcome.report.text.split())
+    assert "All seeds at the best 2 learning rates of each cell by the first seed alone." in text
+
+
+@pytest.mark.parametrize("num_events", [20, 36, 41])
+def test_killed_at_any_moment_it_chooses_and_trains_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_events: int
+) -> None:
+    undisturbed = winners_bench(tmp_path / "undisturbed", monkeypatch)
+    undisturbed.run(Landscape())
+    killed = winners_bench(tmp_path / "killed", monkeypatch)
+    with pytest.raises(Killed):
+        killed.run(Landscape(events_left=num_events))
+    killed.run(Landscape())
+    pd.testing.assert_frame_equal(proposed(killed), proposed(undisturbed))
+    pd.testing.assert_series_equal(seeds_by_rate(killed), seeds_by_rate(undisturbed))
+
+
+def test_more_rates_compare_on_the_first_seed_and_may_add_winners(bench: Bench) -> None:
+    bench.run(Landscape())
+    study = bench.study
+    assert study.search is not None
+    bench.study = study.model_copy(update={"search": study.search.model_copy(update={"rates": 12})})
+    bench.run(Landscape())
+    for variant in ("frozen-pretrained", "unfrozen-random"):
+        seeds = seeds_by_rate(bench)[variant]
+        nearest = sorted(seeds.index, key=lambda rate: abs(math.log10(rate / 1e-3)))
+        assert len(nearest) == 12
+        assert [seeds[rate] for rate in nearest[:2]] == [[0, 1, 2]] * 2
+        numbers = proposed(bench).query("variant == @variant and sampler == 'winner'")["number"]
+        assert numbers.tolist() == list(range(len(numbers)))
+
+
+def test_without_winners_every_rate_gets_its_seeds(bench: Bench) -> None:
+    bench.run(Landscape())
+    study = bench.study
+    assert study.search is not None
+    bench.study = study.model_copy(update={"search": study.search.model_copy(update={"winners": None})})
+    assert bench.run(Landscape()).trained == 2 * 4 * 2
+    assert all(seeds == [0, 1, 2] for seeds in seeds_by_rate(bench))
+
+
+def test_a_cell_that_diverged_everywhere_has_no_winner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    high = "{sampler: random, low: 5e-2, high: 1, rates: 3, winners: 1}\nseeds: 2"
+    bench = winners_bench(tmp_path, monkeypatch, high)
+    assert bench.run(Landscape()).trained == 2 * 3
+    assert set(proposed(bench)["sampler"]) == {"random"}
+
+
+def test_with_one_seed_asked_for_the_winners_wait_and_are_reported(bench: Bench) -> None:
+    bench.run(Landscape(), only=parse_only("seed=0"))
+    assert bench.run(Landscape()).trained == 2 * 2 * 2
+
+
+@pytest.mark.parametrize("num_events", [25, 36])
+def test_a_plan_counts_the_winners_before_they_are_known(bench: Bench, tmp_path: Path, num_events: int) -> None:
+    def plan() -> Plan:
+        return Plan(bench.study, Placement(resources=bench.study.resources), bench.results, tmp_path)
+
+    assert len(plan().wanted) == 20
+    with pytest.raises(Killed):
+        bench.run(Landscape(events_left=num_events))
+    assert len(plan().wanted) == len({run.run_id for run in plan().wanted}) == 20
