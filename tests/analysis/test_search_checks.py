@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,9 @@ from lr_sweep.analysis.statistics.unequal import unequal_tuning
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 
-def found_in(made: SyntheticRecord, high: float = 1e-2, rates: int = 3) -> dict[str, CheckFinding]:
+def found_in(made: SyntheticRecord, high: float = 1e-2, rates: int = 3, **more: Any) -> dict[str, CheckFinding]:
     results = made.write()
-    searched = SearchRange(sampler="gp", low=1e-5, high=high, rates=rates)
+    searched = SearchRange(sampler="gp", low=1e-5, high=high, rates=rates, **more)
     summary = replace(summary_of(results), search=searched)
     found = [*check_sweep(summary, record.read_curves(results)), *unequal_tuning(summary)]
     return {each.check: each for each in found}
@@ -53,6 +54,25 @@ def test_rates_to_add_become_more_rates(tmp_path: Path) -> None:
     made = searched(tmp_path, {2e-4: 0.5, 1e-3: 0.52})
     untuned = found_in(made, rates=2)["untuned"]
     assert (untuned.fix, untuned.learning_rates) == ("raise `rates`, now 2", ())
+
+
+def test_rates_with_options_of_their_own_show_no_peak(tmp_path: Path) -> None:
+    """By a parabola the peak is halfway between 1e-3 and 1e-2, 2.5 points higher: 60, 80, 80, 60 at -1, 0, 1, 2."""
+    made = searched(tmp_path, {1e-4: 0.6, 1e-3: 0.8, 1e-2: 0.799, 1e-1: 0.6})
+    assert set(found_in(made, 1e-1, 4)) == {"narrow"}
+    assert found_in(made, 1e-1, 4, space=["batch_size"]) == {}
+
+
+def test_winners_that_are_not_chosen_yet_are_missing(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for rate, accuracy in {2e-4: 0.5, 1e-3: 0.6, 5e-3: 0.55}.items():
+        made.add(rate, 0, [(300, accuracy, accuracy)])
+    message = "no learning rate has all seeds yet: the search's winners are not chosen"
+    assert found_in(made, winners=1)["missing"].message == message
+    made.add(1e-3, 1, [(300, 0.6, 0.6)])
+    found = found_in(made, winners=1)
+    assert found.keys() == {"winners"}
+    assert found["winners"].message == "1 of 3 learning rates, the best of the first seed, have all seeds"
 
 
 def test_observations(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ for step in session.steps():
 @pytest.mark.cluster
 @pytest.mark.slow
 def test_a_function_is_searched_with_its_own_options_and_stopped_early(tmp_path: Path) -> None:
-    """Rates train one by one, rising, and values fall with them: the first ones are kept, of the last ones some stop."""
+    """Rates train one by one, rising, and values fall with them: the first are kept, of the last some stop."""
     changes = {
         "learning_rates": "null",
         "search": "{sampler: random, low: 1e-3, high: 1e-1, rates: 8, space: {scale: [1, 4]}}",
