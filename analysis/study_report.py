@@ -74,6 +74,7 @@ def _read(results: Path, study: str, code_now: Now | None) -> Study:
         summarise(with_stops(wanted, stopped_of(results, study)), runs, curves, info.metric),
         search=info.search,
         refinement=info.refinement,
+        winners=info.winners,
     )
     found = [*check_sweep(summary, curves), *unequal_tuning(summary), *code_findings(wanted, runs, code_now)]
     recorded = Recorded(runs=runs, planned=record.read_planned(results, study))

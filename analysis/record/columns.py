@@ -136,8 +136,8 @@ PROPOSALS: Columns = (
         "sampler",
         _STR,
         "",
-        "what proposed it: `tpe`, `gp`, `quasi-random`, `random`; `winner`: a rate of these that gets all seeds; or "
-        "`refine` after a grid",
+        "what proposed it: `tpe`, `gp`, `quasi-random`, `random`; `refine` after a grid; "
+        "or `winner`: a rate that gets all seeds",
     ),
     _later("options", _STR, "", "JSON object of the options that were chosen with it; null: none"),
 )

@@ -37,8 +37,6 @@ class SearchRange:
     high: float
     rates: int
     """Learning rates that each cell is to try."""
-    winners: int | None = None
-    """How many of them get all seeds, the best by the first one; None: all."""
     space: Sequence[str] = ()
     """Options that are chosen with each learning rate."""
 
@@ -65,6 +63,8 @@ class StudyInfo:
     """Key `search`, absent: the learning rates are a grid or a list."""
     refinement: Refinement | None = None
     """None: the study adds no rates by itself."""
+    winners: int | None = None
+    """How many learning rates of a cell get all seeds, the best by the first one; None: all."""
     stops_early: bool = False
     """Key `stop_early`, absent: every run is to train to its budget."""
     from_table: bool = False
@@ -157,8 +157,15 @@ def read_study(results: Path, study: str) -> StudyInfo:
         metric=metric,
         search=search,
         refinement=refinement,
+        winners=_winners(path, content.get("winners")),
         stops_early="stop_early" in content,
     )
+
+
+def _winners(path: Path, winners: Any) -> int | None:
+    if winners is not None and not isinstance(winners, int):
+        raise RecordError(f"{path}: got the winners {winners!r}, want a number: run the study again")
+    return winners
 
 
 def _read_refinement(results: Path, study: str, rates: Any) -> Refinement:

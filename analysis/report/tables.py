@@ -12,7 +12,7 @@ from dataclasses import replace
 import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.analysis.record.read import SearchRange, StudyInfo
+from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report.blocks import Row, Table
 from lr_sweep.analysis.statistics.aggregate import STATUSES, StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
@@ -49,7 +49,7 @@ def facts(info: StudyInfo, runs: pd.DataFrame) -> str:
     seeds = runs["seed"].nunique()
     return (
         f"{info.kind} {info.study}. {seeds} seed{'s' if seeds != 1 else ''} unless marked. "
-        f"{rule_text(info.metric, has_steps(runs))}{_search_text(info.search)}{_budgets_text(runs)}"
+        f"{rule_text(info.metric, has_steps(runs))}{_search_text(info)}{_budgets_text(runs)}"
         f"{pretrained_text(runs)}{_data_text(runs)}"
     )
 
@@ -66,12 +66,12 @@ def pretrained_text(runs: pd.DataFrame) -> str:
     return f" Pretrained on: {_grouped(runs, 'pretrained_on', 'model') or 'no variant'}."
 
 
-def _search_text(search: SearchRange | None) -> str:
+def _search_text(info: StudyInfo) -> str:
     text = ""
-    if search is not None and search.winners is not None:
-        text += f" All seeds at the best {search.winners} learning rates of each cell by the first seed alone."
-    if search is not None and search.space:
-        text += f" Each learning rate was tried with values of its own of {', '.join(search.space)}."
+    if info.winners is not None:
+        text += f" All seeds at the best {info.winners} learning rates of each cell by the first seed alone."
+    if info.search is not None and info.search.space:
+        text += f" Each learning rate was tried with values of its own of {', '.join(info.search.space)}."
     return text
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ class StudySummary:
     """Where the learning rates were searched; None: they are a grid, a list or a table's."""
     refinement: Refinement | None = None
     """What is added to the grid; None: nothing."""
+    winners: int | None = None
+    """How many learning rates of a cell get all seeds; None: all."""
 
     @property
     def chosen_runs(self) -> pd.DataFrame:
@@ -46,12 +48,12 @@ class StudySummary:
 
     def of(self, **labels: Any) -> StudySummary:
         """Return the part of one task, model or variant, for instance `of(model="gpt2")`."""
-        frames = {
+        frames: dict[str, Any] = {
             name: frame[(frame[list(labels)] == list(labels.values())).all(axis=1)]
             for name, frame in vars(self).items()
-            if name not in ("metric", "search", "refinement")
+            if isinstance(frame, pd.DataFrame)
         }
-        return StudySummary(**frames, metric=self.metric, search=self.search, refinement=self.refinement)
+        return replace(self, **frames)
 
 
 def summarise(

@@ -54,10 +54,11 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
     for cell in gaps.to_dict("records"):
         key = tuple(cell[name] for name in CELL)
         rates = rates_of[key]
-        found += grid_findings(cell, rates, _other_variants(cell, gaps), metric, summary.search)
-        found += [*_unfinished(cell, rates, summary.search), *_winners(cell, rates, summary.search)]
-        found += _unrefined(cell, key, summary.refinement)
-        found += [*_missing(cell, rates), *_diverged(cell, rates), *_improving(cell, rises.get(key), metric)]
+        found += grid_findings(cell, rates, _other_variants(cell, gaps), metric, summary.search, summary.winners)
+        to_come = [*_unfinished(cell, rates, summary.search), *_unrefined(cell, key, summary.refinement)]
+        to_come += _missing(cell, rates)
+        found += to_come or _winners(cell, rates, summary.winners)
+        found += [*_diverged(cell, rates), *_improving(cell, rises.get(key), metric)]
         found += _stopped(cell, rates)
         found += _gap(cell, usual[cell["task"]], num_cells[cell["task"]], metric)
         if key in stuck:
@@ -97,15 +98,15 @@ def _unfinished(cell: Row, rates: list[Row], search: SearchRange | None) -> Iter
         yield finding_of(cell, "missing", "problem", message, "`run` proposes and trains the others")
 
 
-def _winners(cell: Row, rates: list[Row], search: SearchRange | None) -> Iterator[CheckFinding]:
-    if search is None or search.winners is None or len(rates) < search.rates or not cell["num_values"]:
+def _winners(cell: Row, rates: list[Row], winners: int | None) -> Iterator[CheckFinding]:
+    if winners is None or not cell["num_values"]:
         return
     num_whole = sum(row["num_wanted"] > 1 for row in rates)
     if num_whole:
         message = f"{num_whole} of {len(rates)} learning rates, the best of the first seed, have all seeds"
         yield finding_of(cell, "winners", "note", message, "leave `winners` out to train them all")
     else:
-        message = "no learning rate has all seeds yet: the search's winners are not chosen"
+        message = "no learning rate has all seeds yet: the winners are not chosen"
         yield finding_of(cell, "missing", "problem", message, "`run` chooses and trains them")
 
 

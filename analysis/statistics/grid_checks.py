@@ -32,7 +32,12 @@ UNSTABLE_SEMS = 2
 
 
 def grid_findings(
-    cell: Row, rates: Sequence[Row], others: Sequence[float], metric: Metric, search: SearchRange | None = None
+    cell: Row,
+    rates: Sequence[Row],
+    others: Sequence[float],
+    metric: Metric,
+    search: SearchRange | None = None,
+    winners: int | None = None,
 ) -> Iterator[CheckFinding]:
     """Check a cell's learning rates.
 
@@ -42,6 +47,7 @@ def grid_findings(
         others: validation means of the other variants of its task and model, each at its chosen rate.
         metric: of the study.
         search: the range of a search; None: the rates are a grid or a list.
+        winners: how many rates have all seeds; None: all.
     """
     # A rate whose runs are missing or failed may yet get a value; the check "missing" reports it.
     shown = [row for row in rates if row["num_values"] or row["missing"] + row["failed"] + row["stopped"]]
@@ -53,7 +59,7 @@ def grid_findings(
         yield _edge(cell, rates) if search is None else _searched_edge(cell, rates, search)
     elif search is None or not search.space:  # with options of their own, neighbouring rates show no peak
         yield from _cliff(cell, rates, metric)
-        if search is None or search.winners is None:  # rates beside winners have one seed, and no standard error
+        if winners is None:  # rates beside winners have one seed, and no standard error
             yield from _narrow(cell, rates, others, metric)
     yield from _unstable(cell, rates, metric)
 

@@ -88,6 +88,7 @@ def _grid_lines(plan: Plan) -> list[str]:
         f"rates      {'  '.join(map(rate_text, rates))}",
         f"seeds      {'  '.join(map(str, study.seed_list()))}",
         *_refine_lines(plan),
+        *_winner_lines(plan),
         *_stop_lines(plan),
     ]
 
@@ -110,7 +111,18 @@ def _search_lines(plan: Plan, search: Search) -> list[str]:
         f"{counted(len(plan.wanted), 'run')}",
         f"rates      {proposed} of {cells * search.rates} proposed so far; the others are counted, and not known yet",
         f"seeds      {'  '.join(map(str, seeds))}",
+        *_winner_lines(plan),
         *_stop_lines(plan),
+    ]
+
+
+def _winner_lines(plan: Plan) -> list[str]:
+    if (winners := plan.study.winners) is None:
+        return []
+    chosen, number = sum(len(each.winners or ()) for each in plan.proposed.values()), len(by_cell(plan.wanted))
+    return [
+        f"winners    {counted(winners, 'learning rate')} a cell with all seeds, the best by the first one; {chosen} of "
+        f"{winners * number} chosen so far; {counted(len(plan.wanted), 'run')} in all"
     ]
 
 

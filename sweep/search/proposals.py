@@ -11,14 +11,14 @@ from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.study.own import AnyStudy
 from lr_sweep.sweep.study.proposed import Proposed
-from lr_sweep.sweep.study.runs import Cell, num_proposals
+from lr_sweep.sweep.study.runs import Cell, num_proposals, study_cells
 from lr_sweep.sweep.study.search import Point
 from lr_sweep.sweep.study.space import NO_OPTIONS
 
 REFINE = "refine"
 """The `sampler` of proposals that refine a grid."""
 WINNER = "winner"
-"""The `sampler` of proposals that give a rate of the search all seeds."""
+"""The `sampler` of proposals that give a rate all seeds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ def read_winners(results: Results, study: AnyStudy) -> dict[Cell, list[Proposal]
 
     Raises RecordError if the file is damaged.
     """
-    if study.search is None or study.search.winners is None:
+    if study.winners is None:
         return {}
     return {cell: of_cell for (cell, kind), of_cell in _stored(results, study.study).items() if kind == WINNER}
 
@@ -76,14 +76,14 @@ def read_proposed(results: Results, study: AnyStudy) -> dict[Cell, Proposed]:
 
     Raises RecordError if the file is damaged.
     """
-    winners, some_win = read_winners(results, study), study.search is not None and study.search.winners is not None
+    proposals, winners = read_proposals(results, study), read_winners(results, study)
     return {
         cell: Proposed(
-            rates=tuple(sorted(each.learning_rate for each in of_cell)),
-            options={each.learning_rate: each.point.options for each in of_cell if each.options},
-            winners=frozenset(each.learning_rate for each in winners.get(cell, ())) if some_win else None,
+            rates=tuple(sorted(each.learning_rate for each in proposals.get(cell, ()))),
+            options={each.learning_rate: each.point.options for each in proposals.get(cell, ()) if each.options},
+            winners=None if study.winners is None else frozenset(each.learning_rate for each in winners.get(cell, ())),
         )
-        for cell, of_cell in read_proposals(results, study).items()
+        for cell in study_cells(study)
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,16 +116,17 @@ class Rounds:
         return next_points(search, cell, tried, min(search.round_size, left), maximise=maximise)
 
     def _next_winners(self, max_attempts: int) -> list[Proposal]:
-        """Return the best rates of each cell whose search has ended: those that get all seeds now."""
-        if (search := self._study.search) is None or search.winners is None:
+        """Return the best rates of each cell whose rates have all ended: those that get all seeds now."""
+        if self._study.winners is None:
             return []
         proposals, stored = read_proposals(self._results, self._study), read_winners(self._results, self._study)
         found, ready, sign = self._observed(), self._ended_cells(max_attempts), self._metric().sign
         new: list[Proposal] = []
-        for cell, earlier in proposals.items():
-            if len(earlier) == search.rates and cell in ready and _is_in(cell, self._only):
-                best = _ranked(earlier, found[cell], sign)[: search.winners]
-                new += _winners(best, earlier[-1].round + 1, stored.get(cell, []))
+        for cell in study_cells(self._study):
+            earlier = proposals.get(cell, [])
+            if len(earlier) == num_proposals(self._study) and cell in ready and _is_in(cell, self._only):
+                best = _ranked(found[cell].values(), sign)[: self._study.winners]
+                new += _winners(cell, best, earlier[-1].round + 1 if earlier else 1, stored.get(cell, []))
         return new
 
     def show(self) -> None:
@@ -147,9 +148,8 @@ class Rounds:
         return by_cell(wanted).keys() - by_cell(to_train).keys()
 
     def _is_observed(self, run: WantedRun) -> bool:
-        """Return whether a run guides the search; where only winners have all seeds, rates compare on the first."""
-        search = self._study.search
-        return search is None or search.winners is None or run.run.seed == self._study.seed_list()[0]
+        """Return whether a run's values are read; where only winners have all seeds, rates compare on the first."""
+        return self._study.winners is None or run.run.seed == self._study.seed_list()[0]
 
     def _observed(self) -> dict[Cell, dict[float, Observation]]:
         """Return what is known of each cell's rates, of those whose runs have all ended."""
@@ -165,18 +165,19 @@ class Rounds:
         return {Cell(*cell): {each.learning_rate: each for each in rates} for cell, rates in found.items()}
 
 
-def _ranked(proposals: Sequence[Proposal], found: Mapping[float, Observation], sign: float) -> list[Proposal]:
-    """Return the proposals with a value from the best to the worst; of equal ones the smaller rate is first."""
-    values = {each: found[each.learning_rate].value for each in proposals}
-    known = {each: round(sign * value, MEAN_DIGITS) for each, value in values.items() if value is not None}
-    return sorted(known, key=lambda each: (-known[each], each.learning_rate))
+def _ranked(observed: Iterable[Observation], sign: float) -> list[float]:
+    """Return the rates with a value from the best to the worst; of equal ones the smaller is first."""
+    known = [(round(sign * each.value, MEAN_DIGITS), each.learning_rate) for each in observed if each.value is not None]
+    return [rate for value, rate in sorted(known, key=lambda each: (-each[0], each[1]))]
 
 
-def _winners(best: Sequence[Proposal], round_: int, before: Sequence[Proposal]) -> list[Proposal]:
+def _winners(cell: Cell, best: Sequence[float], round_: int, before: Sequence[Proposal]) -> list[Proposal]:
     """Return the proposals that give the best rates all seeds, without those that were given them before."""
-    rates = {each.learning_rate for each in before}
-    new = [each for each in best if each.learning_rate not in rates]
-    return [replace(each, number=len(before) + index, round=round_, sampler=WINNER) for index, each in enumerate(new)]
+    new = [rate for rate in best if rate not in {each.learning_rate for each in before}]
+    return [
+        Proposal(**cell._asdict(), number=len(before) + index, round=round_, learning_rate=rate, sampler=WINNER)
+        for index, rate in enumerate(new)
+    ]
 
 
 def _is_in(cell: Cell, only: Only) -> bool:

@@ -20,7 +20,7 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.sweep.study.fields import MAX_RUNS, Seeds, StudyName, Title, listed, multiple_of
 from lr_sweep.sweep.study.learning_rates import ascending
 from lr_sweep.sweep.study.own_files import code_files, data_files, trainable_text
-from lr_sweep.sweep.study.search import RatesOrSearch, Refine, Search, check_refine, check_winners
+from lr_sweep.sweep.study.search import RatesOrSearch, Refine, Search, Winners, check_refine, check_winners
 from lr_sweep.sweep.study.stop_early import StopEarly
 from lr_sweep.sweep.study.study import Resources, Study
 from lr_sweep.sweep.study.validation import Mistakes, NameRule, Steps, Strict, each_entry, mistake, shown
@@ -135,6 +135,8 @@ class OwnStudy(Strict):
     """A grid or a list; null with a `search`."""
     refine: Refine = None
     """Learning rates to add to each cell's grid once its runs have ended; null: none."""
+    winners: Winners = None
+    """Learning rates of each cell that are trained with all seeds, once all were tried with the first; null: all."""
     stop_early: StopEarly | None = None
     """A rule that stops learning rates that are behind the others of their cell; null: all train to their budget."""
     seeds: Seeds
@@ -194,8 +196,8 @@ class OwnStudy(Strict):
     @model_validator(mode="after")
     def _check_size(self) -> OwnStudy:
         check_refine(self.refine, self.search, [self.learning_rate_grid()])
-        check_winners(self.search, len(self.seed_list()))
         num_rates = self.search.rates if self.search else len(self.learning_rate_grid()) + (self.refine or 0)
+        check_winners(self.winners, num_rates, len(self.seed_list()))
         axes: tuple[Sized, ...] = (self.tasks, self.models, self.variants, self.seed_list())
         if (number := num_rates * math.prod(len(axis) for axis in axes)) > MAX_RUNS:
             raise mistake(f"these are {number} runs, want at most {MAX_RUNS}; split it into several studies")

@@ -1,4 +1,4 @@
-"""What a search or a refinement has proposed for a cell: the rates, their options, and which have all seeds."""
+"""What was proposed for a cell: rates, by a search or a refinement, with their options, and which have all seeds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lr_sweep.sweep.study.search import Search
 from lr_sweep.sweep.study.space import Options
 
 
@@ -27,16 +26,6 @@ class Proposed:
 
 
 NOTHING = Proposed()
-
-
-def expected(search: Search, proposed: Proposed) -> Proposed:
-    """Return stand-ins for what a search has not proposed for a cell yet, for what a plan counts."""
-    rates = search.stand_ins(proposed.rates)
-    if search.winners is None:
-        return Proposed(rates=rates)
-    chosen = bool(proposed.winners) and not rates
-    winners = () if chosen else (*proposed.rates, *rates)[: search.winners - len(proposed.winners or ())]
-    return Proposed(rates=tuple({*rates, *winners}), options=proposed.options, winners=frozenset(winners))
 
 
 def options_text(options: Options) -> str | None:

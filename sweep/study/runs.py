@@ -18,7 +18,7 @@ from lr_sweep.datasets.task import TaskShape, options_content
 from lr_sweep.sweep.study.backbones import Backbone
 from lr_sweep.sweep.study.cells import StudyCell, changed
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
-from lr_sweep.sweep.study.proposed import NOTHING, Proposed, expected, options_text
+from lr_sweep.sweep.study.proposed import NOTHING, Proposed, options_text
 from lr_sweep.sweep.study.space import NO_OPTIONS, Options
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.memory import trained_parameters
@@ -135,7 +135,7 @@ def expected_runs(
     The rates of stand-ins are guesses, and their ids are no ids of runs: they begin with `NOT_PROPOSED`.
     """
     wanted = wanted_runs(study, backbones, data_dir, proposed)
-    if not num_proposals(study):
+    if not num_proposals(study) and study.winners is None:
         return wanted
     guesses = {cell: _guesses(study, grid, proposed.get(cell, NOTHING)) for cell, grid in grids_of(study).items()}
     known = {run.run_id for run in wanted}
@@ -144,10 +144,13 @@ def expected_runs(
 
 
 def _guesses(study: AnyStudy, grid: Sequence[float], proposed: Proposed) -> Proposed:
-    if study.search is not None:
-        return expected(study.search, proposed)
-    rates = proposed.rates
-    return Proposed(rates=stand_ins({*grid, *rates}, num_proposals(study) - len(rates)))
+    known, left = {*grid, *proposed.rates}, num_proposals(study) - len(proposed.rates)
+    rates = study.search.stand_ins(proposed.rates) if study.search is not None else stand_ins(known, left)
+    if study.winners is None:
+        return Proposed(rates=rates)
+    winners, chosen = proposed.winners or frozenset(), bool(proposed.winners) and not rates
+    guesses = () if chosen else sorted({*known, *rates} - winners)[: study.winners - len(winners)]
+    return Proposed(rates=tuple({*rates, *guesses}), options=proposed.options, winners=frozenset(guesses))
 
 
 def study_cells(study: AnyStudy) -> Iterator[Cell]:

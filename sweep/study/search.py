@@ -44,8 +44,6 @@ class Search(Strict):
     """Learning rates of a round; null: 2 for `tpe` and `gp`, else all."""
     seed: Annotated[int, Seed] = 0
     """Of the sampler, not of the runs."""
-    winners: Annotated[int, AtLeast1] | None = None
-    """Rates that are trained with all seeds, the best of each cell once all were tried with the first; null: all."""
     space: Space = Field(default_factory=dict)
     """Options that are chosen with each rate; of the protocol, or of the user's own function."""
 
@@ -68,8 +66,6 @@ class Search(Strict):
                 f"quasi-random; or choose sampler: quasi-random",
                 "rates",
             )
-        if self.winners is not None and self.winners >= self.rates:
-            raise mistake(f"got {self.winners}, want fewer than rates = {self.rates}, or leave it out", "winners")
         return self
 
     @property
@@ -80,16 +76,14 @@ class Search(Strict):
     def facts(self) -> dict[str, Any]:
         """Return what reports read of it, as JSON values."""
         facts: dict[str, Any] = self.model_dump(include={"sampler", "low", "high", "rates"})
-        facts |= {} if self.winners is None else {"winners": self.winners}
         return facts | ({"space": list(self.space)} if self.space else {})
 
     def text(self) -> str:
         """Return `tpe, 8 learning rates from 1e-5 to 1e-1, 2 at once`."""
         chosen_too = f", with {', '.join(self.space)}" if self.space else ""
-        winners = f"; all seeds at the best {self.winners}" if self.winners else ""
         return (
             f"{self.sampler}, {self.rates} learning rates from {rate_text(self.low)} to {rate_text(self.high)}, "
-            f"{min(self.round_size, self.rates)} at once{chosen_too}{winners}"
+            f"{min(self.round_size, self.rates)} at once{chosen_too}"
         )
 
     def point_at(self, positions: Sequence[float]) -> Point:
@@ -144,10 +138,18 @@ Refine = Annotated[int, Field(ge=1, le=20)] | None
 """Learning rates to add to the grid of each cell once its runs have ended; null: none."""
 
 
-def check_winners(search: Search | None, num_seeds: int) -> None:
-    """Refuse to keep seeds for the winners where there is one."""
-    if search is not None and search.winners is not None and num_seeds == 1:
-        raise mistake("has no effect with one seed; want more seeds, or leave it out", "search", "winners")
+Winners = Annotated[int, AtLeast1] | None
+"""Learning rates of each cell that are trained with all seeds, once all were tried with the first; null: all."""
+
+
+def check_winners(winners: int | None, num_rates: int, num_seeds: int) -> None:
+    """Refuse winners where there is one seed, or where all learning rates would be."""
+    if winners is None:
+        return
+    if num_seeds == 1:
+        raise mistake("has no effect with one seed; want more seeds, or leave it out", "winners")
+    if winners >= num_rates:
+        raise mistake(f"got {winners}, want fewer than the {num_rates} learning rates of a cell", "winners")
 
 
 def check_refine(refine: int | None, search: Search | None, grids: Iterable[Sequence[float]]) -> None:

@@ -24,7 +24,7 @@ from lr_sweep.sweep.study.fields import MAX_RUNS, Seeds, StudyName, Title, liste
 from lr_sweep.sweep.study.learning_rates import ascending
 from lr_sweep.sweep.study.model import StudyModel
 from lr_sweep.sweep.study.protocols import check_protocols
-from lr_sweep.sweep.study.search import RatesOrSearch, Refine, Search, check_refine, check_winners
+from lr_sweep.sweep.study.search import RatesOrSearch, Refine, Search, Winners, check_refine, check_winners
 from lr_sweep.sweep.study.space import check_space
 from lr_sweep.sweep.study.stop_early import StopEarly
 from lr_sweep.sweep.study.validation import (
@@ -132,6 +132,8 @@ class Study(Strict):
     """A grid or a list; null with a `search`."""
     refine: Refine = None
     """Learning rates to add to each cell's grid once its runs have ended; null: none."""
+    winners: Winners = None
+    """Learning rates of each cell that are trained with all seeds, once all were tried with the first; null: all."""
     stop_early: StopEarly | None = None
     """A rule that stops learning rates that are behind the others of their cell; null: all train to their budget."""
     seeds: Seeds
@@ -193,7 +195,8 @@ class Study(Strict):
     @model_validator(mode="after")
     def _check_refine(self) -> Study:
         check_refine(self.refine, self.search, [cell.learning_rates for cell in self.cell_list()])
-        check_winners(self.search, len(self.seed_list()))
+        each = self.search.rates if self.search else min(len(cell.learning_rates) for cell in self.cell_list())
+        check_winners(self.winners, each + (self.refine or 0), len(self.seed_list()))
         return self
 
     @model_validator(mode="after")

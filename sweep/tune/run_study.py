@@ -225,6 +225,7 @@ def write_wanted(results: Results, study: AnyStudy, wanted: Sequence[WantedRun])
     more |= {"search": study.search.facts()} if study.search else {}
     more |= {"stop_early": study.stop_early.model_dump()} if study.stop_early else {}
     more |= {"refine": study.refine} if study.refine else {}
+    more |= {"winners": study.winners} if study.winners else {}
     more |= {"metric": study.metric.as_json()} if isinstance(study, OwnStudy) else {}
     write_json(folder / "study.json", {"study": study.study, "title": study.title, "format": FORMAT} | more)
 

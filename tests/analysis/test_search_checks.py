@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,10 +18,12 @@ from lr_sweep.analysis.statistics.unequal import unequal_tuning
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 
-def found_in(made: SyntheticRecord, high: float = 1e-2, rates: int = 3, **more: Any) -> dict[str, CheckFinding]:
+def found_in(
+    made: SyntheticRecord, high: float = 1e-2, rates: int = 3, space: Sequence[str] = (), winners: int | None = None
+) -> dict[str, CheckFinding]:
     results = made.write()
-    searched = SearchRange(sampler="gp", low=1e-5, high=high, rates=rates, **more)
-    summary = replace(summary_of(results), search=searched)
+    searched = SearchRange(sampler="gp", low=1e-5, high=high, rates=rates, space=space)
+    summary = replace(summary_of(results), search=searched, winners=winners)
     found = [*check_sweep(summary, record.read_curves(results)), *unequal_tuning(summary)]
     return {each.check: each for each in found}
 
@@ -67,7 +69,7 @@ def test_winners_that_are_not_chosen_yet_are_missing(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
     for rate, accuracy in {2e-4: 0.5, 1e-3: 0.6, 5e-3: 0.55}.items():
         made.add(rate, 0, [(300, accuracy, accuracy)])
-    message = "no learning rate has all seeds yet: the search's winners are not chosen"
+    message = "no learning rate has all seeds yet: the winners are not chosen"
     assert found_in(made, winners=1)["missing"].message == message
     made.add(1e-3, 1, [(300, 0.6, 0.6)])
     found = found_in(made, winners=1)

@@ -167,20 +167,6 @@ def test_mistakes(tmp_path: Path, space: str, message: str) -> None:
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("winners", "message"),
-    [
-        ("winners: 6", "search.winners: got 6, want fewer than rates = 6, or leave it out"),
-        ("winners: 0", "search.winners: got 0"),
-        ("winners: 2", "search.winners: has no effect with one seed; want more seeds, or leave it out"),
-    ],
-)
-def test_mistakes_of_winners(tmp_path: Path, winners: str, message: str) -> None:
-    with pytest.raises(UserError) as error:
-        load_study(searched(tmp_path, f"{{low: 1e-5, high: 1e-1, rates: 6, {winners}}}"))
-    assert message in str(error.value)
-
-
 @given(st.floats(0, 1), st.sampled_from(["log", "linear"]))
 def test_values_of_a_range_are_inside_and_rise_with_the_position(position: float, scale: Any) -> None:
     axis = Range(low=1e-3, high=0.5, scale=scale)

@@ -1,23 +1,28 @@
-"""Searches that train all seeds at the best rates alone."""
+"""Searches and grids that train all seeds at the best rates alone."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from lr_sweep.analysis.record.read import read_wanted
+from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.plan import Plan
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.only import parse_only
 from lr_sweep.tests.support.scripted_trials import Bench, new_bench
+from lr_sweep.tests.support.tiny_study import write_study
 from lr_sweep.tests.sweep.search.test_rounds import Killed, Landscape, proposed
 from lr_sweep.tests.sweep.study.test_search import searched
 
-SEARCH = "{sampler: quasi-random, low: 1e-5, high: 1e-1, rates: 6, winners: 2}\nseeds: 3"
+SEARCH = "{sampler: quasi-random, low: 1e-5, high: 1e-1, rates: 6}\nwinners: 2\nseeds: 3"
+
+RATES = (1e-5, 1e-4, 1e-3, 1e-1)
 
 
 def winners_bench(folder: Path, monkeypatch: pytest.MonkeyPatch, search: str = SEARCH) -> Bench:
@@ -91,15 +96,13 @@ def test_more_rates_compare_on_the_first_seed_and_may_add_winners(bench: Bench) 
 
 def test_without_winners_every_rate_gets_its_seeds(bench: Bench) -> None:
     bench.run(Landscape())
-    study = bench.study
-    assert study.search is not None
-    bench.study = study.model_copy(update={"search": study.search.model_copy(update={"winners": None})})
+    bench.study = bench.study.model_copy(update={"winners": None})
     assert bench.run(Landscape()).trained == 2 * 4 * 2
     assert all(seeds == [0, 1, 2] for seeds in seeds_by_rate(bench))
 
 
 def test_a_cell_that_diverged_everywhere_has_no_winner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    high = "{sampler: random, low: 5e-2, high: 1, rates: 3, winners: 1}\nseeds: 2"
+    high = "{sampler: random, low: 5e-2, high: 1, rates: 3}\nwinners: 1\nseeds: 2"
     bench = winners_bench(tmp_path, monkeypatch, high)
     assert bench.run(Landscape()).trained == 2 * 3
     assert set(proposed(bench)["sampler"]) == {"random"}
@@ -119,3 +122,47 @@ def test_a_plan_counts_the_winners_before_they_are_known(bench: Bench, tmp_path:
     with pytest.raises(Killed):
         bench.run(Landscape(events_left=num_events))
     assert len(plan().wanted) == len({run.run_id for run in plan().wanted}) == 20
+
+
+@pytest.mark.parametrize(
+    ("winners", "seeds", "message"),
+    [
+        (6, 2, "winners: got 6, want fewer than the 6 learning rates of a cell"),
+        (0, 2, "winners: got 0"),
+        (2, 1, "winners: has no effect with one seed; want more seeds, or leave it out"),
+    ],
+)
+def test_mistakes(tmp_path: Path, winners: int, seeds: int, message: str) -> None:
+    path = searched(tmp_path, f"{{low: 1e-5, high: 1e-1, rates: 6}}\nwinners: {winners}")
+    path.write_text(path.read_text().replace("seeds: 1", f"seeds: {seeds}"))
+    with pytest.raises(UserError) as error:
+        load_study(path)
+    assert message in str(error.value)
+
+
+def grid_bench(folder: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Bench:
+    made = new_bench(folder, monkeypatch)
+    made.study = load_study(write_study(folder, seeds=3, **{"rates": RATES, "winners": "1"} | more))
+    return made
+
+
+def test_a_grid_trains_all_seeds_at_its_best_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = grid_bench(tmp_path, monkeypatch)
+    plan = Plan(bench.study, Placement(resources=bench.study.resources), bench.results, tmp_path)
+    assert len(plan.wanted) == 2 * (4 + 2)
+    outcome = bench.run(Landscape())
+    assert outcome.trained == 2 * (4 + 2)
+    for variant in ("frozen-pretrained", "unfrozen-random"):
+        assert seeds_by_rate(bench)[variant].to_dict() == {1e-5: [0], 1e-4: [0], 1e-3: [0, 1, 2], 1e-1: [0]}
+    assert bench.run(Landscape()).trained == 0
+    plan = Plan(bench.study, Placement(resources=bench.study.resources), bench.results, tmp_path)
+    assert len(plan.wanted) == 2 * (4 + 2)
+
+
+def test_a_refined_grid_has_its_winners_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the grid 1e-3 is the best; two midpoints are added beside it; then the best of all gets seeds."""
+    bench = grid_bench(tmp_path, monkeypatch, refine="2")
+    assert bench.run(Landscape()).trained == 2 * (4 + 2 + 2)
+    found = proposed(bench)
+    assert found.groupby("sampler")["round"].agg(set).to_dict() == {"refine": {1}, "winner": {2}}
+    assert set(found.loc[found["sampler"] == "winner", "learning_rate"]) == {1e-3}
