@@ -1,7 +1,8 @@
 """The fields that a RayJob of this project may have, by the places where they stand.
 
-Written by hand after KubeRay's API reference (ray.io/v1, release 1.6) and that of Kubernetes (PodSpec, Container, core
-v1): names, and the types of values. Fields that no manifest here needs are left out, so that they are refused.
+A schema in the form that a CustomResourceDefinition has, written by hand after KubeRay's API reference (ray.io/v1,
+release 1.6) and that of Kubernetes (PodSpec, Container, core v1): names, and the types of values. Fields that no
+manifest here needs are left out, so that `crd.problems` refuses them. `make kuberay-test` compares it with KubeRay's.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ TEXT, INTEGER, BOOLEAN = {"type": "string"}, {"type": "integer"}, {"type": "bool
 
 
 def record(required: tuple[str, ...] = (), **fields: Any) -> dict[str, Any]:
-    """Return the JSON schema of an object with these fields, and no others."""
-    return {"type": "object", "properties": fields, "required": list(required), "additionalProperties": False}
+    """Return the schema of an object with these fields."""
+    return {"type": "object", "properties": fields, "required": list(required)}
 
 
 def each(item: dict[str, Any]) -> dict[str, Any]:
@@ -86,4 +87,4 @@ RAY_JOB = record(
         rayClusterSpec=CLUSTER,
     ),
 )
-"""A JSON schema."""
+"""In the place of a CustomResourceDefinition's `openAPIV3Schema`."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
+import os
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
 from lr_sweep.sweep.cli.parser import parser
+from lr_sweep.tests.support.crd import Schema, disagreements, problems, read_schema
 from lr_sweep.tests.support.kuberay_fields import RAY_JOB
 from lr_sweep.tests.support.tiny_study import ROOT
 
@@ -24,8 +26,15 @@ def manifest() -> dict[str, Any]:
     return loaded
 
 
-def problems(job: dict[str, Any]) -> list[str]:
-    return [error.message for error in Draft202012Validator(RAY_JOB).iter_errors(job)]
+@pytest.fixture(params=["our table", "KubeRay's CRD"])
+def schema(request: pytest.FixtureRequest) -> Schema:
+    return RAY_JOB if request.param == "our table" else kuberays()
+
+
+def kuberays() -> Schema:
+    if not (path := os.environ.get("KUBERAY_CRD")):
+        pytest.skip("KUBERAY_CRD names no file with KubeRay's own schema: `make kuberay-test`")
+    return read_schema(Path(path), "v1")
 
 
 def fields(value: Any) -> Iterator[tuple[dict[str, Any], str]]:
@@ -37,25 +46,33 @@ def fields(value: Any) -> Iterator[tuple[dict[str, Any], str]]:
         yield from fields(child)
 
 
-def test_its_fields_are_kuberays() -> None:
-    assert problems(manifest()) == []
+def test_its_fields_are_kuberays(schema: Schema) -> None:
+    assert problems(manifest(), schema) == []
 
 
-@pytest.mark.parametrize("name", sorted({name for _, name in fields(manifest())}))
-def test_a_misspelt_field_is_refused(name: str) -> None:
+def test_a_misspelt_field_is_refused(schema: Schema) -> None:
     free = {"cpu", "memory", "nvidia.com/gpu", "num-cpus"}  # names of resources and of options of `ray start`
-    job = copy.deepcopy(manifest())
-    place = next(place for place, found in fields(job) if found == name)
-    place[name + "s"] = place.pop(name)
-    assert bool(problems(job)) == (name not in free)
+    # Kubernetes checks an object's metadata itself: a CRD says nothing about it.
+    spec = set(manifest()) | {name for _, name in fields(manifest()["spec"])}
+    refused = set()
+    for name in spec:
+        job = copy.deepcopy(manifest())
+        place = next(place for place, found in fields(job if name in job else job["spec"]) if found == name)
+        place[name + "s"] = place.pop(name)
+        refused |= {name} if problems(job, schema) else set()
+    assert refused == spec - free
 
 
-@pytest.mark.parametrize(("name", "value"), [("replicas", "4"), ("backoffLimit", 1.5), ("submissionMode", "HttpMode")])
-def test_a_value_of_another_type_is_refused(name: str, value: Any) -> None:
+@pytest.mark.parametrize(("name", "value"), [("replicas", "4"), ("backoffLimit", 1.5), ("mode", "Token")])
+def test_a_value_of_another_type_is_refused(name: str, value: Any, schema: Schema) -> None:
     job = copy.deepcopy(manifest())
     place = next(place for place, found in fields(job) if found == name)
     place[name] = value
-    assert len(problems(job)) == 1
+    assert len(problems(job, schema)) == 1
+
+
+def test_our_table_has_fields_of_kuberays_alone() -> None:
+    assert disagreements(RAY_JOB, kuberays()) == []
 
 
 def test_the_entrypoint_is_a_command_of_the_program() -> None:
