@@ -8,7 +8,7 @@ EXTRAS ?= dev
 # Test processes at once: more take more memory (each may start a Ray), and are no faster on two cores.
 PROCESSES ?= 2
 
-.PHONY: help quickstart test lint types test-quick test-slow test-slow-ray test-slow-rest bench chaos cluster-test slurm-test kuberay-test env constraints clean
+.PHONY: help quickstart test lint types test-quick test-slow test-slow-ray test-slow-rest bench chaos cluster-test hosts slurm-test kuberay-test env constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -54,6 +54,10 @@ chaos: env  ## a study of 12 runs, killed with SIGKILL 20 times, must end as if 
 cluster-test: env  ## `ray up` over ssh hosts made from namespaces, which are lost in the middle; needs root (15 minutes)
 	unshare --fork --kill-child --pid --mount-proc --mount --net \
 	  sh -c '$(BIN)/python -m pytest -m hosts -s; exit $$?'
+
+hosts: env  ## a shell beside ssh hosts made from namespaces, in which to try docs/cluster.md; needs root
+	@unshare --fork --kill-child --pid --mount-proc --mount --net \
+	  sh -c '$(BIN)/python -m lr_sweep.tests.support.servers.hosts_shell; exit $$?'
 
 slurm-test: env  ## a sweep in a real Slurm, time limit and all; needs root and Debian's slurm-wlm and munge (10 minutes)
 	$(BIN)/python -m pytest -m slurm -s

@@ -59,7 +59,7 @@ def commands_in(text: str) -> list[str]:
     blocks = "\n".join(re.findall(r"```bash\n(.*?)```", text, re.DOTALL))
     running = re.sub(r"\s+", " ", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     name = "(?:lr-sweep|python -m sweep)"
-    found = re.findall(rf"{name} ([a-z][^#'\n]+)", blocks) + re.findall(rf"`{name} ([a-z][^`]+)`", running)
+    found = re.findall(rf"{name} ([a-z][^#&'\n]+)", blocks) + re.findall(rf"`{name} ([a-z][^`]+)`", running)
     return [command.strip() for command in found]
 
 

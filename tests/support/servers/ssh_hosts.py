@@ -27,6 +27,8 @@ PATIENCE_S = float(os.environ.get("CLUSTER_TEST_PATIENCE_S", "240"))
 SHARED = Path("/shared")
 """The disk that all hosts see."""
 OUTSIDE = f"{SUBNET}.1"
+STARTED_BY = ("pytest -m hosts", "hosts_shell")
+"""What the first process of such a PID namespace has in its command line."""
 
 SSHD = """
 HostKey {folder}/host_key
@@ -56,8 +58,9 @@ def what_is_missing() -> str | None:
         return "needs root"
     if missing:
         return f"not installed here: {', '.join(missing)} (Debian: openssh-server, iproute2, util-linux, rsync)"
-    if "pytest -m hosts" not in Path("/proc/1/cmdline").read_text():  # the first process of this PID namespace
-        return "needs namespaces of its own: `make cluster-test`"
+    first = Path("/proc/1/cmdline").read_text()  # of this PID namespace
+    if not any(command in first for command in STARTED_BY):
+        return "needs namespaces of its own: `make cluster-test` or `make hosts`"
     return None
 
 
