@@ -51,7 +51,7 @@ bench: env  ## how fast the engines are here, and what memory they take; start i
 chaos: env  ## a study of 12 runs, killed with SIGKILL 20 times, must end as if nothing had happened (minutes)
 	$(BIN)/python -m pytest -m chaos -s
 
-cluster-test: env  ## `ray up` over ssh hosts made from namespaces, which are lost in the middle; needs root (15 minutes)
+cluster-test: env  ## `ray up` over ssh hosts made from namespaces, which are lost in the middle; needs root (20 minutes)
 	unshare --fork --kill-child --pid --mount-proc --mount --net \
 	  sh -c '$(BIN)/python -m pytest -m hosts -s; exit $$?'
 
