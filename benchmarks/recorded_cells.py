@@ -141,9 +141,13 @@ def _cell(labels: object, rows: pd.DataFrame, curves: Curves | None = None) -> R
     return RecordedCell((task, model, variant), rows["learning_rate"].to_numpy(float), validation, test, curves)
 
 
-def read_record(results: Path, study: str) -> list[RecordedCell]:
-    """Read the cells of a study's record, with their curves; cells with runs that are not recorded are left out."""
+def read_record(results: Path, study: str, seed: int | None = None) -> list[RecordedCell]:
+    """Read the cells of a study's record, with their curves; cells with runs that are not recorded are left out.
+
+    `seed`: of the runs that are read; None: all.
+    """
     wanted, info = read_wanted(results, study), read_study(results, study)
+    wanted = wanted if seed is None else wanted[wanted["seed"] == seed]
     runs, points = read_runs(results, wanted["run_id"]), read_curves(results, wanted["run_id"])
     summary = summarise(wanted, runs, points, info.metric)
     points = wanted.merge(points.drop(columns=["num_steps"], errors="ignore"), on="run_id")

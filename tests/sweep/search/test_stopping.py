@@ -114,6 +114,18 @@ def test_halving_keeps_a_third_at_each_rung(tmp_path: Path, monkeypatch: pytest.
     assert bench.run(Lockstep()).trained == 0
 
 
+def test_what_is_left_of_the_first_seed_gets_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above with one seed at first: the rates that were stopped have no value, so 1e-3 is the one winner of two."""
+    bench = stopping_bench(tmp_path, monkeypatch, rates=(1e-5, 1e-4, 1e-3, 2e-3, 3e-2), winners="2")
+    assert bench.run(Lockstep()).trained == 2 * (5 + 1)
+    found = [(row["learning_rate"], row["seed"], row["status"]) for row in rows(bench.results.root).values()]
+    assert {each for each in found if each[1] == 1 or each[2] == "complete"} == {
+        (1e-3, 0, "complete"),
+        (1e-3, 1, "complete"),
+    }
+    assert bench.run(Lockstep()).trained == 0
+
+
 def test_the_median_rule_stops_what_is_below_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = stopping_bench(tmp_path, monkeypatch, "{rule: median, first: 15}", rates=(1e-5, 1e-4, 1e-3, 2e-3, 3e-2))
     bench.run(Lockstep())
