@@ -1,6 +1,6 @@
 """README's picture of the report's figure: `python -m benchmarks.page_still docs/images/report-handle.png`.
 
-Judges the runs of docs/results/lu2021-table20-small, opens the page in a headless Chromium, puts the handle on 1e-3.
+Judges the runs of docs/results/mnist-converged, opens the page in a headless Chromium, puts the handle on 1e-2.
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ import argparse
 import tempfile
 from pathlib import Path
 
+import pandas as pd
 from PIL import Image
 
 from lr_sweep.analysis.judge.judge import Reading, judge
 from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.tests.support.servers.headless_browser import Browser, browser
 
-RUNS = Path("docs/results/lu2021-table20-small/runs.csv")
+RUNS = Path("docs/results/mnist-converged/runs.csv")
+AT = 1e-2
+"""The learning rate that the handle is on."""
 WIDTH, HEIGHT = 1180, 1000
 COLOURS = 128
 """Of the palette: a drawing has few."""
@@ -36,9 +39,10 @@ def main() -> None:
 
 
 def _show(window: Browser) -> tuple[int, int]:
-    """Move the handle to 1e-3, scroll to the figure, and return its top and bottom in the window."""
+    """Move the handle to `AT`, scroll to the figure, and return its top and bottom in the window."""
     window.evaluate("document.querySelector('.handle').focus()")
-    for key in ("Home", "ArrowRight", "ArrowRight"):
+    rates = sorted(pd.read_csv(RUNS)["learning_rate"].unique())
+    for key in ("Home", *["ArrowRight"] * rates.index(AT)):
         window.press(key)
     window.evaluate("document.activeElement.blur()")
     window.evaluate("document.querySelector('#sweep').scrollIntoView({block: 'start', behavior: 'instant'})")
