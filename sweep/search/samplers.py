@@ -126,7 +126,7 @@ def _trials(
     process. A rate whose runs were lost says nothing, and is left out, as is one outside the axes, which may have been
     others in earlier rounds.
     """
-    inside = [(params, each) for params, each in tried if is_inside(params, axes)]
+    inside = [(params, each) for params, each in tried if _is_inside(params, axes)]
     values = [each.value for _, each in inside if each.value is not None]
     worst = (min(values) if maximise else max(values)) if values else 0.0
     return [
@@ -141,7 +141,7 @@ def _trials(
     ]
 
 
-def is_inside(params: Mapping[str, Any], axes: Mapping[str, BaseDistribution]) -> bool:
+def _is_inside(params: Mapping[str, Any], axes: Mapping[str, BaseDistribution]) -> bool:
     """Return whether Optuna's distributions have these values."""
     if params.keys() != axes.keys():
         return False
