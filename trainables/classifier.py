@@ -50,8 +50,7 @@ class Classifier(nn.Module):
         embeddings = self.input_layer(tokens)  # (B, T, D)
         if noise is not None and self.real_valued:
             embeddings = Dropout(self.protocol.input_dropout, noise)(embeddings)
-        blocked = self.protocol.attention == "blocked"
-        dropout = None if noise is None else Dropout(self.protocol.dropout, noise, blocked=blocked)
+        dropout = None if noise is None else Dropout(self.protocol.dropout, noise, self.protocol.attention)
         hidden = self.body(embeddings, dropout)
         return self._read(hidden, lengths)
 

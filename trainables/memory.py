@@ -14,7 +14,7 @@ from functools import cache
 
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.trainables.parts import PARTS
-from lr_sweep.trainables.run import QUERY_BLOCK, BodySize, ModelSize, Protocol, Run, gpt2_size
+from lr_sweep.trainables.run import OWN_MASKS, QUERY_BLOCK, BodySize, ModelSize, Protocol, Run, gpt2_size
 
 BYTES = 4
 """A number, float32."""
@@ -106,7 +106,7 @@ def activation_numbers(run: Run, task: TaskShape) -> float:
     """Return how many numbers of a run's step are there when its backward pass begins, beside parameters and masks."""
     whole = run.protocol.batch_size * task.num_tokens * run.model.width  # (N, D)
     trained = sum(part in run.trained for part in ("attention", "feedforward")) / 2
-    # Written out, attention keeps its weights before and after dropout; torch's fused one and a blocked one keep none.
+    # Written out, attention keeps its weights before and after dropout; torch's own and a blocked one keep none.
     blocks = (run.model.layers - 1) * ((SAVED_A_BLOCK + SAVED_TRAINED * trained) * whole + 2 * _written(run, task))
     further_read = (task.num_read - 1) / task.num_tokens  # at which the last block works, as at the one counted below
     once = LAST_BLOCK + EMBEDDING + (TRANSIENT if run.model.layers > 1 else 0) + SAVED_A_BLOCK * further_read
@@ -123,7 +123,7 @@ def mask_numbers(run: Run, task: TaskShape) -> float:
 
 def _written(run: Run, task: TaskShape) -> int:
     """Return how many attention weights a block writes out, (B, H, T, T)."""
-    if not run.protocol.dropout or run.protocol.attention == "blocked":
+    if not run.protocol.dropout or run.protocol.attention in OWN_MASKS:
         return 0
     return run.protocol.batch_size * gpt2_size(run).heads * task.num_tokens**2
 

@@ -18,8 +18,10 @@ Precision = Literal["fp32", "tf32", "bf16"]
 OptimizerName = Literal["adam", "adamw", "sgd", "lion", "muon"]
 Schedule = Literal["constant", "cosine", "warmup-stable-decay"]
 EngineName = Literal["stacked", "plain", "own"]
-Attention = Literal["written", "blocked"]
+Attention = Literal["written", "blocked", "fused"]
 
+OWN_MASKS: tuple[Attention | None, ...] = ("blocked", "fused")
+"""Kinds of attention that draw dropout's masks themselves, by (seed, step, layer)."""
 QUERY_BLOCK = 128
 """Queries of a block of `trainables.blocked_attention`; its masks depend on it."""
 BLOCKED_FROM_TOKENS = 512
@@ -83,7 +85,8 @@ class Protocol:
     """Train accuracy is measured on the training split's first so many examples, in evaluation mode."""
     attention: Attention | None = None
     """GPT-2's, with dropout: `written` keeps T x T weights and masks; `blocked` has other masks and computes both
-    again, going back. Null in a study: decided by T (`attention_for`); in a run: `written`, so that its id stays."""
+    again, going back; `fused`, for GPUs, leaves both to torch's kernels. Null in a study: decided by T
+    (`attention_for`); in a run: `written`, so that its id stays."""
     test_evaluated: Literal["always", "best"] = "always"
     """When the test split is evaluated; `best`: where validation is the best so far, all that selection reads."""
     precision: Precision = "fp32"
@@ -270,7 +273,7 @@ def attention_for(protocol: Protocol, model: BodySize, num_tokens: int) -> Atten
     """Return a run's `Protocol.attention`; without dropout torch's own attention is linear in memory and needs none."""
     if model.family != "gpt2" or not protocol.dropout or protocol.attention == "written":
         return None
-    return "blocked" if protocol.attention or num_tokens >= BLOCKED_FROM_TOKENS else None
+    return protocol.attention or ("blocked" if num_tokens >= BLOCKED_FROM_TOKENS else None)
 
 
 def gpt2_size(run: Run) -> ModelSize:

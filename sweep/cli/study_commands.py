@@ -91,7 +91,7 @@ def _measure(plan: Plan, at_once: int) -> None:
     from lr_sweep.sweep.plan.packing import cohorts
     from lr_sweep.sweep.plan.placement import check_beforehand
 
-    check_beforehand(plan.placement, plan.study.precision)
+    check_beforehand(plan.placement, plan.study.for_gpus)
     plan.results.prepare()
     with storage_problems(plan.results.root), plan.results.writing(plan.study.study):
         groups = cohorts(plan.reconciled.to_train, plan.placement.resources, at_once)

@@ -11,7 +11,6 @@ from pathlib import Path
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.network import check_answers
 from lr_sweep.sweep.study.study import Resources
-from lr_sweep.trainables.run import Precision
 
 GPU_FILES = ("proc/driver/nvidia/gpus/*", "dev/nvidia[0-9]*", "dev/nvhost*", "dev/dxg", "dev/kfd")
 """Device files of GPUs on Linux: NVIDIA's, its boards', those below Windows, AMD's."""
@@ -73,9 +72,12 @@ def gpus_here() -> int:
     return torch.cuda.device_count()
 
 
-def check_beforehand(placement: Placement, precision: Precision) -> None:
-    """Check precision and this machine, or that the cluster answers, before anything is fetched; raise `UserError`."""
-    check_precision(placement, precision)
+def check_beforehand(placement: Placement, for_gpus: Sequence[str]) -> None:
+    """Check options that need a GPU, and this machine or that the cluster answers, before any download.
+
+    Raises UserError.
+    """
+    check_device(placement, for_gpus)
     if placement.address is None:
         check_fit(placement, [devices_here(placement.cpus, None)])
         return
@@ -92,10 +94,10 @@ def described(node: Mapping[str, float]) -> str:
     return f"{node.get('CPU', 0):g} CPU and {node.get('GPU', 0):g} GPU"
 
 
-def check_precision(placement: Placement, precision: Precision) -> None:
-    """Raise `UserError` for tf32 where trials hold no GPU."""
-    if precision == "tf32" and placement.device == "cpu":
-        raise UserError("protocol.precision is tf32, which only GPUs have. Give trials one with --gpus-per-trial 1.")
+def check_device(placement: Placement, for_gpus: Sequence[str]) -> None:
+    """Raise `UserError` for options that need a GPU, where trials hold none."""
+    if for_gpus and placement.device == "cpu":
+        raise UserError(f"{' and '.join(for_gpus)}: for GPUs alone. Give trials one with --gpus-per-trial 1.")
 
 
 def no_cluster(address: str, reason: object) -> UserError:

@@ -11,7 +11,7 @@ from lr_sweep.analysis.text import rate_text, study_heading
 from lr_sweep.sweep.plan.cost import Cost, cost_lines, disk_bytes, estimate_cost
 from lr_sweep.sweep.plan.gpus import Gpu
 from lr_sweep.sweep.plan.packing import cohorts
-from lr_sweep.sweep.plan.placement import Placement, check_precision, described, fits
+from lr_sweep.sweep.plan.placement import Placement, check_device, described, fits
 from lr_sweep.sweep.plan.roofline import computed_timings
 from lr_sweep.sweep.plan.timings import Timing, find_timings
 from lr_sweep.sweep.results.changes import change_lines
@@ -35,7 +35,7 @@ class Plan:
     def __init__(
         self, study: AnyStudy, placement: Placement, results: Results, data_dir: Path, only: Only = ALL_RUNS
     ) -> None:
-        check_precision(placement, study.precision)
+        check_device(placement, study.for_gpus)
         self.study, self.placement, self.results, self.data_dir = study, placement, results, data_dir
         self.backbones = find_backbones(study, results.pretrained, data_dir)
         self.proposed = read_proposed(results, study)

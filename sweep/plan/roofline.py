@@ -37,6 +37,9 @@ KERNELS_A_STEP, KERNELS_A_BLOCK = 65, 97
 KERNELS_A_QUERY_BLOCK = 52
 """More of each run and block of queries of `trainables.blocked_attention`, there and back. Counted; 44 where
 the masks are another run's, too."""
+KERNELS_A_FUSED_RUN = 10
+"""More of each run and layer of `trainables.fused_attention`: three operands copied, the kernels, there and back. Read
+in the code, not counted."""
 PASSES_BLOCKED = 37
 """Over each weight of such a block, there and back, masks included. Counted in its operations."""
 KERNELS_EVALUATED, KERNELS_A_BLOCK_EVALUATED = 35, 24
@@ -110,24 +113,26 @@ def step_work(run: Run, task: TaskShape, num_runs: int, num_seeds: int) -> Work:
     sizes = part_sizes(run.model, task) | {"positions": task.num_tokens * run.model.width}  # those in use
     trained = sum(sizes[part] for part in run.trained)
     stored = activation_numbers(run, task) + (mask_numbers(run, task) if num_seeds > 1 else 0)
-    weights, query_blocks = _blocked_attention(run, task)
+    weights, kernels = _long_attention(run, task)
     passes = PASSES * stored + PASSES_BLOCKED * weights + PASSES_A_TRAINED_NUMBER * trained
     # Going back, gradients of activations take as long as the forward pass, and so do those of trained weights.
     rounds = 2 + sum(part in run.trained for part in ("attention", "feedforward")) / 2
     return Work(
         flops=num_runs * rounds * run.protocol.batch_size * _forward_flops(run, task),
         traffic_bytes=BYTES * (num_runs * passes + 2 * _frozen_numbers(run, task, num_seeds)),
-        launches=KERNELS_A_STEP + KERNELS_A_BLOCK * run.model.layers + KERNELS_A_QUERY_BLOCK * num_runs * query_blocks,
+        launches=KERNELS_A_STEP + KERNELS_A_BLOCK * run.model.layers + num_runs * kernels,
     )
 
 
-def _blocked_attention(run: Run, task: TaskShape) -> tuple[float, int]:
-    """Return a run's attention weights that are computed in blocks of queries, and the blocks; 0: written out."""
+def _long_attention(run: Run, task: TaskShape) -> tuple[float, int]:
+    """Return a run's attention weights that are computed in blocks of queries, and operations beside a stack's."""
+    if run.protocol.attention == "fused":
+        return 0.0, KERNELS_A_FUSED_RUN * run.model.layers
     if run.protocol.attention != "blocked":
         return 0.0, 0
     layers, heads = run.model.layers - 1, gpt2_size(run).heads  # the last layer works at one position
     weights = run.protocol.batch_size * heads * task.num_tokens**2 / 2  # of positions so far
-    return layers * weights, layers * math.ceil(task.num_tokens / QUERY_BLOCK)
+    return layers * weights, KERNELS_A_QUERY_BLOCK * layers * math.ceil(task.num_tokens / QUERY_BLOCK)
 
 
 def evaluation_work(run: Run, task: TaskShape, num_runs: int, num_seeds: int) -> Work:

@@ -25,7 +25,6 @@ from lr_sweep.sweep.study.stop_early import StopEarly
 from lr_sweep.sweep.study.study import Resources, Study
 from lr_sweep.sweep.study.validation import Mistakes, NameRule, Steps, Strict, each_entry, mistake, shown
 from lr_sweep.trainables.own.run import OwnFiles
-from lr_sweep.trainables.run import Precision
 
 FUNCTION = "train"
 """Label of the model and the variant of a study that names none."""
@@ -208,9 +207,9 @@ class OwnStudy(Strict):
         """Return that it is a full grid."""
 
     @property
-    def precision(self) -> Precision:
-        """Of matrix products: the function's own business."""
-        return "fp32"
+    def for_gpus(self) -> tuple[str, ...]:
+        """Return the options that need a GPU: what a function needs is its own business."""
+        return ()
 
     def learning_rate_grid(self) -> tuple[float, ...]:
         """Return the learning rates in ascending order; none for a search."""

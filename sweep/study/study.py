@@ -39,7 +39,7 @@ from lr_sweep.sweep.study.validation import (
 from lr_sweep.sweep.study.variants import checked_axes, own_protocol, variants_of, written_out
 from lr_sweep.trainables.memory import part_sizes
 from lr_sweep.trainables.parts import Variant
-from lr_sweep.trainables.run import Precision, Protocol
+from lr_sweep.trainables.run import Protocol
 
 ANY_TASK = TaskShape(num_tokens=1, num_classes=1, token_dim=1)
 """Which parts a model has does not depend on the task."""
@@ -252,9 +252,12 @@ class Study(Strict):
         return listed(self.seeds)
 
     @property
-    def precision(self) -> Precision:
-        """Of matrix products, in all runs."""
-        return self.protocol.precision
+    def for_gpus(self) -> tuple[str, ...]:
+        """Return the options that need a GPU."""
+        protocols = [cell.protocol for cell in self.cell_list()]
+        tf32 = ["precision: tf32"] if self.protocol.precision == "tf32" else []
+        fused = ["attention: fused"] if any(each.attention == "fused" for each in protocols) else []
+        return (*tf32, *fused)
 
     def needs_weights(self, model: str) -> bool:
         """Return whether some cell starts from a model's pretrained weights."""

@@ -73,7 +73,7 @@ def run_study(study: AnyStudy, options: Options, say: Callable[[str], None]) -> 
     recorded before is intact.
     """
     results = options.results
-    check_beforehand(options.placement, study.precision)
+    check_beforehand(options.placement, study.for_gpus)
     _check_stops(study, options)
     results.prepare()
     with storage_problems(results.root), results.writing(study.study):

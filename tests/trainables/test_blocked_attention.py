@@ -165,6 +165,9 @@ def test_predicted_memory_is_linear_in_the_tokens() -> None:
 
 @pytest.mark.slow
 def test_measured_memory_is_linear_in_the_tokens() -> None:
-    short, long = (in_a_process("blocked", tokens)["measured_bytes"] for tokens in (1000, 2000))
+    short, long, written = (
+        (in_a_process(attention, tokens) or {})["measured_bytes"]
+        for attention, tokens in (("blocked", 1000), ("blocked", 2000), ("written", 2000))
+    )
     assert 1.5 < long / short < 2.6
-    assert in_a_process("written", 2000)["measured_bytes"] > 4 * long
+    assert written > 4 * long

@@ -5,6 +5,7 @@ Forward passes run on fake CUDA tensors, whole steps on meta tensors. What a GPU
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from lr_sweep.tests.support.small_runs import (
     symbol_task,
     xor_task,
 )
+from lr_sweep.trainables import fused_attention
 from lr_sweep.trainables.run import Run
 from lr_sweep.trainables.stacked.engine import StackedTraining
 from lr_sweep.trainables.training import Training
@@ -90,9 +92,13 @@ def test_forward_passes_of_a_stack_stay_on_the_gpu(task: str, variant: str, cuda
     assert not traffic.copies
 
 
-@pytest.mark.parametrize("attention", ["written", "blocked"])
+@pytest.mark.parametrize("attention", ["written", "blocked", "fused"])
 @each_variant
-def test_so_do_those_of_blocked_attention(variant: str, attention: str, cuda: torch.device) -> None:
+def test_so_do_those_of_each_attention(
+    variant: str, attention: str, cuda: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The global generator of a GPU is not there to be keyed.
+    monkeypatch.setattr(fused_attention, "global_generator_keyed", lambda *arguments: nullcontext())
     run = run_of(variant, attention=attention)
     weights = random_weights() if run.initialisation == "pretrained" else None
     one = Training(run, real_valued_task().to(cuda), weights, cuda)

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from lr_sweep.trainables import run
-from lr_sweep.trainables.randomness import rekey
-from lr_sweep.trainables.run import BodySize
+from lr_sweep.trainables.randomness import global_generator_keyed
+from lr_sweep.trainables.run import Attention, BodySize
 
 WEIGHT_STD = 0.02
 """Of random weights and embeddings (`initializer_range` of the transformers library's defaults)."""
@@ -24,11 +23,11 @@ WEIGHT_STD = 0.02
 class Dropout:
     """Inverted dropout whose masks come, in call order, from one generator; the same generator gives the same masks."""
 
-    def __init__(self, probability: float, generator: torch.Generator, *, blocked: bool = False) -> None:
-        """Take `blocked` as `Protocol.attention` says; only GPT-2 reads it."""
+    def __init__(self, probability: float, generator: torch.Generator, attention: Attention | None = None) -> None:
+        """Take `Protocol.attention` along, which only GPT-2 reads."""
         self.probability = probability
         self.generator = generator
-        self.blocked = blocked
+        self.attention = attention
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return x with entries set to 0 and the others scaled up; any shape."""
@@ -87,7 +86,7 @@ class LibraryBody(Body):
         if dropout is None:
             return self.hidden_states(embeddings)
         self.set_dropout(dropout.probability)
-        with global_generator_keyed(dropout.generator, embeddings.device):
+        with global_generator_keyed(dropout.generator.initial_seed(), "library modules", embeddings.device):
             return self.hidden_states(embeddings)
 
     def draw(self, protocol: run.Protocol, generator: torch.Generator) -> None:
@@ -99,20 +98,6 @@ class LibraryBody(Body):
                 module.weight.fill_(1.0)
             if isinstance(module, nn.Linear | nn.LayerNorm) and module.bias is not None:
                 module.bias.zero_()
-
-
-@contextmanager
-def global_generator_keyed(generator: torch.Generator, device: torch.device) -> Iterator[None]:
-    """Key torch's global generator of a device by the seed of another one, and put its state back afterwards.
-
-    What is drawn is a function of the key that `generator` was last set to, whatever was drawn from it since. The seed
-    is hashed: masks that `generator` itself drew before would otherwise be repeated.
-    """
-    on_gpu = device.type == "cuda"
-    with torch.random.fork_rng([device] if on_gpu else []):
-        of_device = torch.cuda.default_generators[device.index] if on_gpu else torch.default_generator
-        rekey(of_device, generator.initial_seed(), "library modules", 0)
-        yield
 
 
 class Family(Protocol):

@@ -18,8 +18,9 @@ from torch.nn import functional as F
 
 from lr_sweep.trainables.backbones.family import WEIGHT_STD, Body, Dropout
 from lr_sweep.trainables.blocked_attention import AttentionNoise, attend_in_blocks
+from lr_sweep.trainables.fused_attention import attend_fused
 from lr_sweep.trainables.pretraining.fit import field_mistakes
-from lr_sweep.trainables.run import ModelSize, Protocol
+from lr_sweep.trainables.run import OWN_MASKS, ModelSize, Protocol
 
 Size = ModelSize
 
@@ -53,12 +54,12 @@ class Attention(nn.Module):
         q, k, v = self._heads(x)  # each (B, H, T, K)
         if dropout is None or dropout.probability == 0.0:
             mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, H, T, K)
-        elif dropout.blocked:
+        elif dropout.attention in OWN_MASKS:
             key = dropout.generator.initial_seed()
             noise = AttentionNoise(keys=(key,), readers=((0,),), layer=self.layer, probability=dropout.probability)
-            mixed = attend_in_blocks(q, k, v, noise)  # (B, H, T, K)
+            attend = attend_in_blocks if dropout.attention == "blocked" else attend_fused
+            mixed = attend(q, k, v, noise)  # (B, H, T, K)
         else:
-            # Written out, because torch's fused attention draws its dropout from the global generator.
             mixed = dropout(_causal_weights(q, k)) @ v  # (B, H, T, K)
         return self.c_proj(mixed.transpose(1, 2).reshape(batch, tokens, width))  # (B, T, D)
 

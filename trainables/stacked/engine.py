@@ -25,7 +25,7 @@ from lr_sweep.trainables.evaluation import evaluated_splits, named_scores, wants
 from lr_sweep.trainables.memory import keep_freed_memory
 from lr_sweep.trainables.optimizers import counts_steps, moments_of
 from lr_sweep.trainables.precision import products_in
-from lr_sweep.trainables.run import Run, gpt2_size
+from lr_sweep.trainables.run import OWN_MASKS, Run, gpt2_size
 from lr_sweep.trainables.schedules import learning_rate_at
 from lr_sweep.trainables.stacked.batches import Batches
 from lr_sweep.trainables.stacked.evaluation import compiled_losses, evaluate_stacked, losses_of
@@ -86,7 +86,7 @@ class StackedTraining:
 
     def add(self, runs: Sequence[Run]) -> list[StackedSlot]:
         """Take runs in at step 0; all runs of a stack differ in learning rate and seed alone."""
-        if runs[0].protocol.attention == "blocked":  # it draws its masks, and a compiler follows no generator
+        if runs[0].protocol.attention in OWN_MASKS:  # it draws its masks, and a compiler follows no generator
             self.compiled, self._losses = False, losses_of
         self.pace.steps_per_evaluation = steps_per_evaluation(runs[0], self.data)
         added = [StackedSlot(run=run, start=self._start(run)) for run in sorted(runs, key=lambda run: run.seed)]

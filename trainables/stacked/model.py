@@ -1,7 +1,8 @@
 """`Classifier` for R runs at once: the same function of the same tensors, with less work.
 
 The last block computes queries, projection and feedforward at the positions that are read, which is exact: no other
-position of it reaches the output layer. Dropout masks are drawn as the plain engine draws them, unused parts included.
+position of it reaches the output layer. A fused kernel draws the masks of all, so that it attends from all. Dropout
+masks are drawn as the plain engine draws them, unused parts included.
 
 Shape legend: `R` runs, `K` distinct batches among them, `B` batch, `T` tokens, `N` = B T, `D` width, `H` heads,
 `M` positions read, `Q` answers an example, `C` classes; `J` examples that attend together, `S` = R B / J
@@ -21,7 +22,8 @@ from torch.nn import functional as F
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.trainables.answers import logits_of, read_positions
 from lr_sweep.trainables.blocked_attention import AttentionNoise, attend_in_blocks
-from lr_sweep.trainables.run import ModelSize, Protocol
+from lr_sweep.trainables.fused_attention import attend_fused
+from lr_sweep.trainables.run import OWN_MASKS, ModelSize, Protocol
 from lr_sweep.trainables.stacked.attention import attend, attend_causally, joined_masks, num_joined, same_example
 from lr_sweep.trainables.stacked.layers import Shared, add_positions, affine, embed, gelu, linear, shared_linear
 
@@ -64,7 +66,7 @@ class StackedDropout:
         return masks.to(like.dtype)
 
     def noise(self) -> AttentionNoise:
-        """Return what the next masks follow from, those of blocked attention."""
+        """Return what the next masks of attention follow from, which draws them itself."""
         noise = next(self.masks)
         assert isinstance(noise, AttentionNoise)
         return noise
@@ -115,7 +117,7 @@ class StackedModel:
         keys, probability = tuple(generator.initial_seed() for generator in generators), self.protocol.dropout
 
         def attention(layer: int) -> _Drawn:
-            if self.protocol.attention != "blocked":
+            if self.protocol.attention not in OWN_MASKS:
                 return probability, square
             noise = AttentionNoise(keys=keys, readers=batch.readers, layer=layer, probability=probability)
             return probability, noise
@@ -168,20 +170,25 @@ class StackedModel:
 
     def _block(self, name: str, x: Tensor, dropout: StackedDropout | None) -> Tensor:
         """Map (R, B, T, D) to (R, B, T, D)."""
-        qkv = self._layer(f"{name}.attn.c_attn", self._normed(f"{name}.ln_1", x))  # (R, N, 3 D)
-        (batch, tokens), heads = x.shape[1:3], self.size.heads
-        blocked = dropout is not None and self.protocol.attention == "blocked"
-        joined = 1 if blocked else num_joined(batch, tokens, x.device)
-        qkv = qkv.view(-1, joined * tokens, 3, heads, x.shape[3] // heads)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # (S, H, J T, D / H)
-        mixed = self._mixed(q, k, v, joined, dropout)  # (S, H, J T, D / H)
-        rows = mixed.transpose(1, 2).reshape(self.num_runs, -1, x.shape[3])  # (R, N, D)
+        rows = self._attended(name, self._normed(f"{name}.ln_1", x), x.shape[1:3], dropout)  # (R, N, D)
         x = _added(x, self._layer(f"{name}.attn.c_proj", rows), dropout)
         return _added(x, self._fed(name, x), dropout)
 
+    def _attended(self, name: str, normed: Tensor, sizes: Sequence[int], dropout: StackedDropout | None) -> Tensor:
+        """Mix values at all positions: (R, N, D) of (R, N, D); `sizes`: B and T."""
+        qkv = self._layer(f"{name}.attn.c_attn", normed)  # (R, N, 3 D)
+        (batch, tokens), heads, width = sizes, self.size.heads, self.size.width
+        own_masks = dropout is not None and self.protocol.attention in OWN_MASKS
+        joined = 1 if own_masks else num_joined(batch, tokens, normed.device)
+        qkv = qkv.view(-1, joined * tokens, 3, heads, width // heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # (S, H, J T, D / H)
+        mixed = self._mixed(q, k, v, joined, dropout)  # (S, H, J T, D / H)
+        return mixed.transpose(1, 2).reshape(self.num_runs, -1, width)  # (R, N, D)
+
     def _mixed(self, q: Tensor, k: Tensor, v: Tensor, joined: int, dropout: StackedDropout | None) -> Tensor:
-        if dropout and self.protocol.attention == "blocked":
-            return attend_in_blocks(q, k, v, dropout.noise())
+        if dropout and self.protocol.attention in OWN_MASKS:
+            attend_long = attend_in_blocks if self.protocol.attention == "blocked" else attend_fused
+            return attend_long(q, k, v, dropout.noise())
         keep = None
         if dropout:
             masks = dropout.keep(q)  # (K, B, H, T, T)
@@ -196,9 +203,12 @@ class StackedModel:
         """Map (R, B, T, D) to the hidden states that are read, (R, B M, D)."""
         read = _Readout(batch, self.protocol, self.task)
         normed = self._normed(f"{name}.ln_1", x)  # (R, N, D)
-        q = self._layer(f"{name}.attn.c_attnqueries", read.states(normed.view(x.shape)))  # (R, B M, D)
-        kv = self._layer(f"{name}.attn.c_attnkeys_values", normed)  # (R, N, 2 D)
-        mixed = self._read_attention(q, kv, x.shape[2], read, dropout)  # (R, B M, D)
+        if dropout and self.protocol.attention == "fused":
+            mixed = read.states(self._attended(name, normed, x.shape[1:3], dropout).view(x.shape))  # (R, B M, D)
+        else:
+            q = self._layer(f"{name}.attn.c_attnqueries", read.states(normed.view(x.shape)))  # (R, B M, D)
+            kv = self._layer(f"{name}.attn.c_attnkeys_values", normed)  # (R, N, 2 D)
+            mixed = self._read_attention(q, kv, x.shape[2], read, dropout)  # (R, B M, D)
         attended = self._layer(f"{name}.attn.c_proj", mixed)  # (R, B M, D)
         h = _read_added(read.states(x), attended, read, dropout)  # (R, B M, D)
         return _read_added(h, self._fed(name, h), read, dropout)

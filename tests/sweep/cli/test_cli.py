@@ -199,12 +199,13 @@ def test_plan_notes_a_machine_that_holds_no_trial(say: Any, tmp_path: Path, monk
     assert "note  " not in say(*plan[:-2])[1]
 
 
-def test_tf32_without_a_gpu_is_refused_by_plan(say: Any, tmp_path: Path) -> None:
-    protocol = "{evaluate_every: 10, train_examples_evaluated: 100, precision: tf32}"
+@pytest.mark.parametrize("option", ["precision: tf32", "attention: fused"])
+def test_options_for_gpus_are_refused_without_one_by_plan(say: Any, tmp_path: Path, option: str) -> None:
+    protocol = f"{{evaluate_every: 10, train_examples_evaluated: 100, {option}}}"
     plan = ("plan", write_study(tmp_path, protocol=protocol), "--results", tmp_path / "results", "--gpus", "1")
     code, printed = say(*plan)
     assert code == 2
-    assert "protocol.precision is tf32, which only GPUs have. Give trials one with --gpus-per-trial 1." in printed
+    assert f"{option}: for GPUs alone. Give trials one with --gpus-per-trial 1." in printed
     assert say(*plan, "--gpus-per-trial", "1")[0] == 0
 
 

@@ -22,8 +22,9 @@ from lr_sweep.tests.support.small_bodies import (
     new_body,
     saved,
 )
-from lr_sweep.trainables.backbones.family import Body, Dropout, global_generator_keyed
+from lr_sweep.trainables.backbones.family import Body, Dropout
 from lr_sweep.trainables.initialise import load_weights, put_weights
+from lr_sweep.trainables.randomness import global_generator_keyed
 from lr_sweep.trainables.run import BodySize, Protocol
 
 CPU = torch.device("cpu")
@@ -125,7 +126,7 @@ def test_dropout_is_the_library_s_at_the_protocol_s_probability(family: str, tmp
     embeddings, generator = embeddings_of(size, 8), torch.Generator().manual_seed(5)  # 8: no padding
     with torch.no_grad():
         states = body(embeddings, Dropout(0.3, generator))
-        with global_generator_keyed(generator, CPU):
+        with global_generator_keyed(5, "library modules", CPU):
             assert_equal_states(states, library_states(model.train(), embeddings))
         assert not torch.allclose(states, body(embeddings), atol=0.1)
         torch.testing.assert_close(body(embeddings, Dropout(0.0, generator)), body(embeddings))
@@ -134,7 +135,7 @@ def test_dropout_is_the_library_s_at_the_protocol_s_probability(family: str, tmp
 def test_masks_of_a_body_are_not_those_before_it() -> None:
     generator = torch.Generator().manual_seed(5)
     before = Dropout(0.5, generator)(torch.ones(1000))
-    with global_generator_keyed(generator, CPU):
+    with global_generator_keyed(5, "library modules", CPU):
         inside = F.dropout(torch.ones(1000), 0.5)
     assert 0.4 < (before == inside).float().mean() < 0.6
 
