@@ -123,7 +123,8 @@ def compared(cells: Sequence[RecordedCell], numbers: Sequence[int], replays: int
             found.append((*scores(cells, {labels: each.answer for labels, each in made.items()}), *cost))
         regret, wrong, run_steps, seconds = np.mean(found, axis=0)
         sem = float(np.std([each[0] for each in found], ddof=1)) / math.sqrt(replays)
-        rows.append((number, run_steps, seconds, whole[1] * seconds / 3600, way, name, regret, sem, wrong))
+        hours = whole[1] * seconds / 3600 if cells[0].curves is not None else math.nan
+        rows.append((number, run_steps, seconds, hours, way, name, regret, sem, wrong))
         print(_line(rows[-1]), flush=True)
     columns = ["rates", "run_steps", "seconds", "device_h", "way", "rule", "regret", "sem", "wrong"]
     return pd.DataFrame(rows, columns=columns)
@@ -131,7 +132,8 @@ def compared(cells: Sequence[RecordedCell], numbers: Sequence[int], replays: int
 
 def _line(row: tuple[int, float, float, float, str, str, float, float, float]) -> str:
     number, run_steps, _, hours, way, rule, regret, sem, wrong = row
-    return f"| {number} | {run_steps:.0%} | {hours:.3f} | {way} | {rule} | {regret:.2f} ± {sem:.2f} | {wrong:.1%} |"
+    shown = "-" if math.isnan(hours) else f"{hours:.3f}"
+    return f"| {number} | {run_steps:.0%} | {shown} | {way} | {rule} | {regret:.2f} ± {sem:.2f} | {wrong:.1%} |"
 
 
 def whole_grid(cells: Sequence[RecordedCell], rule: StopEarly) -> str:

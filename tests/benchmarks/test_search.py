@@ -16,7 +16,7 @@ from lr_sweep.sweep.study.stop_early import StopEarly
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
-@pytest.mark.parametrize("grid", ["quickstart", "optimizers-digits", "cifar10-small"])
+@pytest.mark.parametrize("grid", ["quickstart", "optimizers-digits", "mnist-converged"])
 def test_the_replay_of_the_whole_grid_is_the_recorded_table(grid: str) -> None:
     table = pd.read_csv(RESULTS / grid / "cells.csv").set_index(["task", "model", "variant"])
     cells = read_cells(RESULTS / grid / "learning_rates.csv")
