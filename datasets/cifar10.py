@@ -39,15 +39,18 @@ class SplitOptions:
 class Options(SplitOptions):
     """Options of CIFAR-10."""
 
-    later: ClassVar[tuple[str, ...]] = ("patch_size", "num_validation")
+    later: ClassVar[tuple[str, ...]] = ("patch_size", "num_validation", "num_train")
     patch_size: int = 4
     """Rows and columns of a token's pixels; divides 32. 8: 16 tokens of 192 numbers."""
     num_validation: int = IMAGES_PER_BATCH
     """The first so many images of the held-out training file; evaluations of fewer are faster."""
+    num_train: int = 4 * IMAGES_PER_BATCH
+    """The first so many images of the other four training files; with fewer, training converges sooner."""
 
     def __post_init__(self) -> None:
         check_patches(IMAGE_SIZE, self.patch_size)
         check_limits(self, ("num_validation",), 1, IMAGES_PER_BATCH)
+        check_limits(self, ("num_train",), 1, 4 * IMAGES_PER_BATCH)
 
 
 def _download(folder: Path) -> None:
@@ -80,8 +83,8 @@ def shape(options: Options) -> TaskShape:
 
 
 def num_train(options: SplitOptions) -> int:
-    """Return the number of images in four of the five training files."""
-    return 4 * IMAGES_PER_BATCH
+    """Return the number of images, of four of the five training files."""
+    return options.num_train if isinstance(options, Options) else 4 * IMAGES_PER_BATCH
 
 
 def num_held_out(options: SplitOptions) -> int:
@@ -118,7 +121,7 @@ def load(options: Options, data_dir: Path) -> TaskData:
     augment = CropFlipRotate(patch_size=patch_size, image_size=IMAGE_SIZE, black=tuple(black.tolist()))
     return TaskData(
         shape=shape(options),
-        train=train,
+        train=train[: options.num_train],
         validation=validation[: options.num_validation],
         test=test,
         scale=(1 / (255 * std)).repeat(patch_size**2),  # (D,): channel is fastest in a token

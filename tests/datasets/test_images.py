@@ -85,6 +85,8 @@ def test_patches_cover_an_image() -> None:
         cifar10.Options(patch_size=0)
     with pytest.raises(ValueError, match="num_validation is 10001, wanted 1 to 10000"):
         cifar10.Options(num_validation=10_001)
+    with pytest.raises(ValueError, match="num_train is 40001, wanted 1 to 40000"):
+        cifar10.Options(num_train=40_001)
 
 
 def test_options_that_came_later_are_no_part_of_earlier_ids() -> None:
@@ -138,11 +140,12 @@ def raw_test_pixel(index: int, row: int, column: int) -> list[int]:
 
 
 def test_cifar10_in_larger_patches(cifar10_data: TaskData) -> None:
-    options = cifar10.Options(patch_size=8, num_validation=50, augment=True)
+    options = cifar10.Options(patch_size=8, num_validation=50, num_train=70, augment=True)
     data = cifar10.load(options, require("cifar10/cifar-10-batches-py"))
     assert data.shape == cifar10.shape(options)
     assert data.test.inputs.shape == (10_000, 16, 192)
-    assert len(data.validation) == 50
+    assert (len(data.validation), len(data.train)) == (50, cifar10.num_train(options)) == (50, 70)
+    assert torch.equal(data.train.labels, cifar10_data.train.labels[:70])
     images = from_patches(data.tokens(data.validation.inputs[:50]), 8, 32)
     same = from_patches(cifar10_data.tokens(cifar10_data.validation.inputs[:50]), 4, 32)
     assert torch.equal(images, same)
