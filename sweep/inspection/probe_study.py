@@ -22,7 +22,7 @@ def probe_study(study: AnyStudy, data_dir: Path, say: Callable[[str], None]) -> 
     if not isinstance(study, OwnStudy):
         raise UserError(f"{study.study} has no training function of its own (`trainable`): nothing to probe")
     placement, num_problems = Placement(resources=study.resources), 0
-    check_beforehand(placement, "fp32")
+    check_beforehand(placement, study.for_gpus)
     for cell, (first, *_) in by_cell(expected_runs(study, {}, data_dir, {})).items():
         assert isinstance(first.run, OwnRun)
         assert first.own_files is not None

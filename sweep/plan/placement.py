@@ -72,7 +72,7 @@ def gpus_here() -> int:
     return torch.cuda.device_count()
 
 
-def check_beforehand(placement: Placement, for_gpus: Sequence[str]) -> None:
+def check_beforehand(placement: Placement, for_gpus: tuple[str, ...]) -> None:
     """Check options that need a GPU, and this machine or that the cluster answers, before any download.
 
     Raises UserError.
@@ -94,7 +94,7 @@ def described(node: Mapping[str, float]) -> str:
     return f"{node.get('CPU', 0):g} CPU and {node.get('GPU', 0):g} GPU"
 
 
-def check_device(placement: Placement, for_gpus: Sequence[str]) -> None:
+def check_device(placement: Placement, for_gpus: tuple[str, ...]) -> None:
     """Raise `UserError` for options that need a GPU, where trials hold none."""
     if for_gpus and placement.device == "cpu":
         raise UserError(f"{' and '.join(for_gpus)}: for GPUs alone. Give trials one with --gpus-per-trial 1.")
