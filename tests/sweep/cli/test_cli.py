@@ -80,7 +80,7 @@ def test_as_a_user_starts_it(tmp_path: Path) -> None:
     assert (code, output.splitlines()[0]) == (
         2,
         "error: unknown study 'quickstar'; did you mean 'quickstart'? valid: bits-small, cifar10-converged, "
-        "mnist-converged, optimizers-digits, quickstart, quickstart-search, "
+        "listops-short, mnist-converged, optimizers-digits, quickstart, quickstart-search, "
         "rothermel2021-table1, rothermel2021-table4, lu2021-table1 to lu2021-table21, "
         "each also with -swept, some with -small; or give the path of a .yaml file",
     )
@@ -112,7 +112,7 @@ def test_an_unknown_study_lists_the_shipped_ones(say: Any, command: str, tmp_pat
     code, printed = say(command, "no-such", "--results", tmp_path / "results")
     assert code == 2
     assert (
-        "unknown study 'no-such'; valid: bits-small, cifar10-converged, mnist-converged, "
+        "unknown study 'no-such'; valid: bits-small, cifar10-converged, listops-short, mnist-converged, "
         "optimizers-digits, quickstart" in printed
     )
     code, printed = say(command, tmp_path / "no.yaml", "--results", tmp_path / "results")
