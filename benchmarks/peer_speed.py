@@ -22,7 +22,7 @@ import torch
 
 from lr_sweep.analysis.record.read import read_runs
 from lr_sweep.benchmarks.engine_speed import machine
-from lr_sweep.benchmarks.sweep_speed import NUM_RUNS, STUDY
+from lr_sweep.benchmarks.sweep_speed import ENGINES, NUM_RUNS, STUDY
 
 PEER = Path(__file__).with_name("plain_ray_tune.py")
 
@@ -40,7 +40,7 @@ def timed(command: list[str | Path], folder: Path) -> float:
 def sweep_command(folder: Path, num_steps: int, *options: str) -> list[str | Path]:
     """Write the study into `folder`; return the command that runs it there."""
     study = folder / "speed.yaml"
-    study.write_text(STUDY.format(engine="stacked", num_steps=num_steps))
+    study.write_text(STUDY.format(resources=ENGINES["stacked"], num_steps=num_steps))
     return [sys.executable, "-m", "sweep", "run", study, "--results", folder / "results", *options]
 
 

@@ -1,7 +1,8 @@
 """A whole sweep by the plain engine, one run a trial, against the default: the quickstart's grid, through Ray.
 
 Runs 4 variants x 5 learning rates x 3 seeds by either engine in turn, each time into a new directory; pretraining comes
-before the first run and is not timed. Start it on an idle machine: `python -m benchmarks.sweep_speed --rounds 3`.
+before the first run and is not timed. Start it on an idle machine: `python -m benchmarks.sweep_speed --rounds 3`; with
+`--compiled` by compiled steps as well, after a sweep that is not timed and fills the cache of compiled code.
 """
 
 from __future__ import annotations
@@ -32,15 +33,17 @@ variants: [frozen-random, frozen-pretrained, unfrozen-random, unfrozen-pretraine
 learning_rates: {{low: 1e-5, high: 1e-1, per_decade: 1}}
 seeds: 3
 protocol: {{evaluate_every: 100}}
-resources: {{engine: {engine}}}
+resources: {resources}
 """
 NUM_RUNS = 60
+ENGINES = {"plain": "{engine: plain}", "stacked": "{engine: stacked}", "compiled": "{engine: stacked, compile: true}"}
+"""What a study's `resources` say."""
 
 
 def sweep(engine: str, num_steps: int, folder: Path) -> tuple[float, float]:
     """Run the study; return the seconds from the first run's start to the last one's end, and those of the command."""
     study = folder / "speed.yaml"
-    study.write_text(STUDY.format(engine=engine, num_steps=num_steps))
+    study.write_text(STUDY.format(resources=ENGINES[engine], num_steps=num_steps))
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "MLFLOW_TRACKING_URI": "nothing://here"}
     began = time.monotonic()
     command = [sys.executable, "-m", "sweep", "run", str(study), "--results", str(folder / "results")]
@@ -51,27 +54,36 @@ def sweep(engine: str, num_steps: int, folder: Path) -> tuple[float, float]:
     return (runs["finished_at"].max() - runs["started_at"].min()).total_seconds(), whole_s
 
 
+def measured(name: str, engine: str, num_steps: int) -> float:
+    """Run the study in a new directory and print what it took; return the seconds of training."""
+    with tempfile.TemporaryDirectory() as folder:
+        training_s, whole_s = sweep(engine, num_steps, Path(folder))
+    speed = NUM_RUNS * num_steps / training_s
+    print(
+        f"{name}: {engine:8} {training_s:7.1f} s of training, {whole_s:7.1f} s in all, {speed:7.0f} run-steps/s",
+        flush=True,
+    )
+    return training_s
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--num-steps", type=int, default=600, help="of each run, a multiple of 100")
+    parser.add_argument("--compiled", action="store_true", help="compiled steps, too")
     chosen = parser.parse_args()
     print(machine(torch.device("cpu")))
-    ratios = []
-    for number in range(1, chosen.rounds + 1):
-        seconds = {}
-        for engine in ("plain", "stacked"):
-            with tempfile.TemporaryDirectory() as folder:
-                seconds[engine], whole_s = sweep(engine, chosen.num_steps, Path(folder))
-            speed = NUM_RUNS * chosen.num_steps / seconds[engine]
-            print(
-                f"round {number}: {engine:8} {seconds[engine]:7.1f} s of training, {whole_s:7.1f} s in all, "
-                f"{speed:7.0f} run-steps/s",
-                flush=True,
-            )
-        ratios.append(seconds["plain"] / seconds["stacked"])
-    print(f"plain / stacked: median {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+    engines = list(ENGINES) if chosen.compiled else ["plain", "stacked"]
+    if chosen.compiled:
+        measured("cache", "compiled", chosen.num_steps)
+    rounds = [
+        {engine: measured(f"round {number}", engine, chosen.num_steps) for engine in engines}
+        for number in range(1, chosen.rounds + 1)
+    ]
+    for engine in engines[1:]:
+        ratios = [seconds["plain"] / seconds[engine] for seconds in rounds]
+        print(f"plain / {engine}: median {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
 
 
 if __name__ == "__main__":
