@@ -42,6 +42,7 @@ test-slow-rest: env
 bench: env  ## how fast the engines are here, and what memory they take; start it on an idle machine (an hour)
 	$(BIN)/python -m benchmarks.engine_speed
 	$(BIN)/python -m benchmarks.machine_speed
+	$(BIN)/python -m benchmarks.evaluation_speed
 	$(BIN)/python -m benchmarks.engine_memory
 	$(BIN)/python -m benchmarks.sweep_speed
 	$(BIN)/python -m benchmarks.peer_speed

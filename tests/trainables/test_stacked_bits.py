@@ -58,6 +58,7 @@ def test_sizes_slots_and_other_runs_change_no_bit(variant: str, task: str, dropo
         (ModelSize(layers=1, heads=4, width=64, positions=4), 1, 8),  # one pixel a token, as in CIFAR-10 LRA
         (ModelSize(layers=2, heads=2, width=24, positions=40), 5, 3),  # nothing is a multiple of a vector's length
         (ModelSize(layers=3, heads=3, width=48, positions=8), 2, 1),
+        (ModelSize(layers=2, heads=2, width=20, positions=8), 4, 3),  # nor is the feedforward's width
     ],
 )
 def test_shapes_change_no_bit(variant: str, size: ModelSize, token_dim: int, batch_size: int) -> None:

@@ -150,23 +150,36 @@ _GELU_CUBIC = 0.044715
 _GELU_SCALE = math.sqrt(2.0 / math.pi)
 
 
+_VECTOR = 32
+"""Numbers that torch's sigmoid computes at once on a CPU; those left over at the end it computes otherwise."""
+
+
+def _sigmoid_(z: Tensor) -> Tensor:
+    """Compute 1 / (1 + exp(-z)) in place: each number's bits are the same whatever stands beside it."""
+    if z.shape[-1] % _VECTOR == 0:
+        return z.sigmoid_()
+    return z.mul_(0.5).tanh_().add_(1.0).mul_(0.5)
+
+
 class _Gelu(Function):
-    """GPT-2's approximation (Hendrycks and Gimpel 2016): x / 2 (1 + tanh(c (x + 0.044715 x^3))), c = sqrt(2 / pi)."""
+    """GPT-2's approximation (Hendrycks and Gimpel 2016): x / 2 (1 + tanh(c (x + 0.044715 x^3))), c = sqrt(2 / pi).
+
+    Computed as x sigmoid(2 c (x + 0.044715 x^3)), which is the same function; tanh takes 6 to 10 times as long.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        scale = x.new_tensor(_GELU_SCALE)
-        t = torch.addcmul(scale, x, x, value=_GELU_CUBIC * _GELU_SCALE).mul_(x).tanh_()
-        ctx.save_for_backward(x, t)
-        return torch.addcmul(x, x, t).mul_(0.5)
+        scale = x.new_tensor(2.0 * _GELU_SCALE)
+        s = _sigmoid_(torch.addcmul(scale, x, x, value=2.0 * _GELU_CUBIC * _GELU_SCALE).mul_(x))
+        ctx.save_for_backward(x, s)
+        return x * s
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        x, t = ctx.saved_tensors
-        scale = x.new_tensor(_GELU_SCALE)
-        slope = torch.addcmul(scale, x, x, value=3.0 * _GELU_CUBIC * _GELU_SCALE).mul_(x)  # x times the argument's
-        slope.addcmul_(slope, t, value=-1.0).add_(1.0)  # and the whole is (1 + t) (1 + slope (1 - t)) / 2
-        return slope.addcmul_(slope, t).mul_(grad).mul_(0.5)
+        x, s = ctx.saved_tensors
+        scale = x.new_tensor(2.0 * _GELU_SCALE)
+        slope = torch.addcmul(scale, x, x, value=6.0 * _GELU_CUBIC * _GELU_SCALE).mul_(x)  # x times the argument's
+        return slope.addcmul_(slope, s, value=-1.0).add_(1.0).mul_(s).mul_(grad)  # s (1 + slope (1 - s))
 
 
 class _Affine(Function):
