@@ -42,7 +42,7 @@ KERNELS_A_FUSED_RUN = 10
 in the code, not counted."""
 PASSES_BLOCKED = 37
 """Over each weight of such a block, there and back, masks included. Counted in its operations."""
-KERNELS_EVALUATED, KERNELS_A_BLOCK_EVALUATED = 35, 24
+KERNELS_EVALUATED, KERNELS_A_BLOCK_EVALUATED = 35, 17
 """The same of a batch of an evaluation."""
 PASSES, PASSES_EVALUATED = 5, 2
 """Over each number that a step stores: written, read by the next operation and going back, its gradient written and

@@ -1,13 +1,13 @@
-"""A results directory that version 0.1.0 left half trained is resumed, reported and verified, bit for bit.
+"""A results directory that version 0.1.0 left half trained is resumed, reported and verified.
 
 `tests/earlier_record` was recorded at commit 881659a: `results` as an interrupted sweep left it (one run complete, 3
-at checkpoints, of either engine), and in `expected.json` what that commit made of it with each engine. Another CPU or
-another torch rounds otherwise: there, what was recorded before the interruption must be equal, and the rest close.
+at checkpoints, of either engine), and in `expected.json` what that commit made of it with each engine. What was
+recorded before the interruption must be equal. The rest must be the same training up to rounding, which differs between
+CPUs of one name (by 4e-8 of a loss between two called AMD EPYC), with torch, and with later code of the stacked engine.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from safetensors.torch import load_file
 
 from lr_sweep.tests.support.tiny_study import ROOT, curves, in_process, rows, sweep
 
@@ -38,40 +37,30 @@ def resumed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return request.param, results
 
 
-def checksum(folder: Path) -> str:
-    """The sha256 of a run's trained tensors, best tensors and Adam's moments."""
-    (file,) = folder.glob("*.safetensors")
-    found = hashlib.sha256()
-    for name, tensor in sorted(load_file(file).items()):
-        found.update(name.encode())
-        found.update(tensor.contiguous().numpy().tobytes())
-    return found.hexdigest()
-
-
-def same_machine(results: Path) -> bool:
-    """Return whether this machine rounds as the one that recorded the expected numbers."""
-    new = next(row for row in rows(results).values() if row["started_at"] is not None)
-    return bool(new["device"] == EXPECTED["device"] and json.loads(new["versions"])["torch"] == EXPECTED["torch"])
-
-
 def test_the_record_is_what_the_earlier_version_made_of_it(resumed: tuple[str, Path]) -> None:
     engine, results = resumed
     expected: dict[str, Any] = EXPECTED["engines"][engine]
     found, points = rows(results), curves(results)
     assert found.keys() == points.keys() == expected.keys()  # run ids are unchanged
-    exact = same_machine(results)
     for run_id, wanted in expected.items():
         row = {name: None if pd.isna(found[run_id][name]) else found[run_id][name] for name in wanted["row"]}
         curve = [{key: value for key, value in point.items() if key != "run_id"} for point in points[run_id]]
-        if exact:
-            assert (row, curve) == (wanted["row"], wanted["curve"]), run_id
-            assert checksum(results / "checkpoints" / run_id) == wanted["tensors"], run_id
-            continue
-        assert row["content"] == wanted["row"]["content"]
-        assert [point["step"] for point in curve] == list(range(10, NUM_STEPS + 1, 10))
         recorded = len(pq.read_table(EARLIER / "results" / "curves" / f"{run_id}.parquet"))
         assert curve[:recorded] == wanted["curve"][:recorded]
-        assert [p["train_loss"] for p in curve] == pytest.approx([p["train_loss"] for p in wanted["curve"]], rel=1e-3)
+        assert curve == [approximately(point) for point in wanted["curve"]]
+        assert row == approximately(wanted["row"])
+
+
+def approximately(numbers: dict[str, Any]) -> dict[str, Any]:
+    """Return losses to be equal to 1e-5 of their size, accuracies but for one example of the smallest split."""
+    return {
+        name: pytest.approx(value, rel=1e-5)
+        if name.endswith("loss")
+        else pytest.approx(value, abs=1 / 100 + 1e-9)
+        if name.endswith(("accuracy", "at_best"))
+        else value
+        for name, value in numbers.items()
+    }
 
 
 def test_its_files_have_the_same_columns_and_later_ones_after_them(resumed: tuple[str, Path]) -> None:
