@@ -43,6 +43,7 @@ bench: env  ## how fast the engines are here, and what memory they take; start i
 	$(BIN)/python -m benchmarks.engine_speed
 	$(BIN)/python -m benchmarks.machine_speed
 	$(BIN)/python -m benchmarks.evaluation_speed
+	$(BIN)/python -m benchmarks.product_speed
 	$(BIN)/python -m benchmarks.engine_memory
 	$(BIN)/python -m benchmarks.sweep_speed
 	$(BIN)/python -m benchmarks.peer_speed

@@ -18,6 +18,7 @@ import torch
 from lr_sweep.benchmarks.engine_cases import CELLS, TINY, Cell, made_up_data, sweep_of, weights_of
 from lr_sweep.trainables.memory import stack_bytes
 from lr_sweep.trainables.stacked.engine import StackedTraining
+from lr_sweep.trainables.stacked.products import batched
 
 ROOT = Path(__file__).parent.parent
 SIZES = {"small-frozen": (1, 4, 12), "small-unfrozen": (1, 4, 12), "base-frozen": (1, 2), "base-unfrozen": (1, 2)}
@@ -55,6 +56,7 @@ def warm_up(like: Cell) -> None:
     training = StackedTraining(made_up_data(cell), weights_of(cell), torch.device("cpu"))
     training.add(sweep_of(cell, 1, evaluate_every=2))
     training.advance()
+    batched(torch.zeros(1, 256, 256), torch.zeros(1, 256, 256))  # a large product may be another library's
     gc.collect()
 
 

@@ -26,6 +26,7 @@ from torch.compiler import is_compiling
 from torch.nn import functional as F
 
 from lr_sweep.trainables.precision import product_dtype
+from lr_sweep.trainables.stacked.products import ALIGNED, LARGE_PRODUCT, batched, multiplications, product
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,28 +45,6 @@ class Shared:
         """Return some of its outputs as a layer."""
         weight, bias = self.weight[:, :, columns], self.bias[:, :, columns]
         return replace(self, weight=weight, transposed=self.transposed[:, columns], bias=bias)
-
-
-LARGE_PRODUCT = 2**24
-"""Multiplications of a run from which products of single runs are faster on a CPU than MKL's batched ones."""
-ALIGNED = 4
-"""In numbers. Where a run's matrices do not start at multiples of 16 bytes, MKL on AVX2 (seen on an AMD EPYC, not on
-Intel's with AVX-512) rounds otherwise; those of a run alone always do."""
-
-
-def aligned(a: Tensor, b: Tensor, num_runs: int) -> bool:
-    """Return whether each run's part of a (..., N, I), b (..., I, O) and their product is a multiple of 16 bytes."""
-    sizes = (a.numel(), b.numel(), a.numel() // a.shape[-1] * b.shape[-1])
-    return not any(size // num_runs % ALIGNED for size in sizes)
-
-
-def product(a: Tensor, b: Tensor, bias: Tensor | None = None, *, num_runs: int) -> Tensor:
-    """Multiply (R n, N, I) by (R n, I, O) and add (R n, 1, O), if given: each run has the bits that it has alone."""
-    if num_runs > 1 and a.device.type == "cpu" and not aligned(a, b, num_runs):
-        operands = (a, b) if bias is None else (a, b, bias)
-        each = zip(*[operand.chunk(num_runs) for operand in operands], strict=True)
-        return torch.cat([product(*[chunk.clone() for chunk in chunks], num_runs=1) for chunks in each])
-    return torch.bmm(a, b) if bias is None else torch.baddbmm(bias, a, b)
 
 
 class _Linear(Function):
@@ -99,7 +78,7 @@ def _weight_gradient(x: Tensor, grad: Tensor, out: Tensor) -> None:
     if x.shape[-1] == 1:
         torch.sum(x * grad, 1, keepdim=True, dtype=out.dtype, out=out)  # (R, 1, O)
     elif grad.dtype == out.dtype:
-        torch.bmm(x.mT, grad, out=out)  # (R, I, O)
+        batched(x.mT, grad, out=out)  # (R, I, O)
     else:
         out.copy_(torch.bmm(x.mT, grad))
 
@@ -127,7 +106,7 @@ class _SharedLinear(Function):
 def _shared_product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
     on_cpu = x.device.type == "cpu"
     unaligned = x[0].numel() % ALIGNED or out[0].numel() % ALIGNED
-    if on_cpu and len(x) > 1 and (x.shape[1] * weight[0].numel() > LARGE_PRODUCT or unaligned):
+    if on_cpu and len(x) > 1 and (multiplications(x, weight) > LARGE_PRODUCT or unaligned):
         for run, (rows, its) in enumerate(zip(x, out, strict=True)):
             bias_of = bias if bias is None or len(bias) == 1 else bias[run : run + 1]
             _shared_product(rows[None], weight[run : run + 1] if len(weight) > 1 else weight, bias_of, its[None])
@@ -140,10 +119,7 @@ def _shared_product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor)
     if not on_cpu and len(weight) == 1:  # one large product keeps a GPU busier than many small ones
         x, out = x.reshape(1, -1, x.shape[-1]), out.flatten(0, 1).unsqueeze(0)  # (1, R N, I), (1, R N, O)
     x, weights = x.to(out.dtype), weight.to(out.dtype).expand(len(x), -1, -1)  # (R, N, I), (R, I, O)
-    if bias is None:
-        torch.bmm(x, weights, out=out)
-    else:
-        torch.baddbmm(bias.to(out.dtype).expand(len(x), -1, -1), x, weights, out=out)
+    batched(x, weights, None if bias is None else bias.to(out.dtype).expand(len(x), -1, -1), out=out)
 
 
 _GELU_CUBIC = 0.044715
