@@ -15,10 +15,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from lr_sweep.tests.support.chaos import processes
 from lr_sweep.tests.support.tiny_study import ROOT
 
+T = TypeVar("T")
 PROGRAMS = ("sshd", "ssh", "ssh-keygen", "ip", "unshare", "mount", "rsync")
 SUBNET = "10.77.0"
 HEAD, *WORKERS = (f"{SUBNET}.{number}" for number in range(10, 14))
@@ -254,8 +256,10 @@ def _network(place: Path) -> int | None:
         return None
 
 
-def wait_until(happened: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+def wait_until(happened: Callable[[], T], what: str, patience_s: float = PATIENCE_S) -> T:
+    """Call `happened` until it returns something true, and return that."""
     deadline = time.monotonic() + patience_s
-    while not happened():
+    while not (found := happened()):
         assert time.monotonic() < deadline, f"waited {patience_s:.0f} s for {what}"
         time.sleep(0.2)
+    return found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -68,11 +70,16 @@ def opened() -> Iterator[Shell]:
     """Open what `make hosts` opens: the namespaces around it are those of the test."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     words = [sys.executable, "-m", "lr_sweep.tests.support.servers.hosts_shell"]
-    with subprocess.Popen(words, cwd=ROOT, text=True, **pipes) as process:  # type: ignore[call-overload]
-        yield Shell(process)
-        assert process.stdin is not None
-        process.stdin.close()  # ends the shell
-        assert process.wait(timeout=PATIENCE_S) == 0
+    with subprocess.Popen(words, cwd=ROOT, text=True, start_new_session=True, **pipes) as process:  # type: ignore[call-overload]
+        try:
+            yield Shell(process)
+            assert process.stdin is not None
+            process.stdin.close()  # ends the shell
+            assert process.wait(timeout=PATIENCE_S) == 0
+        finally:
+            # The tunnels, whose ports the next test needs; `make hosts` ends them with its namespace.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 @pytest.mark.hosts

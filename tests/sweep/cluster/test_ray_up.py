@@ -82,10 +82,15 @@ class Laptop:
             ) as held,
         ):
             try:
-                wait_until(lambda: "Ctrl-C closes the tunnels" in self.log.read_text(), "tunnels")
+                wait_until(lambda: self._tunnels_are_open(held), "tunnels")
                 yield
             finally:
                 os.killpg(held.pid, signal.SIGKILL)  # with its ssh, which would hold on to the ports
+
+    def _tunnels_are_open(self, held: subprocess.Popen[bytes]) -> bool:
+        printed = self.log.read_text()
+        assert held.poll() is None, printed[-2000:]
+        return "Ctrl-C closes the tunnels" in printed
 
     def sweep(self, *arguments: str | Path) -> str:
         code, printed = sweep(*arguments, env=self.environment, timeout_s=600)
