@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,13 +36,8 @@ TOKEN = "0123456789abcdef" * 4
 RESULTS = SHARED / "results"
 MISSED_AFTER_S = 75.0
 """After so long Ray has given a silent host up."""
-STUDY: dict[str, Any] = {
-    "rates": (1e-3, 3e-3, 1e-2, 3e-2),
-    "variants": ("unfrozen-random", "frozen-random"),
-    "num_steps": int(os.environ.get("CLUSTER_TEST_STEPS", "5000")),
-    "protocol": "{evaluate_every: 250, train_examples_evaluated: 100}",
-    "resources": "{runs_per_trial: 1, retries: 0}",
-}
+RUN_S = 45.0
+"""So long a run takes on an idle CPU: a study of eight lasts until its hosts are lost, however fast the machine is."""
 
 
 class Laptop:
@@ -108,6 +103,28 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     made.end()
 
 
+def study_of(num_steps: int, rates: Sequence[float] = (1e-3, 3e-3, 1e-2, 3e-2)) -> dict[str, Any]:
+    return {
+        "rates": rates,
+        "variants": ("unfrozen-random", "frozen-random"),
+        "num_steps": num_steps,
+        "protocol": f"{{evaluate_every: {num_steps // 40}, train_examples_evaluated: 100}}",
+        "resources": "{runs_per_trial: 1, retries: 0}",
+    }
+
+
+def steps_within(duration_s: float, folder: Path) -> int:
+    """Return how many steps a run of `study_of` makes in so long on a CPU of this machine; measure that in `folder`."""
+    tried = 2000
+    study = write_study(folder, **study_of(tried, rates=(1e-3,)))
+    code, printed = sweep("run", study, "--results", folder / "results", "--cpus", "1")
+    assert code == 0, printed
+    seconds = min(row["wall_s"] for row in rows(folder / "results").values())
+    num_steps = 40 * round(tried * duration_s / seconds / 40)  # `study_of` evaluates 40 times
+    print(f"{num_steps} steps in {duration_s:.0f} s on a CPU", flush=True)
+    return num_steps
+
+
 def saved() -> set[str]:
     """Every checkpoint that is there."""
     return {path.name for path in (RESULTS / "checkpoints").glob("*/step-*")}
@@ -118,7 +135,9 @@ def report_moment(moment: str, began: float) -> None:
 
 
 def test_a_study_outlives_hosts_their_network_and_the_head(hosts: Hosts, tmp_path: Path) -> None:
-    study, began, laptop = write_study(SHARED, **STUDY), time.monotonic(), Laptop(hosts, local_cluster_file(hosts))
+    num_steps = steps_within(RUN_S, tmp_path / "tried")
+    study, laptop = write_study(SHARED, **study_of(num_steps)), Laptop(hosts, local_cluster_file(hosts))
+    began = time.monotonic()
     submit = ("submit", study, "--results", RESULTS, "--data-dir", SHARED / "data", "--checkpoint-every-s", "5")
     laptop.ray_up()
     with laptop.tunnels():
@@ -151,13 +170,13 @@ def test_a_study_outlives_hosts_their_network_and_the_head(hosts: Hosts, tmp_pat
         assert accepted(printed) > first
     report_moment("the study is complete", began)
     check_as_if_undisturbed(study, tmp_path / "reference")
+    assert all(row["lost_steps"] < num_steps / 2 for row in rows(RESULTS).values())
 
 
 def check_as_if_undisturbed(study: Path, reference: Path) -> None:
     code, printed = sweep("run", study, "--results", reference, "--cpus", "2", timeout_s=600)
     assert code == 0, printed
     assert record_content(RESULTS) == record_content(reference)
-    assert all(row["lost_steps"] < 8 * 250 for row in rows(RESULTS).values())
     assert final_weights(RESULTS) == final_weights(reference)
     attempts = [row["attempts"] for row in rows(RESULTS).values()]
     print(f"attempts: {sorted(attempts)}, lost steps: {sorted(row['lost_steps'] for row in rows(RESULTS).values())}")

@@ -5,11 +5,9 @@ moto stands for AWS and namespaces for its machines, which have one CPU each and
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,16 +15,19 @@ from lr_sweep.tests.support.servers.moto_cloud import Cloud
 from lr_sweep.tests.support.servers.ssh_hosts import SHARED, wait_until, what_is_missing
 from lr_sweep.tests.support.tiny_study import rows, write_study
 from lr_sweep.tests.sweep.cluster.test_jobs import accepted
-from lr_sweep.tests.sweep.cluster.test_ray_up import RESULTS, STUDY, Laptop, check_as_if_undisturbed, report_moment
+from lr_sweep.tests.sweep.cluster.test_ray_up import (
+    RESULTS,
+    Laptop,
+    check_as_if_undisturbed,
+    report_moment,
+    steps_within,
+    study_of,
+)
 
 pytestmark = pytest.mark.hosts
 
-RUNS: dict[str, Any] = STUDY | {
-    "rates": (1e-3, 3e-3, 1e-2),
-    "num_steps": int(os.environ.get("CLUSTER_TEST_STEPS", "3000")),
-}
-STEPS_BEFORE = 1000
-"""Steps to train before a machine is taken away."""
+RUN_S = 30.0
+"""So long a run takes on an idle CPU."""
 NUM_WORKERS = 2
 
 
@@ -57,7 +58,9 @@ def runs_saved_at(num_steps: int) -> set[str]:
 
 
 def test_workers_come_with_the_work_are_taken_away_and_go(cloud: Cloud, tmp_path: Path) -> None:
-    study, began = write_study(SHARED, **RUNS), time.monotonic()
+    num_steps = steps_within(RUN_S, tmp_path / "tried")
+    num_steps_before = num_steps // 3  # what is trained before a machine is taken away
+    study, began = write_study(SHARED, **study_of(num_steps, rates=(1e-3, 3e-3, 1e-2))), time.monotonic()
     laptop = Laptop(cloud.hosts, cloud.cluster_file(NUM_WORKERS), **cloud.laptop_settings)
     submit = ("submit", study, "--results", RESULTS, "--data-dir", SHARED / "data", "--checkpoint-every-s", "5")
     laptop.ray_up()
@@ -67,7 +70,7 @@ def test_workers_come_with_the_work_are_taken_away_and_go(cloud: Cloud, tmp_path
         wait_until(lambda: all_training(cloud), "a trial on every worker")
         report_moment("workers have come, and train", began)
         check_kinds(cloud)
-        wait_until(lambda: len(runs_saved_at(STEPS_BEFORE)) >= NUM_WORKERS, "checkpoints")
+        wait_until(lambda: len(runs_saved_at(num_steps_before)) >= NUM_WORKERS, "checkpoints")
         # A run that ends between two looks leaves its worker without a trial for a moment.
         warned, taken = wait_until(lambda: all_training(cloud), "a trial on every worker, again")
         before = cloud.instances("gpu").keys()
@@ -88,7 +91,7 @@ def test_workers_come_with_the_work_are_taken_away_and_go(cloud: Cloud, tmp_path
     assert cloud.instances() == {}
     check_as_if_undisturbed(study, tmp_path / "reference")
     assert max(row["attempts"] for row in rows(RESULTS).values()) > 1
-    assert sum(row["lost_steps"] for row in rows(RESULTS).values()) < STEPS_BEFORE
+    assert sum(row["lost_steps"] for row in rows(RESULTS).values()) < num_steps_before
 
 
 def check_kinds(cloud: Cloud) -> None:
