@@ -16,7 +16,6 @@ from lr_sweep.analysis.statistics.refinement import ROUND_SIZE, refined_rates
 from lr_sweep.analysis.statistics.selection import MEAN_DIGITS
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
-from lr_sweep.sweep.search.dashboard import write_dashboard
 from lr_sweep.sweep.search.proposals import (
     REFINE,
     WINNER,
@@ -26,7 +25,6 @@ from lr_sweep.sweep.search.proposals import (
     read_proposed,
     read_winners,
 )
-from lr_sweep.sweep.search.samplers import next_points
 from lr_sweep.sweep.study.backbones import Backbone
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
@@ -112,6 +110,8 @@ class Rounds:
         left, maximise = num_proposals(self._study) - len(earlier), metric.higher_is_better
         if (search := self._study.search) is None:
             return list(map(Point, refined_rates(list(found.values()), min(ROUND_SIZE, left), maximise=maximise)))
+        from lr_sweep.sweep.search.samplers import next_points  # imported late: a grid does not wait for Optuna
+
         tried = [(each.point, found[each.learning_rate]) for each in earlier]
         return next_points(search, cell, tried, min(search.round_size, left), maximise=maximise)
 
@@ -132,6 +132,8 @@ class Rounds:
     def show(self) -> None:
         """Write what the search knows for optuna-dashboard; a grid, refined or not, has nothing to show."""
         if self._study.search is not None:
+            from lr_sweep.sweep.search.dashboard import write_dashboard  # imported late, as above
+
             proposals = read_proposals(self._results, self._study)
             write_dashboard(self._results, self._study, proposals, self._observed(), self._metric())
 
