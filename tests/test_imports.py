@@ -130,8 +130,9 @@ def test_ray_stays_in_few_modules() -> None:
         ),
         (["torch", "ray", "mlflow", "sklearn"], modules("analysis")),
         (["torch", "ray", "mlflow", "pandas", "transformers"], ["lr_sweep.sweep.cli.parser"]),
+        (["optuna"], ["lr_sweep.sweep.tune.run_study"]),
     ],
-    ids=["training needs no Ray", "analysis needs no torch", "help is quick"],
+    ids=["training needs no Ray", "analysis needs no torch", "help is quick", "a grid needs no Optuna"],
 )
 def test_what_can_be_imported_without_what(blocked: list[str], wanted: list[str]) -> None:
     arguments = [sys.executable, "-c", BLOCK, ",".join(blocked), ",".join(wanted)]
