@@ -108,8 +108,10 @@ def machine(device: torch.device) -> str:
 
 def _cpu() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").is_file() else []
-    models = [text.split(":", 1)[1].strip() for text in lines if text.startswith("model name")]
-    return f"{models[0] if models else platform.machine()} (1 thread of {len(models)} cores)"
+    pairs = [(key.strip(), value.strip()) for key, _, value in (text.partition(":") for text in lines)]
+    models, families = ([value for key, value in pairs if key == name] for name in ("model name", "cpu family"))
+    family = f" of family {families[0]}" if families else ""  # a cloud's names hide it
+    return f"{models[0] if models else platform.machine()}{family} (1 thread of {len(models)} cores)"
 
 
 def measure(

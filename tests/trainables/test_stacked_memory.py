@@ -18,7 +18,7 @@ from lr_sweep.trainables.memory import largest_stack, share_memory, stack_bytes
 from lr_sweep.trainables.session import Session
 
 LIBRARIES_BYTES = 3.0e7
-"""What libraries keep beside tensors: oneDNN's kernels and workspaces on AMD's CPUs, some 20 MB for any stack."""
+"""What libraries keep beside tensors: oneDNN's kernels and workspaces on AMD's Zen 5, some 20 MB for any stack."""
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from lr_sweep.tests.trainables.test_stacked_bits import alone_of, assert_same_in
 from lr_sweep.tests.trainables.test_stacked_training import stacked, sweep_of
 from lr_sweep.trainables.run import ModelSize
 from lr_sweep.trainables.stacked import products
-from lr_sweep.trainables.stacked.products import batched, onednn_is_faster
+from lr_sweep.trainables.stacked.products import batched, is_zen_5, onednn_is_faster
 
 USED_HERE = onednn_is_faster()
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
@@ -51,6 +51,15 @@ def test_they_are_products(rows: int, num_in: int, num_out: int, a_layout: str, 
     found = batched(a, b, bias, out=out)
     assert found is out
     torch.testing.assert_close(found, exact.float(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("maker", "family", "expected"),
+    [("AuthenticAMD", 25, False), ("AuthenticAMD", 26, True), ("GenuineIntel", 6, False), ("GenuineIntel", 26, False)],
+)
+def test_zen_5_is_amd_s_family_26(maker: str, family: int, expected: bool) -> None:
+    lines = ["processor\t: 0", f"vendor_id\t: {maker}", f"cpu family\t: {family}", "model\t\t: 17", ""]
+    assert is_zen_5("\n".join(lines)) is expected
 
 
 @pytest.mark.skipif(not USED_HERE, reason="stacks use MKL on this CPU")

@@ -5,6 +5,7 @@ Shape legend: `R` runs, `n` matrices of a run, `P` products in all, `N` rows, `I
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,8 @@ LARGE_PRODUCT = 2**24
 """Multiplications of a run from which products of single runs are faster on a CPU than MKL's batched ones."""
 ONEDNN_FROM = 2**21
 """Multiplications of one product from which oneDNN is faster than MKL where `onednn_is_faster`."""
+ZEN_5 = 0x1A
+"""AMD's number of the family."""
 ALIGNED = 4
 """In numbers. Where a run's matrices do not start at multiples of 16 bytes, MKL on AVX2 (seen on an AMD EPYC, not on
 Intel's with AVX-512) rounds otherwise; those of a run alone always do."""
@@ -51,10 +54,17 @@ def multiplications(a: Tensor, b: Tensor) -> int:
 
 @cache
 def onednn_is_faster() -> bool:
-    """Return whether this is an AMD CPU with AVX-512: MKL uses that on Intel's only, oneDNN on both."""
+    """Return whether this is an AMD CPU with an AVX-512 worth using: MKL uses it on Intel's only, oneDNN on both."""
     cpuinfo = Path("/proc/cpuinfo")
-    is_amd = cpuinfo.is_file() and "AuthenticAMD" in cpuinfo.read_text()
-    return is_amd and torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    if not cpuinfo.is_file() or not is_zen_5(cpuinfo.read_text()):
+        return False
+    return torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512"
+
+
+def is_zen_5(cpuinfo: str) -> bool:
+    """Return whether /proc/cpuinfo is of an AMD CPU of Zen 5 or later; Zen 4 computes AVX-512 in two halves."""
+    family = re.search(r"^cpu family\s*:\s*(\d+)$", cpuinfo, re.MULTILINE)
+    return "AuthenticAMD" in cpuinfo and family is not None and int(family[1]) >= ZEN_5
 
 
 def by_onednn(a: Tensor, b: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
