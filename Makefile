@@ -39,16 +39,20 @@ test-slow-ray: env
 test-slow-rest: env
 	$(BIN)/python -m pytest -m "slow or gpu" tests $(SLOW_WITH_RAY:%=--ignore=%)
 
-bench: env  ## how fast the engines are here, and what memory they take; start it on an idle machine (an hour)
+bench: env  ## how fast the engines are here, and what memory they take; start it on an idle machine (hours)
 	$(BIN)/python -m benchmarks.engine_speed
 	$(BIN)/python -m benchmarks.machine_speed
 	$(BIN)/python -m benchmarks.evaluation_speed
 	$(BIN)/python -m benchmarks.product_speed
 	$(BIN)/python -m benchmarks.engine_memory
-	$(BIN)/python -m benchmarks.sweep_speed
+	$(BIN)/python -m benchmarks.long_sequences
+	$(BIN)/python -m benchmarks.pretraining_speed
+	$(BIN)/python -m benchmarks.compile_start
+	$(BIN)/python -m benchmarks.sweep_speed --compiled
 	$(BIN)/python -m benchmarks.peer_speed
 	$(BIN)/python -m benchmarks.trial_overhead
 	$(BIN)/python -m benchmarks.mirror_speed
+	$(BIN)/python -m benchmarks.report_scale
 
 chaos: env  ## a study of 12 runs, killed with SIGKILL 20 times, must end as if nothing had happened (minutes)
 	$(BIN)/python -m pytest -m chaos -s

@@ -19,9 +19,7 @@ from lr_sweep.sweep.errors import UserError, path_problem
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed runs or problems, 2 cannot be done, 130 stopped."""
     chosen = parser().parse_args(arguments)
-    # Torch is not loaded yet. By default its threads spin at the end of every operation, which makes pretraining on two
-    # of two busy cores ten times as slow.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    _let_threads_sleep()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that is not in UTF-8 lacks the blocks of `show`
     try:
@@ -34,6 +32,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
+
+
+def _let_threads_sleep() -> None:
+    """Have torch's threads spin but for a moment at the end of an operation; it is not loaded yet, and may read this.
+
+    By default they spin on, which makes pretraining on two of two busy cores many times as slow; asleep at once, it
+    is a quarter slower on idle ones (`benchmarks/pretraining_speed.py`).
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+        os.environ.setdefault("GOMP_SPINCOUNT", "3000")  # GNU's OpenMP, torch's on Linux; others know the policy alone
 
 
 def _run(chosen: argparse.Namespace) -> int:

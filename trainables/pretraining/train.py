@@ -94,6 +94,7 @@ def _language_model(size: ModelSize, recipe: PretrainRecipe) -> Any:
         n_embd=size.width,
         n_layer=size.layers,
         n_head=size.heads,
+        activation_function="gelu_pytorch_tanh",  # GPT-2's "gelu_new", by one operation in place of eight
         resid_pdrop=0.0,
         embd_pdrop=0.0,
         attn_pdrop=0.0,

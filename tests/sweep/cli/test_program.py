@@ -37,13 +37,19 @@ def test_help_names_what_was_typed(typed: list[str], name: str) -> None:
     assert f"example:\n  {name} gc --only" in done.stdout
 
 
-@pytest.mark.parametrize("chosen", [None, "ACTIVE"])
-def test_threads_of_torch_wait_asleep_unless_the_user_says_otherwise(chosen: str | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("chosen", "policy", "spins_briefly"),
+    [(None, "PASSIVE", True), ("PASSIVE", "PASSIVE", False), ("ACTIVE", "ACTIVE", False)],
+)
+def test_threads_of_torch_soon_sleep_unless_the_user_says_otherwise(
+    chosen: str | None, policy: str, spins_briefly: bool, tmp_path: Path
+) -> None:
     code = (
         "import sys; from lr_sweep.sweep.cli.parser import main; main(sys.argv[1:]); import torch; torch.ones(3).sum()"
     )
-    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
-    environment |= {"OMP_DISPLAY_ENV": "TRUE"} | ({"OMP_WAIT_POLICY": chosen} if chosen else {})
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
+    environment |= {"OMP_DISPLAY_ENV": "VERBOSE"} | ({"OMP_WAIT_POLICY": chosen} if chosen else {})
     command = [sys.executable, "-c", code, "ls", "--results", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=environment)
-    assert f"OMP_WAIT_POLICY = '{chosen or 'PASSIVE'}'" in done.stderr  # of the OpenMP that torch has loaded
+    assert f"OMP_WAIT_POLICY = '{policy}'" in done.stderr  # of the OpenMP that torch has loaded
+    assert ("GOMP_SPINCOUNT = '3000'" in done.stderr) is spins_briefly
