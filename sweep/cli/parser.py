@@ -38,7 +38,7 @@ def _let_threads_sleep() -> None:
     """Have torch's threads spin but for a moment at the end of an operation; it is not loaded yet, and may read this.
 
     By default they spin on, which makes pretraining on two of two busy cores many times as slow; asleep at once, it
-    is a quarter slower on idle ones (`benchmarks/pretraining_speed.py`).
+    is a fifth slower on idle ones (`benchmarks/pretraining_speed.py`).
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"

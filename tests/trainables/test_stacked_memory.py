@@ -16,16 +16,18 @@ from lr_sweep.tests.support.tiny_study import cohort_here, runs_of, write_study
 from lr_sweep.trainables import memory
 from lr_sweep.trainables.memory import largest_stack, share_memory, stack_bytes
 from lr_sweep.trainables.session import Session
+from lr_sweep.trainables.stacked.products import onednn_is_faster
 
-LIBRARIES_BYTES = 3.0e7
-"""What libraries keep beside tensors: oneDNN's kernels and workspaces on AMD's Zen 5, some 20 MB for any stack."""
+ONEDNN_BYTES = 3.0e7
+"""Of oneDNN's kernels and workspaces, some 20 MB for any stack, where stacks use it."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("cell", "number"), [(cell, number) for cell, sizes in SIZES.items() for number in sizes])
 def test_the_peak_is_predicted_within_a_fifth(cell: str, number: int) -> None:
     case = in_a_process(cell, number)
-    assert case["predicted_bytes"] == pytest.approx(case["measured_bytes"], rel=0.2, abs=LIBRARIES_BYTES)
+    unpredicted = ONEDNN_BYTES if onednn_is_faster() else 0.0
+    assert case["predicted_bytes"] == pytest.approx(case["measured_bytes"], rel=0.2, abs=unpredicted)
 
 
 def test_one_run_more_takes_more_and_the_largest_stack_fits() -> None:
