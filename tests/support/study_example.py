@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.study.file import load_study
+
 STUDY = """\
 study: example
 title: An example
@@ -28,3 +33,13 @@ def write(folder: Path, text: str, name: str = "example.yaml") -> Path:
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def mistakes(folder: Path, text: str) -> list[str]:
+    """Return the lines of the error of loading `text`, without the file's path: `LINE: message`."""
+    path = write(folder, text)
+    with pytest.raises(UserError) as caught:
+        load_study(path)
+    lines = str(caught.value).splitlines()
+    assert all(line.startswith(f"{path}:") for line in lines)
+    return [line.removeprefix(f"{path}:") for line in lines]

@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.task import Task
-from lr_sweep.sweep.errors import UserError
-from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.study.validation import some_distinct
-from lr_sweep.tests.support.study_example import GRID, PRETRAINED, SIZE, STUDY, write
+from lr_sweep.tests.support.study_example import GRID, PRETRAINED, SIZE, STUDY, mistakes
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe
 from lr_sweep.trainables.pretraining.task_recipe import TaskRecipe
 from lr_sweep.trainables.run import ModelSize, Protocol
-
-ODD = (": ", "- ", "&a ", "*a", "!!str ", "<<: ", "~", "[", "{", "'", "1e999", "9" * 400, "? ", "---\n", "|\n", "%")
-"""What YAML gives a meaning to, or no float can hold."""
-
-
-def mistakes(folder: Path, text: str) -> list[str]:
-    """Return the lines of the error of loading `text`, without the file's path: `LINE: message`."""
-    path = write(folder, text)
-    with pytest.raises(UserError) as caught:
-        load_study(path)
-    lines = str(caught.value).splitlines()
-    assert all(line.startswith(f"{path}:") for line in lines)
-    return [line.removeprefix(f"{path}:") for line in lines]
 
 
 @pytest.mark.parametrize(
@@ -285,27 +266,6 @@ protocol: {drop: 3, readout: last}
     ]
 
 
-@pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n"])
-def test_an_empty_file_is_reported_as_empty(tmp_path: Path, text: str) -> None:
-    found = mistakes(tmp_path, text)
-    assert len(found) == 1
-    assert "want a mapping" in found[0]
-
-
-@pytest.mark.parametrize("text", ["- a\n- b\n", "just words\n", "3\n"])
-def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
-    (found,) = mistakes(tmp_path, text)
-    assert found.startswith("1: got ")
-    assert "want a mapping of keys to values" in found
-
-
-def test_a_missing_file_and_an_unknown_name_list_the_shipped_studies(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no\.yaml: No such file or directory; shipped studies: .*quickstart"):
-        load_study(tmp_path / "no.yaml")
-    with pytest.raises(UserError, match=r"unknown study 'quickstar'; did you mean 'quickstart'\? valid: .*mnist-c"):
-        load_study("quickstar")
-
-
 def test_a_study_of_too_many_runs_is_refused(tmp_path: Path) -> None:
     rates = "[" + ", ".join(f"{n}e-6" for n in range(1, 2001)) + "]"  # x 2 variants x 26 seeds
     found = mistakes(tmp_path, STUDY.replace(GRID, f"learning_rates: {rates}").replace("seeds: 3", "seeds: 26"))
@@ -329,34 +289,6 @@ def test_distinct_values_are_checked_in_linear_time() -> None:
     compared = 0
     assert len(some_distinct(tuple(Counted(n) for n in range(20_000)))) == 20_000
     assert compared < 20_000
-
-
-@pytest.mark.parametrize("kind", ["folder", "device", "pipe"])
-def test_a_study_that_is_no_plain_file_is_refused(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / "example.yaml"
-    if kind == "folder":
-        path.mkdir()
-    elif kind == "device":
-        path.symlink_to("/dev/zero")
-    else:
-        os.mkfifo(path)
-    with pytest.raises(UserError, match=r"example\.yaml: it is no plain file; shipped studies"):
-        load_study(path)
-
-
-def test_a_study_file_without_end_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "example.yaml"
-    with path.open("wb") as file:
-        file.truncate(10_000_001)
-    with pytest.raises(UserError, match=r"it has more than 10,000,000 bytes"):
-        load_study(path)
-
-
-def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "example.yaml"
-    path.write_bytes(STUDY.replace("An example", "é").encode("latin-1"))
-    with pytest.raises(UserError, match="not a text file in UTF-8"):
-        load_study(path)
 
 
 def test_every_record_field_has_a_limit_or_choices() -> None:
@@ -389,16 +321,6 @@ def _with_record(kind: type, values: Mapping[str, object]) -> Study:
     else:
         fields["models"] = {"own": {"size": size, "pretrained": {"pretrain": values}}}
     return Study.model_validate(fields)
-
-
-@settings(max_examples=80, deadline=None)
-@given(start=st.integers(0, len(STUDY)), length=st.integers(0, 12), inserted=st.text(max_size=6) | st.sampled_from(ODD))
-def test_garbled_files_raise_user_errors_only(
-    tmp_path_factory: pytest.TempPathFactory, start: int, length: int, inserted: str
-) -> None:
-    path = write(tmp_path_factory.mktemp("garbled"), STUDY[:start] + inserted + STUDY[start + length :])
-    with contextlib.suppress(UserError):
-        load_study(path)
 
 
 def test_a_task_that_lacks_a_function_is_named_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

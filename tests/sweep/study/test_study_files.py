@@ -1,0 +1,77 @@
+"""Files that are no study: empty, of another kind, garbled."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.study.file import load_study
+from lr_sweep.tests.support.study_example import STUDY, mistakes, write
+
+ODD = (": ", "- ", "&a ", "*a", "!!str ", "<<: ", "~", "[", "{", "'", "1e999", "9" * 400, "? ", "---\n", "|\n", "%")
+"""What YAML gives a meaning to, or no float can hold."""
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n"])
+def test_an_empty_file_is_reported_as_empty(tmp_path: Path, text: str) -> None:
+    found = mistakes(tmp_path, text)
+    assert len(found) == 1
+    assert "want a mapping" in found[0]
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "just words\n", "3\n"])
+def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
+    (found,) = mistakes(tmp_path, text)
+    assert found.startswith("1: got ")
+    assert "want a mapping of keys to values" in found
+
+
+def test_a_missing_file_and_an_unknown_name_list_the_shipped_studies(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no\.yaml: No such file or directory; shipped studies: .*quickstart"):
+        load_study(tmp_path / "no.yaml")
+    with pytest.raises(UserError, match=r"unknown study 'quickstar'; did you mean 'quickstart'\? valid: .*mnist-c"):
+        load_study("quickstar")
+
+
+@pytest.mark.parametrize("kind", ["folder", "device", "pipe"])
+def test_a_study_that_is_no_plain_file_is_refused(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "example.yaml"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        os.mkfifo(path)
+    with pytest.raises(UserError, match=r"example\.yaml: it is no plain file; shipped studies"):
+        load_study(path)
+
+
+def test_a_study_file_without_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "example.yaml"
+    with path.open("wb") as file:
+        file.truncate(10_000_001)
+    with pytest.raises(UserError, match=r"it has more than 10,000,000 bytes"):
+        load_study(path)
+
+
+def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "example.yaml"
+    path.write_bytes(STUDY.replace("An example", "é").encode("latin-1"))
+    with pytest.raises(UserError, match="not a text file in UTF-8"):
+        load_study(path)
+
+
+@settings(max_examples=80, deadline=None)
+@given(start=st.integers(0, len(STUDY)), length=st.integers(0, 12), inserted=st.text(max_size=6) | st.sampled_from(ODD))
+def test_garbled_files_raise_user_errors_only(
+    tmp_path_factory: pytest.TempPathFactory, start: int, length: int, inserted: str
+) -> None:
+    path = write(tmp_path_factory.mktemp("garbled"), STUDY[:start] + inserted + STUDY[start + length :])
+    with contextlib.suppress(UserError):
+        load_study(path)
