@@ -45,16 +45,24 @@ def modules_of(root: Path) -> dict[Path, str]:
 
 def arrows_of(root: Path, modules: Mapping[Path, str]) -> set[tuple[str, str]]:
     """Return which module imports which."""
-    names = {".".join(path.relative_to(root).with_suffix("").parts): text for path, text in modules.items()}
+    names = {_dotted(path.relative_to(root)): text for path, text in modules.items()}
     return {(name, other) for name, text in names.items() for other in imported(text, names) if other != name}
 
 
+def _dotted(path: Path) -> str:
+    """Return a module's name; that of a package's `__init__` is the package's."""
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
 def imported(text: str, names: Collection[str]) -> Iterator[str]:
-    """Yield the modules of the checkout that a module imports."""
+    """Yield the modules and packages of the checkout that a module imports."""
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and node.module:
+        if isinstance(node, ast.Import):
+            found = {alias.name.removeprefix("lr_sweep.") for alias in node.names}
+            yield from found & set(names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
             base = node.module.removeprefix("lr_sweep.")
-            found = [f"{base}.{alias.name}" for alias in node.names]
+            found = {f"{base}.{alias.name}" for alias in node.names}
             yield from {name if name in names else base for name in found if name in names or base in names}
 
 

@@ -45,6 +45,15 @@ def test_no_module_imports_another_that_imports_it() -> None:
     assert circles(arrows) == []
 
 
+def test_a_circle_through_a_package_is_seen() -> None:
+    texts = {
+        "sweep/a/__init__.py": "from lr_sweep.sweep.b import thing",
+        "sweep/b.py": "def f():\n    from lr_sweep.sweep.a import load",
+    }
+    arrows = arrows_of(ROOT, {ROOT / path: text for path, text in texts.items()})
+    assert circles(arrows) == ["sweep.a <-> sweep.b"]
+
+
 def modules(package: str) -> list[str]:
     files = [path for path in sorted((ROOT / package).rglob("*.py")) if path.stem not in ("__main__", "__init__")]
     return [".".join(["lr_sweep", *path.relative_to(ROOT).with_suffix("").parts]) for path in files]

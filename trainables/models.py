@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lr_sweep.trainables.run import BodySize, size_type
+from lr_sweep.trainables.backbones import size_type
+from lr_sweep.trainables.run import BodySize
 
 
 @dataclass(frozen=True, kw_only=True)

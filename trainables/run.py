@@ -7,6 +7,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from lr_sweep.trainables.parts import Initialisation, sorted_parts
@@ -40,6 +41,9 @@ class BodySize:
     """Transformer blocks, or layers of a recurrent network."""
     width: int
     """Hidden size D."""
+
+    later: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Options that came after runs were recorded, with the values that held before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,27 +210,23 @@ class Run(AnyRun):
         """
         content = dict(vars(self)) | {
             "task_options": dict(self.task_options),
-            "model": dict(vars(self.model)) | ({} if self.model.family == "gpt2" else {"family": self.model.family}),
+            "model": _without(dict(vars(self.model)), self.model.later)
+            | ({} if self.model.family == "gpt2" else {"family": self.model.family}),
             "trained": list(self.trained),
-            "protocol": dict(vars(self.protocol)),
+            "protocol": _without(dict(vars(self.protocol)), _LATER_OPTIONS),
             "protocol_version": PROTOCOL_VERSION,
         }  # not by `asdict`, which takes six times as long: a plan hashes every run
-        for name, before in _LATER_OPTIONS.items():
-            if content["protocol"][name] == before:
-                del content["protocol"][name]
         if self.schedule_steps is None:
             del content["schedule_steps"]
         return content
 
     @classmethod
-    def from_content(cls, content: dict[str, Any]) -> Run:
-        """Rebuild a run from `content()`."""
+    def from_content(cls, content: dict[str, Any], model: BodySize) -> Run:
+        """Rebuild a run from `content()` and its model (`backbones.size_from`)."""
         fields = dict(content)
         version = fields.pop("protocol_version")
         assert version == PROTOCOL_VERSION, f"run of protocol version {version}, this code has {PROTOCOL_VERSION}"
-        size = dict(fields["model"])
-        typed = {"model": size_type(size.pop("family", "gpt2"))(**size), "protocol": Protocol(**fields["protocol"])}
-        return cls(**fields | typed)  # which sorts `trained` into a tuple
+        return cls(**fields | {"model": model, "protocol": Protocol(**fields["protocol"])})  # sorts `trained`
 
     @property
     def steps_between_evaluations(self) -> int:
@@ -236,15 +236,6 @@ class Run(AnyRun):
     def sibling(self, learning_rate: float, seed: int) -> Run:
         """Return the run that differs in learning rate and seed alone."""
         return replace(self, learning_rate=learning_rate, seed=seed)
-
-
-def size_type(family: str) -> type[BodySize]:
-    """Return what the sizes of a family of backbones are, which for all but GPT-2 imports torch."""
-    if family == "gpt2":
-        return ModelSize
-    from lr_sweep.trainables.backbones import load_family
-
-    return load_family(family).Size
 
 
 def engine_for(model: BodySize, wanted: EngineName) -> EngineName:
@@ -280,6 +271,14 @@ def gpt2_size(run: Run) -> ModelSize:
     """Return the size of a run's GPT-2, which the run must have."""
     assert isinstance(run.model, ModelSize), f"a GPT-2, got a {run.model.family}"
     return run.model
+
+
+def _without(options: dict[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out later options that say what was so before they came."""
+    for name, before in later.items():
+        if options[name] == before:
+            del options[name]
+    return options
 
 
 def _id_of(canonical_json: str) -> str:

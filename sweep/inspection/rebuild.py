@@ -19,6 +19,7 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import KnownRun
 from lr_sweep.sweep.study.backbones import find_backbone
 from lr_sweep.sweep.study.file import load_built_in_study
+from lr_sweep.trainables.backbones import size_from
 from lr_sweep.trainables.checkpoint import checkpoints, read_checkpoint
 from lr_sweep.trainables.classifier import Classifier
 from lr_sweep.trainables.initialise import build_classifier
@@ -65,7 +66,7 @@ def recorded_run(results: Results, given: str) -> tuple[KnownRun, Run]:
         raise UserError(
             f"run {known.run_id} is of the user's own function {content['trainable']}; want a built-in model"
         )
-    return known, Run.from_content(content)
+    return known, Run.from_content(content, size_from(content["model"]))
 
 
 def rebuild(results: Results, known: KnownRun, run: Run, data_dir: Path) -> Rebuilt:

@@ -39,11 +39,11 @@ from lr_sweep.sweep.study.validation import (
     shown,
     some_distinct,
 )
-from lr_sweep.trainables.backbones import FAMILIES
+from lr_sweep.trainables.backbones import FAMILIES, size_type
 from lr_sweep.trainables.models import MODELS
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, in_data_dir
 from lr_sweep.trainables.pretraining.task_recipe import TaskRecipe, endless_tasks
-from lr_sweep.trainables.run import BodySize, ModelSize, size_type
+from lr_sweep.trainables.run import BodySize, ModelSize
 
 
 def _study_path(value: Any, info: ValidationInfo) -> Any:

@@ -7,7 +7,10 @@ The stacked engine serves GPT-2 alone; other families train in the plain one.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from lr_sweep.trainables.run import BodySize, ModelSize
 
 if TYPE_CHECKING:
     from lr_sweep.trainables.backbones.family import Family
@@ -26,3 +29,15 @@ FAMILIES: dict[str, str] = {
 def load_family(name: str) -> Family:
     """Import a family of `FAMILIES`."""
     return cast("Family", importlib.import_module(FAMILIES[name]))
+
+
+def size_type(family: str) -> type[BodySize]:
+    """Return what the sizes of a family are; for all but GPT-2 this imports torch."""
+    return ModelSize if family == "gpt2" else load_family(family).Size
+
+
+def size_from(content: Mapping[str, Any]) -> BodySize:
+    """Rebuild a model's size from what `Run.content()` has of it."""
+    options = dict(content)
+    kind = size_type(options.pop("family", "gpt2"))
+    return kind(**{**kind.later, **options})
