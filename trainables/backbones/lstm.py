@@ -1,6 +1,8 @@
 """LSTM layers, one direction (Lu et al. 2021, section 3.3), as wide as their input, with what makes them like GPT-2.
 
 What mixes tokens, the recurrent weights, counts as attention; what reads a layer's input counts as feedforward.
+The cell is that of Lu et al.'s public code, but a layer starts from a state of 0, which their code draws at random at
+each pass, in evaluations too.
 
 Shape legend: `B` batch, `T` tokens, `D` width.
 """
@@ -10,7 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,19 +36,35 @@ class Size(BodySize):
     """Each layer's input is added to its output (Lu et al. 2021, Table 5)."""
     positions: bool = False
     """Trained position embeddings (Lu et al. 2021, Table 5)."""
+    cell: Literal["reference-2021", "library"] = "reference-2021"
+    """`reference-2021`: layer norms and dropout as in Lu et al.'s code (`ReferenceNorm`, `Layer.forward`). `library`:
+    torch's layer norms; dropout on embeddings and on what a layer passes up, none on its state."""
+
+    later = MappingProxyType({"cell": "library"})
+
+
+class ReferenceNorm(nn.LayerNorm):
+    """Layer norm of Lu et al.'s code: the unbiased variance, 1e-6 added to it, and a random start (`LSTM.draw`)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, D) or (B, T, D) to the same shape."""
+        variance, mean = torch.var_mean(x, -1, keepdim=True)  # (..., 1)
+        return self.weight * (x - mean) * torch.rsqrt(variance + 1e-6) + self.bias
 
 
 class Layer(nn.Module):
-    """An LSTM layer that starts from a state of 0; the public code of Lu et al. drew one at random at each pass."""
+    """An LSTM layer that starts from a state of 0."""
 
-    def __init__(self, width: int, *, layer_norm: bool) -> None:
+    def __init__(self, size: Size) -> None:
         super().__init__()
+        width = size.width
         self.ih, self.hh = nn.Linear(width, 4 * width), nn.Linear(width, 4 * width)
-        sizes = {"ih": 4 * width, "hh": 4 * width, "cell": width}
-        self.norms = nn.ModuleDict({name: nn.LayerNorm(size) for name, size in sizes.items()} if layer_norm else {})
+        kind = ReferenceNorm if size.cell == "reference-2021" else nn.LayerNorm
+        sizes = {"ih": 4 * width, "hh": 4 * width, "cell": width} if size.layer_norm else {}
+        self.norms = nn.ModuleDict({name: kind(num) for name, num in sizes.items()})
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (B, T, D) to (B, T, D)."""
+    def forward(self, x: Tensor, dropout: Dropout | None = None) -> Tensor:
+        """Map (B, T, D) to (B, T, D). A token's mask acts on its state: on what goes up and on what the next reads."""
         inputs = self._normed("ih", self.ih(x))  # (B, T, 4 D)
         state = cell = x.new_zeros(len(x), x.shape[-1])  # (B, D)
         states = []
@@ -55,6 +74,7 @@ class Layer(nn.Module):
             cell = kept.sigmoid() * cell + taken.sigmoid() * new.tanh()
             cell = self._normed("cell", cell)
             state = shown.sigmoid() * cell.tanh()
+            state = dropout(state) if dropout else state
             states.append(state)
         return torch.stack(states, 1)
 
@@ -69,14 +89,16 @@ class LSTM(Body):
         super().__init__()
         self.size = size
         self.wpe = nn.Parameter(torch.zeros(num_tokens if size.positions else 0, size.width))
-        self.layers = nn.ModuleList(Layer(size.width, layer_norm=size.layer_norm) for _ in range(size.layers))
+        self.layers = nn.ModuleList(Layer(size) for _ in range(size.layers))
 
     def forward(self, embeddings: Tensor, dropout: Dropout | None = None) -> Tensor:
         """Map (B, T, D) to (B, T, D)."""
         x = embeddings + self.wpe[: embeddings.shape[1]] if self.size.positions else embeddings  # (B, T, D)
-        x = dropout(x) if dropout else x
+        of_states, between = (dropout, None) if self.size.cell == "reference-2021" else (None, dropout)
+        x = between(x) if between else x
         for layer in self.layers:
-            out = dropout(layer(x)) if dropout else layer(x)  # (B, T, D)
+            out = layer(x, of_states)  # (B, T, D)
+            out = between(out) if between else out
             x = x + out if self.size.residual else out
         return x
 
@@ -92,10 +114,13 @@ class LSTM(Body):
         }
 
     def draw(self, protocol: Protocol, generator: torch.Generator) -> None:
-        """Draw weights and biases as torch does, uniformly within 1 / sqrt(D), and position rows as GPT-2's."""
-        bound = 1 / math.sqrt(self.size.width)
+        """Draw weights and biases as torch does, uniformly within 1 / sqrt(D), and position rows as GPT-2's.
+
+        The scales and shifts of a `ReferenceNorm` of n numbers are drawn within 1 / sqrt(n).
+        """
         for module in self.modules():
-            if isinstance(module, nn.Linear):
+            if isinstance(module, nn.Linear | ReferenceNorm):
+                bound = 1 / math.sqrt(module.in_features if isinstance(module, nn.Linear) else module.weight.numel())
                 for parameter in module.parameters():
                     parameter.uniform_(-bound, bound, generator=generator)
         self.wpe.normal_(0.0, POSITION_STD, generator=generator)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from lr_sweep.tests.support.small_bodies import embeddings_of
-from lr_sweep.trainables.backbones.lstm import LSTM, Size
+from lr_sweep.trainables.backbones.family import Dropout
+from lr_sweep.trainables.backbones.lstm import LSTM, ReferenceNorm, Size
 from lr_sweep.trainables.run import Protocol
 
 
@@ -57,3 +59,91 @@ def test_positions_are_added_to_the_embeddings() -> None:
     with torch.no_grad():
         torch.testing.assert_close(placed(embeddings), plain(embeddings + placed.wpe))
     assert plain.wpe.numel() == 0
+
+
+def reference_states(body: LSTM, embeddings: np.ndarray) -> np.ndarray:
+    """One layer as Lu et al.'s code computes it, token by token: (T, D) to (T, D)."""
+    weights = {name: tensor.double().numpy() for name, tensor in body.layers[0].state_dict().items()}
+
+    def sigmoid(x: np.ndarray) -> np.ndarray:
+        return 1 / (1 + np.exp(-x))
+
+    def normed(name: str, x: np.ndarray) -> np.ndarray:
+        scaled = (x - x.mean()) / np.sqrt(x.var(ddof=1) + 1e-6)
+        return weights[f"norms.{name}.weight"] * scaled + weights[f"norms.{name}.bias"]
+
+    state = cell = np.zeros(body.size.width)
+    states = []
+    for token in embeddings:
+        gates = normed("ih", weights["ih.weight"] @ token + weights["ih.bias"])
+        gates = gates + normed("hh", weights["hh.weight"] @ state + weights["hh.bias"])
+        taken, kept, shown, new = np.split(gates, 4)
+        cell = normed("cell", sigmoid(kept) * cell + sigmoid(taken) * np.tanh(new))
+        state = sigmoid(shown) * np.tanh(cell)
+        states.append(state)
+    return np.stack(states)
+
+
+def test_the_default_cell_is_that_of_lu_et_al_s_code() -> None:
+    body = body_of(Size(layers=1, width=8))
+    embeddings = embeddings_of(body.size, num_examples=1)
+    with torch.no_grad():
+        ours, library = (
+            body_with(body, cell)(embeddings)[0].double().numpy() for cell in ("reference-2021", "library")
+        )
+    expected = reference_states(body, embeddings[0].double().numpy())
+    np.testing.assert_allclose(ours, expected, atol=1e-6)
+    assert np.abs(library - expected).max() > 1e-4
+
+
+def body_with(body: LSTM, cell: str) -> LSTM:
+    """A body of the same weights with another cell."""
+    other = LSTM(Size(layers=body.size.layers, width=body.size.width, cell=cell), 9)  # type: ignore[arg-type]
+    other.load_state_dict(body.state_dict())
+    return other
+
+
+def test_its_norms_start_near_0_and_so_its_states_are_small() -> None:
+    """Scales and shifts of n numbers are drawn within 1 / sqrt(n); torch's layer norms start at 1 and 0."""
+    body = body_of(Size(layers=3, width=64))
+    norms = [module for module in body.modules() if isinstance(module, ReferenceNorm)]
+    assert len(norms) == 9
+    for parameter in (parameter for norm in norms for parameter in norm.parameters()):
+        bound = parameter.numel() ** -0.5
+        assert 0.8 * bound < parameter.abs().max() <= bound
+        assert parameter.min() < 0
+    with torch.no_grad():
+        deviations = [b(embeddings_of(b.size)).std() for b in (body, body_of(Size(layers=3, width=64, cell="library")))]
+    assert 3 * deviations[0] < deviations[1]
+
+
+class FirstCall(Dropout):
+    """Sets all numbers of the first call to 0, and changes none after it."""
+
+    def __init__(self) -> None:
+        super().__init__(0.5, torch.Generator())
+        self.calls = 0
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return torch.zeros_like(x) if self.calls == 1 else x
+
+
+def test_its_dropout_acts_on_the_recurrent_state() -> None:
+    """With the first token's state set to 0, the second token's differs: the cell is kept, the state is not."""
+    body = body_of(Size(layers=1, width=8))
+    embeddings = embeddings_of(body.size)
+    with torch.no_grad():
+        whole, dropped = body(embeddings), body(embeddings, dropout := FirstCall())
+    assert dropout.calls == embeddings.shape[1]  # a mask for each token, none for the embeddings
+    assert dropped[:, 0].abs().max() == 0
+    assert (dropped[:, 1] - whole[:, 1]).abs().max() > 1e-4
+
+
+def test_dropout_of_the_library_s_cell_leaves_the_state() -> None:
+    body = body_of(Size(layers=1, width=8, cell="library"))
+    embeddings = embeddings_of(body.size)
+    with torch.no_grad():
+        zeros, dropped = body(torch.zeros_like(embeddings)), body(embeddings, dropout := FirstCall())
+    assert dropout.calls == 2  # the embeddings, and what the layer passes up
+    torch.testing.assert_close(dropped, zeros)
