@@ -30,14 +30,17 @@ test-quick: env  ## the quick tests
 	$(BIN)/python -m pytest -m "not slow and not gpu and not chaos and not hosts and not slurm" -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 SLOW_WITH_RAY = tests/sweep/tune tests/sweep/search tests/sweep/store
+# Files of slow tests, as of .ci/slow_tests.py; empty: all. No test starts after BUDGET_S seconds.
+TESTS ?=
+BUDGET_S ?= inf
 
 test-slow: test-slow-ray test-slow-rest  ## tests that take minutes, and those that need a GPU where there is one; -j2: in two processes
 
 test-slow-ray: env
-	$(BIN)/python -m pytest -m "slow or gpu" $(SLOW_WITH_RAY)
+	$(BIN)/python -m pytest -m "slow or gpu" --time-budget-s $(BUDGET_S) $(or $(filter $(SLOW_WITH_RAY:%=%/%),$(TESTS)),$(SLOW_WITH_RAY))
 
 test-slow-rest: env
-	$(BIN)/python -m pytest -m "slow or gpu" tests $(SLOW_WITH_RAY:%=--ignore=%)
+	$(BIN)/python -m pytest -m "slow or gpu" --time-budget-s $(BUDGET_S) $(or $(filter-out $(SLOW_WITH_RAY:%=%/%),$(TESTS)),tests $(SLOW_WITH_RAY:%=--ignore=%))
 
 bench: env  ## how fast the engines are here, and what memory they take; start it on an idle machine (hours)
 	$(BIN)/python -m benchmarks.engine_speed
@@ -59,7 +62,7 @@ chaos: env  ## a study of 12 runs, killed with SIGKILL 20 times, must end as if 
 
 cluster-test: env  ## `ray up` over ssh hosts made from namespaces, which are lost in the middle; needs root (20 minutes)
 	unshare --fork --kill-child --pid --mount-proc --mount --net \
-	  sh -c '$(BIN)/python -m pytest -m hosts -s; exit $$?'
+	  sh -c '$(BIN)/python -m pytest -m hosts -s $(TESTS); exit $$?'
 
 hosts: env  ## a shell beside ssh hosts made from namespaces, in which to try docs/cluster.md; needs root
 	@unshare --fork --kill-child --pid --mount-proc --mount --net \

@@ -1,14 +1,34 @@
-"""The order of the tests, and a check of what they imported."""
+"""The order of the tests, how long they may take together, and a check of what they imported."""
 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 SHORT_NAMES = ("analysis", "datasets", "sweep", "trainables")
 """Folders of the checkout; everything in them is imported below `lr_sweep`."""
+STARTED = pytest.StashKey[float]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let CI bound the time of the slow tests, whatever the machine's speed."""
+    what = "seconds after which no further test starts; the rest is skipped, and said to be"
+    parser.addoption("--time-budget-s", type=float, default=float("inf"), help=what)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Note when the time begins; each process of xdist has its own."""
+    session.config.stash[STARTED] = time.monotonic()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test for which no time is left."""
+    budget_s = item.config.getoption("--time-budget-s")
+    if time.monotonic() - item.config.stash[STARTED] > budget_s:
+        pytest.skip(f"not run: --time-budget-s {budget_s:g} was over")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
