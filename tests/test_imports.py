@@ -120,14 +120,20 @@ def test_ray_stays_in_few_modules() -> None:
     everything = [module for package in PACKAGES for module in modules(package)]
     with_ray = {module for module in everything if "ray" in imported(module)}
     training = {
-        "lr_sweep.trainables.leaving",
+        "lr_sweep.trainables.ray_internals",
         "lr_sweep.sweep.tune.nodes",
         "lr_sweep.sweep.tune.trials",
         "lr_sweep.sweep.tune.callback",
     }
-    training |= {f"lr_sweep.sweep.tune.{name}" for name in ("ray_session", "private_ray", "tune_patches")}
-    clusters = {f"lr_sweep.sweep.cluster.{name}" for name in ("check", "jobs", "tunnels", "wait_for_nodes")}
+    training |= {f"lr_sweep.sweep.tune.{name}" for name in ("ray_session", "tune_patches")}
+    clusters = {f"lr_sweep.sweep.cluster.{name}" for name in ("check", "jobs", "tunnels")}
     assert with_ray == NEEDS_RAY | training | clusters
+
+
+def test_what_ray_does_not_document_is_used_in_one_module() -> None:
+    internal = re.compile(r"\b(import|from) ray\S*\._|\bray\._|\bray\.(experimental|core|tune\.execution|widgets)\b")
+    texts = {path.relative_to(ROOT).as_posix(): text for path, text in modules_of(ROOT).items()}
+    assert [name for name, text in texts.items() if internal.search(text)] == ["trainables/ray_internals.py"]
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from ray import tune
 
 from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.events import Report
-from lr_sweep.trainables.leaving import leaving_nodes
 from lr_sweep.trainables.memory import share_memory
+from lr_sweep.trainables.ray_internals import leaving_nodes
 from lr_sweep.trainables.session import Session
 
 REPORT_EVERY_S = 2.0

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from lr_sweep.datasets.storage.problems import reason, translated
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.network import check_answers
+from lr_sweep.trainables.ray_internals import use_token_file
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 """URL of the job server at the end of `ui --cluster`'s tunnel, and of a local `ray start --head`."""
@@ -59,13 +60,11 @@ class ClusterJobs:
 
     def __init__(self, address: str = DEFAULT_ADDRESS) -> None:
         _check_address(address)
-        from ray._private.authentication import authentication_token_setup as token
         from ray.job_submission import JobSubmissionClient
 
         for name in ("ray", "ray.dashboard.modules.dashboard_sdk", "ray.dashboard.modules.job.sdk"):
             logging.getLogger(name).setLevel(logging.ERROR)
-        # If the token's file exists, `ray start` requires the token, but clients do not send it by default (2.60).
-        token.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+        use_token_file()
         self.address = address
         os.environ["RAY_API_SERVER_ADDRESS"] = address  # overrides RAY_ADDRESS, which overrides the argument (2.60)
         with _problems(address):

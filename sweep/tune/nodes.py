@@ -19,7 +19,7 @@ from lr_sweep.sweep.plan.placement import Nodes, Placement, fits
 from lr_sweep.sweep.text import machines_there
 from lr_sweep.sweep.tune.shares import Claim
 from lr_sweep.trainables.events import Advanced, Report
-from lr_sweep.trainables.leaving import leaving_nodes
+from lr_sweep.trainables.ray_internals import leaving_nodes, node_of_trial, running_jobs, store, stored
 
 CLUSTER_FILE = Path("~/ray_bootstrap_config.yaml")
 """On the head of a cluster that `ray up` started, where submitted sweeps run: the settings of its autoscaler."""
@@ -44,10 +44,7 @@ class Machines:
 
     def started(self, trial: Any, run_ids: Sequence[str]) -> None:
         """Remember where a trial is; Ray no longer knows once it is dead."""
-        from ray._private.state import actors
-
-        actor = actors(trial.temporary_state.ray_actor._actor_id.hex())
-        self._node_of[trial.trial_id] = actor["Address"]["NodeID"]
+        self._node_of[trial.trial_id] = node_of_trial(trial)
         self._node_of_run.update(dict.fromkeys(run_ids, self._node_of[trial.trial_id]))
 
     def node_of(self, run_id: str) -> str | None:
@@ -102,14 +99,10 @@ def exchange_claims(claim: Claim) -> tuple[list[Claim], int]:
     Returns the claims of all sweeps that run, the oldest first, and the index of this sweep's.
     """
     import ray
-    from ray._private.state import jobs
-    from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put
 
     own = str(ray.get_runtime_context().get_job_id())
-    _internal_kv_put(own, json.dumps(asdict(claim)), overwrite=True, namespace=_NAMESPACE)
-    running = [job["JobID"] for job in jobs() if not job["IsDead"]]
-    running.sort(key=lambda job: bytes.fromhex(job)[::-1])  # job ids are counted up, lowest byte first
-    texts = {job: _internal_kv_get(job, namespace=_NAMESPACE) for job in running}
+    store(own, json.dumps(asdict(claim)), _NAMESPACE)
+    texts = {job: stored(job, _NAMESPACE) for job in running_jobs()}
     claims = {job: Claim(**json.loads(text)) for job, text in texts.items() if text}
     return list(claims.values()), list(claims).index(own)
 

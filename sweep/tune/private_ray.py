@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lr_sweep.sweep.errors import UserError
+from lr_sweep.trainables.ray_internals import loopback_alone, read_token_settings_again, temp_dir
 
 _LONGEST_PATH = "/ray/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store"
 """Below our folder, of Ray's sockets."""
@@ -25,24 +26,18 @@ def private_ray() -> Iterator[Path]:
     Ray's processes take these settings from the environment, which stays changed until the block ends. Yields the
     folder for Ray's sessions, logs and Unix sockets; raises UserError if it cannot be made.
     """
-    from ray._common.utils import get_default_system_temp_dir
-    from ray._private import ray_constants
-
-    folder = own_folder(Path(get_default_system_temp_dir()))
+    folder = own_folder(temp_dir())
     handle, token = tempfile.mkstemp(prefix="token-", dir=folder)  # 0600
     with os.fdopen(handle, "w") as file:
         file.write(secrets.token_hex(32))
     # Without a mode, Ray (2.60) asks for a token; a token in the environment would be the one for the user's cluster.
     settings = {"RAY_AUTH_MODE": None, "RAY_AUTH_TOKEN": None, "RAY_AUTH_TOKEN_PATH": token}
-    loopback = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR  # what Ray itself does on Windows and macOS
-    was_cluster, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
     try:
-        with _environment(settings | {loopback: "0"}):
-            _read_settings_again()
+        with loopback_alone() as loopback, _environment(settings | {loopback: "0"}):
+            read_token_settings_again()
             yield folder / "ray"
     finally:
-        ray_constants.ENABLE_RAY_CLUSTER = was_cluster
-        _read_settings_again()
+        read_token_settings_again()
         Path(token).unlink(missing_ok=True)
 
 
@@ -79,11 +74,3 @@ def _environment(changes: Mapping[str, str | None]) -> Iterator[None]:
         for name in changes:
             os.environ.pop(name, None)
         os.environ.update({name: value for name, value in before.items() if value is not None})
-
-
-def _read_settings_again() -> None:
-    """Make Ray forget what it read from an earlier environment."""
-    from ray._private.authentication import authentication_token_setup as token
-
-    token.Config.initialize("")
-    token.AuthenticationTokenLoader.instance().reset_cache()

@@ -17,6 +17,7 @@ from lr_sweep.sweep.plan.placement import Placement, check_fit, no_cluster
 from lr_sweep.sweep.tune.nodes import cluster_nodes, exchange_claims
 from lr_sweep.sweep.tune.private_ray import private_ray
 from lr_sweep.sweep.tune.shares import Share
+from lr_sweep.trainables.ray_internals import dead_processes, kill_processes, without_sigterm_handler
 
 RAY_S_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Ray sets it for the driver of a submitted job, whose checkout its workers have already."""
@@ -64,7 +65,7 @@ def ray_session(placement: Placement, log_file: Path, excluded: Set[str] = froze
         finally:
             if died := lost_processes():  # the others wait for these, and `ray.shutdown` would wait for them
                 logging.getLogger("ray").error("died: %s", ", ".join(died))
-                ray._private.worker._global_node.kill_all_processes(check_alive=False)
+                kill_processes()
             ray.shutdown()
 
 
@@ -74,14 +75,11 @@ def _sigterm_kept() -> Iterator[Callable[[], object]]:
 
     Ray (2.60) sets one in Python as it starts, and others in C++ up to its shutdown.
     """
-    from ray._private import utils
-
-    handler, set_by_ray = signal.getsignal(signal.SIGTERM), utils.set_sigterm_handler
-    utils.set_sigterm_handler = lambda handler: None
+    handler = signal.getsignal(signal.SIGTERM)
     try:
-        yield partial(signal.signal, signal.SIGTERM, handler)
+        with without_sigterm_handler():
+            yield partial(signal.signal, signal.SIGTERM, handler)
     finally:
-        utils.set_sigterm_handler = set_by_ray
         signal.signal(signal.SIGTERM, handler)
 
 
@@ -91,10 +89,7 @@ def lost_processes() -> list[str]:
     Ray (2.60) itself notices after 12 s that its raylet is dead; trials then fail through no fault of theirs, and Tune
     waits forever for the rest.
     """
-    from ray._private import worker
-
-    node = worker._global_node
-    return [kind for kind, _ in node.dead_processes() if kind in VITAL] if node else []
+    return [kind for kind in dead_processes() if kind in VITAL]
 
 
 def _init_arguments(placement: Placement, folder: Path | None, scratch: Path) -> dict[str, Any]:

@@ -45,6 +45,7 @@ from lr_sweep.sweep.text import counted
 from lr_sweep.sweep.tune.driver import Driver
 from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.progress import RunPace, StudyProgress
+from lr_sweep.sweep.versions import untried_versions
 from lr_sweep.trainables.own.code import data_file
 
 MIRROR_PATIENCE_S = 60.0
@@ -76,6 +77,8 @@ def run_study(study: AnyStudy, options: Options, say: Callable[[str], None]) -> 
     check_beforehand(options.placement, study.for_gpus)
     _check_stops(study, options)
     results.prepare()
+    for line in untried_versions():
+        say(line)
     with storage_problems(results.root), results.writing(study.study):
         rounds, examples = _prepare(study, options, say)
         wanted, reconciled = _find_runs(study, options, say, rounds, examples)

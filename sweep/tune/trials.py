@@ -22,6 +22,7 @@ from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.ray_session import RayLostError, lost_processes
 from lr_sweep.sweep.tune.trial_events import TrialEvent
 from lr_sweep.trainables.cohort import Cohort
+from lr_sweep.trainables.ray_internals import in_notebook
 from lr_sweep.trainables.run import engine_of
 
 if TYPE_CHECKING:
@@ -167,7 +168,6 @@ def _tuner(
     cohorts: Sequence[Cohort], placement: Placement, scratch: Path, callback: EventCallback, at_most: int | None
 ) -> tune.Tuner:
     from ray import tune
-    from ray.widgets.util import in_notebook
 
     from lr_sweep.sweep.tune.tune_patches import patch_tune
     from lr_sweep.trainables.ray_trainable import CohortTrainable

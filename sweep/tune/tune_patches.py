@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ray.air.execution._internal.actor_manager import RayActorManager
 from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
-from ray.tune.execution import class_cache
-from ray.tune.execution.tune_controller import TuneController
 
 from lr_sweep.sweep.plan.packing import KILLED
 from lr_sweep.sweep.tune.callback import cohort_of
+from lr_sweep.trainables.ray_internals import tune_classes
 
 SAVING_S = 3600.0
 """How long a trial that is asked to stop may take to end the step or evaluation under way, and to save."""
 
+RayActorManager, TuneController, class_cache = tune_classes()
 _task_failed, _trial_failed = RayActorManager._actor_task_failed, TuneController._process_trial_failure
 
 

@@ -1,0 +1,145 @@
+"""Every use of what Ray does not document, in one place: what to look at when Ray has a new version.
+
+Written for Ray 2.60, tried with the versions that pyproject.toml allows. Ray is imported where it is used, since
+training itself needs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+def leaving_nodes() -> set[str]:
+    """Return the ids of nodes that are to go, by Ray's head, as `ray drain-node` announces it; nothing starts there."""
+    from ray._private.state import state
+
+    return set(state.get_draining_nodes())
+
+
+def node_of_trial(trial: Any) -> str:
+    """Return the id of the node where a trial of Tune is; Ray no longer knows once the trial is dead."""
+    from ray._private.state import actors
+
+    return str(actors(trial.temporary_state.ray_actor._actor_id.hex())["Address"]["NodeID"])
+
+
+def running_jobs() -> list[str]:
+    """Return the ids of the jobs that run in the cluster, the oldest first."""
+    from ray._private.state import jobs
+
+    running = [job["JobID"] for job in jobs() if not job["IsDead"]]
+    return sorted(running, key=lambda job: bytes.fromhex(job)[::-1])  # ids are counted up, lowest byte first
+
+
+def store(key: str, text: str, namespace: str) -> None:
+    """Write a text into the cluster's own store."""
+    from ray.experimental.internal_kv import _internal_kv_put
+
+    _internal_kv_put(key, text, overwrite=True, namespace=namespace)
+
+
+def stored(key: str, namespace: str) -> bytes | None:
+    """Return a text of the cluster's own store; None: there is none."""
+    from ray.experimental.internal_kv import _internal_kv_get
+
+    content: bytes | None = _internal_kv_get(key, namespace=namespace)
+    return content
+
+
+def num_nodes(address: str) -> int:
+    """Return how many nodes a cluster has, without joining it; 0: its head does not answer yet."""
+    from ray._raylet import GcsClient  # type: ignore[attr-defined]  # Ray's stub lacks it
+    from ray.core.generated.gcs_pb2 import GcsNodeInfo
+    from ray.exceptions import RpcError
+
+    try:
+        nodes = GcsClient(address=address).get_all_node_info(timeout=5).values()
+    except RpcError:
+        return 0
+    return sum(node.state == GcsNodeInfo.GcsNodeState.ALIVE for node in nodes)
+
+
+def use_token_file() -> None:
+    """Send the token of ~/.ray/auth_token, if it exists: `ray start` requires it then, but clients do not send it."""
+    from ray._private.authentication import authentication_token_setup as token
+
+    token.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+
+
+def read_token_settings_again() -> None:
+    """Make Ray forget what it read of tokens from an earlier environment."""
+    from ray._private.authentication import authentication_token_setup as token
+
+    token.Config.initialize("")
+    token.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def temp_dir() -> Path:
+    """Return the folder in which Ray makes its own."""
+    from ray._common.utils import get_default_system_temp_dir
+
+    return Path(get_default_system_temp_dir())
+
+
+@contextmanager
+def loopback_alone() -> Iterator[str]:
+    """Let a Ray that this process starts listen on the loopback address alone, as it does on Windows and macOS.
+
+    Yields the environment variable which says the same to Ray's processes.
+    """
+    from ray._private import ray_constants
+
+    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+    try:
+        yield ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextmanager
+def without_sigterm_handler() -> Iterator[None]:
+    """Keep Ray from handling SIGTERM in Python, as it does from its start on."""
+    from ray._private import utils
+
+    set_by_ray: Callable[..., object] = utils.set_sigterm_handler
+    utils.set_sigterm_handler = lambda handler: None
+    try:
+        yield
+    finally:
+        utils.set_sigterm_handler = set_by_ray
+
+
+def dead_processes() -> list[str]:
+    """Return the kinds of processes that have died of the Ray started here; none if a cluster was joined."""
+    from ray._private import worker
+
+    node = worker._global_node
+    return [kind for kind, _ in node.dead_processes()] if node else []
+
+
+def kill_processes() -> None:
+    """Kill the processes of the Ray started here, without waiting for them; none if a cluster was joined."""
+    from ray._private import worker
+
+    if node := worker._global_node:
+        node.kill_all_processes(check_alive=False)
+
+
+def in_notebook() -> bool:
+    """Return whether Tune would take this process for a notebook's."""
+    from ray.widgets.util import in_notebook as found
+
+    return bool(found())
+
+
+def tune_classes() -> tuple[Any, Any, ModuleType]:
+    """Return the parts of Tune that `sweep.tune.tune_patches` changes: two classes, and a module."""
+    from ray.air.execution._internal.actor_manager import RayActorManager
+    from ray.tune.execution import class_cache
+    from ray.tune.execution.tune_controller import TuneController
+
+    return RayActorManager, TuneController, class_cache
