@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 
@@ -136,7 +135,7 @@ def in_notebook() -> bool:
     return bool(found())
 
 
-def tune_classes() -> tuple[Any, Any, ModuleType]:
+def tune_classes() -> tuple[Any, Any, Any]:
     """Return the parts of Tune that `sweep.tune.tune_patches` changes: two classes, and a module."""
     from ray.air.execution._internal.actor_manager import RayActorManager
     from ray.tune.execution import class_cache
