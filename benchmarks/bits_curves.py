@@ -1,6 +1,6 @@
 """The curves of `bits-small` at the chosen learning rates, for docs/results: `python -m benchmarks.bits_curves DIR`.
 
-DIR is the results directory that the study was run into. Writes docs/results/bits-small/curves.png and .svg.
+DIR is the results directory that the study was run into. Writes docs/results/bits-small/curves.png.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from lr_sweep.analysis.report.figures import save
 from lr_sweep.analysis.text import rate_text
 from lr_sweep.sweep.api import Sweep
 
-TARGET = Path(__file__).parent.parent / "docs" / "results" / "bits-small" / "curves"
+TARGET = Path(__file__).parent.parent / "docs" / "results" / "bits-small" / "curves.png"
 STYLES = {"frozen-pretrained": "-", "frozen-random": "--"}
 COLOURS = {"tiny": "tab:blue", "small-bit": "tab:orange"}
 PRETRAINED_ON = {"tiny": "text", "small-bit": "bit memory"}
@@ -35,7 +34,8 @@ def main(results: Path) -> None:
             axes.fill_between(by_step.index, by_step["min"], by_step["max"], color=COLOURS[model], alpha=0.15)
         axes.set(title=task, xlabel="gradient step", ylabel="validation accuracy (%)", ylim=(48, 102))
         axes.legend(fontsize="x-small", loc="center right", bbox_to_anchor=(1, 0.3))
-    print("\n".join(map(str, save(figure, TARGET))))
+    figure.savefig(TARGET, dpi=150)
+    print(TARGET)
 
 
 if __name__ == "__main__":

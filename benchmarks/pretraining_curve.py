@@ -1,6 +1,6 @@
 """The curve of a pretraining on text, for docs/results: `python -m benchmarks.pretraining_curve FOLDER`.
 
-FOLDER is one of a results directory's `pretrained/`. Writes docs/results/english-books/curve.png and .svg.
+FOLDER is one of a results directory's `pretrained/`. Writes docs/results/english-books/curve.png.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from lr_sweep.analysis.report.figures import save
-
-TARGET = Path(__file__).parent.parent / "docs" / "results" / "english-books" / "curve"
+TARGET = Path(__file__).parent.parent / "docs" / "results" / "english-books" / "curve.png"
 
 
 def figure_of(facts: dict[str, Any]) -> Figure:
@@ -35,7 +33,8 @@ def main(folder: Path) -> None:
     """Read the folder's facts, draw and save."""
     TARGET.parent.mkdir(exist_ok=True)
     facts = json.loads((folder / "pretraining.json").read_text())
-    print("\n".join(map(str, save(figure_of(facts), TARGET))))
+    figure_of(facts).savefig(TARGET, dpi=150)
+    print(TARGET)
 
 
 if __name__ == "__main__":

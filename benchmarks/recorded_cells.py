@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.record.read import read_curves, read_runs, read_study, read_wanted
-from lr_sweep.analysis.statistics.aggregate import summarise
+from lr_sweep.analysis.statistics.aggregate import per_learning_rate, summarise
 from lr_sweep.analysis.statistics.observations import Observation
 from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS
 from lr_sweep.analysis.statistics.stopping import kept_rates
@@ -128,8 +128,9 @@ class Replay:
 
 
 def read_cells(path: Path) -> list[RecordedCell]:
-    """Read the cells of a report's `learning_rates.csv`; a rate counts if every seed has a value there."""
-    return [_cell(labels, rows) for labels, rows in pd.read_csv(path).groupby(CELL, sort=False)]
+    """Read the cells of a report's `runs.csv`; a rate counts if every seed has a value there."""
+    rates = per_learning_rate(pd.read_csv(path))
+    return [_cell(labels, rows) for labels, rows in rates.groupby(CELL, sort=False)]
 
 
 def _cell(labels: object, rows: pd.DataFrame, curves: Curves | None = None) -> RecordedCell:

@@ -2,10 +2,10 @@
 
     python -m benchmarks.search RESULTS [STUDY...] [--replays 40] [--figure docs/images/search]
 
-Takes a results directory with complete grids, or a report's `learning_rates.csv`, which has no curves and so no early
-stopping. Every way chooses among the grid's own rates: a proposal counts as the nearest rate of the grid, on the
-logarithmic scale, that was not tried yet, so no value is interpolated. A cell's answer is the best rate trained to the
-budget, by the mean over the recorded seeds; its regret is the difference of test means to the full grid's.
+Takes a results directory with complete grids, or a report's `runs.csv`, which has no curves and so no early stopping.
+Every way chooses among the grid's own rates: a proposal counts as the nearest rate of the grid, on the logarithmic
+scale, that was not tried yet, so no value is interpolated. A cell's answer is the best rate trained to the budget, by
+the mean over the recorded seeds; its regret is the difference of test means to the full grid's.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def whole_grid(cells: Sequence[RecordedCell], rule: StopEarly) -> str:
 def main() -> None:
     """Print a table per grid, and draw the figure."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("source", type=Path, help="a results directory, or a report's learning_rates.csv")
+    options.add_argument("source", type=Path, help="a results directory, or a report's runs.csv")
     options.add_argument("studies", nargs="*", help="of a results directory; default: all")
     options.add_argument("--replays", type=int, default=40)
     options.add_argument("--rates", type=int, nargs="*", help="budgets; default: 2 to the whole grid")

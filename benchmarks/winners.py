@@ -1,7 +1,7 @@
 """Replays recorded grids in which only the best rates by one seed get the other seeds; trains nothing.
 
     python -m benchmarks.winners RESULTS [STUDY...]          # a results directory: with early stopping, too
-    python -m benchmarks.winners docs/results/*/runs.csv     # reports, which have no curves
+    python -m benchmarks.winners docs/results/lu2021-*/runs.csv  # reports, which have no curves
 
 Each seed in turn is the first one, with which all rates are tried; a rule may stop some of these runs. The best that
 are left get the other seeds, and the answer is among them. The regret is the difference of test means, over all seeds,
@@ -44,8 +44,8 @@ class Grid:
 
 
 def read_table(path: Path) -> Grid:
-    """Read a report's `runs.csv`, and `learning_rates.csv` beside it."""
-    runs, cells = pd.read_csv(path), read_cells(path.with_name("learning_rates.csv"))
+    """Read a report's `runs.csv`."""
+    runs, cells = pd.read_csv(path), read_cells(path)
     by_seed = {}
     for seed, rows in runs.groupby("seed"):
         values = rows.set_index([*CELL, "learning_rate"])["validation_accuracy"]

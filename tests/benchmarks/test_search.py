@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from lr_sweep.analysis.statistics.observations import Observation
+from lr_sweep.analysis.text import rate_text
 from lr_sweep.benchmarks.recorded_cells import Curves, RecordedCell, Replay, read_cells
 from lr_sweep.benchmarks.search import WAYS, replay, tried_by
 from lr_sweep.sweep.study.stop_early import StopEarly
@@ -16,17 +16,33 @@ from lr_sweep.sweep.study.stop_early import StopEarly
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
-@pytest.mark.parametrize("grid", ["quickstart", "optimizers-digits", "mnist-converged"])
-def test_the_replay_of_the_whole_grid_is_the_recorded_table(grid: str) -> None:
-    table = pd.read_csv(RESULTS / grid / "cells.csv").set_index(["task", "model", "variant"])
-    cells = read_cells(RESULTS / grid / "learning_rates.csv")
-    assert [cell.labels for cell in cells] == list(table.index)
+@pytest.mark.parametrize("report", sorted(RESULTS.glob("*/report.md")), ids=lambda path: path.parent.name)
+def test_the_replay_of_the_whole_grid_is_the_recorded_table(report: Path) -> None:
+    recorded = recorded_cells(report)
+    cells = read_cells(report.with_name("runs.csv"))
+    assert {cell.labels for cell in cells} == recorded.keys()
     for cell in cells:
         answer = cell.answer(range(len(cell.rates)))
         assert answer is not None
-        recorded = table.loc[cell.labels]
-        assert (cell.rates[answer], cell.test[answer]) == (recorded["learning_rate"], recorded["test_mean"])
-    assert replay(cells, lambda cell: range(len(cell.rates))) == (0.0, 0.0)
+        rate, *means = recorded[cell.labels]
+        assert rate_text(cell.rates[answer]) == rate
+        assert [100 * cell.validation[answer], 100 * cell.test[answer]] == pytest.approx(means, abs=0.0501)
+    assert replay(cells, lambda cell: range(len(cell.rates)))[0] == 0.0
+
+
+def recorded_cells(report: Path) -> dict[tuple[str, str, str], tuple[str, float, float]]:
+    """Return the chosen rate, the validation mean and the test mean by task, model and variant, as a report shows."""
+    table = report.read_text().partition("**Every cell at its chosen learning rate.**")[2].partition("\n\n## ")[0]
+    rows = [[entry.strip() for entry in line.strip("|").split("|")] for line in table.splitlines() if line[:1] == "|"]
+    found = [dict(zip(rows[0], row, strict=True)) for row in rows[2:]]
+    return {
+        (row["task"], row["model"], row["variant"]): (
+            row["learning rate"],
+            float(row["validation, mean"]),
+            float(row["test, mean ± SEM"].partition(" ± ")[0]),
+        )
+        for row in found
+    }
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -29,15 +29,12 @@ def test_one_winner_by_hand(tmp_path: Path) -> None:
     labels = {"task": "t", "model": "m", "variant": "v"}
     values = {(1e-3, 0): 0.5, (1e-3, 1): 0.3, (1e-2, 0): 0.4, (1e-2, 1): 0.8}
     runs = [
-        labels | {"learning_rate": rate, "seed": seed, "validation_accuracy": value}
+        labels
+        | {"learning_rate": rate, "seed": seed, "status": "complete"}
+        | {"validation_accuracy": value, "test_accuracy": value}
         for (rate, seed), value in values.items()
     ]
-    rates = [
-        labels | {"learning_rate": rate, "num_values": 2, "validation_mean": mean, "test_mean": mean}
-        for rate, mean in ((1e-3, 0.4), (1e-2, 0.6))
-    ]
     pd.DataFrame(runs).to_csv(tmp_path / "runs.csv")
-    pd.DataFrame(rates).to_csv(tmp_path / "learning_rates.csv")
     first, second, _ = rows(read_table(tmp_path / "runs.csv"))
     assert first[:4] == (1, 0.75, pytest.approx(10.0), pytest.approx(20.0))
     assert second[:4] == (2, 1.0, 0.0, 0.0)

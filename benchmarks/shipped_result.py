@@ -1,0 +1,58 @@
+"""Makes a study's folder of docs/results: `python -m benchmarks.shipped_result RESULTS STUDY`.
+
+RESULTS is the results directory that the study was run into; `python -m sweep report STUDY` has written its report.
+Tables as files, copies of figures as SVG and the paper's further figures are left out: report.md and the page have
+them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from lr_sweep.analysis.record.read import study_dir
+
+SHIPPED = Path(__file__).parent.parent / "docs" / "results"
+MOST_FILES = 8
+COPIED = ("index.html", "runs.csv", "checks.json")
+FIGURES = "learning-rates-*.png"
+FIGURE = re.compile(r"(?P<image>!\[[^\]]*\]\((?P<file>[^)]+)\)\n\n)(?P<title>[^\n]*), also as \[SVG\]\([^)]*\)\.\n")
+"""A figure of report.md, with the line below it."""
+
+
+def ship(report: Path, folder: Path) -> Iterator[Path]:
+    """Copy what docs/results keeps of a report into a folder, and yield each file; other files there stay."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = sorted(report.glob(FIGURES))
+    kept = {path.name for path in figures}
+    for path in (*figures, *(report / name for name in COPIED)):
+        yield Path(shutil.copyfile(path, folder / path.name))
+    page = folder / "report.md"
+    text = (report / page.name).read_text(encoding="utf-8")
+    page.write_text(FIGURE.sub(lambda found: _figure(found, kept), text), encoding="utf-8")
+    yield page
+
+
+def _figure(found: re.Match[str], kept: set[str]) -> str:
+    return f"{found['image']}{found['title']}.\n" if found["file"] in kept else f"{found['title']}: in `index.html`.\n"
+
+
+def main() -> None:
+    """Write the folder, and print its files."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path, help="a results directory")
+    parser.add_argument("study", help="its name there")
+    chosen = parser.parse_args()
+    report, folder = study_dir(chosen.results, chosen.study) / "report", SHIPPED / chosen.study
+    if not report.is_dir():
+        parser.error(f"{report} is not there: run `python -m sweep report {chosen.study}` first")
+    print("\n".join(map(str, ship(report, folder))))
+    if (number := sum(1 for _ in folder.iterdir())) > MOST_FILES:
+        parser.error(f"{folder} has {number} files, of at most {MOST_FILES}: remove those of an earlier result")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Folders of docs/results: how they are made, and what they hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.analysis.report.blocks import Image
+from lr_sweep.benchmarks.shipped_result import MOST_FILES, SHIPPED, main, ship
+
+KINDS = {".html", ".md", ".csv", ".json", ".png", ".yaml"}
+STUDIES = sorted(path for path in SHIPPED.iterdir() if path.is_dir())
+
+
+def a_report(folder: Path) -> Path:
+    """Write a report of two figures, with one of its tables as files, and return its folder."""
+    report = folder / "studies" / "small" / "report"
+    report.mkdir(parents=True)
+    drawn = {"learning-rates-tiny": "Figure 3", "figure2-left-tiny": "Figure 2, left"}
+    images = [Image(title, report / f"{stem}.png", report / f"{stem}.svg") for stem, title in drawn.items()]
+    for path in (*(image.png for image in images), *(image.svg for image in images), report / "cells.csv"):
+        path.touch()
+    for name in ("index.html", "runs.csv", "checks.json"):
+        (report / name).write_text(name)
+    (report / "report.md").write_text("# Small\n\n" + "\n".join(image.markdown() for image in images) + "\nEnd.\n")
+    return report
+
+
+def test_a_folder_has_the_page_the_report_the_sweep_the_runs_and_the_checks(tmp_path: Path) -> None:
+    made = list(ship(a_report(tmp_path), tmp_path / "shipped"))
+    names = {"index.html", "report.md", "learning-rates-tiny.png", "runs.csv", "checks.json"}
+    assert {path.name for path in made} == {path.name for path in (tmp_path / "shipped").iterdir()} == names
+    assert (tmp_path / "shipped" / "runs.csv").read_text() == "runs.csv"
+    assert (tmp_path / "shipped" / "report.md").read_text() == (
+        "# Small\n\n![Figure 3](learning-rates-tiny.png)\n\nFigure 3.\n\nFigure 2, left: in `index.html`.\n\nEnd.\n"
+    )
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("lr_sweep.benchmarks.shipped_result.SHIPPED", tmp_path / "shipped")
+    monkeypatch.setattr("sys.argv", ["shipped_result", str(tmp_path), "small"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "run `python -m sweep report small` first" in capsys.readouterr().err
+    a_report(tmp_path)
+    main()
+    assert len(capsys.readouterr().out.splitlines()) == 5
+    for number in range(MOST_FILES):
+        (tmp_path / "shipped" / "small" / f"{number}.csv").touch()
+    with pytest.raises(SystemExit):
+        main()
+    assert "has 13 files, of at most 8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("folder", STUDIES, ids=lambda folder: folder.name)
+def test_a_shipped_folder_is_small_and_whole(folder: Path) -> None:
+    found = {path.name for path in folder.iterdir()}
+    assert len(found) <= MOST_FILES
+    assert {Path(name).suffix for name in found} <= KINDS
+    if (folder / "report.md").exists():
+        assert {"index.html", "runs.csv", "checks.json"} <= found
+        assert json.loads((folder / "checks.json").read_text())["study"] == folder.name
