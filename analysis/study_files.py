@@ -85,6 +85,15 @@ def status_line(runs: pd.DataFrame, what: str = "wanted") -> str:
     return f"{len(runs)} runs {what}: {', '.join(parts)}."
 
 
+def _absent(summary: StudySummary) -> str:
+    """Count the runs that a table lacks: those of seeds that a cell has at other learning rates."""
+    rates = summary.learning_rates
+    absent = int((rates["num_seeds"] - rates["num_wanted"]).sum())
+    return (
+        f" Not in the table: {absent} runs with seeds that their cells have at other learning rates." if absent else ""
+    )
+
+
 DIVERGED = {
     "best": "A run that diverged counts with its best model before that; without an evaluation it has no value.",
     "final": "A run that diverged has no value.",
@@ -125,9 +134,9 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     info, summary, metric = study.info, study.summary, study.summary.metric
     main, sweeps, further = write_paper(folder, info, summary, study.curves)
     by_rate, ordered = _write_rates(folder, summary), orders(summary)
-    tried, status = (
-        summary.runs["learning_rate"].unique(),
-        status_line(summary.runs, "in the table" if info.from_table else "wanted"),
+    tried = summary.runs["learning_rate"].unique()
+    status = (
+        status_line(summary.runs, "in the table") + _absent(summary) if info.from_table else status_line(summary.runs)
     )
     of_study = not info.from_table
     write_checks_json(folder, info.study, study.findings, tried)

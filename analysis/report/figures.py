@@ -122,11 +122,10 @@ def best_rates_figure(
         if cell["num_values"]:
             sem = 0.0 if pd.isna(cell["test_sem"]) else metric.scale * cell["test_sem"]  # one seed has no interval
             colour = styles[cell["variant"]].colour
-            look: dict[str, Any] = {
-                "hatch": HATCH if cell["num_tests"] < cell["most_seeds"] else "",
-                "edgecolor": "white",
-            }
-            panel.bar(x, metric.scale * cell["test_mean"], yerr=sem, width=0.85, color=colour, capsize=2.5, **look)
+            hatch: dict[str, Any] = (
+                {"hatch": HATCH, "edgecolor": "white"} if cell["num_tests"] < cell["most_seeds"] else {}
+            )
+            panel.bar(x, metric.scale * cell["test_mean"], yerr=sem, width=0.85, color=colour, capsize=2.5, **hatch)
         else:
             panel.text(
                 x, 0.01 * metric.scale, "no value", rotation=90, ha="center", va="bottom", fontsize=8, color="0.4"

@@ -34,7 +34,8 @@ def fewer_seeds(cell: Row, rates: Sequence[Row], metric: Metric, winners: int | 
     lost = not_eligible(rates, winners)
     best = max(lost, key=lambda row: metric.sign * row["validation_mean"], default=None)
     lead = metric.sign * (best["validation_mean"] - cell["validation_mean"]) if best else 0.0
-    better = best if lead > 0 and best and not best["diverged"] else None
+    unstable = best is not None and best["diverged"] and best["num_values"] < best["num_wanted"]
+    better = best if lead > 0 and not unstable else None
     if named := [row for row in lost if row["num_lacking"] or row is better]:
         message = f"{_listed(named)}, so {'it' if len(named) == 1 else 'they'} cannot be chosen"
         if better is not None:

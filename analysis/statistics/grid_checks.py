@@ -197,7 +197,7 @@ def _narrow(cell: Row, rates: Sequence[Row], others: Sequence[float], metric: Me
 def _unstable(cell: Row, rates: Sequence[Row], metric: Metric) -> Iterator[CheckFinding]:
     """Report the best rate that was not chosen because a seed diverged at it."""
     chosen = next((row for row in rates if row["learning_rate"] == cell["learning_rate"]), None)
-    lost = [row for row in rates if 0 < row["num_values"] < row["num_seeds"] and row["diverged"]]
+    lost = [row for row in rates if 0 < row["num_values"] < row["num_wanted"] and row["diverged"]]
     if chosen is None or not lost:
         return
     best = max(lost, key=lambda row: metric.sign * row["validation_mean"])

@@ -65,6 +65,10 @@ def test_seeds_that_a_table_lacks_do_not_vanish(tmp_path: Path) -> None:
     assert "adam wins by 10.0 points over sgd" in flat
     assert VERDICT.format("without a value") in flat
     assert "93.0 (1 of 3 seeds)" in flat
+    assert (
+        "22 runs in the table: 22 complete, 0 diverged, 0 failed, 0 missing. Not in the table: 2 runs with seeds"
+        in flat
+    )
     page = (report.folder / "report.md").read_text()
     assert "| sgd | 60.0 ± 0.0 | 80.0 ± 0.6 * | 93.0 (1 of 3 seeds) | 50.0 ± 0.0 |" in page
     assert "| runs | all | 1e-1 | sgd > adam | sgd: 2 without a value | no |" in page
@@ -143,7 +147,7 @@ def test_figures_draw_fewer_seeds_differently(tmp_path: Path) -> None:
     path = table(tmp_path, {rate: values[:1] for rate, values in SGD.items()})
     summary = judge([path], Reading()).summary
     bars = figures.best_rates_figure(summary.cells, "T", "C", None)
-    assert [bar.get_hatch() for bar in bars.axes[0].patches] == [figures.HATCH, ""]
+    assert [bar.get_hatch() for bar in bars.axes[0].patches] == [figures.HATCH, None]
     curves = figures.learning_rate_figure(summary.learning_rates, summary.cells, "T", "C", None)
     for figure in (bars, curves):
         assert figures.FEWER_SEEDS in [text.get_text() for text in figure.legends[0].get_texts()]
