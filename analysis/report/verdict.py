@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -129,7 +130,7 @@ def _chosen(group: StudySummary) -> str:
     return f"Chosen on {group.metric.chosen_on}: {chosen}." if chosen else ""
 
 
-def _not_eligible(group: StudySummary, rates: Sequence[Row]) -> str:
+def _not_eligible(group: StudySummary, rates: Sequence[dict[Any, Any]]) -> str:
     """Name the learning rates that have values and could not be chosen, and why."""
     lost = not_eligible(rates, group.winners)
     shown = [

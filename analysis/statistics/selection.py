@@ -128,7 +128,7 @@ def _choose(rows: pd.DataFrame, num_seeds: int, metric: Metric) -> dict[str, Any
         "runner_up_mean": ranked.get(second, math.nan),
         "incomplete": bool(rates["count"].max() < num_seeds),
         # Text in every case: pandas turns a None among texts into NaN, which counts as true.
-        "at_edge": "" if len(equal) == len(rates) else edges.get(inner_rate(equal, rates.index), ""),
+        "at_edge": "" if len(equal) == len(rates) else edges.get(inner_rate(equal, list(rates.index)), ""),
     }
 
 
