@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lr_sweep.analysis.text import NO_VALUE, percent_text, points_text, rounded
+from lr_sweep.analysis.text import SIGNIFICANT, decimals_text, digits_text
 
 FIELDS: dict[str, type] = {"name": str, "higher_is_better": bool, "is_fraction": bool}
 """What `study.json` has of a metric."""
-DIGITS = 4
-"""Significant digits of a metric that is no fraction."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,26 +129,33 @@ class Metric:
         """Label the axis of a figure."""
         return f"{self.test} (%)" if self.is_fraction else self.test
 
-    def text(self, value: float) -> str:
-        """Write a value: in percent with one decimal, or with `DIGITS` significant digits."""
-        return percent_text(value) if self.is_fraction else _plain(value)
+    def text(self, value: float, unsure: float = math.nan, sign: str = "", digits: int = SIGNIFICANT) -> str:
+        """Write a value, or a difference, so that `digits` of its uncertainty are seen; a fraction in percent."""
+        if self.is_fraction:
+            return decimals_text(100 * value, 100 * unsure, digits, sign)
+        return digits_text(value, unsure, sign)
 
-    def written(self, value: float) -> float:
-        """Return a value rounded as it is written, so that what reads alike is equal."""
-        return round(100 * value, 1) if self.is_fraction else float(f"{value:.{DIGITS}g}")
+    def of_seeds_text(self, mean: float, sem: float) -> str:
+        """Write a mean over seeds: in percent with one decimal, as papers do, or as far as its error has a digit."""
+        return self.text(mean, sem, digits=1)
 
-    def difference_text(self, difference: float) -> str:
+    def mean_text(self, mean: float, sem: float) -> str:
+        """Write a mean ± its standard error; one seed has none."""
+        return self.of_seeds_text(mean, sem) + ("" if math.isnan(sem) else f" ± {self.of_seeds_text(sem, sem)}")
+
+    def ends_text(self, low: float, high: float) -> tuple[str, str]:
+        """Write the ends of an interval, with the digits that half its width shows."""
+        half = (high - low) / 2
+        return self.text(low, half), self.text(high, half)
+
+    def difference_text(self, difference: float, unsure: float = math.nan) -> str:
         """Write a difference with its sign, in points of percent or as it is."""
-        return points_text(difference) if self.is_fraction else _plain(difference, "+")
+        return self.text(difference, unsure, "+")
 
-    def amount_text(self, difference: float, sign: str = "") -> str:
+    def amount_text(self, difference: float, unsure: float = math.nan, sign: str = "") -> str:
         """Write a difference with its unit, for a sentence: `2.5 points` or `0.025`; `+`: with its sign."""
-        return f"{rounded(100 * difference, 1):{sign}.1f} points" if self.is_fraction else _plain(difference, sign)
+        return self.text(difference, unsure, sign) + (" points" if self.is_fraction else "")
 
 
 ACCURACY = Metric()
 """Of every study that names no other."""
-
-
-def _plain(value: float, sign: str = "") -> str:
-    return NO_VALUE if math.isnan(value) else f"{value + 0.0:{sign}.{DIGITS}g}"

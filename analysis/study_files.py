@@ -31,7 +31,7 @@ from lr_sweep.analysis.report.blocks import (
     report_markdown,
 )
 from lr_sweep.analysis.report.chart import chart_data
-from lr_sweep.analysis.report.findings import checks_line, findings_table, findings_text, write_checks_json
+from lr_sweep.analysis.report.findings import checks_line, findings_table, findings_text, folded, write_checks_json
 from lr_sweep.analysis.report.page import page_html
 from lr_sweep.analysis.report.verdict import verdict_block
 from lr_sweep.analysis.statistics.aggregate import GROUP, STATUSES, StudySummary
@@ -85,6 +85,15 @@ def status_line(runs: pd.DataFrame, what: str = "wanted") -> str:
     return f"{len(runs)} runs {what}: {', '.join(parts)}."
 
 
+def _absent(summary: StudySummary) -> str:
+    """Count the runs that a table lacks: those of seeds that a cell has at other learning rates."""
+    rates = summary.learning_rates
+    absent = int((rates["num_seeds"] - rates["num_wanted"]).sum())
+    return (
+        f" Not in the table: {absent} runs with seeds that their cells have at other learning rates." if absent else ""
+    )
+
+
 DIVERGED = {
     "best": "A run that diverged counts with its best model before that; without an evaluation it has no value.",
     "final": "A run that diverged has no value.",
@@ -125,13 +134,14 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     info, summary, metric = study.info, study.summary, study.summary.metric
     main, sweeps, further = write_paper(folder, info, summary, study.curves)
     by_rate, ordered = _write_rates(folder, summary), orders(summary)
-    tried, status = (
-        summary.runs["learning_rate"].unique(),
-        status_line(summary.runs, "in the table" if info.from_table else "wanted"),
+    tried = summary.runs["learning_rate"].unique()
+    status = (
+        status_line(summary.runs, "in the table") + _absent(summary) if info.from_table else status_line(summary.runs)
     )
     of_study = not info.from_table
     write_checks_json(folder, info.study, study.findings, tried)
-    checks = findings_table(study.findings, tried, of_study).write(folder, "checks")
+    found = folded(study.findings, summary.cells)
+    checks = findings_table(found, tried, of_study).write(folder, "checks")
     chart = SweepChart(measured_text(metric))
     pairs = comparisons(summary)
     opening = verdict_block(verdicts(summary, pairs), summary, ordered) if metric.chosen_on else Verdict(())
@@ -139,7 +149,7 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     how = "How it was made" if study.recorded else "How the table was read"
     made = _provenance(study.recorded.runs) if study.recorded else Bullets(study.about_table)
     sections = [
-        Section("", [opening, Paragraph(f"{info.kind} `{info.study}`. {status} {checks_line(study.findings)}")]),
+        Section("", [opening, Paragraph(f"{info.kind} `{info.study}`. {status} {checks_line(found)}")]),
         Section(f"{metric.title} against learning rate", [chart, *sweeps, *by_rate, Paragraph(rests_on)]),
         *([Section(metric.title, main)] if main else []),
         Section("Checks", [checks if study.findings else Paragraph("Nothing found.")]),
@@ -157,8 +167,8 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     shown = main if table_of(info.study) else [*by_rate, *by_model]
     heading = info.study if info.title == info.study else f"{info.title} ({info.study})"
     listed = [*(table.text() for table in shown), textwrap.fill(rests_on, TEXT_WIDTH), ""]
-    found = findings_text(study.findings, tried, of_study)
-    return "\n".join([heading, *filter(None, [opening.text()]), status, "", *listed, found])
+    checked = findings_text(found, tried, of_study)
+    return "\n".join([heading, *filter(None, [opening.text()]), status, "", *listed, checked])
 
 
 def _write_rates(folder: Path, summary: StudySummary) -> list[Table]:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.code_versions import Now
-from lr_sweep.analysis.record.rungs import stopped_of, with_stops
 from lr_sweep.analysis.report.findings import count_problems
 from lr_sweep.analysis.report.folder import new_report
-from lr_sweep.analysis.statistics.aggregate import summarise
 from lr_sweep.analysis.statistics.checks import check_sweep, code_findings
 from lr_sweep.analysis.statistics.finding import CheckFinding, problems_first
 from lr_sweep.analysis.statistics.unequal import unequal_tuning
 from lr_sweep.analysis.study_files import Recorded, Study, status_line, write_files
+from lr_sweep.analysis.study_summary import read_summary
 
 __all__ = ["Report", "status_line", "write_report"]
 
 RUN_COLUMNS = (
-    *("run_id", "status", "num_steps", "diverged_at_step", "failure", "git_commit", "git_dirty", "versions"),
-    *("device", "device_s", "started_at", "finished_at", "lost_steps", "code"),
+    *("git_commit", "git_dirty", "versions", "device", "device_s"),
+    *("started_at", "finished_at", "lost_steps", "code"),
 )
-CURVE_COLUMNS = ("run_id", "step", "train_accuracy", "validation_accuracy", "test_accuracy")
-"""What the report reads of the record: at 10,000 runs, leaving out the rest saves seconds and memory."""
+"""What the report reads of runs beside what the summary does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,15 +65,13 @@ def write_report(results: Path, study: str, code_now: Now | None = None, refresh
 
 
 def _read(results: Path, study: str, code_now: Now | None) -> Study:
-    info, wanted = record.read_study(results, study), record.read_wanted(results, study)
-    runs = record.read_runs(results, wanted["run_id"], RUN_COLUMNS)
-    curves = record.read_curves(results, wanted["run_id"], CURVE_COLUMNS)
-    summary = replace(
-        summarise(with_stops(wanted, stopped_of(results, study)), runs, curves, info.metric),
-        search=info.search,
-        refinement=info.refinement,
-        winners=info.winners,
+    read = read_summary(results, study, RUN_COLUMNS)
+    found = [
+        *check_sweep(read.summary, read.curves),
+        *unequal_tuning(read.summary),
+        *code_findings(read.wanted, read.runs, code_now),
+    ]
+    recorded = Recorded(runs=read.runs, planned=record.read_planned(results, study))
+    return Study(
+        info=read.info, summary=read.summary, curves=read.curves, findings=problems_first(found), recorded=recorded
     )
-    found = [*check_sweep(summary, curves), *unequal_tuning(summary), *code_findings(wanted, runs, code_now)]
-    recorded = Recorded(runs=runs, planned=record.read_planned(results, study))
-    return Study(info=info, summary=summary, curves=curves, findings=problems_first(found), recorded=recorded)

@@ -7,6 +7,12 @@ import math
 NO_VALUE = "–"
 RATES = (1e-30, 1e30)
 """Least and greatest learning rate that is read; further ones are mistakes, and rates derived from them overflow."""
+SIGNIFICANT = 2
+"""Digits of an uncertainty that are written, at least; its number ends at the same decimal."""
+DIGITS = 4
+"""Significant digits of a number of any size without an uncertainty."""
+EXACT = 9
+"""Decimals that may be written: further ones are rounding errors of what was computed."""
 
 
 def rates_text() -> str:
@@ -24,17 +30,40 @@ def rate_text(rate: float) -> str:
 
 def percent_text(fraction: float, digits: int = 1) -> str:
     """Write a fraction in percent, by default with one decimal, as the papers do."""
-    return NO_VALUE if math.isnan(fraction) else f"{rounded(100 * fraction, digits):.{digits}f}"
+    return NO_VALUE if math.isnan(fraction) else f"{round(100 * fraction, digits) + 0.0:.{digits}f}"
 
 
-def points_text(difference: float) -> str:
-    """Write a difference of fractions in points, with its sign; one computed in two ways is written alike."""
-    return NO_VALUE if math.isnan(difference) else f"{rounded(round(100 * difference, 9), 1):+.1f}"
+def decimals_text(value: float, unsure: float, digits: int, sign: str = "", decimals: int = 1) -> str:
+    """Write a number with decimals, more where its uncertainty needs them.
+
+    So many digits of the uncertainty are seen (NaN or 0: it needs none), and a number that is not 0 never reads as 0.
+    """
+    if math.isnan(value):
+        return NO_VALUE
+    value = round(value, EXACT) + 0.0  # one that was computed in two ways is written alike; and no -0.0
+    decimals = max(decimals, _places(round(unsure, EXACT), digits))
+    if value and not round(value, decimals):
+        decimals = _places(value, 1)
+    return f"{round(value, decimals) + 0.0:{sign}.{decimals}f}"
 
 
-def rounded(value: float, digits: int) -> float:
-    """Round as it is written, without the sign of a negative zero."""
-    return round(value, digits) + 0.0
+def digits_text(value: float, unsure: float, sign: str = "") -> str:
+    """Write a number that may be of any size: with `DIGITS` digits, or as many as its uncertainty shows."""
+    if math.isnan(value):
+        return NO_VALUE
+    if not unsure > abs(value) * 10.0**-EXACT or math.isinf(unsure):
+        return f"{value + 0.0:{sign}.{DIGITS}g}"
+    places = _places(unsure, SIGNIFICANT)
+    if abs(value) < 10.0**EXACT and places <= EXACT and (round(value, places) or not value):
+        return f"{value + 0.0:{sign}.{max(places, 0)}f}"
+    return f"{value:{sign}.{max(DIGITS, 1 - _places(value, 1) + places)}g}"
+
+
+def _places(number: float, digits: int) -> int:
+    """Return how many decimals show so many significant digits of a number; of 0 and of what is not known 0."""
+    if not number or not math.isfinite(number):
+        return 0
+    return digits - 1 - int(f"{abs(number):.{digits - 1}e}".partition("e")[2])
 
 
 def failure_line(failure: str) -> str:

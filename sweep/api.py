@@ -9,9 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from lr_sweep.analysis.record.read import RecordError, read_curves, read_runs, read_study, read_wanted
-from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise
+from lr_sweep.analysis.record.read import RecordError, read_curves, read_wanted
+from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.study_report import Report, write_report
+from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.datasets.files import default_data_dir
 from lr_sweep.datasets.sources import version_here
 from lr_sweep.sweep.errors import UserError
@@ -94,9 +95,7 @@ class Sweep:
 
     def summary(self) -> StudySummary:
         """Return the study's numbers as tables: `.runs`, `.learning_rates`, `.cells`."""
-        wanted = read_wanted(self.results.root, self.study.study)
-        metric = read_study(self.results.root, self.study.study).metric
-        return summarise(wanted, read_runs(self.results.root, wanted["run_id"]), self.curves(), metric)
+        return read_summary(self.results.root, self.study.study).summary
 
     def curves(self) -> pd.DataFrame:
         """Return every evaluation of the study's runs, by `run_id` and `step`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pandas as pd
@@ -91,7 +90,7 @@ def table2(info: StudyInfo, summary: StudySummary, matched: pd.DataFrame, model:
         if target is None or not target["num_values"]:
             return f"{NO_VALUE} (no {REFERENCE} to match)"
         needed = steps_text(steps[cell["task"], model, cell["variant"]])
-        return needed + seeds_text(cell["num_values"], cell["num_seeds"]) + (marks_of(cell) or marks_of(target))
+        return needed + seeds_text(cell) + (marks_of(cell) or marks_of(target))
 
     what = (
         f"Gradient steps until the mean over seeds of the test accuracy reaches that of {REFERENCE} in Table 1, at "
@@ -116,7 +115,7 @@ def table3(info: StudyInfo, summary: StudySummary, ended: pd.DataFrame, model: s
             return lost_text(cell)
         if value is None:
             return f"{NO_VALUE} (no seed reached the budget)"
-        return percent_text(value[column]) + seeds_text(value["num_at_budget"], cell["num_seeds"]) + marks_of(cell)
+        return percent_text(value[column]) + seeds_text(cell, value["num_at_budget"]) + marks_of(cell)
 
     rows = tuple((v, name, *(entry(v, t, AT_END[name][0]) for t in tasks)) for v in variants for name in AT_END)
     what = (
@@ -144,9 +143,10 @@ def table4(info: StudyInfo, summary: StudySummary) -> Table:
         (v, m, *(accuracy_text(cells[t, m, v]) if (t, m, v) in cells else NO_VALUE for t in tasks)) for v, m in keys
     )
     means = {
-        (i, j): cells[task, model, variant]["test_mean"] if (task, model, variant) in cells else math.nan
+        (i, j): (cells[task, model, variant]["test_mean"], cells[task, model, variant]["test_sem"])
         for i, (variant, model) in enumerate(keys)
         for j, task in enumerate(tasks, start=2)
+        if (task, model, variant) in cells
     }
     table = Table(
         title="Table 4. Test accuracy of the models",

@@ -10,7 +10,7 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.report.blocks import Row
 from lr_sweep.analysis.report.figures import PublishedBest, Style, near_lu2021, variant_styles
 from lr_sweep.analysis.report.handle import handle_data
-from lr_sweep.analysis.report.tables import lost_text, mean_sem_text
+from lr_sweep.analysis.report.tables import lost_text, mean_sem_text, seeds_text
 from lr_sweep.analysis.statistics.aggregate import GROUP, STATUSES, StudySummary
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.verdicts import LU2021_LEARNING_RATE
@@ -79,7 +79,8 @@ def _point(row: Row, chosen: bool, metric: Metric) -> dict[str, Any]:
         "mean": _drawn(row["test_mean"], metric),
         "sem": _drawn(row["test_sem"], metric),
         "text": mean_sem_text(row, metric) if row["num_values"] else lost_text(row),
-        "seeds": f"{row['num_values']} of {row['num_wanted']}",
+        "few": seeds_text(row) if row["num_values"] else "",
+        "seeds": f"{row['num_tests']} of {row['num_seeds']}",
         "lost": ", ".join(f"{row[status]} {status}" for status in STATUSES[1:] if status != "stopped" or row[status]),
         "kind": _kind(row),
         "chosen": chosen,
@@ -87,12 +88,12 @@ def _point(row: Row, chosen: bool, metric: Metric) -> dict[str, Any]:
 
 
 def _kind(row: Row) -> str:
-    """Return how a point is drawn: `full`, `partial` (not all seeds), `diverged` (all of them), `none` (no value)."""
+    """Return how a point is drawn: `full`, `partial` (fewer seeds), `diverged` (all of them), `none` (no value)."""
     if row["diverged"] == row["num_wanted"]:
         return "diverged"  # also where some have a value, from before they diverged: as in the images
     if not row["num_values"]:
         return "none"
-    return "full" if row["num_values"] == row["num_wanted"] else "partial"
+    return "partial" if seeds_text(row) else "full"
 
 
 def _drawn(value: float, metric: Metric) -> float | None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import matplotlib
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
@@ -59,6 +61,9 @@ LINE_WIDTH = 1.6
 """Points."""
 CROSS_HEIGHT = 0.045
 """Between the crosses of two variants, as a fraction of a panel's height."""
+FEWER_SEEDS = "fewer seeds"
+HATCH = "////"
+"""Of the bar of a mean over fewer seeds than others."""
 CHARACTERS_PER_INCH = 18
 TITLE_CHARACTERS_PER_INCH = 9
 
@@ -104,7 +109,11 @@ def best_rates_figure(
     """
     tasks, styles = list(cells["task"].unique()), variant_styles(list(cells["variant"].unique()))
     width = LEFT + RIGHT + BAR_WIDTH * len(tasks) * (len(styles) + 1)
-    handles = [Line2D([], [], color=c, marker="s", linestyle="none", label=_plain(v)) for v, (c, *_) in styles.items()]
+    handles: list[Artist] = [
+        Line2D([], [], color=c, marker="s", linestyle="none", label=_plain(v)) for v, (c, *_) in styles.items()
+    ]
+    if _partial(cells).any():
+        handles.append(Patch(facecolor="0.6", edgecolor="white", hatch=HATCH, label=FEWER_SEEDS))
     if published:
         handles.append(Line2D([], [], color="black", linewidth=1.6, label="published (Table 1)"))
     figure, (panel,) = _framed(title, caption, handles, width, 1, 1)
@@ -113,7 +122,10 @@ def best_rates_figure(
         if cell["num_values"]:
             sem = 0.0 if pd.isna(cell["test_sem"]) else metric.scale * cell["test_sem"]  # one seed has no interval
             colour = styles[cell["variant"]].colour
-            panel.bar(x, metric.scale * cell["test_mean"], yerr=sem, width=0.85, color=colour, capsize=2.5)
+            hatch: dict[str, Any] = (
+                {"hatch": HATCH, "edgecolor": "white"} if cell["num_tests"] < cell["most_seeds"] else {}
+            )
+            panel.bar(x, metric.scale * cell["test_mean"], yerr=sem, width=0.85, color=colour, capsize=2.5, **hatch)
         else:
             panel.text(
                 x, 0.01 * metric.scale, "no value", rotation=90, ha="center", va="bottom", fontsize=8, color="0.4"
@@ -153,7 +165,7 @@ def near_lu2021(rates: pd.DataFrame) -> bool:
 
 
 def _framed(
-    title: str, caption: str, handles: list[Line2D], width: float, rows: int, columns: int
+    title: str, caption: str, handles: Sequence[Artist], width: float, rows: int, columns: int
 ) -> tuple[Figure, list[Axes]]:
     """Make a figure of equal panels, with a title and a legend above and a caption below; `width` in inches."""
     width = max(width, MIN_WIDTH)
@@ -221,6 +233,7 @@ def _line(style: Style) -> dict[str, Any]:
 
 def _dress(panel: Axes, grid: Literal["both", "y"], metric: Metric) -> None:
     panel.set_ylabel(_plain(metric.axis))
+    panel.ticklabel_format(axis="y", useOffset=False)  # labels are values, not differences from one
     panel.grid(axis=grid, color="0.9", linewidth=0.7)
     panel.set_axisbelow(True)
     panel.spines[["top", "right"]].set_visible(False)
@@ -231,7 +244,7 @@ def _all_diverged(rates: pd.DataFrame) -> pd.Series:
 
 
 def _partial(rates: pd.DataFrame) -> pd.Series:
-    return rates["num_values"].between(1, rates["num_wanted"] - 1)
+    return rates["num_tests"].between(1, rates["most_seeds"] - 1)
 
 
 def _legend(rates: pd.DataFrame, styles: Mapping[str, Style], metric: Metric, of_papers: bool) -> list[Line2D]:
@@ -242,7 +255,7 @@ def _legend(rates: pd.DataFrame, styles: Mapping[str, Style], metric: Metric, of
             Line2D([], [], marker="o", markersize=11, fillstyle="none", label=f"chosen on {metric.chosen_on}", **grey)
         )
     if _partial(rates).any():
-        handles.append(Line2D([], [], marker="o", markersize=5, mfc="white", label="not all seeds", **grey))
+        handles.append(Line2D([], [], marker="o", markersize=5, mfc="white", label=FEWER_SEEDS, **grey))
     if _all_diverged(rates).any():
         handles.append(Line2D([], [], marker="x", mew=1.6, label="all seeds diverged", **grey))
     if of_papers and any(near_lu2021(rows) for _, rows in rates.groupby("task")):

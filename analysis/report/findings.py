@@ -3,16 +3,71 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import pandas as pd
+
 from lr_sweep.analysis.report.blocks import Table
+from lr_sweep.analysis.statistics.aggregate import GROUP
 from lr_sweep.analysis.statistics.checks import CheckFinding
 from lr_sweep.analysis.text import rate_text
 
 MAX_LINES = 40
 """Findings shown in a terminal; the report has all."""
+MOST_NAMED = 8
+"""Variants, or tasks, that a folded finding names; more are counted."""
+
+Group = tuple[str, str]
+"""Task and model."""
+
+
+def folded(findings: Sequence[CheckFinding], cells: pd.DataFrame) -> list[CheckFinding]:
+    """Fold findings that differ in nothing but their cells, for readers; a folded one names all of them.
+
+    Those that come first stay first. `cells`: of `StudySummary`, all that there are.
+    """
+    variants_of = {(str(t), str(m)): list(rows["variant"]) for (t, m), rows in cells.groupby(GROUP, sort=False)}
+    alike: dict[CheckFinding, dict[Group, list[str]]] = {}
+    for each in findings:
+        said = replace(each, task="", model="", variant="")
+        alike.setdefault(said, defaultdict(list))[each.task, each.model].append(each.variant)
+    return [each for said, found in alike.items() for each in _placed(said, found, variants_of)]
+
+
+def _placed(
+    said: CheckFinding, found: dict[Group, list[str]], variants_of: dict[Group, list[str]]
+) -> list[CheckFinding]:
+    """Name the cells that share a finding: a line for each set of variants, with the tasks and models that it is of."""
+    groups: defaultdict[str, list[Group]] = defaultdict(list)
+    for group, variants in found.items():
+        groups[_some(variants, variants_of[group], "variant")].append(group)
+    return [
+        replace(said, task=task, model=model, variant=variants)
+        for variants, named in groups.items()
+        for task, model in _named_groups(named, list(variants_of))
+    ]
+
+
+def _named_groups(named: list[Group], every: list[Group]) -> list[Group]:
+    """Return tasks and models as text: together if they are all there are, or have one model, else one by one."""
+    tasks, models = (list(dict.fromkeys(names)) for names in zip(*every, strict=True))
+    if len(named) == len(every):
+        return [(_some(tasks, tasks, "task"), _some(models, models, "model"))]
+    if len(models) > 1:
+        return named
+    return [(_some([task for task, _ in named], tasks, "task"), models[0])]
+
+
+def _some(names: list[str], every: list[str], noun: str) -> str:
+    if len(names) == 1:
+        return names[0]
+    if len(names) == len(every):
+        return f"all {len(every)} {noun}s"
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{len(names)} of {len(every)} {noun}s ({', '.join(names[:MOST_NAMED])}{more})"
 
 
 def checks_line(findings: Sequence[CheckFinding]) -> str:

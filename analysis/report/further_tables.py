@@ -47,7 +47,7 @@ def interval_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
         {
             **LABELS,
             "learning rate": _rate,
-            "seeds": lambda cell: f"{cell['num_values']} of {cell['num_seeds']}",
+            "seeds": lambda cell: f"{cell['num_tests']} of {cell['num_seeds']}",
             "mean ± SEM": lambda cell: mean_sem_text(cell, metric),
             "through selection": lambda cell: _interval(cell["low"], cell["high"], metric),
             "fixed rate": lambda cell: _interval(cell["t_low"], cell["t_high"], metric),
@@ -94,7 +94,7 @@ def comparison_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
             **GROUP,
             "variants": lambda pair: f"{pair['variant']} − {pair['other']}",
             "seeds": lambda pair: " and ".join(map(str, dict.fromkeys((pair["num_seeds"], pair["num_other_seeds"])))),
-            "difference": lambda pair: metric.difference_text(pair["difference"]),
+            "difference": lambda pair: metric.difference_text(pair["difference"], _half(pair)),
             "95% interval": lambda pair: _interval(pair["low"], pair["high"], metric),
             "p": lambda pair: _p_value(pair["p"]),
             "Holm p": lambda pair: _p_value(pair["holm_p"]),
@@ -144,10 +144,14 @@ def order_texts(found: pd.DataFrame) -> pd.DataFrame:
 
 def reversal_table(found: pd.DataFrame, compared: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
     """Show the result of `orders.reversals`, with what `comparisons.comparisons` found of the same pairs."""
-    resolved = {
-        (pair["task"], pair["model"], frozenset((pair["variant"], pair["other"]))): _distinguishable(pair)
+    pairs = {
+        (pair["task"], pair["model"], frozenset((pair["variant"], pair["other"]))): pair
         for pair in compared.to_dict("records")
     }
+
+    def pair_of(row: Row) -> Row:
+        return pairs[row["task"], row["model"], frozenset((row["better"], row["worse"]))]
+
     return Table.of(
         reversal_texts(found),
         "Where a fixed learning rate would have concluded the opposite",
@@ -158,10 +162,8 @@ def reversal_table(found: pd.DataFrame, compared: pd.DataFrame, metric: Metric =
         {
             **GROUP,
             "tuned": lambda row: f"{row['better']} > {row['worse']}",
-            "difference": lambda row: metric.difference_text(row["tuned_difference"]),
-            "distinguishable": lambda row: resolved[
-                row["task"], row["model"], frozenset((row["better"], row["worse"]))
-            ],
+            "difference": lambda row: metric.difference_text(row["tuned_difference"], _half(pair_of(row))),
+            "distinguishable": lambda row: _distinguishable(pair_of(row)),
             "opposite at": lambda row: (
                 f"{row['num_opposite']} of {row['num_rates']}"
                 + (f", {row['num_equal']} equal" if row["num_equal"] else "")
@@ -257,7 +259,11 @@ def _rate(row: Row) -> str:
 
 def _interval(low: float, high: float, metric: Metric) -> str:
     """Write an interval: `[70.1, 72.3]`."""
-    return NO_VALUE if math.isnan(low) else f"[{metric.text(low)}, {metric.text(high)}]"
+    return NO_VALUE if math.isnan(low) else f"[{', '.join(metric.ends_text(low, high))}]"
+
+
+def _half(pair: Row) -> float:
+    return float(pair["high"] - pair["low"]) / 2
 
 
 def _p_value(p: float) -> str:
@@ -282,6 +288,8 @@ def _sensitivity_remarks(cell: Row) -> str:
     found = ["fewer than two learning rates have a value"] if math.isnan(cell["sensitivity"]) else []
     if cell["num_floored"]:
         found.append(f"{cell['num_floored']} without a value, all diverged: counted as the task's lowest mean")
+    if cell["num_fewer"]:
+        found.append(f"{cell['num_fewer']} with fewer seeds")
     if cell["num_lost"]:
         found.append(f"{cell['num_lost']} runs missing or failed, may change")
     return "; ".join(found)

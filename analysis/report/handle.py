@@ -23,10 +23,10 @@ def handle_data(orders: pd.DataFrame, variants: Sequence[str], fixed_rate: float
     """Lay out one panel's rows of `orders.orders`, variants as indices into `variants`.
 
     Returns:
-        `tuned` (order), `rates` (rising: `rate`, `text`, `order`, `kind`, and `lost`, the variants without a value
-        there), `flips` (`kind`, and the indices `first` and `last` of neighbouring rates of that kind) and `start`,
-        the index of the rate that is closest to `fixed_rate`, else of the first one with another winner, else the
-        middle.
+        `tuned` (order), `rates` (rising: `rate`, `text`, `order`, `kind`, and `lost`, the variants with runs that are
+        not complete there), `flips` (`kind`, and the indices `first` and `last` of neighbouring rates of that kind) and
+        `start`, the index of the rate that is closest to `fixed_rate`, else of the first one with another winner, else
+        the middle.
     """
     tuned: Order = next(iter(orders.loc[orders["learning_rate"].isna(), "order"]), ())
     places = {variant: index for index, variant in enumerate(variants)}
@@ -74,7 +74,7 @@ def conclusion_kind(row: Row, tuned: Order) -> Kind:
 
 
 def _only_diverged(counts: Mapping[str, int]) -> bool:
-    return bool(counts.get("diverged")) and not (counts["failed"] or counts["stopped"] or counts["missing"])
+    return bool(counts.get("diverged")) and not any(number for name, number in counts.items() if name != "diverged")
 
 
 def _indices(order: Order, places: Mapping[str, int]) -> list[list[int]]:
@@ -82,11 +82,9 @@ def _indices(order: Order, places: Mapping[str, int]) -> list[list[int]]:
 
 
 def _lost(row: Row, variants: Sequence[str]) -> str:
-    """Name the variants without a value, and why: `unfrozen-random: 3 diverged`."""
-    known = {variant for level in row["order"] for variant in level}
+    """Name the variants whose value rests on fewer seeds or is missing, and why: `unfrozen-random: 3 diverged`."""
     incomplete = row["incomplete"]
-    lost = [variant for variant in variants if variant not in known and variant in incomplete]
-    return "; ".join(f"{variant}: {incomplete_text(incomplete[variant])}" for variant in lost)
+    return "; ".join(f"{each}: {incomplete_text(incomplete[each])}" for each in variants if each in incomplete)
 
 
 def _flips(kinds: Sequence[Kind]) -> list[dict[str, Any]]:

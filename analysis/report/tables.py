@@ -16,7 +16,7 @@ from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report.blocks import Row, Table
 from lr_sweep.analysis.statistics.aggregate import STATUSES, StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
-from lr_sweep.analysis.statistics.selection import MEAN_DIGITS, rule_text
+from lr_sweep.analysis.statistics.selection import MEAN_DIGITS, rule_text, seeds_of
 from lr_sweep.analysis.statistics.verdicts import verdicts
 from lr_sweep.analysis.text import NO_VALUE, rate_text
 
@@ -46,7 +46,7 @@ def tuned_text(metric: Metric) -> str:
 
 def facts(info: StudyInfo, runs: pd.DataFrame) -> str:
     """Say what the numbers of `runs` rest on: in the caption of what stands alone, else once."""
-    seeds = runs["seed"].nunique()
+    seeds = seeds_of(runs).max()
     return (
         f"{info.kind} {info.study}. {seeds} seed{'s' if seeds != 1 else ''} unless marked. "
         f"{rule_text(info.metric, has_steps(runs))}{_search_text(info)}{_budgets_text(runs)}"
@@ -128,9 +128,9 @@ def learning_rate_table(summary: StudySummary, task: str, model: str) -> Table:
         (row["variant"], row["learning_rate"]): _at_rate(row, row["learning_rate"] == chosen[row["variant"]], metric)
         for row in rates.to_dict("records")
     }
-    seeds = rates["num_wanted"].max()
+    seeds = rates["most_seeds"].max()
     chosen_text = f" {CHOSEN}: the learning rate that {metric.chosen_on} chose." if metric.chosen_on else ""
-    over = f"mean ± SEM over {seeds} seeds" if seeds > 1 else "one seed"
+    over = f"mean ± SEM over {seeds} seeds unless marked" if seeds > 1 else "one seed"
     return Table(
         title=f"{metric.title} by learning rate, {task}, {model}",
         caption=f"{_first_upper(f'{metric.in_unit}, {over}'.lstrip(', '))}, {metric.of_model}.{chosen_text}"
@@ -159,11 +159,13 @@ def detail_table(info: StudyInfo, summary: StudySummary) -> Table:
             **{"task": "task", "model": "model", "variant": "variant"},
             "learning rate": lambda cell: rate_text(cell["learning_rate"]),
             **(best_steps if steps else {}),
-            f"{metric.chosen_on}, mean": lambda cell: metric.text(cell["validation_mean"]),
+            f"{metric.chosen_on}, mean": lambda cell: metric.of_seeds_text(
+                cell["validation_mean"], cell["validation_sem"]
+            ),
             "runner-up": lambda cell: rate_text(cell["runner_up"]),
             "margin": lambda cell: _margin(cell, metric),
             f"{metric.reported_on}, mean ± SEM": lambda cell: mean_sem_text(cell, metric),
-            "seeds": lambda cell: f"{cell['num_values']} of {cell['num_seeds']}",
+            "seeds": lambda cell: f"{cell['num_tests']} of {cell['num_seeds']}",
             "complete": lambda cell: f"{cell['complete']} of {cell['num_wanted']}",
             "not complete": incomplete_text,
             "remarks": lambda cell: "; ".join(remarks(cell)),
@@ -175,8 +177,8 @@ def detail_table(info: StudyInfo, summary: StudySummary) -> Table:
 def remarks(cell: Row) -> list[str]:
     """Return what a reader of a cell must know before using its number."""
     found = []
-    if cell["num_values"] and cell["num_values"] < cell["num_seeds"]:
-        found.append(f"{cell['num_values']} of {cell['num_seeds']} seeds have a value")
+    if cell["num_values"] and cell["num_tests"] < cell["num_seeds"]:
+        found.append(f"{cell['num_tests']} of {cell['num_seeds']} seeds have a value")
     if cell["missing"] + cell["failed"]:
         found.append("runs missing or failed, the choice may change")
     if cell["at_edge"]:
@@ -190,7 +192,7 @@ def accuracy_text(cell: Row, metric: Metric = ACCURACY) -> str:
     """Write the test accuracy of a cell with what marks it."""
     if not cell["num_values"]:
         return lost_text(cell)
-    return mean_sem_text(cell, metric) + seeds_text(cell["num_values"], cell["num_seeds"]) + marks_of(cell)
+    return mean_sem_text(cell, metric) + seeds_text(cell) + marks_of(cell)
 
 
 def lost_text(cell: Row) -> str:
@@ -201,12 +203,20 @@ def lost_text(cell: Row) -> str:
 
 def incomplete_text(counts: Row) -> str:
     """Count the runs that are not complete: `1 missing, 2 diverged`; empty: all are."""
-    return ", ".join(f"{counts[status]} {status}" for status in reversed(STATUSES[1:]) if counts[status])
+    found = [f"{counts[status]} {status}" for status in reversed(STATUSES[1:]) if counts[status]]
+    return ", ".join([*found, *([f"{lacking} without a value"] if (lacking := counts.get("num_lacking")) else [])])
 
 
-def seeds_text(num_values: int, num_seeds: int) -> str:
-    """Count the seeds an entry rests on, where not all."""
-    return f" ({num_values} of {num_seeds} seeds)" if num_values < num_seeds else ""
+def seeds_text(row: Row, number: int | None = None) -> str:
+    """Count the seeds that a number rests on where these are fewer than elsewhere in its cell, or in the study.
+
+    `row`: of `StudySummary.cells` or `StudySummary.learning_rates`; `number`: of seeds, by default those with a test
+    value.
+    """
+    number = row["num_tests"] if number is None else number
+    if number < row["num_seeds"]:
+        return f" ({number} of {row['num_seeds']} seeds)"
+    return f" ({number} seed{'s' if number > 1 else ''})" if number < row["most_seeds"] else ""
 
 
 def steps_text(best_steps: object) -> str:
@@ -229,15 +239,19 @@ def marks_text(rows: Sequence[Sequence[str]]) -> str:
 
 def mean_sem_text(cell: Row, metric: Metric = ACCURACY) -> str:
     """Write mean ± SEM as the metric does; one seed has no SEM."""
-    sem = "" if math.isnan(cell["test_sem"]) else f" ± {metric.text(cell['test_sem'])}"
-    return metric.text(cell["test_mean"]) + sem
+    return metric.mean_text(cell["test_mean"], cell["test_sem"])
 
 
 def best_entries(
-    values: Mapping[tuple[int, int], float], group: Callable[[int, int], Hashable], metric: Metric = ACCURACY
+    values: Mapping[tuple[int, int], tuple[float, float]],
+    group: Callable[[int, int], Hashable],
+    metric: Metric = ACCURACY,
 ) -> frozenset[tuple[int, int]]:
-    """Find the (row, column) of the values that, as written, are the best of their group; NaN: no value."""
-    written = {at: metric.written(value) for at, value in values.items() if not math.isnan(value)}
+    """Find the (row, column) of the means that, as written, are the best of their group.
+
+    `values`: means and their standard errors; NaN: no value.
+    """
+    written = {at: float(metric.of_seeds_text(mean, sem)) for at, (mean, sem) in values.items() if not math.isnan(mean)}
     better = max if metric.higher_is_better else min
     best: dict[Hashable, float] = {}
     for at, value in written.items():
@@ -253,8 +267,8 @@ def _shown_steps(best_steps: object) -> str:
 
 
 def _at_rate(row: Row, chosen: bool, metric: Metric) -> str:
-    incomplete = incomplete_text(row)
-    some = seeds_text(row["num_values"], row["num_wanted"]) if row["num_values"] else ""
+    incomplete = incomplete_text({**row, "num_lacking": 0})
+    some = seeds_text(row) if row["num_values"] else ""
     lost = f" ({incomplete})" if incomplete else ""
     return mean_sem_text(row, metric) + some + lost + (f" {CHOSEN}" if chosen else "")
 
@@ -265,9 +279,7 @@ def _first_upper(text: str) -> str:
 
 def _margin(cell: Row, metric: Metric) -> str:
     margin = metric.sign * (round(cell["validation_mean"], MEAN_DIGITS) - round(cell["runner_up_mean"], MEAN_DIGITS))
-    return (
-        NO_VALUE if math.isnan(margin) else "tie" if margin == 0 else metric.amount_text(margin).removesuffix(" points")
-    )
+    return "tie" if margin == 0 else metric.of_seeds_text(margin, cell["validation_sem"])
 
 
 def _grouped(runs: pd.DataFrame, column: str, by: str) -> str:

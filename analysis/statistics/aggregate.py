@@ -11,7 +11,7 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.read import RecordError, Refinement, SearchRange
-from lr_sweep.analysis.statistics.selection import CELL, best_learning_rates, best_steps
+from lr_sweep.analysis.statistics.selection import CELL, best_learning_rates, best_steps, eligible, seeds_of
 
 STATUSES = ["complete", "diverged", "failed", "stopped", "missing"]
 """What a wanted run is at the study's budget; exactly one of them."""
@@ -83,8 +83,7 @@ def without_selection(wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataF
     chosen = best_learning_rates(accounted)
     measured = accounted.merge(last, on="run_id", how="left")
     rates = per_learning_rate(measured)
-    values = measured.groupby([*CELL, "learning_rate"])["test_accuracy"].count().rename("num_values").reset_index()
-    rates = rates.drop(columns="num_values").merge(values, on=[*CELL, "learning_rate"])
+    rates = rates.assign(num_values=rates["num_tests"])
     num_values = measured.groupby(CELL)["test_accuracy"].count().rename("num_values").reset_index()
     cells = per_cell(measured, rates, chosen).drop(columns="num_values").merge(num_values, on=CELL)
     return StudySummary(runs=measured, learning_rates=rates, cells=cells, metric=metric)
@@ -142,41 +141,56 @@ def per_learning_rate(runs: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         One row a cell and learning rate, in order of appearance and by learning rate: the cell's columns,
-        `learning_rate`, `num_wanted` (seeds), `num_values` (seeds with a value), `validation_mean`,
-        `validation_sem`, `test_mean`, `test_sem` (NaN with fewer than two values), and the number of seeds of each
-        of `STATUSES`.
+        `learning_rate`, `num_wanted` (runs), `num_values` (seeds with a validation value, without validation data with
+        a test value), `num_tests` (seeds with a test value), `validation_mean`, `validation_sem`, `test_mean`,
+        `test_sem` (NaN with fewer than two values), the number of seeds of each of `STATUSES`, `num_seeds` (of the
+        cell, see `selection.seeds_of`), `most_seeds` (of any cell), `num_lacking` (seeds of the cell without a run
+        here, or whose complete run has no value) and `eligible` (see `selection.eligible`).
     """
     keys = [*CELL, "learning_rate"]
     found = runs.groupby(keys, sort=False).agg(
         num_wanted=("seed", "size"),
         num_values=("validation_accuracy", "count"),
+        num_tests=("test_accuracy", "count"),
         validation_mean=("validation_accuracy", "mean"),
         validation_sem=("validation_accuracy", "sem"),
         test_mean=("test_accuracy", "mean"),
         test_sem=("test_accuracy", "sem"),
     )
-    found = found.join(_status_counts(runs, keys)).reset_index()
+    valueless = runs["status"].eq("complete") & runs["validation_accuracy"].isna() & runs["test_accuracy"].isna()
+    lacking = valueless.groupby([runs[key] for key in keys], sort=False).sum().rename("num_lacking")
+    found = found.join([_status_counts(runs, keys), lacking]).reset_index()
     found["cell"] = found.groupby(CELL, sort=False).ngroup()
-    return found.sort_values(["cell", "learning_rate"], ignore_index=True).drop(columns="cell")
+    found = found.sort_values(["cell", "learning_rate"], ignore_index=True).drop(columns="cell")
+    found = _with_seeds(found, runs).assign(eligible=found.groupby(CELL)["num_values"].transform(eligible))
+    return found.assign(num_lacking=found["num_lacking"] + found["num_seeds"] - found["num_wanted"])
 
 
 def per_cell(runs: pd.DataFrame, rates: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
     """Report each cell at its learning rate in `chosen`, from `selection.best_learning_rates`.
 
     Returns:
-        One row a cell: the columns of `chosen`; at the chosen learning rate `num_seeds` (wanted), `num_values`,
-        `num_diverged` (with a value or without), `validation_sem`, `test_mean`, `test_sem` and `best_steps` (tuple, by
-        seed); over the whole cell `num_wanted` runs and the number of each of `STATUSES`.
+        One row a cell: the columns of `chosen`; at the chosen learning rate `num_values`, `num_tests`, `num_diverged`
+        (with a value or without), `validation_sem`, `test_mean`, `test_sem` and `best_steps` (tuple, by seed); over the
+        whole cell `num_wanted` runs, `num_lacking` and the number of each of `STATUSES`; `num_seeds` and `most_seeds`
+        as of `per_learning_rate`.
     """
     keys = [*CELL, "learning_rate"]
     at_chosen = rates.rename(columns={"diverged": "num_diverged"})
-    at_chosen = at_chosen[[*keys, "num_values", "num_diverged", "validation_sem", "test_mean", "test_sem"]]
+    counts = ["num_values", "num_tests", "num_diverged"]
+    at_chosen = at_chosen[[*keys, *counts, "validation_sem", "test_mean", "test_sem"]]
     known = runs.dropna(subset=["best_step"]).sort_values("seed")
     steps = known.groupby(keys)["best_step"].agg(tuple).rename("best_steps").reset_index()
-    wanted = runs.groupby(CELL, sort=False).agg(num_wanted=("seed", "size"), num_seeds=("seed", "nunique"))
+    wanted = rates.groupby(CELL, sort=False)[["num_wanted", "num_lacking"]].sum()
     cells = chosen.merge(at_chosen, on=keys, how="left").merge(steps, on=keys, how="left")
     cells = cells.merge(wanted.join(_status_counts(runs, CELL)).reset_index(), on=CELL)
-    return cells.assign(**cells[["num_values", "num_diverged"]].fillna(0).astype("int64"))
+    return _with_seeds(cells.assign(**cells[counts].fillna(0).astype("int64")), runs)
+
+
+def _with_seeds(frame: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Add how many seeds each number of a cell is to rest on, and the most that any cell's does."""
+    numbers = seeds_of(runs).rename("num_seeds")
+    return frame.merge(numbers.reset_index(), on=CELL, how="left").assign(most_seeds=numbers.max())
 
 
 def points_within_budget(runs: pd.DataFrame, curves: pd.DataFrame, measured: list[str]) -> pd.DataFrame:

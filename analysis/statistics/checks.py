@@ -17,10 +17,11 @@ from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.code_versions import ENGINE, Now, files_text, versions_of
 from lr_sweep.analysis.record.read import Refinement, SearchRange
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary, points_within_budget
+from lr_sweep.analysis.statistics.fewer_seeds import fewer_seeds
 from lr_sweep.analysis.statistics.finding import CheckFinding, Key, Level, Row, finding_of
-from lr_sweep.analysis.statistics.grid_checks import grid_findings, joint_sem, unit
+from lr_sweep.analysis.statistics.grid_checks import grid_findings, is_flat, joint_sem, unit
 from lr_sweep.analysis.statistics.late_rises import Rise, late_rises
-from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS
 from lr_sweep.analysis.text import rate_text
 
 RISING_LEVEL = 0.05
@@ -49,12 +50,14 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
     points = points_within_budget(counted, curves, ACCURACIES)
     metric = summary.metric
     rises, same, stuck = late_rises(summary, curves), _identical_cells(points), _stuck_cells(points, metric)
-    learning = {cell[0] for cell in rates_of.keys() - stuck.keys()}
+    flat = {cell for cell, rates in rates_of.items() if is_flat(rates)} - stuck.keys()
+    learning = {cell[0] for cell in rates_of.keys() - stuck.keys() - flat}
     found: list[CheckFinding] = []
     for cell in gaps.to_dict("records"):
         key = tuple(cell[name] for name in CELL)
         rates = rates_of[key]
         found += grid_findings(cell, rates, _other_variants(cell, gaps), metric, summary.search, summary.winners)
+        found += fewer_seeds(cell, rates, metric, summary.winners)
         to_come = [*_unfinished(cell, rates, summary.search), *_unrefined(cell, key, summary.refinement)]
         to_come += _missing(cell, rates)
         found += to_come or _winners(cell, rates, summary.winners)
@@ -63,6 +66,8 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
         found += _gap(cell, usual[cell["task"]], num_cells[cell["task"]], metric)
         if key in stuck:
             found.append(_stuck(cell, stuck[key], cell["task"] not in learning, metric))
+        if key in flat:
+            found.append(_flat(cell, rates, cell["task"] not in learning, metric))
         if key in same:
             message = f"every {metric.name} of every run is that of {' '.join(same[key][1:])}, to the last bit"
             fix = "two ways of training never agree so: look at what the task's `load` returns, and at the two models"
@@ -155,21 +160,34 @@ def _improving(cell: Row, rise: Rise | None, metric: Metric) -> Iterator[CheckFi
 
 def _gap(cell: Row, usual: float, num_cells: int, metric: Metric) -> Iterator[CheckFinding]:
     limit = max(GAP * unit(cell, metric), GAP_SEMS * joint_sem(cell["validation_sem"], cell["test_sem"]))
-    message = f"validation less test is {metric.amount_text(cell['gap'], '+')}"
+    message = f"validation less test is {metric.amount_text(cell['gap'], sign='+')}"
     # Comparisons are false where there is no value.
     if abs(cell["gap"] - usual) > limit:
-        message += f", where the median of the task's cells is {metric.amount_text(usual, '+').removesuffix(' points')}"
+        message += f", where the median of the task's cells is {metric.difference_text(usual)}"
         yield finding_of(cell, "gap", "problem", message, "look at its seeds one by one before using the number")
     elif abs(cell["gap"]) > limit and num_cells == 1:
         yield finding_of(cell, "gap", "problem", f"{message}, there is no other cell to compare with")
     elif abs(cell["gap"]) > limit:
-        yield finding_of(cell, "gap", "note", f"{message}, as in the task's other cells: its splits differ")
+        message = f"validation less test is {metric.amount_text(usual, sign='+')} in the median of the task's cells"
+        yield finding_of(cell, "gap", "note", f"{message}, and alike here: its splits differ")
 
 
 def _stuck(cell: Row, where: str, whole_task: bool, metric: Metric) -> CheckFinding:
     message = f"{where}, as if the model always predicted one class" if metric.is_fraction else where
     fix = "look at what the task's `load` returns: do inputs differ between examples, and are they scaled?"
     return finding_of(cell, "stuck", "problem" if whole_task else "note", message, fix if whole_task else "")
+
+
+def _flat(cell: Row, rates: list[Row], whole_task: bool, metric: Metric) -> CheckFinding:
+    number = sum(row["num_values"] > 0 for row in rates)
+    message = (
+        f"all {number} learning rates have the same mean {metric.validation}, {metric.text(cell['validation_mean'])}: "
+        "none is better than another"
+    )
+    if whole_task and round(cell["validation_mean"], MEAN_DIGITS) != metric.perfect:
+        fix = "make sure that the learning rate reaches the optimizer"
+        return finding_of(cell, "flat", "problem", message, fix)
+    return finding_of(cell, "flat", "note", message)
 
 
 def _identical_cells(points: pd.DataFrame) -> dict[Key, Key]:

@@ -16,6 +16,7 @@ from lr_sweep.analysis.record.read import SearchRange
 from lr_sweep.analysis.statistics.finding import CheckFinding, Level, Row, finding_of
 from lr_sweep.analysis.statistics.further_rates import around, between, beyond, three_digits
 from lr_sweep.analysis.statistics.peak import fitted_gain
+from lr_sweep.analysis.statistics.selection import MEAN_DIGITS, inner_rate
 from lr_sweep.analysis.text import rate_text
 
 MIN_RATES = 3
@@ -55,13 +56,32 @@ def grid_findings(
         return
     if len(rates) < MIN_RATES or len(shown) < MIN_RATES:
         yield _untuned(cell, rates, shown)
+    elif math.isnan(cell["learning_rate"]):  # nothing selects
+        return
     elif cell["at_edge"]:
         yield _edge(cell, rates) if search is None else _searched_edge(cell, rates, search)
-    elif search is None or not search.space:  # with options of their own, neighbouring rates show no peak
-        yield from _cliff(cell, rates, metric)
+    elif not is_flat(rates) and (search is None or not search.space):  # options of their own: neighbours show no peak
+        best = cell | {"learning_rate": _inner_best(cell, rates)}
+        yield from _cliff(best, rates, metric)
         if winners is None:  # rates beside winners have one seed, and no standard error
-            yield from _narrow(cell, rates, others, metric)
+            yield from _narrow(best, rates, others, metric)
     yield from _unstable(cell, rates, metric)
+
+
+def is_flat(rates: Sequence[Row]) -> bool:
+    """Return whether a cell's learning rates all have one mean, so that none is better than another."""
+    known = [row for row in rates if row["num_values"]]
+    means = {round(row["validation_mean"], MEAN_DIGITS) for row in known if row["eligible"]}
+    return len(known) >= MIN_RATES and len(means) == 1 and all(row["eligible"] for row in known)
+
+
+def _inner_best(cell: Row, rates: Sequence[Row]) -> float:
+    """Return the best rate, of equally good ones one inside the sweep: beside it the grid shows whether it falls."""
+    known = [row for row in rates if row["eligible"]]
+    best = [
+        row["learning_rate"] for row in known if round(row["validation_mean"], MEAN_DIGITS) == cell["validation_mean"]
+    ]
+    return inner_rate(best, [row["learning_rate"] for row in rates])
 
 
 def unit(cell: Row, metric: Metric) -> float:
@@ -112,7 +132,7 @@ def _searched_edge(cell: Row, rates: Sequence[Row], search: SearchRange) -> Chec
 
 
 def _cliff(cell: Row, rates: Sequence[Row], metric: Metric) -> Iterator[CheckFinding]:
-    """Report a side of the chosen rate on which no rate has a value: an edge that was not drawn as one."""
+    """Report a side of the best rate on which no rate has a value: an edge that was not drawn as one."""
     at = [row["learning_rate"] for row in rates].index(cell["learning_rate"])
     for beside, behind in ((rates[at + 1 :], rates[at - 1]), (rates[:at][::-1], rates[at + 1])):
         if any(row["num_values"] or not row["diverged"] for row in beside):
@@ -125,7 +145,7 @@ def _cliff(cell: Row, rates: Sequence[Row], metric: Metric) -> Iterator[CheckFin
         side = "above" if lost["learning_rate"] > top["learning_rate"] else "below"
         where = "there" if len(beside) == 1 else f"at it and at the {len(beside) - 1} further {side}"
         message = (
-            f"no rate {side} the chosen {rate_text(top['learning_rate'])} has a value: the next is "
+            f"no rate {side} the best one, {rate_text(top['learning_rate'])}, has a value: the next is "
             f"{rate_text(lost['learning_rate'])}, and every run {where} diverged"
         )
         if step > math.log(WIDE_STEP) or ahead * (rise - noise) > LEAST_GAIN * unit(cell, metric):
@@ -186,7 +206,7 @@ def _unstable(cell: Row, rates: Sequence[Row], metric: Metric) -> Iterator[Check
         return
     noise = UNSTABLE_SEMS * joint_sem(best["validation_sem"], chosen["validation_sem"])
     message = (
-        f"{best['num_wanted'] - best['num_values']} of {best['num_wanted']} seeds have no value at "
+        f"{best['num_seeds'] - best['num_values']} of {best['num_seeds']} seeds have no value at "
         f"{rate_text(best['learning_rate'])}, where the others are better than at the chosen "
         f"{rate_text(chosen['learning_rate'])} by {metric.amount_text(lead)}: the choice avoids it"
     )

@@ -27,11 +27,12 @@ def orders(summary: StudySummary) -> pd.DataFrame:
     Returns:
         One row a task, model and learning rate, the tuned order first: `task`, `model`, `learning_rate` (NaN: tuned,
         each variant at its own), `order` (an `Order` of the variants with a value), `incomplete` (for each variant with
-        runs there that are not complete, how many have each other status) and `same` (whether the variants with a
-        value here and tuned are in the tuned order).
+        runs there that are not complete, how many have each other status, and `num_lacking`) and `same` (whether the
+        variants with a value here and tuned are in the tuned order).
     """
     rows: list[dict[str, Any]] = []
     metric = summary.metric
+    counted = [*STATUSES[1:], *(["num_lacking"] if summary.winners is None else [])]
     for labels, cells, by_rate in _groups(summary):
         tuned = _means(cells)
         for rate, found in {math.nan: cells, **by_rate}.items():
@@ -39,7 +40,11 @@ def orders(summary: StudySummary) -> pd.DataFrame:
             common = means.keys() & tuned.keys()
             here, there = ({v: each[v] for v in common} for each in (means, tuned))
             same = _order(here, metric) == _order(there, metric)
-            row = {"order": _order(means, metric), "incomplete": _incomplete(found), "same": same}
+            row = {
+                "order": _order(means, metric),
+                "incomplete": _incomplete(found[["variant", *counted]]),
+                "same": same,
+            }
             rows.append(labels | {"learning_rate": rate} | row)
     return pd.DataFrame(rows, columns=[*GROUP, "learning_rate", "order", "incomplete", "same"])
 
@@ -83,7 +88,7 @@ def _means(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def _incomplete(rows: pd.DataFrame) -> dict[str, dict[Any, int]]:
-    counts = rows.set_index("variant")[STATUSES[1:]].to_dict("index")
+    counts = rows.set_index("variant").to_dict("index")
     return {str(variant): dict(found) for variant, found in counts.items() if any(found.values())}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from lr_sweep.analysis.statistics.further_rates import beyond, three_digits
 from lr_sweep.analysis.statistics.observations import Observation
-from lr_sweep.analysis.statistics.selection import MEAN_DIGITS
+from lr_sweep.analysis.statistics.selection import MEAN_DIGITS, inner_rate
 
 ROUND_SIZE = 2
 """Learning rates of a round: both midpoints beside the best, or two steps beyond an end, as the checks list them."""
@@ -21,7 +21,8 @@ EQUAL_STEPS = 1.2
 def refined_rates(observed: Sequence[Observation], number: int, *, maximise: bool) -> list[float]:
     """Return the next learning rates of a cell, none that was tried; the one to prefer first.
 
-    While the best rate is the smallest or largest tried, the grid's last step is taken again beyond it. Then the two
+    While the best rate is the smallest or largest tried (and none inside is as good), the grid's last step is taken
+    again beyond it. Then the two
     intervals beside the best are halved on the logarithmic scale, the wider one first; of equally wide ones that with
     the better outer rate, on whose side the peak of a parabola lies. Where no rate has a value, smaller rates follow,
     if some diverged; nothing is proposed if all runs were lost.
@@ -46,12 +47,11 @@ def refined_rates(observed: Sequence[Observation], number: int, *, maximise: boo
 
 
 def _best(observed: Sequence[Observation], *, maximise: bool) -> float | None:
-    """Return the rate with the best value, the smaller of equals, as the selection does; None: none has a value."""
+    """Return the rate with the best value, of equals an inner one, as the check `edge` does; None: none has a value."""
     sign = 1 if maximise else -1
-    ranked = [
-        (round(sign * each.value, MEAN_DIGITS), -each.learning_rate) for each in observed if each.value is not None
-    ]
-    return -max(ranked)[1] if ranked else None
+    values = {each.learning_rate: round(sign * each.value, MEAN_DIGITS) for each in observed if each.value is not None}
+    equal = [rate for rate, value in values.items() if value == max(values.values())]
+    return inner_rate(equal, [each.learning_rate for each in observed]) if equal else None
 
 
 def _beyond(tried: list[float], end: str) -> list[float]:

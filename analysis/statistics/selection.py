@@ -7,6 +7,7 @@ section 3 and appendix E).
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import pandas as pd
@@ -74,36 +75,60 @@ def best_learning_rates(per_run: pd.DataFrame, metric: Metric = ACCURACY) -> pd.
     Returns:
         One row a cell, in order of appearance: the cell's columns, `learning_rate` and `validation_mean` (NaN: no run
         has a value), `runner_up` and `runner_up_mean` (second best eligible; NaN: none), `incomplete` (whether
-        wanted seeds have no value there), `at_edge` (`low` or `high`: the smallest or largest learning rate wanted,
-        so the best may lie outside; empty: neither, or only one was wanted).
+        seeds of the cell have no value there), `at_edge` (`low` or `high`: the smallest or largest learning rate
+        wanted, so the best may lie outside; empty: neither, or one inside is as good, or none is better than another).
 
     Raises:
         ValueError: the frame has a test column.
     """
     _refuse_test_columns(per_run)
-    cells = per_run.groupby(CELL, sort=False)
+    cells, num_seeds = per_run.groupby(CELL, sort=False), seeds_of(per_run).to_dict()
     columns = [*CELL, "learning_rate", "validation_mean", "runner_up", "runner_up_mean", "incomplete", "at_edge"]
     return pd.DataFrame(
-        [{**dict(zip(CELL, cell, strict=True)), **_choose(rows, metric)} for cell, rows in cells], columns=columns
+        [{**dict(zip(CELL, cell, strict=True)), **_choose(rows, num_seeds[cell], metric)} for cell, rows in cells],
+        columns=columns,
     )
 
 
-def _choose(rows: pd.DataFrame, metric: Metric) -> dict[str, Any]:
+def eligible(num_values: pd.Series) -> pd.Series:
+    """Return which learning rates of a cell may be chosen, by their numbers of seeds with a value."""
+    return num_values.eq(num_values.max()) & num_values.gt(0)
+
+
+def seeds_of(runs: pd.DataFrame) -> pd.Series[int]:
+    """Return by cell how many seeds each of its learning rates is to have: all that occur in the cell.
+
+    Where no seed occurs at two rates, as in a table whose runs drew theirs, it is the most that a rate has.
+    """
+    by_rate = runs.groupby([*CELL, "learning_rate"], sort=False)["seed"].nunique().groupby(CELL, sort=False)
+    number = runs.groupby(CELL, sort=False)["seed"].nunique()
+    return number.where(number < by_rate.sum(), by_rate.max())
+
+
+def inner_rate(equal: Collection[float], tried: Collection[float]) -> float:
+    """Return the smallest of equally good learning rates that lies between others that were tried, else the smallest.
+
+    The best of a sweep lies at its edge only if no rate inside is as good.
+    """
+    inside = [rate for rate in equal if min(tried) < rate < max(tried)]
+    return min(inside or equal, default=math.nan)
+
+
+def _choose(rows: pd.DataFrame, num_seeds: int, metric: Metric) -> dict[str, Any]:
     rates = rows.groupby("learning_rate")["validation_accuracy"].agg(["mean", "count"])
-    most = rates["count"].max()
-    eligible = rates[(rates["count"] == most) & (rates["count"] > 0)]
-    means = eligible["mean"].round(MEAN_DIGITS).sort_index()
+    means = rates.loc[eligible(rates["count"]), "mean"].round(MEAN_DIGITS).sort_index()
     ranked = means.sort_values(ascending=not metric.higher_is_better, kind="stable")
     best, second = [*ranked.index, math.nan, math.nan][:2]
+    equal = list(ranked.index[ranked.eq(ranked.get(best, math.nan))])
     edges = {rates.index.min(): "low", rates.index.max(): "high"}
     return {
         "learning_rate": best,
         "validation_mean": ranked.get(best, math.nan),
         "runner_up": second,
         "runner_up_mean": ranked.get(second, math.nan),
-        "incomplete": bool(most < rows["seed"].nunique()),
+        "incomplete": bool(rates["count"].max() < num_seeds),
         # Text in every case: pandas turns a None among texts into NaN, which counts as true.
-        "at_edge": edges.get(best, "") if len(rates) > 1 else "",
+        "at_edge": "" if len(equal) == len(rates) else edges.get(inner_rate(equal, list(rates.index)), ""),
     }
 
 

@@ -67,8 +67,8 @@ def sensitivities(summary: StudySummary) -> pd.DataFrame:
 
     Returns:
         One row a cell: the cell's columns, `sensitivity` (fraction; NaN: fewer than two learning rates), `low` and
-        `high` (the learning rates it is measured between), `num_rates`, `num_floored` (without an accuracy) and
-        `num_lost` (runs of the cell that are missing or failed).
+        `high` (the learning rates it is measured between), `num_rates`, `num_floored` (without an accuracy),
+        `num_fewer` (with fewer seeds than others) and `num_lost` (runs of the cell that are missing or failed).
     """
     sign = summary.metric.sign
     scores = summary.learning_rates.assign(score=sign * summary.learning_rates["validation_mean"])
@@ -108,5 +108,6 @@ def _sensitivity(rates: list[dict[Any, Any]], lowest: float) -> dict[str, Any]:
         "high": max(swept, default=math.nan),
         "num_rates": len(swept),
         "num_floored": len(floored),
+        "num_fewer": sum(row["num_values"] > 0 and not row["eligible"] for row in rates),
         "num_lost": sum(row["missing"] + row["failed"] for row in rates),
     }

@@ -114,6 +114,8 @@ def selection_interval(
     reported = tuned_test_accuracy(validation, test, counts)
     centre = float(weights @ reported)
     half = t_factor(at_chosen) * _smoothed_error(reported - centre, counts, weights)
+    if math.isnan(half):  # some resample has no test value at its rate
+        return Interval(note="seeds without a test value: no interval through selection")
     note = "" if half > 0 else "no spread between seeds"
     return Interval(low=max(ends[0], centre - half), high=min(ends[1], centre + half), note=note)
 
@@ -122,9 +124,9 @@ def intervals(summary: StudySummary, rng: np.random.Generator) -> pd.DataFrame:
     """Compute each cell's intervals.
 
     Returns:
-        One row a cell: the cell's columns, `learning_rate`, `num_seeds`, `num_values`, `test_mean`, `test_sem`, `low`
-        and `high` (through the selection), `t_low` and `t_high` (at the chosen rate as if it had been fixed; all
-        fractions, NaN: none) and `note`, why there is none or what weakens it.
+        One row a cell: the cell's columns, `learning_rate`, `num_seeds`, `num_values`, `num_tests`, `test_mean`,
+        `test_sem`, `low` and `high` (through the selection), `t_low` and `t_high` (at the chosen rate as if it had been
+        fixed; all fractions, NaN: none) and `note`, why there is none or what weakens it.
     """
     runs = dict(list(summary.runs.groupby(CELL, sort=False)))
     cells = summary.cells.to_dict("records")
@@ -155,7 +157,7 @@ def _cell(cell: dict[Any, Any], runs: pd.DataFrame, rng: np.random.Generator, me
     at_chosen = runs.loc[runs["learning_rate"] == cell["learning_rate"], "test_accuracy"].dropna()
     through = selection_interval(metric.sign * validation, test, rng, metric.ends)
     fixed = t_interval(at_chosen.to_numpy(dtype=float))
-    kept = [*CELL, "learning_rate", "num_seeds", "num_values", "test_mean", "test_sem"]
+    kept = [*CELL, "learning_rate", "num_seeds", "num_values", "num_tests", "test_mean", "test_sem"]
     ends = {"low": through.low, "high": through.high, "t_low": fixed.low, "t_high": fixed.high}
     notes = [through.note]
     if cell["missing"] + cell["failed"]:

@@ -6,7 +6,7 @@ Test accuracies are read here; nothing is chosen by them (Rothermel et al. 2021,
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -16,6 +16,17 @@ from lr_sweep.analysis.statistics.selection import MEAN_DIGITS
 
 LU2021_LEARNING_RATE = 1e-3
 """The one learning rate of Lu et al. 2021 (all tasks but homology), the dashed line of Rothermel et al., Figure 1."""
+
+
+class Lead(NamedTuple):
+    """By how much a variant's mean is above another's, with its interval as in `comparisons`; NaN: not known."""
+
+    over: str
+    difference: float
+    low: float
+    high: float
+    distinguishable: bool
+    """Whether the difference can be distinguished from 0."""
 
 
 def verdicts(summary: StudySummary, compared: pd.DataFrame) -> pd.DataFrame:
@@ -32,9 +43,7 @@ def verdicts(summary: StudySummary, compared: pd.DataFrame) -> pd.DataFrame:
         - `task`, `model`;
         - `best`: tuple of variants, from best to worst tuned mean: the leader, and those that cannot be distinguished
           from it; empty if no variant has a value;
-        - `runner_up`: the variant with the second best tuned mean; empty: there is none;
-        - `difference`, `low`, `high`: leader less `runner_up` and its interval, as in `compared`;
-        - `distinguishable`: whether `difference` can be distinguished from 0;
+        - `leads`: a `Lead` over each other variant with a value, from the second best on;
         - `fixed_rate`: 1e-3, as in Lu et al. 2021, where it was tried; else the rate nearest to it of those tried, or
           the middle one where 1e-3 lies outside them (see `fixed_rate`);
         - `fixed_best`: the variant with the best mean at that rate; of equal ones the leader; empty: no value there;
@@ -42,9 +51,8 @@ def verdicts(summary: StudySummary, compared: pd.DataFrame) -> pd.DataFrame:
         - `flips`: whether `fixed_best` is none of `best`: the fixed rate would have concluded the opposite.
     """
     found = [_verdict(summary.of(task=task, model=model), compared) for task, model in _groups(summary)]
-    names = ["best", "runner_up", "difference", "low", "high", "distinguishable"]
     fixed = ["fixed_rate", "fixed_best", "fixed_difference", "flips"]
-    return pd.DataFrame(found, columns=[*GROUP, *names, *fixed])
+    return pd.DataFrame(found, columns=[*GROUP, "best", "leads", *fixed])
 
 
 def fixed_rate(rates: pd.DataFrame) -> float:
@@ -70,16 +78,12 @@ def _groups(summary: StudySummary) -> list[tuple[str, str]]:
 
 
 def _verdict(group: StudySummary, compared: pd.DataFrame) -> dict[str, Any]:
-    metric = group.metric
-    tuned = _ranked(group.cells, metric)
+    tuned = list(_ranked(group.cells, group.metric))
     task, model = _groups(group)[0]
     pairs = _pairs(compared[(compared["task"] == task) & (compared["model"] == model)])
-    leader = next(iter(tuned), "")
-    equal = [variant for variant in list(tuned)[1:] if not pairs[leader, variant]["distinguishable"]]
-    runner_up = next(iter(list(tuned)[1:]), "")
-    lead = pairs[leader, runner_up] if runner_up else {"distinguishable": False}
-    best = (leader, *equal) if leader else ()
-    return {"task": task, "model": model, "best": best, "runner_up": runner_up, **lead} | _at_fixed(group, best)
+    leads = tuple(pairs[tuned[0], other] for other in tuned[1:])
+    best = (*tuned[:1], *(lead.over for lead in leads if not lead.distinguishable))
+    return {"task": task, "model": model, "best": best, "leads": leads} | _at_fixed(group, best)
 
 
 def _at_fixed(group: StudySummary, best: tuple[str, ...]) -> dict[str, Any]:
@@ -102,12 +106,12 @@ def _ranked(rows: pd.DataFrame, metric: Metric) -> dict[str, float]:
     return {str(variant): float(mean) for variant, mean in ranked.to_dict().items()}
 
 
-def _pairs(compared: pd.DataFrame) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return each pair's difference, interval and whether it can be distinguished from 0, in both directions."""
+def _pairs(compared: pd.DataFrame) -> dict[tuple[str, str], Lead]:
+    """Return how each variant compares with each other one."""
     found = {}
     for row in compared.to_dict("records"):
         one, other, difference, low, high = (row[x] for x in ("variant", "other", "difference", "low", "high"))
         sure = bool(row["distinguishable"])
-        found[one, other] = {"difference": difference, "low": low, "high": high, "distinguishable": sure}
-        found[other, one] = {"difference": -difference, "low": -high, "high": -low, "distinguishable": sure}
+        found[one, other] = Lead(other, difference, low, high, sure)
+        found[other, one] = Lead(one, -difference, -high, -low, sure)
     return found

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.read import StudyInfo, check_format, read_study
-from lr_sweep.analysis.record.rungs import stopped_of
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.run_state import SHOWN, KnownRun, Row, State
+from lr_sweep.sweep.results.run_state import SHOWN, KnownRun, Row
 from lr_sweep.sweep.text import aligned, duration, score
 
 TITLE_WIDTH = 48
@@ -38,18 +37,13 @@ def _study_lines(
     if not studies:
         return ["no study was run here yet"]
     ends = {run.run_id: run.end for run in runs if run.end}
-    counts_of = {name: Counter(_states(name, wanted[name], ends, results)) for name in studies}
+    counts_of = {name: Counter(run_state.study_states(results, name, wanted[name], ends)) for name in studies}
     shown = run_state.shown_states(set().union(*counts_of.values()))
     rows: list[tuple[str, ...]] = [("study", "title", *(SHOWN[state] for state in shown))]
     for name, study in studies.items():
         short = textwrap.shorten(study.title, TITLE_WIDTH, placeholder=" ...")
         rows.append((name, short, *(str(counts_of[name][state]) for state in shown)))
     return aligned(rows, right=range(2, 2 + len(shown)))
-
-
-def _states(study: str, wanted: Sequence[Row], ends: Mapping[str, Row], results: Results) -> list[State]:
-    early = run_state.stopped_ids(wanted, stopped_of(results.root, study))
-    return run_state.states_of([(row["run_id"], row["num_steps"]) for row in wanted], ends, results, early)
 
 
 def _run_lines(runs: Sequence[KnownRun], studies: Mapping[str, StudyInfo], results: Results) -> list[str]:

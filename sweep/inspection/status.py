@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from lr_sweep.analysis.record.read import read_study, read_wanted_rows
-from lr_sweep.analysis.record.rungs import stopped_of
 from lr_sweep.analysis.text import failure_line, study_heading
 from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.sweep.results.run_state import (
@@ -18,8 +17,7 @@ from lr_sweep.sweep.results.run_state import (
     read_ends,
     run_title,
     shown_states,
-    states_of,
-    stopped_ids,
+    study_states,
 )
 from lr_sweep.sweep.text import aligned, counted, duration
 
@@ -32,8 +30,7 @@ def status_text(results: Results, study: str, now: float | None = None) -> str:
     info = read_study(results.root, study)
     wanted = read_wanted_rows(results.root, study)
     ends = read_ends(results, [row["run_id"] for row in wanted], ["failure"])
-    early = stopped_ids(wanted, stopped_of(results.root, study))
-    states = states_of([(row["run_id"], row["num_steps"]) for row in wanted], ends, results, early)
+    states = study_states(results, study, wanted, ends)
     lines = [study_heading(info.study, info.title), activity, "", *_cell_lines(wanted, states)]
     for row, state in zip(wanted, states, strict=True):
         if state is State.FAILED:

@@ -15,9 +15,9 @@ from ruamel.yaml import YAML
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.report.blocks import Row
-from lr_sweep.analysis.report.tables import mean_sem_text
-from lr_sweep.analysis.statistics.aggregate import summarise
+from lr_sweep.analysis.report.tables import mean_sem_text, seeds_text
 from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.analysis.text import NO_VALUE, rate_text
 from lr_sweep.sweep.mirror.content import as_text
 from lr_sweep.sweep.results.run_state import flattened
@@ -55,8 +55,6 @@ _CELL_METRICS = ("test_mean", "test_sem", "validation_mean", "learning_rate")
 _NOTE_COLUMNS = ("task", "model", "variant", "learning rate", "test", "complete runs")
 _MAX_NOTE_LENGTH = 5000
 """Characters; MLflow takes 8000, its hosted form 5000."""
-_RUN_COLUMNS = ("run_id", "status", "num_steps", "diverged_at_step", "failure")
-_ACCURACIES = ("validation_accuracy", "test_accuracy")
 _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
 """Characters that MLflow refuses in names."""
 
@@ -81,16 +79,14 @@ class MirroredStudy:
     @classmethod
     def read(cls, results: Path, name: str) -> MirroredStudy:
         """Read a study and summarise its runs; raises RecordError if a file is missing or damaged."""
-        info, wanted = record.read_study(results, name), record.read_wanted(results, name)
-        runs = record.read_runs(results, wanted["run_id"], _RUN_COLUMNS)
-        curves = record.read_curves(results, wanted["run_id"], ["run_id", "step", *_ACCURACIES])
+        read = read_summary(results, name)
         path = record.study_dir(results, name) / f"{name}.yaml"
         return cls(
             name=name,
-            title=info.title,
-            metric=info.metric,
+            title=read.info.title,
+            metric=read.info.metric,
             options=YAML(typ="safe").load(path) if path.is_file() else {},
-            cells=[dict(cell) for cell in summarise(wanted, runs, curves, info.metric).cells.to_dict("records")],
+            cells=[dict(cell) for cell in read.summary.cells.to_dict("records")],
         )
 
     def params(self) -> dict[str, str]:
@@ -119,7 +115,7 @@ class MirroredStudy:
     def _note_entries(self, cell: Row) -> list[str]:
         chosen = NO_VALUE if math.isnan(cell["learning_rate"]) else rate_text(cell["learning_rate"])
         runs = f"{cell['complete']} of {cell['num_wanted']}"
-        return [*(cell[key] for key in CELL), chosen, mean_sem_text(cell, self.metric), runs]
+        return [*(cell[key] for key in CELL), chosen, mean_sem_text(cell, self.metric) + seeds_text(cell), runs]
 
 
 def charts_view(study: MirroredStudy) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from lr_sweep.analysis.record.access import is_folder
 from lr_sweep.analysis.record.read import RecordError, read_run_rows, read_wanted_rows, recorded_studies
-from lr_sweep.analysis.record.rungs import StoppedRates, key_of
+from lr_sweep.analysis.record.rungs import StoppedRates, key_of, stopped_of
 from lr_sweep.analysis.text import rate_text
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.trainables.checkpoint import checkpoints
@@ -94,6 +94,12 @@ def states_of(
         state_of(num_steps, ends.get(run_id), run_id in started, run_id in stopped_early)
         for run_id, num_steps in wanted
     ]
+
+
+def study_states(results: Results, study: str, wanted: Sequence[Row], ends: Mapping[str, Row]) -> list[State]:
+    """Return the states of the runs that a recorded study wants, rows of `WANTED`, in their order."""
+    early = stopped_ids(wanted, stopped_of(results.root, study))
+    return states_of([(row["run_id"], row["num_steps"]) for row in wanted], ends, results, early)
 
 
 def stopped_ids(wanted: Iterable[Row], stopped: StoppedRates) -> set[str]:

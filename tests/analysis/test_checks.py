@@ -241,12 +241,12 @@ def test_a_terminal_gets_a_part_of_many_findings() -> None:
     assert lines[-1] == "  and 3 more in the report"
 
 
-SOURCES = ("checks.py", "grid_checks.py", "unequal.py")
+SOURCES = ("checks.py", "fewer_seeds.py", "grid_checks.py", "unequal.py")
 
 
 def test_the_docs_list_every_check() -> None:
     page = (ROOT / "docs" / "checks.md").read_text()
     source = "".join((ROOT / "analysis" / "statistics" / name).read_text() for name in SOURCES)
     names = set(re.findall(r'finding_of\(cell, "([\w-]+)"', source))
-    assert len(names) == 17
+    assert len(names) == 19
     assert {name for name in names if f"| `{name}` |" not in page} == set()

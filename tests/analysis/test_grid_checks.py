@@ -110,7 +110,7 @@ def test_a_cliff_above_the_best_rate(
         made.add(rate, 1, [], "diverged", 9, 9)
     cliff = by_check(found_in(made))["cliff"]
     assert (cliff.level, cliff.learning_rates) == (level, further)
-    assert cliff.message.startswith("no rate above the chosen 1e-3 has a value: the next is ")
+    assert cliff.message.startswith("no rate above the best one, 1e-3, has a value: the next is ")
 
 
 def test_rates_that_diverged_do_not_show_a_peak(tmp_path: Path) -> None:

@@ -78,11 +78,11 @@ def test_without_a_tuned_order_nothing_is_shaded() -> None:
     assert found["rates"][0]["kind"] == "unknown"
 
 
-def test_variants_without_a_value_are_named_with_the_reason() -> None:
+def test_variants_whose_runs_are_not_complete_are_named_with_the_reason() -> None:
     rows = pd.DataFrame(
         [row((("a",),), {"b": DIVERGED, "a": MISSING}), row((("a",), ("b",))) | {"learning_rate": math.nan}]
     )
-    assert handle_data(rows, ["a", "b"], None)["rates"][0]["lost"] == "b: 3 diverged"
+    assert handle_data(rows, ["a", "b"], None)["rates"][0]["lost"] == "a: 1 missing, 2 diverged; b: 3 diverged"
 
 
 @given(st.lists(st.permutations("abc"), min_size=1, max_size=12))

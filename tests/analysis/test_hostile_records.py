@@ -14,7 +14,7 @@ from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.analysis.report.blocks import Bullets, Paragraph, Table, file_stems
 from lr_sweep.analysis.study_report import write_report
-from lr_sweep.analysis.text import percent_text, points_text
+from lr_sweep.analysis.text import percent_text
 from lr_sweep.tests.support.page_record import write_titled
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
@@ -77,10 +77,9 @@ def test_figures_and_tables_of_models_that_look_alike_are_all_written(tmp_path: 
 
 def test_no_negative_zero() -> None:
     assert percent_text(-0.0001) == "0.0"
-    assert points_text(-0.0001) == "+0.0"
-    assert ACCURACY.amount_text(-0.0001) == "0.0 points"
-    assert ACCURACY.amount_text(-0.0001, "+") == "+0.0 points"
-    assert points_text(-0.001) == "-0.1"
+    assert ACCURACY.amount_text(-1e-13) == "0.0 points"
+    assert ACCURACY.amount_text(-1e-13, sign="+") == ACCURACY.difference_text(-0.0) + " points" == "+0.0 points"
+    assert ACCURACY.difference_text(-0.001) == "-0.1"
 
 
 def test_markdown_holds_no_html_of_names() -> None:

@@ -145,7 +145,7 @@ def test_the_figure_s_numbers_are_the_tables(written: tuple[str, Reader, str]) -
     assert [point["chosen"] for point in frozen["points"]] == [False, True, False]
     assert frozen["points"][1] | {"chosen": 0} == {
         **{"rate": 1e-3, "rate_text": "1e-3", "mean": 60.0, "sem": 1.0, "text": "60.0 ± 1.0", "kind": "full"},
-        **{"seeds": "2 of 2", "lost": "0 diverged, 0 failed, 0 missing", "chosen": 0},
+        **{"few": "", "seeds": "2 of 2", "lost": "0 diverged, 0 failed, 0 missing", "chosen": 0},
     }
     assert [point["kind"] for point in unfrozen["points"]] == ["full", "partial", "diverged"]
     assert unfrozen["points"][1]["text"] == "71.0"
@@ -231,6 +231,7 @@ def test_ten_thousand_runs_take_two_seconds_and_three_megabytes() -> None:
     cells = pd.MultiIndex.from_product(names, names=["task", "model", "variant"]).to_frame(index=False)
     rates = cells.merge(pd.DataFrame({"learning_rate": np.geomspace(1e-6, 1e-1, 25)}), how="cross")
     counts: dict[str, Any] = dict.fromkeys(STATUSES, 0) | {"complete": 2, "num_wanted": 2, "num_values": 2}
+    counts |= {"num_tests": 2, "num_seeds": 2, "most_seeds": 2, "num_lacking": 0}
     rates = rates.assign(test_mean=0.123456789, test_sem=0.0123456789, **counts)
     chosen = cells.assign(learning_rate=1e-6, test_mean=0.123456789, **counts)
     summary = StudySummary(runs=pd.DataFrame(columns=CELL), learning_rates=rates, cells=chosen)

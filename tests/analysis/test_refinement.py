@@ -26,7 +26,7 @@ def measured(values: dict[float, float | None]) -> list[Observation]:
         ({1e-3: 0.5, 1e-2: 0.6, 1e-1: 0.7}, [1.0, 10.0]),  # beyond the edge, in the grid's step
         ({1e-3: 0.7, 3e-3: 0.6, 1e-2: 0.5}, [3e-4, 1e-4]),
         ({1.0: 0.5, 4.0: 0.6, 8.0: 0.7}, [5.66]),  # no rate above 10: the interval inside is halved
-        ({1e-3: 0.7, 1e-2: 0.7, 1e-1: 0.6}, [1e-4, 1e-5]),  # of equals the smaller is chosen, which is the edge
+        ({1e-3: 0.7, 1e-2: 0.7, 1e-1: 0.6}, [3.16e-3, 3.16e-2]),  # of equals the inner one: no edge
         ({1e-3: None, 1e-2: None}, [1e-4, 1e-5]),
     ],
 )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED
 from lr_sweep.analysis.statistics.aggregate import summarise
-from lr_sweep.analysis.statistics.selection import best_learning_rates, best_steps
+from lr_sweep.analysis.statistics.selection import best_learning_rates, best_steps, seeds_of
 
 
 def curves(*points: tuple[str, int, float]) -> pd.DataFrame:
@@ -33,12 +33,31 @@ def test_highest_validation_accuracy_wins_and_ties_go_to_the_earliest_step() -> 
 
 
 @pytest.mark.parametrize(
+    ("seeds", "number"),
+    [
+        ({1e-3: [0], 1e-2: [0]}, 1),
+        ({1e-3: [0], 1e-2: [0, 1, 2]}, 3),
+        ({1e-3: [0, 1], 1e-2: [1, 2]}, 3),  # each has lost one
+        ({1e-3: [3, 5], 1e-2: [4, 6, 7]}, 3),  # each run drew its own
+    ],
+)
+def test_seeds_of_a_cell(seeds: dict[float, list[int]], number: int) -> None:
+    rows = [("t", "m", "v", rate, seed) for rate, found in seeds.items() for seed in found]
+    frame = pd.DataFrame(rows, columns=["task", "model", "variant", "learning_rate", "seed"])
+    assert seeds_of(frame).to_dict() == {("t", "m", "v"): number}
+
+
+@pytest.mark.parametrize(
     ("values", "rate", "mean", "incomplete", "edge"),
     [
         # The mean decides, not the best seed.
         ({1e-5: [0.1, 0.1], 1e-4: [0.5, 0.5], 1e-3: [0.0, 0.9]}, 1e-4, 0.5, False, ""),
         # A tie of means goes to the smaller learning rate, also where sums differ in the last bit.
-        ({1e-5: [0.1, 0.2, 0.3], 1e-4: [0.3, 0.2, 0.1], 1e-3: [0.2, 0.2, 0.2]}, 1e-5, 0.2, False, "low"),
+        ({1e-5: [0.1, 0.2, 0.3], 1e-4: [0.3, 0.2, 0.1], 1e-3: [0.1, 0.1, 0.1]}, 1e-5, 0.2, False, ""),
+        # One inside is as good as the smallest: that is no edge. A tie over all has none either.
+        ({1e-5: [0.2], 1e-4: [0.1], 1e-3: [0.2]}, 1e-5, 0.2, False, "low"),
+        ({1e-5: [0.2], 1e-4: [0.2], 1e-3: [0.2]}, 1e-5, 0.2, False, ""),
+        ({1e-5: [0.2], 1e-4: [0.2]}, 1e-5, 0.2, False, ""),
         # A learning rate that lacks a seed is not eligible while another has them all.
         ({1e-5: [0.3, 0.3], 1e-4: [0.4, 0.4], 1e-3: [0.9, math.nan]}, 1e-4, 0.4, False, ""),
         # None has them all: those with the most seeds.

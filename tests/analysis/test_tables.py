@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 
-from lr_sweep.analysis.text import NO_VALUE, points_text
+from lr_sweep.analysis.metric import ACCURACY
+from lr_sweep.analysis.text import NO_VALUE
 
 
 def test_a_difference_that_is_equal_but_for_rounding_errors_is_written_alike() -> None:
     one, other = 0.1585, 0.1585 + 1e-16
     assert f"{100 * one:+.1f}" != f"{100 * other:+.1f}"  # which is why
-    assert points_text(one) == points_text(other) == points_text(-one).replace("-", "+")
-    assert points_text(0.0) == "+0.0"
-    assert points_text(math.nan) == NO_VALUE
+    assert (
+        ACCURACY.difference_text(one)
+        == ACCURACY.difference_text(other)
+        == ACCURACY.difference_text(-one).replace("-", "+")
+    )
+    assert ACCURACY.difference_text(0.0) == "+0.0"
+    assert ACCURACY.difference_text(math.nan) == NO_VALUE

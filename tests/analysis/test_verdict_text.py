@@ -6,85 +6,115 @@ import math
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.analysis.report.verdict import _sentences, verdict_block
-from lr_sweep.analysis.statistics.aggregate import StudySummary
+from lr_sweep.analysis.report.verdict import Few, _sentences, verdict_block
 from lr_sweep.analysis.statistics.comparisons import comparisons
 from lr_sweep.analysis.statistics.orders import orders
-from lr_sweep.analysis.statistics.verdicts import verdicts
+from lr_sweep.analysis.statistics.verdicts import Lead, verdicts
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.page_record import flip_record
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 LOSS = Metric(name="loss", higher_is_better=False, is_fraction=False)
-ROW = {
-    **{"best": ("a",), "runner_up": "b", "difference": 0.048, "low": 0.02, "high": 0.076, "distinguishable": True},
-    **{"fixed_rate": 1e-3, "fixed_best": "b", "fixed_difference": -0.1, "flips": True},
-}
+FIXED = {"fixed_rate": 1e-3, "fixed_best": "b", "fixed_difference": -0.1, "flips": True}
+WINS = Lead("b", 0.048, 0.02, 0.076, distinguishable=True)
+LEADS = Lead("b", 0.048, -0.01, 0.106, distinguishable=False)
 
 
-def said(metric: Metric = ACCURACY, **changed: Any) -> str:
-    group = StudySummary(runs=pd.DataFrame(), learning_rates=pd.DataFrame(), cells=pd.DataFrame(), metric=metric)
-    return _sentences(ROW | changed, group, ["same", "winner", "order"])
+def said(*leads: Lead, metric: Metric = ACCURACY, few: Few | None = None, **changed: Any) -> str:
+    best = ("a", *(lead.over for lead in leads if not lead.distinguishable))
+    row = {"best": best, "leads": leads} | FIXED | changed
+    return _sentences(row, metric, ["same", "winner", "order"], few or {})
 
 
 OTHERS = " Another variant has the highest mean at 1 of the 3 learning rates."
 
 
 @pytest.mark.parametrize(
-    ("changed", "text"),
+    ("leads", "changed", "text"),
     [
         (
+            [WINS],
             {},
             "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6). At 1e-3 alone you would have concluded that "
             "b wins, by 10.0 points over a.",
         ),
         (
-            {"best": ("a", "b"), "low": -0.01, "distinguishable": False, "flips": False},
-            "Tuned, a leads by 4.8 points over b (95% interval −1.0 to 7.6), which cannot be distinguished from no "
+            [LEADS],
+            {"flips": False},
+            "Tuned, a leads by 4.8 points over b (95% interval −1.0 to 10.6), which cannot be distinguished from no "
             "difference. At 1e-3 alone, b leads by 10.0 points over a.",
         ),
         (
-            {"best": ("a", "b", "c"), "low": -0.0001, "distinguishable": False, "fixed_best": "a", "flips": False},
-            "Tuned, a leads by 4.8 points over b (95% interval 0.0 to 7.6), which cannot be distinguished from no "
-            "difference; the same holds for c. At 1e-3 alone, a leads, too.",
+            [LEADS._replace(low=-0.0001, high=0.0961)],
+            {"flips": False, "fixed_best": "a"},
+            "Tuned, a leads by 4.8 points over b (95% interval −0.01 to 9.6), which cannot be distinguished from no "
+            "difference. At 1e-3 alone, a leads, too.",
         ),
         (
-            {"best": ("a", "b"), "distinguishable": False, "fixed_best": ""},
+            [LEADS, Lead("c", 0.137, 0.052, 0.221, distinguishable=False)],
+            {"fixed_best": ""},
+            "Tuned, a leads by 4.8 points over b (95% interval −1.0 to 10.6), which cannot be distinguished from no "
+            "difference. The lead of 13.7 points over c (5.2 to 22.1), corrected for all pairs of the study, cannot be "
+            "distinguished from no difference.",
+        ),
+        (
+            [WINS, Lead("c", 0.1, -0.05, 0.25, distinguishable=False)],
+            {"fixed_best": ""},
+            "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6). The lead of 10.0 points over c (−5.0 to "
+            "25.0) cannot be distinguished from no difference.",
+        ),
+        (
+            [WINS._replace(distinguishable=False)],
+            {"fixed_best": ""},
             "Tuned, a leads by 4.8 points over b (95% interval 2.0 to 7.6), which, corrected for all pairs of the "
             "study, cannot be distinguished from no difference.",
         ),
         (
+            [WINS],
             {"fixed_difference": math.nan},
             "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6). At 1e-3 alone you would have concluded that "
             "b wins, as a has no value.",
         ),
         (
-            {"low": math.nan, "high": math.nan, "distinguishable": False, "best": ("a", "b"), "fixed_best": ""},
-            "Tuned, a leads by 4.8 points over b; without an interval nothing can be distinguished.",
+            [Lead("b", 0.048, math.nan, math.nan, distinguishable=False)],
+            {"fixed_best": ""},
+            "Tuned, a leads by 4.8 points over b; without an interval the two cannot be distinguished.",
         ),
         (
-            {"difference": 0.0, "distinguishable": False, "best": ("a", "b", "c", "d", "e", "f"), "fixed_best": ""},
-            "Tuned, a and b have the same mean; 4 other variants cannot be distinguished from a.",
+            [
+                Lead("b", 0.0, -0.0004, 0.0004, distinguishable=False),
+                *(Lead(name, 0.0003, -0.0001, 0.0007, distinguishable=False) for name in "cd"),
+                Lead("e", 0.01, math.nan, math.nan, distinguishable=False),
+                Lead("f", 0.02, -0.01, 0.05, distinguishable=False),
+            ],
+            {"fixed_best": ""},
+            "Tuned, a and b have the same mean. The leads of 0.030 points over c (−0.010 to 0.070), 0.030 points over "
+            "d (−0.010 to 0.070), 1.0 points over e (no interval) and up to 2.0 points over 1 more cannot be "
+            "distinguished from no difference.",
         ),
     ],
 )
-def test_sentences(changed: dict[str, Any], text: str) -> None:
-    assert said(**changed) == text + OTHERS
+def test_sentences(leads: list[Lead], changed: dict[str, Any], text: str) -> None:
+    assert said(*leads, **changed) == text + OTHERS
+
+
+def test_a_mean_over_fewer_seeds_is_marked_where_it_is_named() -> None:
+    found = said(WINS, few={("b", 1e-3): " (1 of 3 seeds)"})
+    assert "you would have concluded that b (1 of 3 seeds) wins, by 10.0 points over a." in found
 
 
 def test_of_a_metric_to_minimise_leads_are_positive_too() -> None:
-    found = said(LOSS, difference=-0.5, low=-0.7, high=-0.3, fixed_difference=0.25)
-    assert found.startswith("Tuned, a wins by 0.5 over b (95% interval 0.3 to 0.7). At 1e-3 alone")
+    found = said(Lead("b", -0.5, -0.7, -0.3, distinguishable=True), metric=LOSS, fixed_difference=0.25)
+    assert found.startswith("Tuned, a wins by 0.50 over b (95% interval 0.30 to 0.70). At 1e-3 alone")
     assert "b wins, by 0.25 over a. Another variant has the lowest mean" in found
 
 
 def test_nothing_to_compare() -> None:
-    assert said(best=(), runner_up="") == "no variant has a value."
-    assert said(runner_up="") == "Tuned, a has a value, and nothing to compare it with."
+    assert said(best=()) == "no variant has a value."
+    assert said() == "Tuned, a has a value, and nothing to compare it with."
 
 
 def test_of_a_study_with_the_chosen_rates(tmp_path: Path) -> None:

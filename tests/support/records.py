@@ -16,12 +16,12 @@ from typing import Any
 
 from safetensors.numpy import save
 
-from lr_sweep.analysis.record import read
 from lr_sweep.analysis.record.columns import CURVES, PLANNED, RUNS, WANTED, Columns, best_of, table
 from lr_sweep.analysis.record.index import read_index, row_stamps
 from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.analysis.record.read import FORMAT, curve_path, run_path, study_dir
-from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise
+from lr_sweep.analysis.statistics.aggregate import StudySummary
+from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.sweep.results.directory import Results
 
 Point = tuple[int, float, float]
@@ -167,7 +167,7 @@ class SyntheticRecord:
 
 def summary_of(results: Path, study: str = "small") -> StudySummary:
     """The numbers of a written study."""
-    return summarise(read.read_wanted(results, study), read.read_runs(results), read.read_curves(results))
+    return read_summary(results, study).summary
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,7 +56,7 @@ def test_a_sweep_runs_and_its_numbers_are_tables(tmp_path: Path, monkeypatch: py
     bench, script = new_bench(tmp_path, monkeypatch), Script()
     monkeypatch.setattr(driver, "train_cohorts", script.train_cohorts)
     sweep = Sweep(tmp_path / "tiny.yaml", bench.results.root, data_dir=tmp_path)
-    with pytest.raises(RecordError, match="run the study"):
+    with pytest.raises(RecordError, match="run a study first"):
         sweep.summary()
     said: list[str] = []
     outcome = sweep.run(say=said.append)

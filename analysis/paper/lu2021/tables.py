@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.paper.beside import above, budget_text, steps_text
 from lr_sweep.analysis.paper.lu2021.numbers import CONVERGED, steps_to_converge, train_accuracies
 from lr_sweep.analysis.paper.lu2021.published import (
@@ -30,7 +31,6 @@ from lr_sweep.analysis.report.blocks import Row, Table
 from lr_sweep.analysis.report.tables import accuracy_text, facts, lost_text, marks_of, marks_text, seeds_text
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.selection import CELL
-from lr_sweep.analysis.text import percent_text
 
 MEASURED = {
     TEST: "Test accuracy in percent, mean ± standard error of the mean (SEM) over seeds, of each run's best model by "
@@ -105,8 +105,7 @@ def _numbers(summary: StudySummary, curves: pd.DataFrame) -> Mapping[str, Callab
     def share(column: str) -> Callable[[Row, Cell], Ours]:
         def number(row: Row, cell: Cell) -> Ours:
             mean, sem = train[cell][column], train[cell][f"{column}_sem"]
-            written = percent_text(mean) + ("" if math.isnan(sem) else f" ± {percent_text(sem)}")
-            return Ours(written + _marked(row), 100 * mean)
+            return Ours(ACCURACY.mean_text(mean, sem) + _marked(row), 100 * mean)
 
         return number
 
@@ -130,7 +129,7 @@ def _numbers(summary: StudySummary, curves: pd.DataFrame) -> Mapping[str, Callab
 
 
 def _marked(row: Row) -> str:
-    return seeds_text(row["num_values"], row["num_seeds"]) + marks_of(row)
+    return seeds_text(row) + marks_of(row)
 
 
 def _beside(entry: Entry, here: float) -> str:

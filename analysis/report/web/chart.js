@@ -123,7 +123,7 @@ function drawKey() {
   const ring = { cx: 13, cy: 10, class: "sample" };
   const rule = { x1: 0, x2: 26, y1: 10, y2: 10, "stroke-width": 1.5, class: "sample" };
   entry(every.some((point) => point.chosen), `chosen on ${metric.chosen_on}`, (svg) => add(svg, "circle", { ...ring, r: 9 }));
-  entry(has("partial"), "not all seeds", (svg) => add(svg, "circle", { ...ring, r: 4.5 }));
+  entry(has("partial"), "fewer seeds", (svg) => add(svg, "circle", { ...ring, r: 4.5 }));
   entry(has("diverged"), "all seeds diverged", (svg) => cross(svg, 13, 10, "currentColor"));
   entry(has("none"), "no value: failed or missing", (svg) => add(svg, "circle", { ...ring, r: 3, "stroke-dasharray": "2 2" }));
   const flips = (kind) => shown.handle.flips.some((flip) => flip.kind === kind);

@@ -120,7 +120,7 @@ function listOrder(columns, title, order, pointOf, withRate = false) {
       const sample = add(item, "svg", { width: 14, height: 14, "aria-hidden": "true" });
       marker(sample, line, 7, 7);
       add(item, "span", {}, line.variant);
-      add(item, "small", {}, `${point.text}${metric.unit}${withRate && point.rate_text ? `, at ${point.rate_text}` : ""}`);
+      add(item, "small", {}, `${point.text}${metric.unit}${point.few ?? ""}${withRate && point.rate_text ? `, at ${point.rate_text}` : ""}`);
     }
   }
 }

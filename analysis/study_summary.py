@@ -1,0 +1,43 @@
+"""Reads a study's record and summarises it: for the report, the Python API and the mirror in MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+
+from lr_sweep.analysis.record import read as record
+from lr_sweep.analysis.record.read import StudyInfo
+from lr_sweep.analysis.record.rungs import stopped_of, with_stops
+from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise
+
+RUN_COLUMNS = ("run_id", "status", "num_steps", "diverged_at_step", "failure")
+CURVE_COLUMNS = ("run_id", "step", "train_accuracy", "validation_accuracy", "test_accuracy")
+"""What is read of the record: at 10,000 runs, leaving out the rest saves seconds and memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedStudy:
+    """What the record holds of a study, and its summary."""
+
+    info: StudyInfo
+    wanted: pd.DataFrame
+    runs: pd.DataFrame
+    """`RUN_COLUMNS`, and those that were asked for."""
+    curves: pd.DataFrame
+    summary: StudySummary
+
+
+def read_summary(results: Path, study: str, further_columns: Collection[str] = ()) -> RecordedStudy:
+    """Read a study and summarise its runs, with `further_columns` of `RUNS`.
+
+    Raises RecordError if the record is missing, damaged or contradicts itself.
+    """
+    info, wanted = record.read_study(results, study), record.read_wanted(results, study)
+    runs = record.read_runs(results, wanted["run_id"], (*RUN_COLUMNS, *further_columns))
+    curves = record.read_curves(results, wanted["run_id"], CURVE_COLUMNS)
+    summary = summarise(with_stops(wanted, stopped_of(results, study)), runs, curves, info.metric)
+    summary = replace(summary, search=info.search, refinement=info.refinement, winners=info.winners)
+    return RecordedStudy(info=info, wanted=wanted, runs=runs, curves=curves, summary=summary)

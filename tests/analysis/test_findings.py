@@ -1,0 +1,88 @@
+"""Findings that say the same of several cells are one line for readers, and all there for machines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+
+from lr_sweep.analysis.report.findings import folded
+from lr_sweep.analysis.statistics.finding import CheckFinding
+from lr_sweep.analysis.study_report import write_report
+from lr_sweep.tests.support.records import SyntheticRecord
+
+
+def finding(task: str, variant: str, message: str = "same", model: str = "m") -> CheckFinding:
+    return CheckFinding(check="gap", level="note", task=task, model=model, variant=variant, message=message, fix="")
+
+
+def cells(tasks: str, models: str, variants: str) -> pd.DataFrame:
+    rows = [(t, m, v) for t in tasks for m in models for v in variants]
+    return pd.DataFrame(rows, columns=["task", "model", "variant"])
+
+
+def where(findings: list[CheckFinding], of: pd.DataFrame) -> list[tuple[str, str, str]]:
+    return [(each.task, each.model, each.variant) for each in folded(findings, of)]
+
+
+def test_variants_of_a_task() -> None:
+    of = cells("t", "m", "abcd")
+    assert where([finding("t", each) for each in "abcd"], of) == [("t", "m", "all 4 variants")]
+    assert where([finding("t", each) for each in "abd"], of) == [("t", "m", "3 of 4 variants (a, b, d)")]
+    assert where([finding("t", "b")], of) == [("t", "m", "b")]
+    others = [finding("t", "a"), finding("t", "b", "another"), finding("t", "c")]
+    assert where(others, of) == [("t", "m", "2 of 4 variants (a, c)"), ("t", "m", "b")]
+
+
+def test_variants_of_several_tasks_and_models() -> None:
+    of = cells("stu", "m", "ab")
+    every = [finding(task, variant) for task in "stu" for variant in "ab"]
+    assert where(every, of) == [("all 3 tasks", "m", "all 2 variants")]
+    assert where(every[:4], of) == [("2 of 3 tasks (s, t)", "m", "all 2 variants")]
+    assert where(every[:3], of) == [("s", "m", "all 2 variants"), ("t", "m", "a")]
+    of = cells("st", "mn", "a")
+    assert where([finding("s", "a"), finding("t", "a", model="n")], of) == [("s", "m", "a"), ("t", "n", "a")]
+
+
+def test_a_report_says_it_once_and_its_json_has_all(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for variant in ("frozen-random", "unfrozen-random"):
+        for rate, accuracy in {1e-4: 0.5, 1e-3: 0.6, 1e-2: 0.5}.items():
+            made.add(rate, 0, [(300, accuracy, accuracy + 0.01 * variant.startswith("un"))], variant=variant)
+    report = write_report(made.write(), "small")
+    assert report.text.splitlines()[-2:] == [
+        "checks: 1 note",
+        "  note: mnist gpt2 all 2 variants: one seed: no standard error, no interval; add seeds",
+    ]
+    page = (report.folder / "report.md").read_text()
+    assert page.count("one seed: no standard error, no interval") == 1
+    assert "| note | mnist | gpt2 | all 2 variants | one seed" in page
+    listed = json.loads((report.folder / "checks.json").read_text())["findings"]
+    assert [each["variant"] for each in listed] == ["frozen-random", "unfrozen-random"]
+
+
+def by_seed(made: SyntheticRecord, values: dict[float, tuple[float, float]]) -> list[tuple[str, str]]:
+    for rate, accuracies in values.items():
+        for seed, accuracy in enumerate(accuracies):
+            made.add(rate, seed, [(300, accuracy, accuracy)])
+    report = write_report(made.write(), "small")
+    assert "‡" not in (report.folder / "report.md").read_text()
+    return [(each.check, each.level) for each in report.findings]
+
+
+def test_a_tie_over_all_rates_has_no_edge(tmp_path: Path) -> None:
+    """Each seed has one value whatever the rate, as where the rate does not reach the optimizer."""
+    rates = (1e-4, 1e-3, 1e-2)
+    assert by_seed(SyntheticRecord(tmp_path / "a"), dict.fromkeys(rates, (0.6, 0.5))) == [("flat", "problem")]
+    stuck = dict.fromkeys(rates, (0.6, 0.6))  # six evaluations of one value
+    assert by_seed(SyntheticRecord(tmp_path / "c"), stuck) == [("stuck", "problem")]
+
+
+def test_a_tie_with_a_rate_inside_is_judged_by_that_rate(tmp_path: Path) -> None:
+    """1e-4, the smallest, and 1e-3 tie. Beyond all diverge, and the step there is a decade: the best may lie in it."""
+    made = SyntheticRecord(tmp_path)
+    for seed in (0, 1):
+        made.add(1e-2, seed, [], "diverged", 9, 9)
+    found = by_seed(made, {1e-4: (0.6, 0.5), 3e-4: (0.4, 0.5), 1e-3: (0.5, 0.6)})
+    assert found == [("cliff", "problem"), ("diverged", "note")]
