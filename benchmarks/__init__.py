@@ -1,1 +1,1 @@
-"""Measurements behind the figures in docs/. Each is a script that prints what it measured."""
+"""Measurements behind the figures in RESULTS.md and docs/. Each is a script that prints what it measured."""

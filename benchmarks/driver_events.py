@@ -3,7 +3,6 @@
 Results: one trial that trains nothing reports 2,000 times through Tune and the sweep's callback, alone and while 1,500
 others wait for a slot. Evaluations: the recorder writes curves of 200 evaluations one by one, each time the whole
 curve. `python -m benchmarks.driver_events`; what a trial costs besides is measured by `benchmarks.trial_overhead`.
-`benchmarks.fleet_simulation` takes all three.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def compare(name: str, rounds: int, seconds: float) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure and print the table of docs/performance.md."""
+    """Measure and print the table of benchmarks/RESULTS.md."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--cells", default="tiny-frozen,tiny-unfrozen,base-frozen,base-unfrozen")
