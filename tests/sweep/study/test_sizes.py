@@ -11,7 +11,7 @@ import pytest
 
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.study import only, variants
-from lr_sweep.sweep.study.file import MAX_BYTES, load_study, study_of
+from lr_sweep.sweep.study.file import study_of
 from lr_sweep.sweep.study.stop_early import StopEarly
 from lr_sweep.tests.support.study_example import mistakes
 from lr_sweep.tests.support.tiny_study import in_process, write_study
@@ -109,13 +109,6 @@ def test_duplicate_keys_of_a_file_are_reported_to_a_hundred(tmp_path: Path) -> N
     lines = mistakes(tmp_path, "study: example\n" * 500)
     assert len(lines) == 101
     assert lines[-1] == " there are more mistakes; these are the first 100"
-
-
-def test_a_study_file_has_a_size_that_is_read_in_seconds(tmp_path: Path) -> None:
-    path = tmp_path / "example.yaml"
-    path.write_bytes(b"#" * (MAX_BYTES + 1))
-    with pytest.raises(UserError, match="example.yaml"):
-        load_study(path)
 
 
 def test_only_names_the_first_wrong_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
