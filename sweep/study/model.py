@@ -95,11 +95,12 @@ def _text(value: Any, info: ValidationInfo) -> Any:
 
 
 def _size_from(value: Any, info: ValidationInfo) -> BodySize:
-    return _reader_of(size_type(info.data.get("family", "gpt2")))(value, info)
+    return _size_reader(info.data.get("family", "gpt2"))(value, info)
 
 
 @cache
-def _reader_of(kind: type[BodySize]) -> Callable[[Any, Any], BodySize]:
+def _size_reader(family: str) -> Callable[[Any, Any], BodySize]:
+    kind = size_type(family)
     hints = get_type_hints(kind)
     limits = {name: LIMITS[hint] for name, hint in hints.items() if hint in LIMITS}
     return dataclass_from(kind, limits | {"layers": LAYERS})

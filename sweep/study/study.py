@@ -254,10 +254,10 @@ class Study(Strict):
         found = {names: entry for entry, names in by_names(entries, axes)}
         rates = [ascending(cells.learning_rates or self.learning_rates or ()) for cells in entries]
         protocols = {name: changed(self.protocol, own_protocol(variant)) for name, variant in self.variants.items()}
-        for names in product(*axes.values()):
-            if (entry := found.get(names)) is not None:
-                protocol = changed(protocols[names[-1]], entries[entry].protocol)
-                yield StudyCell(*names, rates[entry], protocol)
+        for task, model, variant in product(*axes.values()):
+            if (entry := found.get((task, model, variant))) is not None:
+                protocol = changed(protocols[variant], entries[entry].protocol)
+                yield StudyCell(task, model, variant, rates[entry], protocol)
 
     def learning_rate_grid(self) -> tuple[float, ...]:
         """Return the learning rates of the study's cells in ascending order; none for a search."""
