@@ -13,6 +13,8 @@ from lr_sweep.datasets.storage.problems import UserError
 __all__ = ["UserError", "path_problem", "unknown"]
 
 
+MOST_NAMES = 100
+"""Valid names that a message lists."""
 _ADVICE = {
     "Free some space, or name a path on another disk": (errno.ENOSPC, errno.EDQUOT),
     "Name a path on a disk that can be written to": (errno.EROFS,),
@@ -54,6 +56,8 @@ def unknown(kind: str, name: object, names: Iterable[str], listed: Iterable[str]
     """
     names, given = sorted(names), str(name)
     given = given if len(given) <= 100 else given[:97] + "..."
-    close = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(given, names[: 10 * MOST_NAMES], n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}?" if close else ";"
-    return f"unknown {kind} {given!r}{hint} valid: {', '.join(names if listed is None else listed)}"
+    valid = list(names if listed is None else listed)
+    more = f", and {len(valid) - MOST_NAMES} more" if len(valid) > MOST_NAMES else ""
+    return f"unknown {kind} {given!r}{hint} valid: {', '.join(valid[:MOST_NAMES])}{more}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import re
 import time
@@ -236,13 +237,15 @@ def task_data(run: Run, data_dir: Path, device: str) -> TaskData:
     Raises:
         DataError: missing, not what the task declares, or not what the run was planned with.
     """
-    return _task_data(run.task, tuple(sorted(run.task_options.items())), run.data_checksum, data_dir, device)
+    options = json.dumps(run.task_options)  # an option may be a list, which is no key of a cache
+    return _task_data(run.task, options, run.data_checksum, data_dir, device)
 
 
 @lru_cache(maxsize=1)
-def _task_data(task: str, options: tuple[tuple[str, Any], ...], checksum: str, data_dir: Path, device: str) -> TaskData:
+def _task_data(task: str, options: str, checksum: str, data_dir: Path, device: str) -> TaskData:
     definition = TASKS[task]
-    chosen = definition.Options(**dict(options))
+    given = json.loads(options).items()
+    chosen = definition.Options(**{name: tuple(x) if isinstance(x, list) else x for name, x in given})
     got = data_checksum(task, chosen, data_dir)
     if got != checksum:
         raise DataError(

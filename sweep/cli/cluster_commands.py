@@ -30,7 +30,9 @@ def submit(chosen: Namespace) -> int:
     options = ["--max-attempts", str(chosen.max_attempts), "--checkpoint-every-s", str(chosen.checkpoint_every_s)]
     options += ["--priority", str(chosen.priority)]
     options += ["--only", only_text(chosen.only)] if chosen.only else []
-    options += [f"--{name}" for name in ("retry-failed", "strict") if getattr(chosen, name.replace("-", "_"))]
+    options += [
+        f"--{name}" for name in ("replace", "retry-failed", "strict") if getattr(chosen, name.replace("-", "_"))
+    ]
     job = submit_study(study, chosen.results, chosen.data_dir, chosen.address, options=options, say=_say)
     _say(f"{job.name} was accepted")
     return 0 if chosen.no_follow else _follow(chosen.address, job)

@@ -86,6 +86,7 @@ TRAINING = (
     *RESOURCES,
     _number("--priority", "a sweep with 2 gets twice as many trials at once as one with 1; default: 1", 1),
     ONLY,
+    _flag("--replace", "train a changed study though it no longer wants runs that are recorded; default: ask"),
     _flag("--retry-failed", "train failed runs again, and stopped ones further"),
     _number("--max-attempts", "with --retry-failed: skip runs that were started N times; default: 10", 10),
     _argument(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import pkgutil
 import sys
@@ -12,26 +11,26 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lr_sweep.datasets.program import PROGRAM
+from lr_sweep.sweep.cli import streams
 from lr_sweep.sweep.cli.commands import COMMANDS
 from lr_sweep.sweep.errors import UserError, path_problem
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed runs or problems, 2 cannot be done, 130 stopped."""
-    chosen = parser().parse_args(arguments)
-    _let_threads_sleep()
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that is not in UTF-8 lacks the blocks of `show`
-    try:
-        code = _run(chosen)
-        sys.stdout.flush()
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader, such as `head`, has ended
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    return code
+    with streams.mended():
+        try:
+            chosen = parser().parse_args(arguments)
+            _let_threads_sleep()
+            code = _run(chosen)
+        except KeyboardInterrupt:
+            streams.say_last("stopped")
+            code = 130
+        except SystemExit as ending:  # argparse's, which has printed help or a mistake
+            raise SystemExit(streams.ended(int(ending.code or 0))) from None
+        except BrokenPipeError:  # the reader, such as `head`, has ended
+            code = 0
+        return streams.ended(code)
 
 
 def _let_threads_sleep() -> None:
@@ -63,7 +62,7 @@ def _run(chosen: argparse.Namespace) -> int:
         if problem is None:
             raise
     sys.stdout.flush()
-    print(f"error: {problem}", file=sys.stderr)
+    streams.say_last(f"error: {problem}")
     return 2
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from collections.abc import Collection
 from pathlib import Path
 
 from lr_sweep.analysis.record.read import check_format, recorded_studies
 from lr_sweep.analysis.record.working_copy import publish
+from lr_sweep.sweep.cli import asking
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.store.results import directory_at, fetched, results_here
@@ -162,14 +162,8 @@ def gc(chosen: Namespace) -> int:
     from lr_sweep.sweep.inspection.gc import KINDS, collect
 
     def agreed(kind: str) -> bool:
-        if chosen.yes:
-            return True
-        if not sys.stdin.isatty():
-            raise UserError("nothing was removed: there is no terminal to ask at. Give --yes to remove what is listed.")
-        try:
-            return input(f"{kind}: remove? [y/N] ").strip().lower() in ("y", "yes")
-        except EOFError:
-            return False
+        elsewhere = "nothing was removed: there is no terminal to ask at. Give --yes to remove what is listed."
+        return chosen.yes or asking.agreed(f"{kind}: remove?", elsewhere)
 
     results = directory_at(chosen.results, "gc")
     check_format(results.root)

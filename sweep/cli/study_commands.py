@@ -18,6 +18,7 @@ from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.files import default_data_dir
 from lr_sweep.datasets.program import command
 from lr_sweep.datasets.storage.object_store import StoreError
+from lr_sweep.sweep.cli import asking
 from lr_sweep.sweep.errors import UserError, unknown
 from lr_sweep.sweep.results.directory import storage_problems
 from lr_sweep.sweep.store.results import results_here
@@ -151,6 +152,7 @@ def _train_studies(chosen: Namespace) -> int:
             max_attempts=chosen.max_attempts if chosen.retry_failed else 0,
             checkpoint_every_s=chosen.checkpoint_every_s,
             only=chosen.only,
+            replace=partial(_may_replace, chosen),
         )
         outcome = run_study(study, options, _say)
         print(f"\n{outcome.report.text}\n\nreport     {outcome.report.page}")
@@ -162,6 +164,17 @@ def _train_studies(chosen: Namespace) -> int:
         if outcome.failed or (chosen.strict and outcome.report.num_problems):
             code = 1
     return code
+
+
+def _may_replace(chosen: Namespace, line: str) -> bool:
+    """Say which recorded runs would no longer be wanted, and ask, unless `--replace` was given."""
+    from lr_sweep.sweep.tune.options import ANOTHER_NAME
+
+    if chosen.replace:
+        _say(line)
+        return True
+    again = f"to replace what it wanted, give --replace: `{command(*sys.argv[1:], '--replace')}`"
+    return asking.agreed(f"{line}. {ANOTHER_NAME}. Replace what it wanted?", f"{line}. {ANOTHER_NAME}; {again}")
 
 
 def pretrain(chosen: Namespace) -> int:

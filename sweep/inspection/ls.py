@@ -6,7 +6,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.read import StudyInfo, check_format, read_study
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results
@@ -26,9 +25,11 @@ def listing(results: Results, names: Sequence[str]) -> str:
     wanted = run_state.read_all_wanted(results)
     studies = studies or {name: read_study(results.root, name) for name in wanted}
     # Chosen studies first: they give the order and the labels.
-    runs = run_state.known_runs(results, {name: wanted[name] for name in studies} | wanted, ["wall_s", *ACCURACIES])
+    runs = run_state.known_runs(
+        results, {name: wanted[name] for name in studies} | wanted, ["wall_s", "content", *ACCURACIES]
+    )
     here = [run for run in runs if run.status != "waiting" and (not names or run.budgets.keys() & studies.keys())]
-    return "\n".join([*_study_lines(studies, wanted, runs, results), "", *_run_lines(here, studies, results)])
+    return "\n".join([*_study_lines(studies, wanted, runs, results), "", *_run_lines(here, results)])
 
 
 def _study_lines(
@@ -46,19 +47,19 @@ def _study_lines(
     return aligned(rows, right=range(2, 2 + len(shown)))
 
 
-def _run_lines(runs: Sequence[KnownRun], studies: Mapping[str, StudyInfo], results: Results) -> list[str]:
+def _run_lines(runs: Sequence[KnownRun], results: Results) -> list[str]:
     if not runs:
         return ["no runs yet"]
     best = ("validation", "test")
     head = ("run", "task", "model", "variant", "rate", "seed", "status", "steps", *best, "trained for", "studies")
-    return aligned([head, *(_run_row(run, studies, results) for run in runs)], right=(4, 5, 7, 8, 9, 10))
+    return aligned([head, *(_run_row(run, results) for run in runs)], right=(4, 5, 7, 8, 9, 10))
 
 
-def _run_row(run: KnownRun, studies: Mapping[str, StudyInfo], results: Results) -> tuple[str, ...]:
+def _run_row(run: KnownRun, results: Results) -> tuple[str, ...]:
     # The curve of a run that has not ended has its steps, too, and is not read.
     step = run.end["num_steps"] if run.end else run_state.checkpoint_step(results, run.run_id)
     labels = [run_state.label(run.labels, name) for name in run_state.LABELS]
-    metric = next((studies[name].metric for name in run.budgets if name in studies), ACCURACY)
+    metric = run_state.metric_of(run.end)
     values = [run.end[name] if run.end else None for name in ACCURACIES]
     accuracies = ["-" if value is None else score(value, metric, digits=1) for value in values]
     steps = "-" if step is None else str(step)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.access import denied
 from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.analysis.record.read import check_format, read_curves
@@ -47,7 +47,7 @@ def run_text(results: Results, given: str) -> str:
         sections |= {"content": _content(end), "provenance": _provenance(end), "cost": _cost(end)}
     sections["files"] = _files(run.run_id, results)
     lines |= {title: aligned(facts) for title, facts in sections.items()}
-    lines["curve"] = _curve_lines(results, run.run_id, _metric(end))
+    lines["curve"] = _curve_lines(results, run.run_id, run_state.metric_of(end))
     texts = ["\n  ".join([title, *shown]) for title, shown in lines.items()]
     return "\n\n".join(["\n".join(aligned(_outcome(run, end))), *texts])
 
@@ -69,12 +69,6 @@ def _traceback_lines(end: Row | None) -> dict[str, list[str]]:
     """Return the section with the traceback of a run that failed, if the record has it."""
     lines = (end["failure"] or "").splitlines() if end is not None else []
     return {"traceback": lines} if len(lines) > 1 else {}
-
-
-def _metric(end: Row | None) -> Metric:
-    """Return what was measured of a run; accuracy, unless it has ended and says otherwise."""
-    content = json.loads(end["content"]) if end is not None else {}
-    return Metric.from_json(content["metric"]) if "metric" in content else ACCURACY
 
 
 def find_run(given: str, runs: Sequence[KnownRun]) -> KnownRun:
@@ -105,7 +99,7 @@ def _outcome(run: KnownRun, end: Row | None) -> list[Fact]:
         facts += [("failure", failure_line(end["failure"]))] if end["failure"] else []
         facts.append(("steps", f"{end['num_steps']} trained"))
         if end["best_step"] is not None:
-            metric = _metric(end)
+            metric = run_state.metric_of(end)
             scores = [score(end[f"{split}_at_best"], metric, digits=1) for split in ("validation", "test")]
             shown = "validation {}, test {}".format(*scores)
             facts.append((metric.name, f"{shown}, at step {end['best_step']}, where validation is {metric.best}"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sized
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from lr_sweep.sweep.plan.timings import Timing, find_timings
 from lr_sweep.sweep.results.changes import change_lines
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
+from lr_sweep.sweep.results.replaced import renamed_lines, replaced_by
 from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.search.proposals import read_proposed
 from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown, to_pretrain
@@ -60,19 +61,28 @@ def plan_on(plan: Plan, machine: dict[str, float], gpu: Gpu | None = None, price
     marking, engine = "" if gpu is None else gpu.marking, placement.resources.engine
     timings |= find_timings(plan.wanted, reconciled, results, placement.device, engine, marking)
     cost = replace(estimate_cost(reconciled, timings, placement, at_once, results), gpu=gpu, price=price)
-    text = plan_text(plan, cost, changes=change_lines(plan.study.study, plan.wanted, reconciled, results))
+    text = plan_text(plan, cost)
     refused = reconciled.to_train and not fits(placement, [machine])
     return f"{text}\n{_misfit_line(placement, machine)}" if refused else text
 
 
-def plan_text(plan: Plan, cost: Cost, *, changes: Sequence[str] = (), elsewhere: bool = False) -> str:
-    """Return the plan for the terminal, with lines of `sweep.results.changes`; `elsewhere`: without disk and cost."""
+def plan_text(plan: Plan, cost: Cost, *, elsewhere: bool = False) -> str:
+    """Return the plan for the terminal; `elsewhere`: without disk and cost."""
     lines = [study_heading(plan.study.study, plan.study.title), "", *_grid_lines(plan), "", *_cell_lines(plan), ""]
     lines += [*_weights_lines(plan.backbones), *_total_lines(plan, cost)]
-    lines += [f"{'' if index else 'changed':11}{line}" for index, line in enumerate(changes)]
+    lines += [f"{'' if index else 'changed':11}{line}" for index, line in enumerate(_changed_lines(plan))]
     lines += [] if elsewhere else [_disk_line(plan, cost)]
     lines += [f"data       {plan.data_dir}", f"results    {plan.results.location}"]
     return "\n".join(lines if elsewhere else [*lines, "", *cost_lines(cost)])
+
+
+def _changed_lines(plan: Plan) -> Iterator[str]:
+    """Yield what has changed since the study was last run."""
+    study, wanted, results = plan.study, plan.wanted, plan.results
+    yield from change_lines(study.study, wanted, plan.reconciled, results)
+    if (text := replaced_by(study, wanted, results).text) is not None:
+        yield f"{text}. `run` asks first, or wants --replace"
+    yield from renamed_lines(study, wanted, results)
 
 
 def _grid_lines(plan: Plan) -> list[str]:

@@ -9,12 +9,13 @@ from functools import cache, partial
 from pathlib import Path
 
 from lr_sweep.analysis.record.code_versions import files_text, other_versions
-from lr_sweep.analysis.record.read import RecordError, read_run_rows, read_wanted_rows, recorded_studies
+from lr_sweep.analysis.record.read import read_run_rows
 from lr_sweep.datasets import SHIPPED, TASKS
 from lr_sweep.datasets.sources import source_versions, task_sources, version_here
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import Reconciled
-from lr_sweep.sweep.results.run_state import Row, State
+from lr_sweep.sweep.results.replaced import no_longer_wanted
+from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.text import counted
@@ -124,7 +125,7 @@ def _replaced_lines(study: str, wanted: Sequence[WantedRun], results: Results) -
     checksums = {run.run.task: run.run.data_checksum for run in wanted if run.run.task not in SHIPPED}
     if not checksums:
         return
-    others = [row["run_id"] for row in _no_longer_wanted(study, wanted, results) if row["task"] in checksums]
+    others = [row["run_id"] for row in no_longer_wanted(study, wanted, results) if row["task"] in checksums]
     rows = read_run_rows(results.root, others, ("task", "data_checksum"))
     number = Counter(row["task"] for row in rows if row["data_checksum"] != checksums[row["task"]])
     for task, runs in number.items():
@@ -134,22 +135,10 @@ def _replaced_lines(study: str, wanted: Sequence[WantedRun], results: Results) -
         )
 
 
-def _no_longer_wanted(study: str, wanted: Sequence[WantedRun], results: Results) -> list[Row]:
-    """Return the rows of what the study wanted when it was last run, and does not want now."""
-    if study not in recorded_studies(results.root):
-        return []
-    try:
-        before = read_wanted_rows(results.root, study)
-    except RecordError:  # `run` writes it again
-        return []
-    now = {run.run_id for run in wanted}
-    return [row for row in before if row["run_id"] not in now]
-
-
 def _replaced_own_lines(study: str, wanted: Sequence[WantedRun], results: Results) -> Iterator[str]:
     """Say how many runs no longer count because the user's own code or data has changed, and name the files."""
     now = wanted[0].run.content()
-    others = [row["run_id"] for row in _no_longer_wanted(study, wanted, results)]
+    others = [row["run_id"] for row in no_longer_wanted(study, wanted, results)]
     found: Counter[str] = Counter()
     for row in read_run_rows(results.root, others, ("content",)):
         content = json.loads(row["content"])

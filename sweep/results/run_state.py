@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.access import is_folder
 from lr_sweep.analysis.record.read import RecordError, read_run_rows, read_wanted_rows, recorded_studies
 from lr_sweep.analysis.record.rungs import StoppedRates, key_of, stopped_of
@@ -197,6 +199,12 @@ def checkpoint_step(results: Results, run_id: str) -> int | None:
     """Return the step in the name of a run's newest checkpoint; None: it has none."""
     found = checkpoints(results.checkpoints(run_id))
     return int(found[0].name.split("-")[1]) if found else None
+
+
+def metric_of(end: Row | None) -> Metric:
+    """Return what was measured of a run, by its own content: accuracy, unless it has ended and says otherwise."""
+    metric = json.loads(end["content"]).get("metric") if end is not None else None
+    return ACCURACY if metric is None else Metric.from_json(metric)
 
 
 def flattened(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -102,7 +102,9 @@ class EarlyStopping:
         first = self._cells[cell][0]
         before = {(each.key, each.step) for each in self._judgements}
         stopped, found = self._stopped(), list[Judgement]()
-        for step in self._rule.rungs(first.num_steps, first.run.steps_between_evaluations):
+        rungs = self._rule.rungs(first.num_steps, first.run.steps_between_evaluations)
+        reached = {step for run in self._cells[cell] for step in self._curves[run.run_id]}
+        for step in sorted(step for step in reached if step in rungs):
             best, means = self._values(cell, step, stopped)
             new = [rate for rate in best if ((*cell, rate), step) not in before]
             if not new:

@@ -74,10 +74,12 @@ def find_backbones(study: AnyStudy, pretrained_root: Path, data_dir: Path | None
     found, problems = {}, []
     if isinstance(study, OwnStudy):
         return {}
+    needed = study.with_weights()
     for name, model in study.models.items():
         try:
-            needed = study.needs_weights(name)
-            found[name] = find_backbone(model, pretrained_root, data_dir) if needed else Backbone(size=model.body_size)
+            found[name] = (
+                find_backbone(model, pretrained_root, data_dir) if name in needed else Backbone(size=model.body_size)
+            )
         except WeightsError as error:
             problems.append(f"model {name}: {error}")
     if problems:
@@ -89,7 +91,8 @@ def hub_sources(study: AnyStudy) -> dict[str, WeightsSource]:
     """Return the weights that a study takes from the Hugging Face hub, by model."""
     if isinstance(study, OwnStudy):
         return {}
-    models = [(name, model) for name, model in study.models.items() if study.needs_weights(name)]
+    needed = study.with_weights()
+    models = [(name, model) for name, model in study.models.items() if name in needed]
     return {name: _named_source(m, m.pretrained)[0] for name, m in models if isinstance(m.pretrained, HubWeights)}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Annotated, Any, NamedTuple
 
@@ -82,6 +82,13 @@ class StudyCell(NamedTuple):
     protocol: Protocol
 
 
+def by_names(entries: Sequence[Cells], axes: Mapping[str, Collection[str]]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield the index of an entry and the names of one of its cells, entry by entry."""
+    for index, cells in enumerate(entries):
+        for names in product(*(getattr(cells, axis) or valid for axis, valid in axes.items())):
+            yield index, names
+
+
 def check_cells(entries: Sequence[Cells], axes: Mapping[str, Mapping[str, Any]], protocol: Protocol) -> None:
     """Raise all mistakes in a study's `cells`: wrong names and options, cells that are there twice or never.
 
@@ -107,13 +114,11 @@ def _check_budgets(cells: Cells, tasks: Mapping[str, Any], every: int) -> None:
 
 def _check_each_once(entries: Sequence[Cells], axes: Mapping[str, Mapping[str, Any]]) -> None:
     mistakes, used = Mistakes(), set[tuple[str, str]]()
-    for names in product(*axes.values()):
-        of_axis = dict(zip(axes, names, strict=True))
-        found = [index for index, cells in enumerate(entries) if cells.have(**of_axis)]
-        if len(found) > 1:
-            mistakes.add(f"{', '.join(names)}: is in cells[{found[0]}], too", "cells", found[1])
-        if found:
-            used |= of_axis.items()
+    first: dict[tuple[str, ...], int] = {}
+    for index, names in by_names(entries, axes):
+        if (before := first.setdefault(names, index)) != index:
+            mistakes.add(f"{', '.join(names)}: is in cells[{before}], too", "cells", index)
+        used |= set(zip(axes, names, strict=True))
     for axis, valid in axes.items():
         for name in valid:
             if (axis, name) not in used:

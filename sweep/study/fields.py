@@ -10,6 +10,8 @@ from lr_sweep.sweep.study.validation import NameRule, Seed, or_list, some_distin
 
 MAX_RUNS = 100_000
 """Largest number of runs of a study; a plan of so many takes ten seconds."""
+MAX_CELLS = 5000
+"""Largest number of tasks x models x variants, counted before they are written out; checking so many takes seconds."""
 MAX_SEEDS = 1000
 """More are taken for a mistake: `seeds: 2021` means 2021 seeds, `seeds: [2021]` one."""
 

@@ -20,11 +20,11 @@ from lr_sweep.sweep.errors import UserError, unknown
 from lr_sweep.sweep.study.lu2021 import STUDY_NAMES, table_study
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy, own_to_plain
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.sweep.study.validation import Loc, shown
+from lr_sweep.sweep.study.validation import MAX_MISTAKES, MORE, Loc, shown
 from lr_sweep.trainables.parts import VARIANTS
 
-MAX_BYTES = 10_000_000
-"""Of a study file: 100,000 learning rates, written out, take 2 MB."""
+MAX_BYTES = 1_500_000
+"""Of a study file, which is read at 100 to 200 kB/s: `MAX_CELLS` variants, written out, take 1.3 MB."""
 MAX_LEVELS = 20
 """Of nesting; a study has six."""
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -75,7 +75,7 @@ def study_of(fields: Mapping[str, Any], folder: Path) -> AnyStudy:
     try:
         return _validated(_with_tuples(dict(fields)), folder, fields.get("study"))
     except ValidationError as error:
-        mistakes = [f"{_dotted(detail['loc'])}: {detail['msg']}" for detail in error.errors()]
+        mistakes = [f"{_dotted(detail['loc'])}: {detail['msg']}".removeprefix(": ") for detail in error.errors()]
         raise UserError("\n".join(mistakes)) from error
 
 
@@ -157,7 +157,8 @@ def _parse(text: str, path: Path) -> AnyStudy:
     if not reader.mistakes:
         return study
     lines = [f"{path}:{line}: {message}" for line, message in sorted(reader.mistakes)]
-    raise UserError("\n".join(lines))
+    more = [f"{path}: {MORE}"] if len(lines) > MAX_MISTAKES and not lines[0].endswith(MORE) else []
+    raise UserError("\n".join([*lines[:MAX_MISTAKES], *more]))
 
 
 def _yaml_mistake(error: YAMLError, text: str) -> tuple[int, str]:

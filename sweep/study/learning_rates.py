@@ -11,16 +11,26 @@ from lr_sweep.analysis.statistics.further_rates import three_digits
 from lr_sweep.analysis.text import rate_text
 from lr_sweep.sweep.study.validation import LearningRate, Strict, mistake, or_list, some_distinct
 
-SMALLEST_LOW = 1e-20
+SMALLEST = 1e-20
 """Far below any learning rate that changes a float32 weight; near the smallest float, 5e-324, steps would be equal."""
+
+
+def _large_enough(rate: float) -> float:
+    if rate < SMALLEST:
+        raise ValueError(f"got {rate_text(rate)}, want at least {rate_text(SMALLEST)}: smaller ones change no weight")
+    return rate
+
+
+Rate = Annotated[float, LearningRate, AfterValidator(_large_enough)]
+"""A learning rate of a study's runs."""
 
 
 class LearningRateGrid(Strict):
     """Learning rates that are evenly spaced on a logarithmic scale, both ends included."""
 
-    low: Annotated[float, LearningRate]
+    low: Rate
     """Smallest learning rate, at most 3 significant digits."""
-    high: Annotated[float, LearningRate]
+    high: Rate
     """Largest learning rate, a whole number of grid steps above `low`."""
     per_decade: Annotated[int, Field(ge=1, le=100)] = 2
     """Learning rates in each factor of ten; 2: 1e-6, 3.16e-6, 1e-5, ..."""
@@ -28,8 +38,6 @@ class LearningRateGrid(Strict):
     @model_validator(mode="after")
     def _check_ends(self) -> LearningRateGrid:
         low, high = rate_text(self.low), rate_text(self.high)
-        if self.low < SMALLEST_LOW:
-            raise mistake(f"got {low}, want at least {rate_text(SMALLEST_LOW)}: smaller ones change no weight", "low")
         if self.low > self.high:
             raise mistake(f"{low} is above high = {high}", "low")
         if self.low != (rounded := three_digits(self.low)):
@@ -63,7 +71,7 @@ class LearningRateGrid(Strict):
 
 LearningRates = Annotated[
     Annotated[LearningRateGrid, Tag("(one)")]
-    | Annotated[tuple[Annotated[float, LearningRate], ...], AfterValidator(some_distinct), Tag("(list)")],
+    | Annotated[tuple[Rate, ...], AfterValidator(some_distinct), Tag("(list)")],
     or_list((dict, LearningRateGrid), "a grid, {low: 1e-6, high: 1e-2, per_decade: 2}, or a list"),
 ]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -94,10 +95,15 @@ def _text(value: Any, info: ValidationInfo) -> Any:
 
 
 def _size_from(value: Any, info: ValidationInfo) -> BodySize:
-    kind = size_type(info.data.get("family", "gpt2"))
+    return _size_reader(info.data.get("family", "gpt2"))(value, info)
+
+
+@cache
+def _size_reader(family: str) -> Callable[[Any, Any], BodySize]:
+    kind = size_type(family)
     hints = get_type_hints(kind)
     limits = {name: LIMITS[hint] for name, hint in hints.items() if hint in LIMITS}
-    return dataclass_from(kind, limits | {"layers": LAYERS})(value, info)
+    return dataclass_from(kind, limits | {"layers": LAYERS})
 
 
 LAYERS = Field(ge=1, le=1000)

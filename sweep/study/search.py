@@ -10,9 +10,9 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 
 from lr_sweep.analysis.statistics.further_rates import three_digits
 from lr_sweep.analysis.text import rate_text
-from lr_sweep.sweep.study.learning_rates import SMALLEST_LOW, LearningRates
+from lr_sweep.sweep.study.learning_rates import LearningRates, Rate
 from lr_sweep.sweep.study.space import NO_OPTIONS, Options, Space, value_at
-from lr_sweep.sweep.study.validation import AtLeast1, LearningRate, Seed, Strict, mistake
+from lr_sweep.sweep.study.validation import AtLeast1, Seed, Strict, mistake
 
 NUM_FIRST = 4
 """Rates that `tpe` and `gp` try before they look at values: the quasi-random ones, the same in every cell."""
@@ -34,9 +34,9 @@ class Search(Strict):
 
     sampler: Literal["tpe", "gp", "quasi-random", "random"] = "tpe"
     """`tpe` and `gp` are Optuna's samplers; `quasi-random` is a scrambled Sobol sequence."""
-    low: Annotated[float, LearningRate]
+    low: Rate
     """Smallest learning rate, at most 3 significant digits."""
-    high: Annotated[float, LearningRate]
+    high: Rate
     """Largest learning rate, at most 3 significant digits; at least twice `low`."""
     rates: Annotated[int, Field(ge=2, le=100)]
     """Learning rates of each cell, over all rounds."""
@@ -50,8 +50,6 @@ class Search(Strict):
     @field_validator("low", "high")
     @classmethod
     def _check_digits(cls, rate: float) -> float:
-        if rate < SMALLEST_LOW:
-            raise ValueError(f"got {rate_text(rate)}, want at least {rate_text(SMALLEST_LOW)}")
         if rate != (rounded := three_digits(rate)):
             raise ValueError(f"{rate!r} has more than 3 significant digits; {rate_text(rounded)} has not")
         return rate

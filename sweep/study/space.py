@@ -24,6 +24,8 @@ NOT_SEARCHED = ("precision", "evaluate_every", "train_examples_evaluated", "test
 """Options of how a run is measured or computed: a search would compare what is not alike."""
 MAX_COMBINATIONS = 500
 """Of a space's values; each is checked."""
+MAX_CHECKS = 20_000
+"""Of combinations with a study's tasks and variants."""
 
 Options = Mapping[str, Any]
 """Values of some options by name."""
@@ -136,10 +138,14 @@ def _combined(
     tasks: Mapping[str, Any],
     variants: Mapping[str, Variant],
 ) -> Iterator[str]:
-    """Yield what is wrong with the combinations of the axes' values, or ends."""
+    """Yield what is wrong with the combinations of the axes' values, or ends; raise ValidationError for too many."""
     ends = [_ends(axis) for axis in space.values()]
     if (number := math.prod(map(len, ends))) > MAX_COMBINATIONS:
         raise mistake(f"these are {number} combinations, want at most {MAX_COMBINATIONS}", "search", "space")
+    cells = list(dict.fromkeys(cell._replace(model="", learning_rates=()) for cell in cells))  # it is all the same
+    if number * len(cells) > MAX_CHECKS:
+        counts = f"these are {number} combinations of values x {len(cells)} of tasks and variants"
+        raise mistake(f"{counts} to check, want at most {MAX_CHECKS}; give fewer values", "search", "space")
     for values in product(*ends):
         options = dict(zip(space, values, strict=True))
         with_options = [cell._replace(protocol=changed(cell.protocol, options)) for cell in cells]

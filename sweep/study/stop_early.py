@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -20,16 +21,16 @@ class StopEarly(Strict):
     first: Annotated[int, AtLeast1] | None = None
     """Gradient steps before the first rung, rounded up to an evaluation; null: the budget / eta^2."""
 
-    def rungs(self, num_steps: int, every: int) -> tuple[int, ...]:
+    def rungs(self, num_steps: int, every: int) -> Sequence[int]:
         """Return the steps of the rungs below a budget, rising; `every`: steps between evaluations."""
         first = self.first or num_steps / self.eta**2
         if self.rule == "median":
-            return tuple(range(_at_evaluation(first, every), num_steps, every))
+            return range(_at_evaluation(first, every), num_steps, every)
         found: list[int] = []
         while (step := _at_evaluation(first, every)) < num_steps:
             found += [step] if step not in found else []
             first *= self.eta
-        return tuple(found)
+        return found
 
     def text(self) -> str:
         """Return `halving, keeps 1 in 3` or `median`."""

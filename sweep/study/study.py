@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from math import prod
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -19,8 +20,8 @@ from pydantic import (
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.task import TaskShape, missing_names
 from lr_sweep.sweep.errors import unknown
-from lr_sweep.sweep.study.cells import AXES, Cells, ProtocolField, StudyCell, changed, check_cells
-from lr_sweep.sweep.study.fields import MAX_RUNS, Seeds, StudyName, Title, listed, multiple_of
+from lr_sweep.sweep.study.cells import AXES, Cells, ProtocolField, StudyCell, by_names, changed, check_cells
+from lr_sweep.sweep.study.fields import MAX_CELLS, MAX_RUNS, Seeds, StudyName, Title, listed, multiple_of
 from lr_sweep.sweep.study.learning_rates import ascending
 from lr_sweep.sweep.study.model import StudyModel
 from lr_sweep.sweep.study.protocols import check_protocols
@@ -104,6 +105,18 @@ class Resources(Strict):
         return compiled
 
 
+def counted_first(study: Any) -> Any:
+    """Return a study's mapping; raise ValidationError if its tasks, models and variants are too many to combine."""
+    given = [study.get(axis) for axis in AXES] if isinstance(study, Mapping) else []
+    factors = [len(names) for names in given if isinstance(names, Mapping | tuple)]
+    if (number := prod(factors)) > MAX_CELLS:
+        raise mistake(
+            f"{' x '.join(map(str, factors))} (tasks, models, variants) are {number} cells, want at most {MAX_CELLS}; "
+            f"split it into several studies, which share their runs"
+        )
+    return study
+
+
 class Study(Strict):
     """An experiment as data: tasks x models x variants x learning rates x seeds, with budgets and a protocol.
 
@@ -120,7 +133,7 @@ class Study(Strict):
     """Values of protocol options, each of which every variant is trained with; empty once written out in `variants`."""
     variants: Annotated[dict[str, SerializeAsAny[Variant]], PlainValidator(variants_of)]
     """A list of names in `trainables.parts.VARIANTS`, or a mapping with further ones (`StudyVariant`)."""
-    cells: Annotated[tuple[Cells, ...], Field(min_length=1)] | None = None
+    cells: Annotated[tuple[Cells, ...], Field(min_length=1, max_length=1000)] | None = None
     """The cells that the study has, a cell in one entry at most; null: all tasks x models x variants."""
     tasks: Annotated[dict[str, StudyTask], Field(min_length=1)]
     """By their names in `datasets.TASKS`."""
@@ -143,7 +156,10 @@ class Study(Strict):
     resources: Resources = Resources()
     """What each trial holds."""
 
-    _write_out = model_validator(mode="before")(written_out)
+    @model_validator(mode="before")
+    @classmethod
+    def _write_out(cls, study: Any) -> Any:
+        return counted_first(written_out(study))
 
     @field_validator("tasks", mode="before")
     @classmethod
@@ -233,15 +249,15 @@ class Study(Strict):
 
     def cell_list(self) -> Iterator[StudyCell]:
         """Yield the study's cells, by task, model and variant in the study's order."""
-        entries = [
-            (cells, ascending(cells.learning_rates or self.learning_rates or ())) for cells in self.cells or (Cells(),)
-        ]
+        axes = {axis: getattr(self, axis) for axis in AXES}
+        entries = self.cells or (Cells(),)
+        found = {names: entry for entry, names in by_names(entries, axes)}
+        rates = [ascending(cells.learning_rates or self.learning_rates or ()) for cells in entries]
         protocols = {name: changed(self.protocol, own_protocol(variant)) for name, variant in self.variants.items()}
-        for task, model, variant in product(self.tasks, self.models, self.variants):
-            for cells, rates in entries:
-                if cells.have(tasks=task, models=model, variants=variant):
-                    protocol = changed(protocols[variant], cells.protocol)
-                    yield StudyCell(task, model, variant, rates, protocol)
+        for task, model, variant in product(*axes.values()):
+            if (entry := found.get((task, model, variant))) is not None:
+                protocol = changed(protocols[variant], entries[entry].protocol)
+                yield StudyCell(task, model, variant, rates[entry], protocol)
 
     def learning_rate_grid(self) -> tuple[float, ...]:
         """Return the learning rates of the study's cells in ascending order; none for a search."""
@@ -259,6 +275,6 @@ class Study(Strict):
         fused = ["attention: fused"] if any(each.attention == "fused" for each in protocols) else []
         return (*tf32, *fused)
 
-    def needs_weights(self, model: str) -> bool:
-        """Return whether some cell starts from a model's pretrained weights."""
-        return any(self.variants[cell.variant].needs_weights for cell in self.cell_list() if cell.model == model)
+    def with_weights(self) -> set[str]:
+        """Return the models of which some cell starts from pretrained weights."""
+        return {cell.model for cell in self.cell_list() if self.variants[cell.variant].needs_weights}

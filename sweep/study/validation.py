@@ -30,6 +30,9 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from lr_sweep.sweep.errors import unknown
 
 MISTAKE = "mistake"
+MAX_MISTAKES = 100
+"""More are not looked for: in a file that a program wrote wrongly there may be 100,000."""
+MORE = f"there are more mistakes; these are the first {MAX_MISTAKES}"
 Loc = tuple[str | int, ...]
 """Keys and indices that lead to a value, as pydantic's errors have them."""
 T = TypeVar("T")
@@ -73,7 +76,10 @@ class Mistakes:
         self._details: list[InitErrorDetails] = []
 
     def add(self, message: str, *loc: str | int) -> None:
-        """Add a mistake below the value that is being validated."""
+        """Add a mistake below the value that is being validated; raise them all where there are too many."""
+        if len(self._details) == MAX_MISTAKES:
+            self._details.append(_detail(MORE, ()))
+            self.raise_all()
         self._details.append(_detail(message, loc))
 
     @contextmanager
@@ -215,6 +221,8 @@ def _wording(detail: ErrorDetails, keys: Iterable[str]) -> str:
             return unknown("key", detail["loc"][-1], keys)
         case "missing":
             return "missing"
+        case "too_long":
+            return f"got {detail['ctx']['actual_length']} entries, want at most {detail['ctx']['max_length']}"
         case "mistake" | "value_error":
             return message.removeprefix("Value error, ")
     wanted = _WANTED.get(kind, message.removeprefix("Input should be "))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -11,7 +12,8 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 
 from lr_sweep.sweep.errors import unknown
 from lr_sweep.sweep.study.cells import changed
-from lr_sweep.sweep.study.validation import Mistakes, NameRule, Strict, each_entry, shown, some_distinct
+from lr_sweep.sweep.study.fields import MAX_CELLS
+from lr_sweep.sweep.study.validation import Mistakes, NameRule, Strict, each_entry, mistake, shown, some_distinct
 from lr_sweep.trainables.parts import VARIANTS, Initialisation, Variant, sorted_parts
 from lr_sweep.trainables.run import Protocol
 
@@ -76,7 +78,10 @@ def _own(given: StudyVariant, protocol: Protocol) -> Variant:
 
 
 def written_out(study: Any) -> Any:
-    """Return a study's mapping with its `axes` written out as variants; as it is if these or the variants are wrong."""
+    """Return a study's mapping with its `axes` written out as variants; as it is if these or the variants are wrong.
+
+    Raises ValidationError, before anything is written out, if that were too many.
+    """
     if not isinstance(study, Mapping) or "axes" not in study:
         return study
     variants: Any = study.get("variants")
@@ -89,6 +94,13 @@ def written_out(study: Any) -> Any:
         return study
     if not isinstance(built, Mapping):
         return study
+    factors = [len(built), *map(len, axes.values())]
+    if (number := math.prod(factors)) > MAX_CELLS:
+        raise mistake(
+            f"{' x '.join(map(str, factors))} (variants, {', '.join(axes)}) are {number} variants, want at most "
+            f"{MAX_CELLS}; give fewer values, or a `search` with a `space`",
+            "axes",
+        )
     combined = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     each = {_name(name, options): _with(variant, options) for name, variant in built.items() for options in combined}
     return {key: value for key, value in study.items() if key != "axes"} | {"variants": each}

@@ -32,6 +32,7 @@ from lr_sweep.sweep.plan.timings import Timing, write_planned
 from lr_sweep.sweep.results.changes import change_lines, code_of_tasks, own_examples, version_now
 from lr_sweep.sweep.results.directory import Results, storage_problems, write_parquet
 from lr_sweep.sweep.results.reconcile import Reconciled, reconcile
+from lr_sweep.sweep.results.replaced import renamed_lines, replaced_by, restart_cells
 from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.search.proposals import read_proposed
 from lr_sweep.sweep.search.rounds import Rounds
@@ -149,13 +150,18 @@ def _find_runs(
     Of a search or a refinement, these are the runs up to the first round in which there is something to train.
     """
     results = options.results
+    replaced = replaced_by(study, rounds.wanted(), results)
+    if replaced.text is not None and not options.replace(replaced.text):
+        raise UserError("nothing was changed")
+    restart_cells(results, study.study, replaced.cells)
     while True:
         added = rounds.advance(options.max_attempts)
         wanted = rounds.wanted()
         reconciled = _reconcile(study, wanted, options, max_attempts=options.max_attempts)
         if reconciled.to_train or not added:
             break
-    for line in change_lines(study.study, wanted, reconciled, results, examples):
+    changed = change_lines(study.study, wanted, reconciled, results, examples)
+    for line in [*changed, *renamed_lines(study, wanted, results)]:
         say(line)
     write_wanted(results, study, wanted)
     results.settle()

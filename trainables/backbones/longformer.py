@@ -24,6 +24,9 @@ from lr_sweep.trainables.pretraining.config import ConfigFields
 OFFSET = 2
 """Rows of a published position table before that of the first token, as in RoBERTa; no token has them."""
 
+LEAST_WINDOW = 4
+"""With 2, the transformers library's attention has an empty slice where it wants three rows (5.17), and fails."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Size(bert.Size):
@@ -35,11 +38,11 @@ class Size(bert.Size):
     positions: int = 4096
     """Rows of the positional embedding table, without the two that no token has."""
     attention_window: int = 512
-    """Tokens that a token attends to, half of them on each side; even. Examples are padded to a multiple of it."""
+    """Tokens that a token attends to, half of them on each side; even, from 4. Examples are padded to a multiple."""
 
     def __post_init__(self) -> None:
-        if self.attention_window % 2:
-            raise ValueError(f"attention_window: got {self.attention_window}, want an even number")
+        if self.attention_window % 2 or self.attention_window < LEAST_WINDOW:
+            raise ValueError(f"attention_window: got {self.attention_window}, want an even number from {LEAST_WINDOW}")
 
     @property
     def position_rows(self) -> int:

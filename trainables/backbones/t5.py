@@ -20,6 +20,9 @@ from lr_sweep.trainables.backbones.family import LibraryBody
 from lr_sweep.trainables.pretraining.config import ConfigFields
 from lr_sweep.trainables.run import BodySize, Protocol
 
+LEAST_BUCKETS = 4
+"""A quarter of the buckets are for single distances; with fewer, that is none, and the library divides by it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Size(BodySize):
@@ -29,9 +32,15 @@ class Size(BodySize):
     heads: int
     """Attention heads in each block; divides `width`."""
     buckets: int = 32
-    """Rows of the table of relative positions; half of them are for tokens to the right."""
+    """Rows of the table of relative positions, from 4; half of them are for tokens to the right."""
     max_distance: int = 128
-    """Tokens at this distance and farther share a row."""
+    """Tokens at this distance and farther share a row; more than a quarter of `buckets`."""
+
+    def __post_init__(self) -> None:
+        if self.buckets < LEAST_BUCKETS:
+            raise ValueError(f"buckets: got {self.buckets}, want at least {LEAST_BUCKETS}")
+        if self.max_distance <= (exact := self.buckets // 2 // 2):
+            raise ValueError(f"max_distance: got {self.max_distance}, want more than {exact}: a quarter of the buckets")
 
     @property
     def head_width(self) -> int:

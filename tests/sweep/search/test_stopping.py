@@ -226,7 +226,7 @@ def test_plan_status_and_archive_know_it(tmp_path: Path, monkeypatch: pytest.Mon
     ],
 )
 def test_rungs(rule: StopEarly, num_steps: int, wanted: tuple[int, ...]) -> None:
-    assert rule.rungs(num_steps, 100) == wanted
+    assert tuple(rule.rungs(num_steps, 100)) == wanted
 
 
 def test_mistakes(tmp_path: Path) -> None:

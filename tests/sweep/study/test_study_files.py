@@ -55,8 +55,8 @@ def test_a_study_that_is_no_plain_file_is_refused(tmp_path: Path, kind: str) -> 
 def test_a_study_file_without_end_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "example.yaml"
     with path.open("wb") as file:
-        file.truncate(10_000_001)
-    with pytest.raises(UserError, match=r"it has more than 10,000,000 bytes"):
+        file.truncate(1_500_001)
+    with pytest.raises(UserError, match=r"it has more than 1,500,000 bytes"):
         load_study(path)
 
 

@@ -46,7 +46,10 @@ class Grid:
         self.trained, self.said = [], []
         loaded = load_study(study)
         options = Options(
-            results=Results(self.results), data_dir=self.folder, placement=Placement(resources=loaded.resources)
+            results=Results(self.results),
+            data_dir=self.folder,
+            placement=Placement(resources=loaded.resources),
+            replace=lambda _: True,
         )
         return run_study(loaded, options, self.said.append).report.text
 

@@ -1,0 +1,139 @@
+"""What a study asks for is counted before it is written out: too much is refused at once, with the numbers."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.study import only, variants
+from lr_sweep.sweep.study.file import study_of
+from lr_sweep.sweep.study.stop_early import StopEarly
+from lr_sweep.tests.support.study_example import mistakes
+from lr_sweep.tests.support.tiny_study import in_process, write_study
+
+TINY: dict[str, Any] = {
+    "study": "example",
+    "tasks": {"digits": {"num_steps": 20}},
+    "models": {"tiny": {"size": {"layers": 1, "heads": 1, "width": 4}}},
+    "variants": ["frozen-random"],
+    "learning_rates": [1e-3],
+    "seeds": 1,
+    "protocol": {"evaluate_every": 10},
+}
+TEN = [0.01 * number for number in range(1, 11)]
+MODEL = TINY["models"]["tiny"]
+VARIANT = {"initialisation": "random", "trained": ["output"]}
+SIX_AXES = ("adam_beta1", "adam_beta2", "dropout", "input_dropout", "weight_decay", "position_std")
+
+
+def refusal(**changes: Any) -> str:
+    """What a study with these changes is refused with, in less memory than would hold what it asks for."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError) as error:
+            study_of(TINY | changes, Path.cwd())
+        assert tracemalloc.get_traced_memory()[1] < 50e6
+    finally:
+        tracemalloc.stop()
+    return str(error.value)
+
+
+def test_axes_are_counted_before_they_are_multiplied_out() -> None:
+    assert refusal(axes=dict.fromkeys(SIX_AXES, TEN)) == (
+        "axes: 1 x 10 x 10 x 10 x 10 x 10 x 10 (variants, adam_beta1, adam_beta2, dropout, input_dropout, "
+        "weight_decay, position_std) are 1000000 variants, want at most 5000; give fewer values, or a `search` with "
+        "a `space`"
+    )
+
+
+def test_a_file_names_the_line_of_axes_that_are_too_many(tmp_path: Path) -> None:
+    assert mistakes(tmp_path, json.dumps(TINY | {"axes": dict.fromkeys(SIX_AXES, TEN)}))[0].startswith("1: axes: 1 x ")
+
+
+def test_as_many_variants_as_may_be_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variants, "MAX_CELLS", 100)
+    axes = {"adam_beta1": TEN, "adam_beta2": TEN}
+    assert len(study_of(TINY | {"axes": axes}, Path.cwd()).variants) == 100
+    assert "2 x 10 x 10" in refusal(axes=axes, variants=["frozen-random", "unfrozen-random"])
+
+
+def test_tasks_models_and_variants_are_counted_before_they_are_read() -> None:
+    models, many = ({f"{kind}{n}": entry for n in range(100)} for kind, entry in (("m", MODEL), ("v", VARIANT)))
+    counts = "1 x 100 x 100 (tasks, models, variants) are 10000 cells, want at most 5000; "
+    assert refusal(models=models, variants=many).startswith(counts)
+    assert refusal(models=models, variants=many, cells=[{"models": ["m0"]}]).startswith(counts)
+
+
+def test_entries_of_cells_are_counted() -> None:
+    assert refusal(cells=[{}] * 1001) == "cells: got 1001 entries, want at most 1000"
+
+
+def test_combinations_of_a_space_are_counted_with_the_cells() -> None:
+    space = {"dropout": TEN, "adam_beta1": TEN}
+    search = {"low": 1e-4, "high": 1e-1, "rates": 8, "space": space}
+    many = {f"v{number}": VARIANT | {"protocol": {"adam_beta2": number / 500}} for number in range(201)}
+    assert refusal(learning_rates=None, search=search, variants=many) == (
+        "search.space: these are 100 combinations of values x 201 of tasks and variants to check, want at most 20000; "
+        "give fewer values"
+    )
+
+
+def test_rates_times_seeds_are_counted() -> None:
+    grid = {"low": 1e-5, "high": 1e-1, "per_decade": 25}
+    assert refusal(learning_rates=grid, seeds=1000).startswith("1 x 1 x 1 x 101 x 1000 (tasks, models, variants, ")
+    assert refusal(seeds=10**9) == "seeds: got 1000000000, want less than or equal to 1000"
+
+
+def test_the_first_hundred_mistakes_are_reported() -> None:
+    lines = refusal(learning_rates=[-1.0 - number for number in range(10_000)]).splitlines()
+    assert len(lines) == 101
+    assert lines[99] == "learning_rates[99]: got -100.0, want greater than 0"
+    assert lines[100] == "there are more mistakes; these are the first 100"
+
+
+def test_a_hundred_mistakes_are_all() -> None:
+    assert len(refusal(learning_rates=[-1.0 - number for number in range(100)]).splitlines()) == 100
+
+
+def test_a_message_lists_a_hundred_valid_names() -> None:
+    message = refusal(variants={f"v{number}": VARIANT for number in range(1000)}, cells=[{"variants": ["x"]}])
+    assert message.endswith(", and 900 more")
+
+
+def test_duplicate_keys_of_a_file_are_reported_to_a_hundred(tmp_path: Path) -> None:
+    lines = mistakes(tmp_path, "study: example\n" * 500)
+    assert len(lines) == 101
+    assert lines[-1] == " there are more mistakes; these are the first 100"
+
+
+def test_only_names_the_first_wrong_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seeds = ",".join(f"seed={number}" for number in range(10, 30))
+    assert in_process("plan", write_study(tmp_path), "--results", tmp_path / "none", "--only", seeds)[0] == 2
+    error = capsys.readouterr().err
+    assert error.count("unknown seed") == only.MOST_SHOWN
+    assert "; and 15 more" in error
+
+
+def test_rungs_of_a_long_budget_take_no_memory() -> None:
+    rungs = StopEarly(rule="median", first=10).rungs(10**12, 10)
+    assert (rungs[0], rungs[-1], len(rungs)) == (10, 10**12 - 10, 10**11 - 1)
+
+
+@pytest.mark.parametrize("rates", [[5e-324, 1e-3, 1e-2], [1e-21, 1e-3, 1e-2]])
+def test_rates_that_change_no_weight_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rates: list[float]
+) -> None:
+    study = write_study(tmp_path, rates=rates, refine="2")
+    assert in_process("plan", study, "--results", tmp_path / "none") == (2, "")
+    assert "want at least 1e-20: smaller ones change no weight" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rates", [[1e-20, 1e-3, 10.0], [1e-3, 1.001e-3, 1.002e-3]])
+def test_rates_that_may_be_are_refined(tmp_path: Path, rates: list[float]) -> None:
+    study = write_study(tmp_path, rates=rates, refine="20")
+    assert in_process("plan", study, "--results", tmp_path / "none")[0] == 0
