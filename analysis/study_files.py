@@ -33,6 +33,7 @@ from lr_sweep.analysis.report.blocks import (
 from lr_sweep.analysis.report.chart import chart_data
 from lr_sweep.analysis.report.findings import checks_line, findings_table, findings_text, write_checks_json
 from lr_sweep.analysis.report.page import page_html
+from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.analysis.report.verdict import verdict_block
 from lr_sweep.analysis.statistics.aggregate import GROUP, STATUSES, StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
@@ -164,8 +165,8 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
 def _write_rates(folder: Path, summary: StudySummary) -> list[Table]:
     """Write every number by learning rate and by run, and the tables of the former."""
     named = {f"{split}_accuracy": f"{split}_{file_stem(summary.metric.name)}" for split in ("validation", "test")}
-    summary.learning_rates.to_csv(folder / "learning_rates.csv", index=False)
-    summary.runs.rename(columns=named).drop(columns=_unknown(summary.runs)).to_csv(folder / "runs.csv", index=False)
+    write_csv(summary.learning_rates, folder / "learning_rates.csv")
+    write_csv(summary.runs.rename(columns=named).drop(columns=_unknown(summary.runs)), folder / "runs.csv")
     pairs = list(summary.runs[GROUP].drop_duplicates().itertuples(index=False, name=None))
     return [
         tables.learning_rate_table(summary, task, model).write(folder, f"rates-{stem}")
@@ -227,7 +228,7 @@ def _conclusions(folder: Path, summary: StudySummary, pairs: pd.DataFrame, order
     opposite = further_tables.reversal_table(turned, pairs, metric)
     opposite.write(folder, "reversals", further_tables.reversal_texts(turned))
     sensitivity = further_tables.sensitivity_table(measured, bests, metric).write(folder, "sensitivity", measured)
-    bests.to_csv(folder / "expected_best.csv", index=False)
+    write_csv(bests, folder / "expected_best.csv")
     return [
         *([opposite] if len(turned) else []),
         *([replace(order, folded=True)] if len(pairs) else []),

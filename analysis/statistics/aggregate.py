@@ -82,6 +82,8 @@ def without_selection(wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataF
     accounted = account(wanted, runs).assign(best_step=pd.Series(pd.NA, dtype="Int64"), validation_accuracy=math.nan)
     chosen = best_learning_rates(accounted)
     measured = accounted.merge(last, on="run_id", how="left")
+    # As in `per_run`: what did not end is not compared at a smaller budget.
+    measured["test_accuracy"] = measured["test_accuracy"].where(measured["status"].isin(["complete", "diverged"]))
     rates = per_learning_rate(measured)
     values = measured.groupby([*CELL, "learning_rate"])["test_accuracy"].count().rename("num_values").reset_index()
     rates = rates.drop(columns="num_values").merge(values, on=[*CELL, "learning_rate"])

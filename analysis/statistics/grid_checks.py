@@ -55,6 +55,8 @@ def grid_findings(
         return
     if len(rates) < MIN_RATES or len(shown) < MIN_RATES:
         yield _untuned(cell, rates, shown)
+    elif math.isnan(cell["learning_rate"]):  # nothing was chosen: there is no validation data
+        return
     elif cell["at_edge"]:
         yield _edge(cell, rates) if search is None else _searched_edge(cell, rates, search)
     elif search is None or not search.space:  # with options of their own, neighbouring rates show no peak
