@@ -28,7 +28,6 @@ from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise, with
 from lr_sweep.analysis.statistics.checks import check_sweep
 from lr_sweep.analysis.statistics.finding import CheckFinding, finding_of, problems_first
 from lr_sweep.analysis.statistics.unequal import unequal_tuning
-from lr_sweep.analysis.statistics.untested import untested
 from lr_sweep.analysis.study_files import Study
 from lr_sweep.datasets.storage.problems import UserError
 
@@ -191,7 +190,7 @@ def _study(info: StudyInfo, runs: Runs, about: Sequence[str]) -> Study:
     metric, frames = info.metric, (runs.wanted, runs.ended, runs.curves)
     summary = summarise(*frames, metric) if metric.chosen_on else without_selection(*frames, metric)
     found = [*check_sweep(summary, runs.curves), *unequal_tuning(summary), *_unselected(summary)]
-    found += [*_differing(summary, runs.settings), *untested(summary)]
+    found += _differing(summary, runs.settings)
     fixed = [replace(each, fix=FIXES.get(each.check, each.fix)) if each.fix else each for each in found]
     return Study(
         info=info, summary=summary, curves=runs.curves, findings=problems_first(fixed), about_table=tuple(about)

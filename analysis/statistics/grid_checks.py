@@ -55,7 +55,7 @@ def grid_findings(
         return
     if len(rates) < MIN_RATES or len(shown) < MIN_RATES:
         yield _untuned(cell, rates, shown)
-    elif math.isnan(cell["learning_rate"]):  # nothing was chosen: there is no validation data
+    elif math.isnan(cell["learning_rate"]):  # nothing selects
         return
     elif cell["at_edge"]:
         yield _edge(cell, rates) if search is None else _searched_edge(cell, rates, search)

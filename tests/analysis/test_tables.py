@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from lr_sweep.analysis.text import NO_VALUE, points_text
+from lr_sweep.analysis.text import NO_VALUE, points_text, rate_texts
 
 
 def test_a_difference_that_is_equal_but_for_rounding_errors_is_written_alike() -> None:
@@ -13,3 +13,7 @@ def test_a_difference_that_is_equal_but_for_rounding_errors_is_written_alike() -
     assert points_text(one) == points_text(other) == points_text(-one).replace("-", "+")
     assert points_text(0.0) == "+0.0"
     assert points_text(math.nan) == NO_VALUE
+
+
+def test_learning_rates_that_are_alike_to_six_digits_are_written_in_full() -> None:
+    assert rate_texts([1e-3, 0.0010000000001, 1e-2]) == ["0.001", "0.0010000000001", "1e-2"]
