@@ -154,12 +154,18 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     data = chart_data(summary, best_published(info, summary.cells), ordered)
     page = page_html(info.title, sections, data, refresh_s)
     (folder / "index.html").write_text(page, encoding="utf-8")
-    by_model = [tables.main_table(info, summary, model) for model in summary.runs["model"].unique() if metric.chosen_on]
-    shown = main if table_of(info.study) else [*by_rate, *by_model]
+    shown = main if table_of(info.study) and not info.from_table else [*by_rate, *_main_tables(info, summary, main)]
     heading = info.study if info.title == info.study else f"{info.title} ({info.study})"
     listed = [*(table.text() for table in shown), textwrap.fill(rests_on, TEXT_WIDTH), ""]
     found = findings_text(study.findings, tried, of_study)
     return "\n".join([heading, *filter(None, [opening.text()]), status, "", *listed, found])
+
+
+def _main_tables(info: StudyInfo, summary: StudySummary, main: list[Table]) -> list[Table]:
+    """Return the main table of each model without what was published beside it."""
+    if info.from_table or not info.metric.chosen_on:
+        return main
+    return [tables.main_table(info, summary, model) for model in summary.runs["model"].unique()]
 
 
 def _write_rates(folder: Path, summary: StudySummary) -> list[Table]:

@@ -21,6 +21,7 @@ Row = Mapping[Any, Any]
 TEXT_WIDTH = 110
 LONG_ENTRY = 20
 """Entries with more characters are broken into lines by HTML, others never."""
+_SPECIAL = re.compile(r"[<&|\n]")
 LONGEST_STEM = 100
 """Characters of a name in that of a file, which may have two of them, and 255 in all."""
 MAX_SVG_BYTES = 120_000
@@ -291,6 +292,8 @@ def _unbroken(text: str) -> str:
 
 def _escape(text: str) -> str:
     """Keep text from being a column, a line or an HTML element of Markdown."""
+    if not _SPECIAL.search(text):
+        return text
     return _no_html(text).replace("|", "\\|").replace("\n", " ")
 
 

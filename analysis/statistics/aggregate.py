@@ -49,7 +49,7 @@ class StudySummary:
     def of(self, **labels: Any) -> StudySummary:
         """Return the part of one task, model or variant, for instance `of(model="gpt2")`."""
         frames: dict[str, Any] = {
-            name: frame[(frame[list(labels)] == list(labels.values())).all(axis=1)]
+            name: frame[np.logical_and.reduce([frame[label].to_numpy() == value for label, value in labels.items()])]
             for name, frame in vars(self).items()
             if isinstance(frame, pd.DataFrame)
         }

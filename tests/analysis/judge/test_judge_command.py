@@ -112,7 +112,7 @@ def test_a_full_disk_leaves_no_part_of_a_report(
 def test_a_deleted_folder_ends_with_a_message(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text(TABLE)
     (tmp_path / "gone").mkdir()
-    script = "import os, sys\nos.rmdir(os.getcwd())\nfrom lr_sweep.sweep.cli.parser import main\nsys.exit(main(sys.argv[1:]))"
+    script = "import os, sys; os.rmdir(os.getcwd()); from lr_sweep.sweep.cli.parser import main; sys.exit(main())"
     command = [sys.executable, "-c", script, "judge", str(tmp_path / "mine.csv")]
     done = subprocess.run(command, cwd=tmp_path / "gone", capture_output=True, text=True, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
