@@ -23,8 +23,8 @@ class CheckFinding:
 
     check: str
     """`untuned`, `edge`, `cliff`, `narrow`, `unstable`, `missing`, `diverged`, `improving`, `gap`, `stuck`,
-    `identical`, `one-seed`, `unequal`, `unequal-seeds`, `short`, `stopped` or `code`, and of tables `chosen-on-test` or
-    `not-chosen`: docs/checks.md."""
+    `identical`, `one-seed`, `unequal`, `unequal-seeds`, `short`, `stopped` or `code`, and of tables `chosen-on-test`,
+    `not-chosen` or `settings`: docs/checks.md."""
     level: Level
     """`problem`: the number may change, or cannot carry a conclusion; `note`: anything else worth knowing."""
     task: str
