@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import listed
-from lr_sweep.analysis.judge.rows import LOSS, UNREAD
+from lr_sweep.analysis.judge.rows import LOSS, RATE_DIGITS, UNREAD
 from lr_sweep.analysis.judge.settings import differing, refuse_settings
 from lr_sweep.analysis.judge.table_file import raise_mistakes
 from lr_sweep.analysis.statistics.selection import CELL
@@ -21,8 +21,6 @@ from lr_sweep.analysis.text import rate_text
 RUN = [*CELL, "learning_rate", "seed"]
 """The columns that name a run."""
 SPLITS = ("train", "validation", "test")
-ALIKE = 1.5e-6
-"""Learning rates no further apart than this share of them differ by one in their last of six digits, or less."""
 MOST_NAMED = 10
 """Pairs of learning rates in a remark."""
 
@@ -88,7 +86,9 @@ def _runs(rows: pd.DataFrame, decisive: str) -> pd.DataFrame:
 def _with_one_rate(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Read learning rates as one that differ by one in their last digit, as 0.0009765625 and 0.000976563 do."""
     rates = rows["learning_rate"].drop_duplicates().sort_values()
-    alike = rates.to_numpy()[1:] <= rates.to_numpy()[:-1] * (1 + ALIKE)
+    swept = rates.to_numpy(float)
+    last_digit = 10 ** (np.floor(np.log10(swept[:-1])) - (RATE_DIGITS - 1))
+    alike = swept[1:] - swept[:-1] <= 1.01 * last_digit  # of a difference that is not exact
     first = rates.where([True, *~alike]).ffill()
     one_of = dict(zip(rates, first, strict=True))
     merged = [f"{rate_text(rate)} as {rate_text(one)}" for rate, one in one_of.items() if rate != one]

@@ -69,10 +69,14 @@ def test_two_values_of_one_step_are_a_mistake(tmp_path: Path) -> None:
 
 
 def test_learning_rates_of_six_and_of_more_digits_are_one(tmp_path: Path) -> None:
-    text = "lr,seed,val_loss\n0.000976563,1,0.52\n0.0009765625,0,0.50\n0.03125,0,0.60\n0.03125,1,0.62\n"
-    study = study_of(tmp_path, text)
-    assert study.summary.cells[["num_seeds", "num_values"]].to_numpy().tolist() == [[2, 2]]
-    assert "learning rates that differ in their sixth digit are one: 9.76563e-4 as 9.76562e-4" in study.about_table
+    for one, other, text in (
+        ("0.000976563", "0.0009765625", "9.76563e-4 as 9.76562e-4"),
+        ("0.00195313", "0.001953125", "1.95313e-3 as 1.95312e-3"),
+    ):
+        table = f"lr,seed,val_loss\n{one},1,0.52\n{other},0,0.50\n0.03125,0,0.60\n0.03125,1,0.62\n"
+        study = study_of(tmp_path, table)
+        assert study.summary.cells[["num_seeds", "num_values"]].to_numpy().tolist() == [[2, 2]]
+        assert f"learning rates that differ in their sixth digit are one: {text}" in study.about_table
 
 
 def test_a_seed_without_a_test_value_is_complete_and_has_none(tmp_path: Path) -> None:
