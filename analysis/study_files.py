@@ -33,6 +33,7 @@ from lr_sweep.analysis.report.blocks import (
 from lr_sweep.analysis.report.chart import chart_data
 from lr_sweep.analysis.report.findings import checks_line, findings_table, findings_text, folded, write_checks_json
 from lr_sweep.analysis.report.page import page_html
+from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.analysis.report.verdict import verdict_block
 from lr_sweep.analysis.statistics.aggregate import GROUP, STATUSES, StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
@@ -163,19 +164,25 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     data = chart_data(summary, best_published(info, summary.cells), ordered)
     page = page_html(info.title, sections, data, refresh_s)
     (folder / "index.html").write_text(page, encoding="utf-8")
-    by_model = [tables.main_table(info, summary, model) for model in summary.runs["model"].unique() if metric.chosen_on]
-    shown = main if table_of(info.study) else [*by_rate, *by_model]
+    shown = main if table_of(info.study) and not info.from_table else [*by_rate, *_main_tables(info, summary, main)]
     heading = info.study if info.title == info.study else f"{info.title} ({info.study})"
     listed = [*(table.text() for table in shown), textwrap.fill(rests_on, TEXT_WIDTH), ""]
     checked = findings_text(found, tried, of_study)
     return "\n".join([heading, *filter(None, [opening.text()]), status, "", *listed, checked])
 
 
+def _main_tables(info: StudyInfo, summary: StudySummary, main: list[Table]) -> list[Table]:
+    """Return the main table of each model without what was published beside it."""
+    if info.from_table or not info.metric.chosen_on:
+        return main
+    return [tables.main_table(info, summary, model) for model in summary.runs["model"].unique()]
+
+
 def _write_rates(folder: Path, summary: StudySummary) -> list[Table]:
     """Write every number by learning rate and by run, and the tables of the former."""
     named = {f"{split}_accuracy": f"{split}_{file_stem(summary.metric.name)}" for split in ("validation", "test")}
-    summary.learning_rates.to_csv(folder / "learning_rates.csv", index=False)
-    summary.runs.rename(columns=named).drop(columns=_unknown(summary.runs)).to_csv(folder / "runs.csv", index=False)
+    write_csv(summary.learning_rates, folder / "learning_rates.csv")
+    write_csv(summary.runs.rename(columns=named).drop(columns=_unknown(summary.runs)), folder / "runs.csv")
     pairs = list(summary.runs[GROUP].drop_duplicates().itertuples(index=False, name=None))
     return [
         tables.learning_rate_table(summary, task, model).write(folder, f"rates-{stem}")
@@ -237,7 +244,7 @@ def _conclusions(folder: Path, summary: StudySummary, pairs: pd.DataFrame, order
     opposite = further_tables.reversal_table(turned, pairs, metric)
     opposite.write(folder, "reversals", further_tables.reversal_texts(turned))
     sensitivity = further_tables.sensitivity_table(measured, bests, metric).write(folder, "sensitivity", measured)
-    bests.to_csv(folder / "expected_best.csv", index=False)
+    write_csv(bests, folder / "expected_best.csv")
     return [
         *([opposite] if len(turned) else []),
         *([replace(order, folded=True)] if len(pairs) else []),

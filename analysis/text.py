@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 
 NO_VALUE = "–"
 RATES = (1e-30, 1e30)
@@ -26,6 +28,13 @@ def rate_text(rate: float) -> str:
         return NO_VALUE
     mantissa, exponent = f"{rate:.5e}".split("e")
     return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+
+
+def rate_texts(rates: Iterable[float]) -> list[str]:
+    """Write learning rates beside each other; those that are alike to six digits in full."""
+    texts = {rate: rate_text(rate) for rate in rates}
+    number = Counter(texts.values())
+    return [text if number[text] == 1 else repr(float(rate)) for rate, text in texts.items()]
 
 
 def percent_text(fraction: float, digits: int = 1) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,10 +17,11 @@ from lr_sweep.analysis.judge.columns import (
     find_columns,
     has_word,
     is_higher_better,
+    listed,
 )
-from lr_sweep.analysis.judge.rows import read_rows
+from lr_sweep.analysis.judge.rows import read_rows, whole_steps
 from lr_sweep.analysis.judge.runs import Runs, check_tests, runs_of
-from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes, read_table_file
+from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, printable, raise_mistakes, read_table_file
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise, without_selection
@@ -32,9 +33,12 @@ from lr_sweep.datasets.storage.problems import UserError
 
 ALL = "all"
 """The model, or the variant, of a table that names none."""
+FAR = 10
+"""Of two columns of percents the greatest values are no further apart than by this factor."""
 FIXES = {
     "missing": "train them and add their rows, or write `nan` where they diverged",
     "improving": "train for more steps",
+    "stopped": "train them to the end, unless a rule that treats all alike stopped them",
     "stuck": "look at the data: do inputs differ between examples, and are they scaled?",
     "identical": "two ways of training never agree so: look at how the rows were written",
 }
@@ -62,13 +66,15 @@ def judge(paths: Sequence[Path], reading: Reading) -> Study:
             raise UserError(f"{table.path} has other columns than {tables[0].path}: judge them one by one")
     rows, mistakes = _read_all(tables, found)
     raise_mistakes(mistakes)
+    rows, parts = whole_steps(rows)
     if reading.select_on_test:
         rows = _selected_on_test(rows, first)
     metric, rows, remarks = _measure(rows, first, reading)
     runs = runs_of(rows, "validation" if "validation" in rows else "test")
     check_tests(runs, list(first.of))
-    about = (*_about_tables(tables, found), *remarks, *runs.remarks, *_lacking(first, metric))
-    return _study(StudyInfo(study=paths[0].stem, title=paths[0].stem, metric=metric, from_table=True), runs, about)
+    about = (*_about_tables(tables, found), *remarks, *parts, *runs.remarks, *_lacking(first, metric))
+    name = printable(paths[0].stem) or ALL
+    return _study(StudyInfo(study=name, title=name, metric=metric, from_table=True), runs, about)
 
 
 def _find(table: TableFile, reading: Reading) -> Columns:
@@ -76,11 +82,15 @@ def _find(table: TableFile, reading: Reading) -> Columns:
         found = find_columns(list(table.columns), reading.columns, reading.metric)
     except UserError as error:
         raise UserError(f"{table.path}: {error}") from error
-    listed = ", ".join(table.columns)
+    names = listed(list(table.columns))
     if "learning_rate" not in found.of:
-        raise UserError(f"{table.path}: no column of learning rates in {listed}: give --columns learning_rate=NAME")
+        raise UserError(f"{table.path}: no column of learning rates in {names}: give --columns learning_rate=NAME")
     if not {"validation", "test"} & found.of.keys():
-        raise UserError(f"{table.path}: no column of validation or test in {listed}: give --columns validation=NAME")
+        raise UserError(f"{table.path}: no column of validation or test in {names}: give --columns validation=NAME")
+    if len(name := reading.metric or found.metric) > MOST_NAME:
+        raise UserError(
+            f"got the name of a metric of {len(name):,} characters, want at most {MOST_NAME}: --metric NAME"
+        )
     return found
 
 
@@ -92,7 +102,7 @@ def _read_all(tables: Sequence[TableFile], found: Sequence[Columns]) -> tuple[pd
         mistakes += wrong
         if "variant" not in rows and "model" in rows:  # what is compared is called a variant here
             rows = rows.rename(columns={"model": "variant"})
-        given = {"task": table.path.stem, "model": ALL, "variant": ALL}
+        given = {"task": printable(table.path.stem) or ALL, "model": ALL, "variant": ALL}
         frames.append(rows.assign(**{name: text for name, text in given.items() if name not in rows}))
     return pd.concat(frames, ignore_index=True), mistakes
 
@@ -116,7 +126,9 @@ def _measure(rows: pd.DataFrame, columns: Columns, reading: Reading) -> tuple[Me
         metric, rows = replace(metric, reported_on="validation"), rows.assign(test=rows["validation"])
     if "validation" not in columns.of:
         metric = replace(metric, chosen_on="test" if reading.select_on_test else "")
-    return metric, rows, [f"{name}: {metric.better} is better", *remarks]
+    said = is_higher_better(columns.metric)
+    against = ", as given; the column's name says otherwise" if said not in (None, higher) else ""
+    return metric, rows, [f"{name}: {metric.better} is better{against}", *remarks]
 
 
 def _splits(rows: pd.DataFrame) -> list[str]:
@@ -124,22 +136,30 @@ def _splits(rows: pd.DataFrame) -> list[str]:
 
 
 def _within(rows: pd.DataFrame, most: float) -> bool:
-    """Return whether every value is from 0 to a number."""
+    """Return whether every value is from 0 to a number, and there is one."""
     values = rows[_splits(rows)].to_numpy(dtype=float)
-    return bool(np.nanmin(values) >= 0 and np.nanmax(values) <= most)
+    known = values[~np.isnan(values)]
+    return bool(len(known) and known.min() >= 0 and known.max() <= most)
 
 
 def _as_fractions(rows: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[str]]:
     if not has_word(name, PERCENTS) or _within(rows, 1) or not _within(rows, 100):
         return rows, []
+    highest = {split: float(rows[split].max()) for split in _splits(rows)}
+    low = [split for split, value in highest.items() if value <= 1 and FAR * value < max(highest.values())]
+    if low:
+        text = ", ".join(f"{split} up to {value:g}" for split, value in highest.items())
+        raise UserError(f"{name} is a fraction in one column and percent in another ({text}): write all as fractions")
     scaled = {split: rows[split] / 100 for split in _splits(rows)}
     return rows.assign(**scaled), [f"some values of {name} are above 1: all are read as percent"]
 
 
 def _about_tables(tables: Sequence[TableFile], found: Sequence[Columns]) -> list[str]:
-    listed = [f"{table.path.name}: {len(table.lines)} rows, sha256 {table.sha256[:16]}" for table in tables]
-    read = [f"read {role} from {name}" for role, name in found[0].of.items()]
-    return [*listed, *read]
+    files = [f"{table.name}: {len(table.lines)} rows, sha256 {table.sha256[:16]}" for table in tables]
+    cut = [f"{table.name}: no line end after the last row; was the file cut?" for table in tables if table.unfinished]
+    read = [f"read {role} from {printable(name)}" for role, name in found[0].of.items()]
+    unread = [f"not read: {printable(listed(found[0].unread))}"] if found[0].unread else []
+    return [*files, *cut, *read, *unread]
 
 
 def _lacking(columns: Columns, metric: Metric) -> list[str]:
@@ -170,6 +190,7 @@ def _study(info: StudyInfo, runs: Runs, about: Sequence[str]) -> Study:
     metric, frames = info.metric, (runs.wanted, runs.ended, runs.curves)
     summary = summarise(*frames, metric) if metric.chosen_on else without_selection(*frames, metric)
     found = [*check_sweep(summary, runs.curves), *unequal_tuning(summary), *_unselected(summary)]
+    found += _differing(summary, runs.settings)
     fixed = [replace(each, fix=FIXES.get(each.check, each.fix)) if each.fix else each for each in found]
     return Study(
         info=info, summary=summary, curves=runs.curves, findings=problems_first(fixed), about_table=tuple(about)
@@ -186,3 +207,12 @@ def _unselected(summary: StudySummary) -> list[CheckFinding]:
         finding_of(cell, "chosen-on-test" if chosen_on else "not-chosen", "problem", message, fix)
         for cell in summary.cells.to_dict("records")
     ]
+
+
+def _differing(summary: StudySummary, settings: Mapping[tuple[str, str, str], Sequence[str]]) -> Iterator[CheckFinding]:
+    for cell in summary.cells.to_dict("records"):
+        if names := settings.get((cell["task"], cell["model"], cell["variant"])):
+            message = (
+                f"runs of one learning rate differ in {listed(names)} besides their seeds: the spread is not noise"
+            )
+            yield finding_of(cell, "settings", "problem", message, "judge a table for each value")

@@ -5,16 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from lr_sweep.analysis.judge.columns import listed
+from lr_sweep.analysis.judge.rows import LOSS, RATE_DIGITS, UNREAD
+from lr_sweep.analysis.judge.settings import differing, refuse_settings
 from lr_sweep.analysis.judge.table_file import raise_mistakes
 from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.text import rate_text
 
 RUN = [*CELL, "learning_rate", "seed"]
 """The columns that name a run."""
 SPLITS = ("train", "validation", "test")
+MOST_NAMED = 10
+"""Pairs of learning rates in a remark."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +34,8 @@ class Runs:
     curves: pd.DataFrame
     remarks: tuple[str, ...]
     """What was assumed, a sentence each."""
+    settings: dict[tuple[str, str, str], list[str]]
+    """Columns that are not read and differ between the seeds of a learning rate, by cell."""
 
 
 def runs_of(rows: pd.DataFrame, decisive: str) -> Runs:
@@ -38,22 +48,97 @@ def runs_of(rows: pd.DataFrame, decisive: str) -> Runs:
     Raises:
         UserError: rows contradict each other; each with its line.
     """
-    rows, remarks = _with_seeds(rows)
+    rows, one_rate = _with_one_rate(rows)
+    rows, numbered = _with_seeds(rows)
     _check_runs(rows)
-    rows = _with_defaults(rows)
+    rows = _merged(_with_defaults(rows), "step" in rows)
     _check_repeated(rows)
     rows["run_id"] = rows.groupby(RUN, sort=False)["where"].transform("first")
-    rows, single_tests = _spread_single_tests(rows, decisive)
-    by_run = rows.groupby("run_id", sort=False)
-    runs = by_run[RUN].first().assign(num_steps=by_run["step"].max(), status=_statuses(rows, decisive))
-    # What a run that did not end was meant to be trained for is what others of its cell were.
-    meant = runs.groupby(CELL)["num_steps"].transform("max")
-    runs["num_steps"] = runs["num_steps"].where(runs["status"].eq("complete"), meant)
+    rows, by_losses = _with_losses(rows, decisive)
+    rows, single_tests = _spread_single_tests(_without_later(rows, decisive), decisive)
+    runs = _runs(rows, decisive)
     wanted = runs.reset_index()[["run_id", *RUN, "num_steps"]].assign(pretrained_on=None, data_origin=None)
+    stopped_at = runs["num_steps"].where(runs["status"].eq("stopped")).astype("Int64")
     points = rows.dropna(subset=[decisive])
     accuracies = {f"{split}_accuracy": points.get(split, math.nan) for split in SPLITS}
     curves = points[["run_id", "step"]].assign(**accuracies).sort_values(["run_id", "step"], ignore_index=True)
-    return Runs(wanted=wanted, ended=_ended(runs, rows), curves=curves, remarks=(*remarks, *single_tests))
+    return Runs(
+        wanted=wanted.assign(stopped_at_step=stopped_at.to_numpy()),
+        ended=_ended(runs, rows),
+        curves=curves,
+        remarks=(*one_rate, *numbered, *by_losses, *single_tests),
+        settings=differing(rows),
+    )
+
+
+def _runs(rows: pd.DataFrame, decisive: str) -> pd.DataFrame:
+    """Return `RUN`, the step budget and the status of each run, by run id."""
+    by_run, known = rows.groupby("run_id", sort=False), rows[rows[decisive].notna() | rows["diverged"]]
+    runs = by_run[RUN].first().assign(status=_statuses(rows, decisive))
+    # Rows behind the last evaluation, as of a training loss, are no part of the run that a report can show.
+    last = known.groupby("run_id")["step"].max().reindex(runs.index)
+    runs["num_steps"] = last.fillna(by_run["step"].max()).astype("int64")
+    # What a run that did not end was meant to be trained for is what others of its cell were.
+    meant = runs.groupby(CELL)["num_steps"].transform("max")
+    return runs.assign(num_steps=runs["num_steps"].where(runs["status"].eq("complete"), meant))
+
+
+def _with_one_rate(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Read learning rates as one that differ by one in their last digit, as 0.0009765625 and 0.000976563 do."""
+    rates = rows["learning_rate"].drop_duplicates().sort_values()
+    swept = rates.to_numpy(float)
+    last_digit = 10 ** (np.floor(np.log10(swept[:-1])) - (RATE_DIGITS - 1))
+    alike = swept[1:] - swept[:-1] <= 1.01 * last_digit  # of a difference that is not exact
+    first = rates.where([True, *~alike]).ffill()
+    one_of = dict(zip(rates, first, strict=True))
+    merged = [f"{rate_text(rate)} as {rate_text(one)}" for rate, one in one_of.items() if rate != one]
+    remarks = [f"learning rates that differ in their sixth digit are one: {', '.join(merged[:MOST_NAMED])}"]
+    return rows.assign(learning_rate=rows["learning_rate"].map(one_of)), remarks if merged else []
+
+
+def _merged(rows: pd.DataFrame, has_steps: bool) -> pd.DataFrame:
+    """Make one row of several of the same run and step that complete each other, as of training and of validation."""
+    key, splits = [*RUN, "step"], [split for split in SPLITS if split in rows]
+    several = rows.duplicated(key, keep=False)
+    if not several.any() or not has_steps:
+        return rows
+    parts = rows[several]
+    number = parts[splits].notna().groupby([parts[name] for name in key], sort=False).transform("sum")
+    number = number.assign(diverged=parts.groupby(key, sort=False)["diverged"].transform("sum"))
+    alike = parts.groupby(key, sort=False)["status"].transform("nunique").eq(1)
+    complete = alike & number[splits].le(1).all(axis=1) & number["diverged"].eq(0)
+    whole = parts[complete].groupby(key, sort=False, as_index=False).first()
+    return pd.concat([rows[~several], whole, parts[~complete]], ignore_index=True)[rows.columns]
+
+
+def _without_later(rows: pd.DataFrame, decisive: str) -> pd.DataFrame:
+    """Drop the values of a run behind the step at which it diverged."""
+    first = rows["step"].where(rows["diverged"]).groupby(rows["run_id"], sort=False).transform("min")
+    later = rows["step"] >= first
+    return rows.assign(**{split: rows[split].mask(later) for split in SPLITS if split in rows}) if later.any() else rows
+
+
+def _with_losses(rows: pd.DataFrame, decisive: str) -> tuple[pd.DataFrame, list[str]]:
+    """Let a run count as diverged from where a loss beside its metric is NaN to the end.
+
+    Not by a column that is so in most runs: it was not measured there.
+    """
+    remarks = []
+    known, total = rows[rows[decisive].notna()].sort_values("step"), rows["run_id"].nunique()
+    for column in [name for name in rows if str(name).startswith(LOSS)]:
+        lost = np.isinf(known[column])
+        finite = known[column].notna() & ~lost
+        last = known["step"].where(finite).groupby(known["run_id"]).transform("max")
+        behind = known[lost & ~(known["step"] <= last)]
+        number, name = behind["run_id"].nunique(), str(column).removeprefix(LOSS)
+        if not number:
+            continue
+        if number > total / 2:
+            remarks.append(f"{name} is NaN at the end of {number} of {total} runs: not read as a sign of divergence")
+            continue
+        rows.loc[behind.index, "diverged"] = True
+        remarks.append(f"{number} runs diverged by {name}, which is NaN to their end")
+    return rows, remarks
 
 
 def _with_defaults(rows: pd.DataFrame) -> pd.DataFrame:
@@ -69,10 +154,12 @@ def _with_seeds(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     labels = [*CELL, "learning_rate"]
     if "run" in rows:
         runs = rows.drop_duplicates([*labels, "run"])
+        refuse_settings(runs)
         seeds = runs.assign(seed=runs.groupby(labels, sort=False).cumcount())[[*labels, "run", "seed"]]
         return rows.merge(seeds, on=[*labels, "run"]), ["no column of seeds: runs are numbered in their order"]
     if "step" in rows:
         return rows.assign(seed=0), ["no column of seeds or run ids: every cell and learning rate is one run"]
+    refuse_settings(rows)
     numbered = rows.assign(seed=rows.groupby(labels, sort=False).cumcount())
     return numbered, ["no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds"]
 
@@ -92,20 +179,35 @@ def _check_runs(rows: pd.DataFrame) -> None:
         )
     for _, found in firsts[firsts.duplicated(RUN, keep=False)].groupby(RUN, sort=False):
         one, other = found.to_dict("records")[:2]
-        mistakes.append(f"{other['where']}: run {other['run']} {_repeats(one)}: give each run a seed of its own")
+        mistakes.append(f"{other['where']}: run {other['run']} {_repeats(one)}: {_apart(rows, one, other)}")
     raise_mistakes(mistakes)
 
 
 def _check_repeated(rows: pd.DataFrame) -> None:
     """Make sure that a run has one row a step."""
-    first = rows.groupby([*RUN, "step"], sort=False)["where"].transform("first")
-    repeated = rows.assign(first=first)[rows["where"] != first]
+    key = [*RUN, "step"]
+    several = rows[rows.duplicated(key, keep=False)]
     raise_mistakes(
         [
-            f"{row['where']}: {_repeats(row | {'where': row['first']})}: remove one of them, or name the column that "
-            "tells them apart: --columns step=..., run=... or seed=..."
-            for row in repeated.to_dict("records")
+            f"{other['where']}: {_repeats(one)}: {_apart(rows, one, other)}"
+            for _, found in several.groupby(key, sort=False)
+            for one, other in product(found.head(1).to_dict("records"), found.iloc[1:].to_dict("records"))
         ]
+    )
+
+
+def _apart(rows: pd.DataFrame, one: dict[Any, Any], other: dict[Any, Any]) -> str:
+    """Say how to tell two runs apart: by the columns that are not read and differ."""
+    unread = [str(name) for name in rows if str(name).startswith(UNREAD)]
+    if differ := [name.removeprefix(UNREAD) for name in unread if one[name] != other[name]]:
+        which = "which is not read" if len(differ) == 1 else "which are not read"
+        return (
+            f"they differ in {listed(differ)}, {which}: to compare its values give --columns variant={differ[0]}, or "
+            "judge a table for each; if it numbers repeats, --columns seed=" + differ[0]
+        )
+    return (
+        "remove one of them, or name the column that tells them apart: --columns step=..., run=... or seed=...; "
+        "give each run a seed of its own"
     )
 
 
@@ -119,7 +221,8 @@ def _spread_single_tests(rows: pd.DataFrame, decisive: str) -> tuple[pd.DataFram
     if "test" not in rows or decisive == "test":
         return rows, []
     by_run = rows.groupby("run_id", sort=False)
-    once = by_run["test"].transform("count").eq(1) & by_run[decisive].transform("count").gt(1)
+    lacking = (rows[decisive].notna() & rows["test"].isna()).groupby(rows["run_id"], sort=False).transform("any")
+    once = by_run["test"].transform("count").eq(1) & lacking
     if not once.any():
         return rows, []
     spread = rows.assign(test=rows["test"].where(~once, by_run["test"].transform("first")))
@@ -140,7 +243,7 @@ def _ended(runs: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     diverged_at = rows[rows["diverged"]].groupby("run_id")["step"].min()
     ended = runs[runs["status"] != "missing"][["status", "num_steps"]]
     at = diverged_at.reindex(ended.index).fillna(ended["num_steps"]).where(ended["status"] == "diverged")
-    before_the_end = ended["num_steps"] - ended["status"].eq("failed")
+    before_the_end = ended["num_steps"] - ended["status"].isin(["failed", "stopped"])
     return ended.assign(num_steps=before_the_end, diverged_at_step=at.astype("Int64"), failure=None).reset_index()
 
 

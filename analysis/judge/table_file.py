@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +14,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lr_sweep.datasets.storage.files import read_plain
 from lr_sweep.datasets.storage.problems import UserError, reason
 
+MOST_BYTES = 100_000_000
+MOST_ROWS = 1_000_000
+MOST_FIELDS = 20_000_000
+"""Of a Parquet file, which holds equal rows in next to no space."""
 DELIMITERS = ",;\t|"
 PARQUET = b"PAR1"
+MOST_NAME = 200
+"""Characters of a name; longer ones make lines of a report, and figures, without end."""
 MAX_FIELD = 10_000_000
 """Characters of one field: exports hold whole notebooks in their tags."""
 MOST_MISTAKES = 20
@@ -35,22 +44,37 @@ class TableFile:
     """Of each row: its line in the file (a row of several lines: its last); of Parquet its number, from 1."""
     decimal_comma: bool
     """Whether `0,5` is a number: fields are separated by something else than a comma."""
+    unfinished: bool = False
+    """Whether the last line has no end: the file may have been cut there."""
+
+    @property
+    def name(self) -> str:
+        """The file's name as reports write it."""
+        return printable(self.path.name)
 
 
 def read_table_file(path: Path) -> TableFile:
-    """Read a file; raises UserError if it cannot be read, is no table, or has no rows."""
+    """Read a file; raises UserError if it cannot be read, is no table, is too large, or has no rows."""
     try:
-        content = path.read_bytes()
+        content = read_plain(path, MOST_BYTES)
     except FileNotFoundError as error:
         raise UserError(f"no file {path}: name a CSV or Parquet file") from error
-    except IsADirectoryError as error:
-        raise UserError(f"{path} is a folder: name a CSV or Parquet file in it") from error
+    except OSError as error:
+        what = "it is a folder" if path.is_dir() else error.strerror or reason(error)
+        raise UserError(f"{path} cannot be read ({what}): name a CSV or Parquet file") from error
     if not content.strip():
         raise UserError(f"{path} is empty: {FORMAT}, with a row for each run or evaluation")
     found = _parquet(path, content) if content.startswith(PARQUET) else _csv(path, content)
     if not found.lines:
         raise UserError(f"{path} has no rows below its names: write one for each run or evaluation")
+    if len(found.lines) > MOST_ROWS:
+        raise UserError(f"{path} has {len(found.lines):,} rows, want at most {MOST_ROWS:,}: leave out evaluations")
     return found
+
+
+def printable(text: str) -> str:
+    """Return text without control characters and bytes that are no text, which reports cannot show."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+", " ", text).strip()
 
 
 def raise_mistakes(mistakes: list[str]) -> None:
@@ -63,36 +87,67 @@ def raise_mistakes(mistakes: list[str]) -> None:
 
 def _parquet(path: Path, content: bytes) -> TableFile:
     try:
-        found = pq.read_table(io.BytesIO(content))
-    except (pa.ArrowException, OSError) as error:
+        file = pq.ParquetFile(io.BytesIO(content))
+        number, names = file.metadata.num_rows, file.schema_arrow.names
+        _check_names(path, names)
+        if number * len(names) > MOST_FIELDS:
+            raise UserError(f"{path} has {number:,} rows of {len(names)} columns, want at most {MOST_FIELDS:,} fields")
+        texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
+        found = pq.read_table(io.BytesIO(content), read_dictionary=texts)  # equal texts lie in memory once
+        columns = {name: _texts(found[name]) for name in names}
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise UserError(f"{path}: cannot be read as Parquet ({reason(error)}): write it again") from error
-    columns = {name: [_text(value) for value in found[name].to_pylist()] for name in found.column_names}
-    lines = list(range(1, found.num_rows + 1))
+    lines = list(range(1, number + 1))
     return TableFile(path=path, sha256=_digest(content), columns=columns, lines=lines, decimal_comma=False)
+
+
+def _texts(column: pa.ChunkedArray) -> list[str]:
+    if not pa.types.is_dictionary(column.type):
+        return ["" if value is None else str(value) for value in column.to_pylist()]
+    found: list[str] = []
+    for chunk in column.chunks:
+        values = list(map(str, chunk.dictionary.to_pylist()))
+        found += ["" if index is None else values[index] for index in chunk.indices.to_pylist()]
+    return found
 
 
 def _csv(path: Path, content: bytes) -> TableFile:
     text = _decoded(path, content)
-    head = text.lstrip().split("\n", 1)[0]
-    delimiter = max(DELIMITERS, key=head.count)
+    delimiter, skipped = _delimiter(text)
     csv.field_size_limit(MAX_FIELD)
     try:
-        numbered = list(_rows(text, delimiter))
+        numbered = list(_rows(text, delimiter))[skipped:]
     except csv.Error as error:
         raise UserError(f"{path}: {error}: {FORMAT}") from error
     if not numbered:
         raise UserError(f"{path} has no columns: {FORMAT}")
-    (_, names), *rows = numbered
+    (first, names), *rows = numbered
     names = [name.strip() for name in names]
-    mistakes = [f"{path}:1: two columns are named {name!r}" for name in dict.fromkeys(names) if names.count(name) > 1]
-    mistakes += [
-        f"{path}:{line}: got {len(row)} fields, want {len(names)}" for line, row in rows if len(row) != len(names)
-    ]
-    raise_mistakes(mistakes)
+    _check_names(path, names, first)
+    wrong = [(line, len(row)) for line, row in rows if len(row) != len(names)]
+    raise_mistakes([f"{path}:{line}: got {number} fields, want {len(names)}" for line, number in wrong])
     columns = dict(zip(names, map(list, zip(*(row for _, row in rows), strict=True)), strict=False))
-    lines = [line for line, _ in rows]
-    comma = delimiter != ","
-    return TableFile(path=path, sha256=_digest(content), columns=columns, lines=lines, decimal_comma=comma)
+    return TableFile(
+        path=path,
+        sha256=_digest(content),
+        columns=columns,
+        lines=[line for line, _ in rows],
+        decimal_comma=delimiter != ",",
+        unfinished=not text.endswith(("\n", "\r")),
+    )
+
+
+def _delimiter(text: str) -> tuple[str, int]:
+    """Return what separates fields, and how many lines come before that of the names: a spreadsheet's `sep=;`."""
+    head = text.lstrip().split("\n", 1)[0].rstrip("\r")
+    if len(head) == 5 and head.lower().startswith("sep=") and head[4] in DELIMITERS:
+        return head[4], 1
+    return max(DELIMITERS, key=head.count), 0
+
+
+def _check_names(path: Path, names: list[str], line: int = 1) -> None:
+    twice = [name for name, number in Counter(names).items() if number > 1]
+    raise_mistakes([f"{path}:{line}: two columns are named {name[:MOST_NAME]!r}" for name in twice])
 
 
 def _rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -110,10 +165,6 @@ def _decoded(path: Path, content: bytes) -> str:
         return content.decode(encoding)
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is no text in UTF-8 (byte {error.start}): {FORMAT}") from error
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value)
 
 
 def _digest(content: bytes) -> str:

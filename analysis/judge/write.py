@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 from lr_sweep.analysis.report.folder import replacing
 from lr_sweep.analysis.study_files import Study, write_files
 from lr_sweep.analysis.study_report import Report
-from lr_sweep.datasets.storage.problems import UserError
+from lr_sweep.datasets.storage.files import read_plain
+from lr_sweep.datasets.storage.problems import UserError, reason, translated
 
 LIST = "judged.json"
 """Lists the files of the report: a folder with any other file is never replaced."""
+MOST_LISTED = 10_000_000
+"""Bytes of the list."""
 
 
 def write_judged(study: Study, folder: Path) -> Report:
     """Write a report; a folder that holds an earlier one, and nothing else, is replaced once all is written.
 
-    Raises UserError if the folder holds anything else.
+    Raises UserError if the folder holds anything else, or cannot be written to.
     """
-    folder = folder.resolve()
-    _check_ours(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(folder) as new:
-        text = write_files(new, study)
-        names = sorted(path.name for path in new.iterdir())
-        content = {"format": 1, "table": study.info.study, "read": study.about_table, "files": names}
-        (new / LIST).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    with translated((OSError, RuntimeError), partial(_unwritable, folder)):
+        folder = folder.resolve()
+        _check_ours(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(folder) as new:
+            text = write_files(new, study)
+            names = sorted(path.name for path in new.iterdir())
+            content = {"format": 1, "table": study.info.study, "read": study.about_table, "files": names}
+            (new / LIST).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     files = tuple(folder / name for name in [*names, LIST])
     return Report(folder=folder, files=files, text=text, findings=study.findings)
+
+
+def _unwritable(folder: Path, error: Exception) -> UserError:
+    what = error.strerror if isinstance(error, OSError) and error.strerror else reason(error)
+    return UserError(f"--out {folder}: the report cannot be written there: {what}. Name another folder")
 
 
 def _check_ours(folder: Path) -> None:
@@ -38,10 +48,10 @@ def _check_ours(folder: Path) -> None:
         raise UserError(f"--out {folder}: a file is there: name another folder")
     there = {path.name for path in folder.iterdir()}
     try:
-        listed = json.loads((folder / LIST).read_text(encoding="utf-8"))["files"]
-    except (OSError, ValueError, KeyError, TypeError):
-        listed = []
-    if others := sorted(there - {LIST, *listed}):
+        ours = set(map(str, json.loads(read_plain(folder / LIST, MOST_LISTED))["files"]))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        ours = set()
+    if others := sorted(there - {LIST, *ours}):
         raise UserError(
             f"--out {folder}: it has files that are not of an earlier `judge`, such as {others[0]}: name another folder"
         )

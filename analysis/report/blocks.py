@@ -13,12 +13,17 @@ from typing import Any
 
 import pandas as pd
 
+from lr_sweep.analysis.report.spreadsheet import write_csv
+
 Row = Mapping[Any, Any]
 """A row of a frame, by column name."""
 
 TEXT_WIDTH = 110
 LONG_ENTRY = 20
 """Entries with more characters are broken into lines by HTML, others never."""
+_SPECIAL = re.compile(r"[<&|\n]")
+LONGEST_STEM = 100
+"""Characters of a name in that of a file, which may have two of them, and 255 in all."""
 MAX_SVG_BYTES = 120_000
 """A drawing larger than this, one with very many points, goes into the page as PNG if that is smaller."""
 
@@ -105,7 +110,7 @@ class Table:
         """Write `<name>.md` and `<name>.csv`, which has `numbers` in full, else the table's texts; return the table."""
         folder.joinpath(f"{name}.md").write_text(self.markdown(alone=True), encoding="utf-8")
         content = pd.DataFrame(list(self.rows), columns=list(self.header), dtype=str) if numbers is None else numbers
-        content.to_csv(folder / f"{name}.csv", index=False)
+        write_csv(content, folder / f"{name}.csv")
         return self
 
     def _html_row(self, i: int, row: tuple[str, ...]) -> str:
@@ -251,8 +256,8 @@ def report_markdown(title: str, sections: Sequence[Section]) -> str:
 
 
 def file_stem(name: str) -> str:
-    """Return a name with `-` in place of what file names should not have."""
-    return re.sub(r"[^A-Za-z0-9._-]", "-", name)
+    """Return the beginning of a name with `-` in place of what file names should not have."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name)[:LONGEST_STEM]
 
 
 def file_stems(names: Sequence[Sequence[str]]) -> list[str]:
@@ -287,6 +292,8 @@ def _unbroken(text: str) -> str:
 
 def _escape(text: str) -> str:
     """Keep text from being a column, a line or an HTML element of Markdown."""
+    if not _SPECIAL.search(text):
+        return text
     return _no_html(text).replace("|", "\\|").replace("\n", " ")
 
 

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import matplotlib
+import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -59,6 +61,8 @@ MIN_WIDTH = 6.6
 BAR_WIDTH = 0.3
 LINE_WIDTH = 1.6
 """Points."""
+CAP, RING = 5, 13
+"""Points, of the ends of error bars and of the mark of a chosen rate."""
 CROSS_HEIGHT = 0.045
 """Between the crosses of two variants, as a fraction of a panel's height."""
 FEWER_SEEDS = "fewer seeds"
@@ -196,23 +200,30 @@ def _plain(text: str) -> str:
 def _draw_panel(
     panel: Axes, rates: pd.DataFrame, cells: pd.DataFrame, styles: Mapping[str, Style], metric: Metric
 ) -> None:
-    scale = metric.scale
-    for i, (variant, style) in enumerate(styles.items()):
-        colour, marker = style.colour, style.marker
-        rows = rates[rates["variant"] == variant]
-        known, partial = rows.dropna(subset=["test_mean"]), rows[_partial(rows)]
-        sem = scale * known["test_sem"].fillna(0.0)  # one seed has no interval
-        line: dict[str, Any] = {**_line(style), "linewidth": LINE_WIDTH, "capsize": 2.5}
-        panel.errorbar(known["learning_rate"], scale * known["test_mean"], yerr=sem, zorder=3, **line)
-        hollow: dict[str, Any] = {"color": colour, "markersize": 5, "mfc": "white", "zorder": 3.5}
-        panel.plot(partial["learning_rate"], scale * partial["test_mean"], marker, **hollow)
-        chosen = rows[rows["learning_rate"].isin(cells.loc[cells["variant"] == variant, "learning_rate"])]
-        ring: dict[str, Any] = {"markersize": 13, "fillstyle": "none", "color": colour, "zorder": 4}
-        panel.plot(chosen["learning_rate"], scale * chosen["test_mean"], "o", **ring)
-        lost = rows.loc[_all_diverged(rows), "learning_rate"]
-        heights = [CROSS_HEIGHT * (i + 0.8)] * len(lost)
-        panel.plot(lost, heights, "x", color=colour, markersize=6, mew=1.6, transform=panel.get_xaxis_transform())
+    scale, chosen = metric.scale, cells.set_index("variant")["learning_rate"].to_dict()
+    by_variant = dict(list(rates.groupby("variant", sort=False)))
     panel.set_xscale("log")
+    spread: list[tuple[float, float, float, str]] = []
+    rings: list[tuple[float, float, str]] = []
+    for i, (variant, style) in enumerate(styles.items()):
+        if (rows := by_variant.get(variant)) is None:
+            continue
+        swept, means, sems = (rows[name].to_numpy(float) for name in ("learning_rate", "test_mean", "test_sem"))
+        colour, means, sems = style.colour, scale * means, scale * sems
+        known, partial, lost = ~np.isnan(means), _partial(rows).to_numpy(), _all_diverged(rows).to_numpy()
+        panel.plot(swept[known], means[known], zorder=3, linewidth=LINE_WIDTH, **_line(style))
+        if partial.any():
+            hollow: dict[str, Any] = {"color": colour, "markersize": 5, "mfc": "white", "zorder": 3.5}
+            panel.plot(swept[partial], means[partial], style.marker, **hollow)
+        if lost.any():
+            heights = [CROSS_HEIGHT * (i + 0.8)] * int(lost.sum())
+            cross: dict[str, Any] = {"color": colour, "markersize": 6, "mew": 1.6}
+            panel.plot(swept[lost], heights, "x", transform=panel.get_xaxis_transform(), **cross)
+        for rate, mean, sem in zip(swept, means, sems, strict=True):
+            spread += [(rate, mean, sem, colour)] if sem > 0 else []  # one seed has no interval
+            rings += [(rate, mean, colour)] if rate == chosen[variant] and not math.isnan(mean) else []
+    _draw_spread(panel, spread)
+    _draw_rings(panel, rings)
     panel.set_xlim(rates["learning_rate"].min() / 1.8, rates["learning_rate"].max() * 1.8)
     panel.xaxis.set_major_locator(LogLocator(numticks=12))
     if rates["test_mean"].isna().all():
@@ -224,6 +235,22 @@ def _draw_panel(
     if _all_diverged(rates).any():  # room for the crosses below the lines
         low, high = panel.get_ylim()
         panel.set_ylim(low - CROSS_HEIGHT * len(styles) * (high - low), high)
+
+
+def _draw_spread(panel: Axes, bars: Sequence[tuple[float, float, float, str]]) -> None:
+    """Draw the error bars of all variants at once: an artist each would take longer than all the rest."""
+    colours = [colour for *_, colour in bars]
+    lines = [[(x, y - sem), (x, y + sem)] for x, y, sem, _ in bars]
+    panel.add_collection(LineCollection(lines, colors=colours, linewidths=LINE_WIDTH, zorder=3))
+    ends = [end for line in lines for end in line]
+    twice = [colour for colour in colours for _ in range(2)]
+    panel.scatter([x for x, _ in ends], [y for _, y in ends], s=CAP**2, c=twice, marker="_", linewidths=1, zorder=3)
+
+
+def _draw_rings(panel: Axes, rings: Sequence[tuple[float, float, str]]) -> None:
+    """Mark the chosen learning rates."""
+    look: dict[str, Any] = {"s": RING**2, "facecolors": "none", "zorder": 4, "linewidths": 1}
+    panel.scatter([x for x, *_ in rings], [y for _, y, _ in rings], edgecolors=[c for *_, c in rings], **look)
 
 
 def _line(style: Style) -> dict[str, Any]:

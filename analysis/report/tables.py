@@ -18,7 +18,7 @@ from lr_sweep.analysis.statistics.aggregate import STATUSES, StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
 from lr_sweep.analysis.statistics.selection import MEAN_DIGITS, rule_text, seeds_of
 from lr_sweep.analysis.statistics.verdicts import verdicts
-from lr_sweep.analysis.text import NO_VALUE, rate_text
+from lr_sweep.analysis.text import NO_VALUE, rate_text, rate_texts
 
 PROVISIONAL = "†"
 AT_EDGE = "‡"
@@ -135,7 +135,7 @@ def learning_rate_table(summary: StudySummary, task: str, model: str) -> Table:
         title=f"{metric.title} by learning rate, {task}, {model}",
         caption=f"{_first_upper(f'{metric.in_unit}, {over}'.lstrip(', '))}, {metric.of_model}.{chosen_text}"
         f"{pretrained_text(summary.of(model=model).runs)}",
-        header=("variant", *map(rate_text, swept)),
+        header=("variant", *rate_texts(swept)),
         rows=tuple((v, *(texts.get((v, rate), NO_VALUE) for rate in swept)) for v in rates["variant"].unique()),
     )
 

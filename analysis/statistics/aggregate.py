@@ -49,7 +49,7 @@ class StudySummary:
     def of(self, **labels: Any) -> StudySummary:
         """Return the part of one task, model or variant, for instance `of(model="gpt2")`."""
         frames: dict[str, Any] = {
-            name: frame[(frame[list(labels)] == list(labels.values())).all(axis=1)]
+            name: frame[np.logical_and.reduce([frame[label].to_numpy() == value for label, value in labels.items()])]
             for name, frame in vars(self).items()
             if isinstance(frame, pd.DataFrame)
         }
@@ -82,6 +82,8 @@ def without_selection(wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataF
     accounted = account(wanted, runs).assign(best_step=pd.Series(pd.NA, dtype="Int64"), validation_accuracy=math.nan)
     chosen = best_learning_rates(accounted)
     measured = accounted.merge(last, on="run_id", how="left")
+    # As in `per_run`: what did not end is not compared at a smaller budget.
+    measured["test_accuracy"] = measured["test_accuracy"].where(measured["status"].isin(["complete", "diverged"]))
     rates = per_learning_rate(measured)
     rates = rates.assign(num_values=rates["num_tests"])
     num_values = measured.groupby(CELL)["test_accuracy"].count().rename("num_values").reset_index()

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.code_versions import ENGINE, Now, files_text, versions_of
 from lr_sweep.analysis.record.read import Refinement, SearchRange
-from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary, points_within_budget
+from lr_sweep.analysis.statistics.aggregate import StudySummary, points_within_budget
 from lr_sweep.analysis.statistics.fewer_seeds import fewer_seeds
 from lr_sweep.analysis.statistics.finding import CheckFinding, Key, Level, Row, finding_of
 from lr_sweep.analysis.statistics.grid_checks import grid_findings, is_flat, joint_sem, unit
@@ -86,8 +87,9 @@ def _of_search(finding: CheckFinding, search: SearchRange) -> CheckFinding:
 
 def _other_variants(cell: Row, cells: pd.DataFrame) -> list[float]:
     """Return the validation means of the other variants of a cell's task and model."""
-    beside = (cells[GROUP] == [cell[name] for name in GROUP]).all(axis=1) & cells["variant"].ne(cell["variant"])
-    return list(cells.loc[beside, "validation_mean"].dropna())
+    same = [cells[name].to_numpy() == cell[name] for name in CELL]
+    means = cells["validation_mean"].to_numpy()[same[0] & same[1] & ~same[2]]
+    return list(means[~np.isnan(means)])
 
 
 def _missing(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:

@@ -6,6 +6,7 @@ The test was chosen by simulation (docs/statistics.md, "Variants compared"; `ben
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -37,14 +38,32 @@ def welch(ones: Floats, others: Floats) -> tuple[float, float]:
 
     NaN with fewer than two values in either, or where neither has any spread: then nothing is known of the noise.
     """
-    if min(len(ones), len(others)) < 2:
+    return _welch(Sample.of(ones), Sample.of(others))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a comparison reads of a variant's values."""
+
+    number: int
+    mean: float
+    square: float
+    """Of the standard error of the mean."""
+
+    @classmethod
+    def of(cls, values: Floats) -> Sample:
+        """Read them off a variant's values, one a seed."""
+        number = len(values)
+        square = float(np.var(values, ddof=1)) / number if number > 1 else math.nan
+        return cls(number, float(values.mean()) if number else math.nan, square)
+
+
+def _welch(one: Sample, other: Sample) -> tuple[float, float]:
+    squares = one.square + other.square
+    if math.isnan(squares) or (sem := math.sqrt(squares)) < NO_SPREAD:
         return math.nan, math.nan
-    squares = [float(np.var(values, ddof=1)) / len(values) for values in (ones, others)]
-    sem = math.sqrt(sum(squares))
-    if sem < NO_SPREAD:
-        return math.nan, math.nan
-    spread = squares[0] ** 2 / (len(ones) - 1) + squares[1] ** 2 / (len(others) - 1)
-    return sem, sum(squares) ** 2 / spread
+    spread = one.square**2 / (one.number - 1) + other.square**2 / (other.number - 1)
+    return sem, squares**2 / spread
 
 
 def comparisons(summary: StudySummary) -> pd.DataFrame:
@@ -61,9 +80,10 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
     for group, cells in summary.cells.groupby(GROUP, sort=False):
         labels = dict(zip(GROUP, group, strict=True))
         chosen = summary.of(**labels).chosen_runs.dropna(subset=["test_accuracy"])
-        tests = {variant: chosen.loc[chosen["variant"] == variant, "test_accuracy"] for variant in cells["variant"]}
+        by_variant = {variant: tests.to_numpy(float) for variant, tests in chosen.groupby("variant")["test_accuracy"]}
+        tests = {variant: Sample.of(by_variant.get(variant, np.array([]))) for variant in cells["variant"]}
         for variant, other in combinations(tests, 2):
-            compared = _compare(tests[variant].to_numpy(dtype=float), tests[other].to_numpy(dtype=float))
+            compared = compare(tests[variant], tests[other])
             rows.append(labels | {"variant": variant, "other": other} | compared)
     columns = ["variant", "other", "num_seeds", "num_other_seeds", "difference", "low", "high", "p"]
     found = pd.DataFrame(rows, columns=[*GROUP, *columns, "note"])
@@ -73,18 +93,19 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
     return found
 
 
-def _compare(ones: Floats, others: Floats) -> dict[str, Any]:
-    difference = float(ones.mean() - others.mean()) if len(ones) and len(others) else math.nan
-    sem, dof = welch(ones, others)
+def compare(one: Sample, other: Sample) -> dict[str, Any]:
+    """Return the columns of `comparisons` that one pair has by itself."""
+    difference = one.mean - other.mean
+    sem, dof = _welch(one, other)
     half = float(stdtrit(dof, (1 + CONFIDENCE) / 2)) * sem
     return {
-        "num_seeds": len(ones),
-        "num_other_seeds": len(others),
+        "num_seeds": one.number,
+        "num_other_seeds": other.number,
         "difference": difference,
         "low": difference - half,
         "high": difference + half,
         "p": 2 * float(stdtr(dof, -abs(difference) / sem)),
-        "note": _note(min(len(ones), len(others)), difference, sem),
+        "note": _note(min(one.number, other.number), difference, sem),
     }
 
 

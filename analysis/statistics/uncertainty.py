@@ -152,8 +152,10 @@ def _smoothed_error(deviations: Floats, counts: Floats, weights: Floats) -> floa
 
 
 def _cell(cell: dict[Any, Any], runs: pd.DataFrame, rng: np.random.Generator, metric: Metric) -> dict[str, Any]:
-    grids = runs.pivot(index="seed", columns="learning_rate", values=["validation_accuracy", "test_accuracy"])
-    validation, test = (grids[name].to_numpy(dtype=float) for name in ("validation_accuracy", "test_accuracy"))
+    seeds, i = np.unique(runs["seed"].to_numpy(), return_inverse=True)
+    rates, j = np.unique(runs["learning_rate"].to_numpy(), return_inverse=True)
+    validation, test = np.full((2, len(seeds), len(rates)), math.nan)
+    validation[i, j], test[i, j] = runs["validation_accuracy"], runs["test_accuracy"]
     at_chosen = runs.loc[runs["learning_rate"] == cell["learning_rate"], "test_accuracy"].dropna()
     through = selection_interval(metric.sign * validation, test, rng, metric.ends)
     fixed = t_interval(at_chosen.to_numpy(dtype=float))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from lr_sweep.analysis.record import read as record
+from lr_sweep.analysis.report.spreadsheet import write_csv as write_table
 from lr_sweep.analysis.text import rate_text
 from lr_sweep.datasets.storage.files import whole_file
 from lr_sweep.sweep.errors import UserError
@@ -34,7 +35,7 @@ def write_csv(results: Results, studies: Sequence[str], target: Path) -> str:
     """Write the curves into one file, which `judge`, pandas and W&B's import read; return what was written."""
     table = _checked(results, studies, target)
     with storage_problems(target), whole_file(target) as partial:
-        table.drop(columns="time_ms").to_csv(partial, index=False)
+        write_table(table.drop(columns="time_ms"), partial)
     return f"{target}: {_counts(table)}"
 
 

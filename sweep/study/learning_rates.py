@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, Tag, model_validator
@@ -69,9 +70,24 @@ class LearningRateGrid(Strict):
         return three_digits(10 ** (start + num_steps / self.per_decade))
 
 
+def alike(rates: Iterable[float]) -> str:
+    """Return what is wrong with learning rates of which two are written alike, in tables and by `--only`; else ''."""
+    texts: dict[str, float] = {}
+    for rate in rates:
+        if (other := texts.setdefault(rate_text(rate), rate)) != rate:
+            return f"{other!r} and {rate!r} are alike to six digits, {rate_text(rate)}: leave one out"
+    return ""
+
+
+def _distinct(rates: tuple[float, ...]) -> tuple[float, ...]:
+    if wrong := alike(some_distinct(rates)):
+        raise mistake(wrong)
+    return rates
+
+
 LearningRates = Annotated[
     Annotated[LearningRateGrid, Tag("(one)")]
-    | Annotated[tuple[Rate, ...], AfterValidator(some_distinct), Tag("(list)")],
+    | Annotated[tuple[Rate, ...], AfterValidator(_distinct), Tag("(list)")],
     or_list((dict, LearningRateGrid), "a grid, {low: 1e-6, high: 1e-2, per_decade: 2}, or a list"),
 ]
 

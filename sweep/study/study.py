@@ -22,7 +22,7 @@ from lr_sweep.datasets.task import TaskShape, missing_names
 from lr_sweep.sweep.errors import unknown
 from lr_sweep.sweep.study.cells import AXES, Cells, ProtocolField, StudyCell, by_names, changed, check_cells
 from lr_sweep.sweep.study.fields import MAX_CELLS, MAX_RUNS, Seeds, StudyName, Title, listed, multiple_of
-from lr_sweep.sweep.study.learning_rates import ascending
+from lr_sweep.sweep.study.learning_rates import alike, ascending
 from lr_sweep.sweep.study.model import StudyModel
 from lr_sweep.sweep.study.protocols import check_protocols
 from lr_sweep.sweep.study.search import RatesOrSearch, Refine, Search, Winners, check_refine, check_winners
@@ -206,6 +206,12 @@ class Study(Strict):
                 f"{' x '.join(map(str, axes))} (tasks, models, variants, learning rates, seeds) are {num_runs} "
                 f"runs, want at most {MAX_RUNS}; split it into several studies, which share their runs"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_rates(self) -> Study:
+        if wrong := alike(self.learning_rate_grid()):
+            raise mistake(f"the cells' learning rates {wrong}", "cells")
         return self
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ from scipy import stats
 
 from lr_sweep.analysis.report.further_tables import comparison_table
 from lr_sweep.analysis.statistics.aggregate import StudySummary
-from lr_sweep.analysis.statistics.comparisons import LEVEL, _compare, comparisons, holm, welch
+from lr_sweep.analysis.statistics.comparisons import LEVEL, Sample, compare, comparisons, holm, welch
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
@@ -56,7 +56,8 @@ def test_welch_is_that_of_scipy(ones: list[float], others: list[float], shift: f
         return
     expected = stats.ttest_ind(ones, np.array(others) + shift, equal_var=False)
     assert dof == pytest.approx(expected.df)
-    assert _compare(np.array(ones), np.array(others) + shift)["p"] == pytest.approx(expected.pvalue)
+    pair = Sample.of(np.array(ones)), Sample.of(np.array(others) + shift)
+    assert compare(*pair)["p"] == pytest.approx(expected.pvalue)
 
 
 def test_variants_are_compared_over_the_whole_study(tmp_path: Path) -> None:
@@ -144,5 +145,5 @@ def test_equal_variants_are_seldom_distinguished(num_tasks: int, num_seeds: int,
     claims = 0
     for study in tests:
         pairs = [(one, other) for task in study for one, other in combinations(task, 2)]
-        claims += holm(np.array([_compare(*pair)["p"] for pair in pairs])).min() < LEVEL
+        claims += holm(np.array([compare(*map(Sample.of, pair))["p"] for pair in pairs])).min() < LEVEL
     assert claims / len(tests) < 0.06 + 0.029 / 3

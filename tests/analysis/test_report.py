@@ -236,11 +236,17 @@ def test_figure_shows_what_was_chosen_and_what_diverged(tmp_path: Path) -> None:
     (legend,) = figure.legends
     labels = [text.get_text() for text in legend.get_texts()]
     assert labels == [*VARIANTS, "chosen on validation", "all seeds diverged", "Lu et al. 2021 (1e-3)"]
-    rings = [line for line in figure.axes[0].lines if line.get_markersize() == 13]
-    assert [points(line) for line in rings] == [[[1e-4, 60.0]], [[1e-4, 80.0]]]
-    crosses = [line for line in figure.axes[0].lines if line.get_marker() == "x"]
-    assert [len(points(line)) for line in crosses] == [0, 1]
-    assert points(crosses[1])[0][0] == 1e-2
+    bars, ends, rings = figure.axes[0].collections
+    assert rings.get_offsets().tolist() == [[1e-4, 60.0], [1e-4, 80.0]]  # type: ignore[union-attr]
+    shown = summary.learning_rates[summary.learning_rates["task"].eq("mnist")].dropna(subset=["test_sem"])
+    shown = shown[shown["test_sem"] > 0]
+    drawn = [segment.tolist() for segment in bars.get_segments()]  # type: ignore[attr-defined]
+    assert drawn
+    assert [(low[1] + high[1]) / 200 for low, high in drawn] == pytest.approx(shown["test_mean"].tolist())
+    assert [(high[1] - low[1]) / 200 for low, high in drawn] == pytest.approx(shown["test_sem"].tolist())
+    assert len(ends.get_offsets()) == 2 * len(drawn)  # type: ignore[arg-type]
+    (cross,) = [line for line in figure.axes[0].lines if line.get_marker() == "x"]
+    assert points(cross)[0][0] == 1e-2
     first, second = figures.save(figure, tmp_path / "a"), figures.save(figure, tmp_path / "b")
     assert first[0].stat().st_size > 20_000
     assert first[1].read_bytes() == second[1].read_bytes()

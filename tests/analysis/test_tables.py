@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from lr_sweep.analysis.metric import ACCURACY
-from lr_sweep.analysis.text import NO_VALUE
+from lr_sweep.analysis.text import NO_VALUE, rate_texts
 
 
 def test_a_difference_that_is_equal_but_for_rounding_errors_is_written_alike() -> None:
@@ -18,3 +18,7 @@ def test_a_difference_that_is_equal_but_for_rounding_errors_is_written_alike() -
     )
     assert ACCURACY.difference_text(0.0) == "+0.0"
     assert ACCURACY.difference_text(math.nan) == NO_VALUE
+
+
+def test_learning_rates_that_are_alike_to_six_digits_are_written_in_full() -> None:
+    assert rate_texts([1e-3, 0.0010000000001, 1e-2]) == ["0.001", "0.0010000000001", "1e-2"]

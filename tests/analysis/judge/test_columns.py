@@ -82,3 +82,44 @@ def test_a_column_can_be_left_out_and_a_wrong_one_is_refused() -> None:
 )
 def test_the_metric_and_its_direction(column: str, metric: str, higher: bool | None) -> None:
     assert (measured(column), is_higher_better(metric)) == (metric, higher)
+
+
+def test_the_metric_is_that_of_the_column_that_is_selected_on_or_shown() -> None:
+    """A loss of training data, which is neither, says nothing of the direction."""
+    names = ["method", "lr", "seed", "train_loss", "test_accuracy"]
+    found = find_columns(names, {"test": "test_accuracy"}, None)
+    assert (found.metric, "train" in found.of, list(found.unread)) == ("accuracy", False, ["train_loss"])
+    names = ["lr", "val_loss", "val_acc", "test_acc"]
+    assert find_columns(names, {"test": "test_acc"}, None).of["validation"] == "val_acc"
+    found = find_columns(["lr", "dev_f1", "heldout_f1"], {"test": "heldout_f1"}, None)
+    assert (found.of["validation"], found.metric) == ("dev_f1", "f1")
+
+
+@pytest.mark.parametrize(
+    ("given", "metric", "named"),
+    [
+        ({"validation": "val_loss", "test": "test_acc"}, None, ("validation=val_loss", "test=test_acc")),
+        ({"validation": "val_acc", "train": "train_loss"}, None, ("validation=val_acc", "train=train_loss")),
+        ({"validation": "val_loss", "test": ""}, "accuracy", ("validation=val_loss", "--metric accuracy")),
+        ({"validation": "val_acc", "test": "test_f1"}, None, ("validation=val_acc", "test=test_f1")),
+    ],
+)
+def test_columns_that_contradict_are_named(given: dict[str, str], metric: str | None, named: tuple[str, str]) -> None:
+    names = ["lr", "val_loss", "val_acc", "test_acc", "test_f1", "train_loss"]
+    with pytest.raises(UserError) as raised:
+        find_columns(names, given, metric)
+    assert all(name in str(raised.value) for name in named)
+
+
+def test_columns_of_one_metric_may_be_named_differently() -> None:
+    names = ["lr", "val_loss", "test_nll"]
+    assert find_columns(names, {"validation": "val_loss", "test": "test_nll"}, None).metric == "loss"
+
+
+def test_a_negated_metric_says_no_direction() -> None:
+    assert is_higher_better("neg mean squared error") is None
+
+
+def test_optunas_settings_are_found() -> None:
+    names = ["number", "value", "params_lr", "params_width", "state"]
+    assert find_columns(names, {"validation": "value"}, None).of["learning_rate"] == "params_lr"

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lr_sweep.analysis.judge.judge import Reading, judge
+from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.analysis.study_files import Study
 from lr_sweep.datasets.storage.problems import UserError
 
@@ -65,6 +66,13 @@ def test_a_spreadsheets_table(tmp_path: Path) -> None:
     assert "some values of accuracy are above 1: all are read as percent" in study.about_table
 
 
+def test_a_spreadsheet_may_name_what_separates_fields(tmp_path: Path) -> None:
+    text = "sep=;\r\nvariant;lr;seed;val_loss\r\na;0,3;0;0,9\r\na;0,03;0;0,5\r\n"
+    assert chosen(study_of(tmp_path, text)) == {"a": (0.03, 0.5)}
+    with pytest.raises(UserError, match="table.csv:4: val_loss: got 'x'"):
+        study_of(tmp_path, text.replace("0,5", "x"))
+
+
 def test_parquet_and_csv_say_the_same(tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text(ACCURACY)
     frame = pd.read_csv(tmp_path / "table.csv")
@@ -115,6 +123,23 @@ def test_without_validation_nothing_is_chosen(tmp_path: Path) -> None:
     asked = study_of(tmp_path, text, Reading(select_on_test=True))
     assert chosen(asked) == {"a": (0.2, 0.7)}
     assert "chosen-on-test" in {each.check for each in asked.findings}
+
+
+def test_without_validation_three_rates_make_a_report(tmp_path: Path) -> None:
+    rows = [f"{rate},{seed},{0.5 + rate + seed / 8}" for rate in (0.3, 0.03, 0.003) for seed in (0, 1)]
+    study = study_of(tmp_path, "\n".join(["lr,seed,test_acc", *rows, ""]))
+    assert math.isnan(study.summary.cells["learning_rate"].iloc[0])
+    assert {each.check for each in study.findings} == {"not-chosen"}
+    write_judged(study, tmp_path / "out")
+    assert "NO LEARNING RATE IS CHOSEN" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_a_training_loss_does_not_turn_the_direction(tmp_path: Path) -> None:
+    text = "method,lr,seed,train_loss,test_accuracy\na,.01,0,.3,90\na,.01,1,.3,91\na,.1,0,.2,97\na,.1,1,.2,98\n"
+    text += "a,1,0,2.3,10\na,1,1,2.3,11\n"
+    for columns in ({}, {"test": "test_accuracy"}):
+        study = study_of(tmp_path, text, Reading(columns=columns, select_on_test=True))
+        assert chosen(study) == {"a": (0.1, 0.975)}
 
 
 def test_without_test_validation_is_shown(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +78,58 @@ def test_mistakes_end_with_code_2(
     assert main(["judge", *arguments]) == 2
     assert message in capsys.readouterr().err
     assert [path.name for path in table.parent.iterdir()] == ["mine.csv"]
+
+
+def test_what_is_no_plain_file_is_refused(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo("pipe")
+    Path("large.csv").touch()
+    os.truncate("large.csv", 10**12)
+    refused = ["/proc/self/mem", "/dev/zero", "/dev/null", "pipe", ".", "none.csv", "large.csv", "mine.csv/x"]
+    for path in refused:
+        assert main(["judge", path]) == 2
+        assert capsys.readouterr().err.startswith("error: "), path
+    assert not Path("judged").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for out in ("/proc/x", "/dev/null/x", "mine.csv/x", f"{'x' * 300}"):
+        assert main(["judge", "mine.csv", "--out", out]) == 2
+        assert f"error: --out {out}: the report cannot be written there: " in capsys.readouterr().err
+
+
+def test_a_full_disk_leaves_no_part_of_a_report(
+    table: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("lr_sweep.analysis.study_files.write_csv", full)
+    assert main(["judge", "mine.csv", "--out", "out"]) == 2
+    assert "--out out: the report cannot be written there: No space left on device" in capsys.readouterr().err
+    assert [path.name for path in table.parent.iterdir()] == ["mine.csv"]
+
+
+def test_a_deleted_folder_ends_with_a_message(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text(TABLE)
+    (tmp_path / "gone").mkdir()
+    script = "import os, sys; os.rmdir(os.getcwd()); from lr_sweep.sweep.cli.parser import main; sys.exit(main())"
+    command = [sys.executable, "-c", script, "judge", str(tmp_path / "mine.csv")]
+    done = subprocess.run(command, cwd=tmp_path / "gone", capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert "No such file or directory" in done.stderr
+
+
+def test_names_that_spreadsheets_would_run_are_quoted(table: Path) -> None:
+    """In every file, as a variant, a heading, and text; and they are read back as they were."""
+    rows = TABLE.replace("a,", "=a+1,").replace("b,", "-b,")
+    table.write_text(rows.replace("variant", "task,variant").replace("\n=", "\n@t,=").replace("\n-", "\n@t,-"))
+    assert main(["judge", "mine.csv", "--out", "out"]) == 0
+    found = {path.name: path.read_text() for path in Path("out").glob("*.csv")}
+    fields = {field for text in found.values() for line in csv.reader(text.splitlines()) for field in line}
+    assert {"'=a+1", "'-b", "'@t"} <= fields
+    assert {field for field in fields if field[:1] in ("=", "@") or field[:2] == "-b"} == set()
+    assert main(["judge", "out/runs.csv", "--out", "again"]) == 0
+    assert (Path("again") / "cells.csv").read_text().splitlines()[1].split(",")[1:4] == ["'@t", "all", "'=a+1"]
 
 
 def test_lower_is_better(table: Path, capsys: pytest.CaptureFixture[str]) -> None:

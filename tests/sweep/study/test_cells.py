@@ -105,6 +105,7 @@ def test_it_round_trips(tmp_path: Path) -> None:
         ("{dropout: 0}", "{precision: bf16}", "12: cells[1].protocol.precision: holds for a whole study"),
         ("_every: 500", "_every: 3000", "13: cells[2].protocol.evaluate_every: tasks.bit-xor.num_steps = 4000 is no"),
         ("[3e-4, 1e-4]", "[]", "12: cells[1].learning_rates: want at least one entry"),
+        ("[3e-4, 1e-4]", "[0.00100000001]", "10: cells: the cells' learning rates 0.001 and 0.00100000001 are alike"),
         ("[three], ", "[gpt2], ", "8: models.three: is in none of the `cells`"),
         ("cells:", "cells: []\nrest:", "10: cells: got [], want at least one entry"),
     ],

@@ -142,6 +142,11 @@ from lr_sweep.trainables.run import ModelSize, Protocol
         ("frozen-pretrained]", "frozen-random]", '9: variants[1]: "frozen-random" is there twice'),
         # learning rates
         (GRID, "learning_rates:\n- 1e-3\n- 0.001", "12: learning_rates[1]: 0.001 is there twice"),
+        (
+            GRID,
+            "learning_rates: [1e-3, 0.0010000000001]",
+            "10: learning_rates: 0.001 and 0.0010000000001 are alike to six digits, 1e-3: leave one out",
+        ),
         (GRID, "learning_rates: [1e-3, 0]", "10: learning_rates[1]: got 0, want greater than 0"),
         (GRID, "learning_rates: [1e-3, '1e-4']", '10: learning_rates[1]: got "1e-4", want a number'),
         ("low: 1e-4", "low: -1e-4", "10: learning_rates.low: got -0.0001, want greater than 0"),

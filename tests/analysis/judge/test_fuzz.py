@@ -1,0 +1,187 @@
+"""Random tables with random faults: each gives a report or a message, in time and memory that a laptop has.
+
+`LR_SWEEP_FUZZ_CASES` is the number of cases, from the first. A case is its number: one that fails can be made again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import time
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.analysis.judge.judge import Reading, judge
+from lr_sweep.analysis.judge.write import write_judged
+from lr_sweep.datasets.storage.problems import UserError
+
+QUICK, MANY = 24, 700
+DRAWN_EVERY = 20
+"""Cases of which the figures are drawn, too, in the long run."""
+MOST_S, MOST_BYTES = 20.0, 1e9
+VALUES = [
+    "nan",
+    "inf",
+    "-inf",
+    "1e400",
+    "1.7e308",
+    "-1.7e308",
+    "5e-324",
+    "",
+    "-",
+    "5_0",
+    "1,234",
+    "0.",
+    "x" * 300,
+    "１",
+    "-0",
+]
+RATES = ["0", "nan", "1e-31", "1e30", "1e-30", "0.0010000000001", "-1", "", "5e-324", "0,001", "1e-3 "]
+NAMES = [
+    "=1+1",
+    "-b",
+    "@x",
+    "$x$",
+    "a|b",
+    "<b>",
+    "a\nb",
+    "",
+    "..",
+    "x" * 200,
+    "\x00",
+    "ｎ",
+    "é",
+    "CON",
+    "a,b",
+    '"',
+    "\\",
+    "%s{0}",
+]
+STATES = ["PRUNED", "FAIL", "finished", "running", "crashed", "diverged", "odd", ""]
+SEEDS = ["-1", "1.0", "1.5", "seed_1", "9223372036854775807", "1e300", "", "nan"]
+STEPS = ["0.5", "1e15", "-1", "nan", "", "1e-7", "9007199254740991"]
+OF_ROLE = {"lr": RATES, "seed": SEEDS, "step": STEPS, "state": STATES} | dict.fromkeys(
+    ("task", "variant", "width"), NAMES
+)
+SHARES = {"task": 0.5, "variant": 0.8, "seed": 0.8, "step": 0.3, "state": 0.2, "width": 0.1, "run_id": 0.1}
+SPLITS = [
+    ["val_acc"],
+    ["val_acc", "test_acc"],
+    ["test_acc"],
+    ["val_loss", "test_loss", "train_loss"],
+    ["val_acc", "val_loss"],
+]
+SPLITS += [["train_loss", "val_acc", "test_acc"], ["train_loss", "test_acc"], ["lr2", "val_score"], []]
+NOT_PLAIN = [b"\xff\xfe", b"\x00", b"PAR1", b'"', b"sep=;\n", b"\xef\xbb\xbf", b"\r", b"\n\n\n"]
+
+
+def table(case: int) -> tuple[bytes, Reading]:
+    """Make a table, well formed or not, and how to read it."""
+    draw = random.Random(case)
+    names = ["lr", *(name for name, share in SHARES.items() if draw.random() < share)]
+    names += draw.choice(SPLITS if draw.random() < 0.2 else SPLITS[:4])
+    rows = [dict(zip(names, map(str, row), strict=True)) for row in _rows(draw, names)]
+    for _ in range(draw.choice([0, 0, 0, 1, 1, 2, 5])):
+        row, name = draw.choice(rows), draw.choice(names)
+        row[name] = draw.choice(OF_ROLE.get(name, VALUES))
+    rows += draw.choices(rows, k=draw.choice([0] * 9 + [1, 3]))
+    if draw.random() < 0.2:
+        draw.shuffle(rows)
+    mark = draw.choice(",,,,,;\t|")
+    lines = [mark.join(names), *(mark.join(_field(row[name], mark) for name in names) for row in rows)]
+    content = (draw.choice(["\n", "\n", "\r\n"]).join(lines) + draw.choice(["\n", ""])).encode()
+    if draw.random() < 0.15:
+        content = content[: draw.randint(0, len(content))]
+    if draw.random() < 0.1:
+        at = draw.randint(0, len(content))
+        content = content[:at] + draw.choice(NOT_PLAIN) + content[at:]
+    columns = {draw.choice(["test", "validation", "train", "variant", "seed"]): draw.choice([*names, "", "none"])}
+    return content, Reading(
+        columns=columns if draw.random() < 0.1 else {},
+        metric=draw.choice([*[None] * 30, "accuracy", "loss", "x" * 250, "%$<"]),
+        higher_is_better=draw.choice([None, None, True, False]),
+        select_on_test="test_acc" in names and draw.random() < 0.2,
+    )
+
+
+def _rows(draw: random.Random, names: list[str]) -> Iterator[tuple[object, ...]]:
+    axes = {
+        "lr": draw.sample([1e-4, 1e-3, 3e-3, 1e-2, 0.1, 1.0], draw.randint(1, 6)),
+        "task": [f"t{i}" for i in range(draw.randint(1, 3))],
+        "variant": draw.sample(["a", "b", *filter(str.isprintable, filter(None, NAMES))], draw.randint(1, 4)),
+        "seed": list(range(draw.randint(1, 4))),
+        "step": list(range(draw.choice([1, 2, 5, 12]))),
+        "width": draw.sample([32, 64, 128], draw.randint(1, 2)),
+    }
+    scale = draw.choice([0.0, *[1.0] * 6, 100.0, 1e-300, 1e99])
+    for number, point in enumerate(product(*(axes.get(name, [None]) for name in names))):
+        found = dict(zip(names, point, strict=True)) | {"run_id": number, "state": draw.choice(STATES[:6])}
+        yield tuple(scale * draw.random() if (value := found[name]) is None else value for name in names)
+
+
+def _field(text: str, mark: str) -> str:
+    quoted = '"' + text.replace('"', '""') + '"'
+    return quoted if mark in text or '"' in text or "\n" in text else text
+
+
+def judged(case: int, folder: Path) -> str:
+    """Judge a case; return `report`, or the message."""
+    content, reading = table(case)
+    (folder / "table.csv").write_bytes(content)
+    before = time.process_time()
+    try:
+        write_judged(judge([folder / "table.csv"], reading), folder / "out")
+        result = "report"
+    except UserError as error:
+        result = str(error)
+    assert time.process_time() - before < MOST_S, f"case {case}"
+    assert result, f"case {case}"
+    return result
+
+
+def cases(folder: Path, number: int) -> list[str]:
+    found = []
+    for case in range(number):
+        try:
+            found.append(judged(case, folder))
+        except Exception as error:
+            raise AssertionError(f"case {case}: {type(error).__name__}: {error}") from error
+    return found
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made and not drawn, which would take nearly all of the time."""
+
+    def empty(_: object, stem: Path) -> tuple[Path, Path]:
+        paths = stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg")
+        for path in paths:
+            path.write_bytes(b"")
+        return paths
+
+    monkeypatch.setattr("lr_sweep.analysis.report.figures.save", empty)
+
+
+def test_random_tables_give_a_report_or_a_message(tmp_path: Path, undrawn: None) -> None:
+    found = cases(tmp_path, QUICK)
+    assert 0 < found.count("report") < QUICK  # else nothing was tried
+
+
+@pytest.mark.slow
+def test_very_many_random_tables_in_time_and_memory(tmp_path: Path, undrawn: None) -> None:
+    number = int(os.environ.get("LR_SWEEP_FUZZ_CASES", MANY))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = cases(tmp_path, number)
+    print(f"{number} cases: {found.count('report')} reports, {number - found.count('report')} messages")
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < MOST_BYTES
+    assert found.count("report") > number / 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", range(0, MANY, MANY // DRAWN_EVERY))
+def test_random_tables_are_drawn(tmp_path: Path, case: int) -> None:
+    assert judged(case, tmp_path)

@@ -1,0 +1,99 @@
+"""Rows of a table as runs: which count, which diverged, which are one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.analysis.judge.judge import Reading
+from lr_sweep.datasets.storage.problems import UserError
+from lr_sweep.tests.analysis.judge.test_judge import chosen, study_of
+
+
+def test_a_value_behind_nan_does_not_count(tmp_path: Path) -> None:
+    """At 0.3 there is none before it; at 0.1 the one before counts, 0.7, and not 0.1."""
+    rows = [
+        "0.3,0,1,nan",
+        "0.3,0,2,0.40",
+        "0.1,0,1,0.7",
+        "0.1,0,2,inf",
+        "0.1,0,3,0.1",
+        "0.03,0,1,0.90",
+        "0.03,0,2,0.80",
+    ]
+    study = study_of(tmp_path, "\n".join(["lr,seed,step,val_loss", *rows, ""]))
+    assert study.summary.runs["status"].tolist() == ["diverged", "diverged", "complete"]
+    assert chosen(study) == {"all": (0.1, 0.7)}
+
+
+LOSSES = """lr,seed,val_loss,val_acc
+30,0,nan,0.99
+30,1,nan,0.10
+0.03,0,0.5,0.80
+0.03,1,0.5,0.81
+0.003,0,0.7,0.70
+0.003,1,0.7,0.71
+"""
+
+
+def test_a_loss_of_nan_beside_the_metric_is_divergence(tmp_path: Path) -> None:
+    for name in ("val_loss", "train_loss"):
+        study = study_of(tmp_path, LOSSES.replace("val_loss", name), Reading(metric="accuracy"))
+        assert study.summary.runs["status"].tolist() == ["diverged"] * 2 + ["complete"] * 4
+        assert chosen(study) == {"all": (0.03, 0.805)}
+        assert f"2 runs diverged by {name}, which is NaN to their end" in study.about_table
+
+
+def test_a_loss_that_was_not_measured_is_no_divergence(tmp_path: Path) -> None:
+    """In most runs, or at the first evaluation alone."""
+    text = LOSSES.replace(",0.5,", ",nan,")
+    study = study_of(tmp_path, text, Reading(metric="accuracy"))
+    assert set(study.summary.runs["status"]) == {"complete"}
+    assert "val_loss is NaN at the end of 4 of 6 runs: not read as a sign of divergence" in study.about_table
+    steps = "lr,seed,step,train_loss,val_acc\n0.1,0,0,nan,0.1\n0.1,0,1,0.5,0.7\n"
+    assert study_of(tmp_path, steps, Reading(metric="accuracy")).summary.runs["status"].tolist() == ["complete"]
+
+
+def test_rows_of_training_and_of_validation_are_one(tmp_path: Path) -> None:
+    """And a training loss behind the last evaluation is no reason to miss an evaluation there."""
+    rows = ["0.3,0,99,0.9,", "0.3,0,99,,1.0", "0.3,0,120,0.9,", "0.03,0,99,,0.6", "0.03,0,99,0.5,"]
+    study = study_of(tmp_path, "\n".join(["lr,seed,step,train_loss,val_loss", *rows, ""]))
+    assert study.summary.runs[["status", "best_step"]].to_numpy().tolist() == [["complete", 99]] * 2
+    assert chosen(study) == {"all": (0.03, 0.6)}
+
+
+def test_two_values_of_one_step_are_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="table.csv:3: has the task table"):
+        study_of(tmp_path, "lr,seed,step,val_loss\n0.3,0,99,0.9\n0.3,0,99,0.8\n")
+
+
+def test_learning_rates_of_six_and_of_more_digits_are_one(tmp_path: Path) -> None:
+    for one, other, text in (
+        ("0.000976563", "0.0009765625", "9.76563e-4 as 9.76562e-4"),
+        ("0.00195313", "0.001953125", "1.95313e-3 as 1.95312e-3"),
+    ):
+        table = f"lr,seed,val_loss\n{one},1,0.52\n{other},0,0.50\n0.03125,0,0.60\n0.03125,1,0.62\n"
+        study = study_of(tmp_path, table)
+        assert study.summary.cells[["num_seeds", "num_values"]].to_numpy().tolist() == [[2, 2]]
+        assert f"learning rates that differ in their sixth digit are one: {text}" in study.about_table
+
+
+def test_a_seed_without_a_test_value_is_complete_and_has_none(tmp_path: Path) -> None:
+    rows = [
+        "0.3,0,0.5,0.48",
+        "0.3,1,0.6,0.47",
+        "0.03,0,0.70,0.62",
+        "0.03,1,0.71,nan",
+        "0.03,2,0.72,0.90",
+        "0.3,2,0.5,0.5",
+    ]
+    study = study_of(tmp_path, "\n".join(["lr,seed,val_acc,test_acc", *rows, ""]))
+    assert chosen(study) == {"all": (0.03, 0.76)}
+    runs = study.summary.runs
+    assert runs[runs["test_accuracy"].isna()][["seed", "status"]].to_numpy().tolist() == [[1, "complete"]]
+
+
+def test_failed_runs_have_no_value_without_validation_either(tmp_path: Path) -> None:
+    text = "lr,seed,state,test_acc\n0.1,0,finished,0.5\n0.1,1,crashed,0.9\n"
+    assert study_of(tmp_path, text).summary.learning_rates["test_mean"].tolist() == [0.5]
