@@ -44,8 +44,9 @@ class Display:
 
     def __exit__(self, *exception: object) -> None:
         if self._console.is_terminal:
+            self._live.transient = not self._progress.best  # a table without numbers says nothing
             self._live.stop()
-        else:
+        elif self._progress.best or exception[0] is not None:
             self._print_line()
 
     def note(self, message: str) -> None:
