@@ -98,7 +98,7 @@ def test_a_trial_that_crashed_and_is_retried_is_interrupted() -> None:
     tune, events = callback()
     crashed = trial()
     tune.on_trial_recover(1, [], crashed)
-    assert events == [TrialInterrupted(run_ids=["a", "b"])]
+    assert events == [TrialInterrupted(run_ids=["a", "b"], reason="the worker died without a message")]
     assert crashed.run_metadata.num_failures == 1
 
 
