@@ -43,10 +43,12 @@ class Display:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        statuses = [status for cell in self._progress.statuses().values() for status in cell]
+        nothing = not self._progress.best and set(statuses) <= set(UNFINISHED)
         if self._console.is_terminal:
-            self._live.transient = not self._progress.best  # a table without numbers says nothing
+            self._live.transient = nothing
             self._live.stop()
-        elif self._progress.best or exception[0] is not None:
+        elif not nothing:
             self._print_line()
 
     def note(self, message: str) -> None:
