@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from lr_sweep.sweep.terminal import output_to
 from lr_sweep.sweep.tune.callback import EventCallback, SweepStoppedError
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import ray_session
-from lr_sweep.sweep.tune.trial_events import TrialEvent
+from lr_sweep.sweep.tune.trial_events import Leave, TrialEvent
 from lr_sweep.trainables.curve import Evaluation
 from lr_sweep.trainables.events import Advanced, Started
 
@@ -53,7 +52,7 @@ class Reporting(tune.Trainable):
 def result_s(folder: Path, num_waiting: int) -> float:
     """Return Tune's seconds a result, the worker's answer included: they overlap where many trials report."""
     seen: list[float] = []
-    stop = threading.Event()
+    stop = Leave()
 
     def put(event: TrialEvent) -> None:
         seen.append(time.perf_counter())

@@ -66,6 +66,7 @@ class Sweep:
         self,
         *,
         cpus: int | None = None,
+        force: bool = False,
         address: str | None = None,
         max_attempts: int = 0,
         replace: bool = False,
@@ -79,6 +80,7 @@ class Sweep:
 
         Args:
             cpus: CPUs that a Ray started here may use; None: all.
+            force: let `cpus` be more than this machine has.
             address: a running Ray cluster (`auto`, `HOST:PORT`); None: start Ray here.
             max_attempts: failed runs that were started fewer times are trained again.
             replace: train a changed study though it no longer wants runs that are recorded.
@@ -88,7 +90,7 @@ class Sweep:
         options = Options(
             results=self.results,
             data_dir=self.data_dir,
-            placement=Placement(resources=self.study.resources, address=address, cpus=cpus),
+            placement=Placement(resources=self.study.resources, address=address, cpus=cpus, force=force),
             max_attempts=max_attempts,
             checkpoint_every_s=checkpoint_every_s,
             only=self._only,

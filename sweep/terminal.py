@@ -3,25 +3,70 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import NoReturn
+from types import FrameType
+from typing import Any, NoReturn
 
 from rich.console import Console
 
 STOPPED = 130
 """The exit code of a command that was asked to stop."""
-_STOPPING = (signal.SIGINT, signal.SIGTERM)
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+"""Ask for an end: Ctrl-C, `kill`, a closed terminal, a batch system shortly before a job's time is over."""
+GROUP_SIGNALS = frozenset({signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
+"""Signals of terminals and batch systems that go to all processes of a job, also to those that save runs."""
+ANSWER_S = 1.0
+"""How long the end of a process waits until it has answered a signal."""
 _SHOW_CURSOR = b"\x1b[?25h"
 _WATCH = 'trap "" HUP INT TERM; read -r line || printf "%s\\n" "$1" >&2'
 _watcher: subprocess.Popen[bytes] | None = None
 """The child that prints a message if this process dies, if `last_word` is active."""
+
+
+class _Lossy(io.FileIO):
+    """A terminal or a pipe that may go away while there is work left: what is written from then on is lost."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno not in (errno.EIO, errno.EPIPE):
+                raise
+            return len(data)
+
+
+def _lossy(descriptor: int, *, closefd: bool = True) -> io.TextIOWrapper:
+    buffer = io.BufferedWriter(_Lossy(descriptor, "w", closefd=closefd))
+    return io.TextIOWrapper(buffer, encoding=sys.stdout.encoding, errors="replace", line_buffering=True)
+
+
+@contextmanager
+def lasting_output() -> Iterator[None]:
+    """Let this process print after its terminal was closed, or after the reader of its pipe has ended."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (_lasting(stream, number) for number, stream in enumerate(before, start=1))
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stdout, sys.stderr = before
+
+
+def _lasting(stream: Any, descriptor: int) -> Any:
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # a notebook's, a test's
+        if stream.fileno() == descriptor:
+            stream.flush()
+            return _lossy(descriptor, closefd=False)
+    return stream
 
 
 @contextmanager
@@ -34,7 +79,7 @@ def output_to(log_file: Path) -> Iterator[Console]:
     sys.stdout.flush()
     sys.stderr.flush()
     kept = {1: os.dup(1), 2: os.dup(2)}
-    with log_file.open("a") as log, os.fdopen(os.dup(1), "w") as terminal:
+    with log_file.open("a") as log, _lossy(os.dup(1)) as terminal:
         for descriptor in kept:
             os.dup2(log.fileno(), descriptor)
         try:
@@ -47,40 +92,105 @@ def output_to(log_file: Path) -> Iterator[Console]:
                 os.close(original)
 
 
-@contextmanager
-def stop_signals(on_stop: Callable[[], None], terminal: int) -> Iterator[threading.Event]:
-    """Yield an event that the first Ctrl-C or SIGTERM sets; a second one ends the process at once, with exit code 130.
+class StopAskedError(BaseException):
+    """The user asked for an end inside `Stop.breaks_off`; not an Exception, so that no library catches it."""
 
-    A thread reads the signals from a pipe that Python fills as they arrive: the main thread may be in Ray's C++ code
-    for seconds, where it runs no handler.
+
+class Stop(threading.Event):
+    """Set once the user has asked this process to stop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked = self._breaks_off = False
+        self._answered = threading.Event()
+
+    def handle(self, number: int, frame: object) -> None:
+        """Handle a signal in the main thread, where Python runs it."""
+        self._asked = True
+        if self._breaks_off:
+            self._breaks_off = False
+            raise StopAskedError
+
+    def answer(self, on_stop: Callable[[], None]) -> None:
+        """Call what answers the user."""
+        try:
+            on_stop()
+        finally:
+            self._answered.set()
+
+    def wait_for_answer(self) -> None:
+        """Wait for a moment until the user's first signal, if there was one, is answered."""
+        if self._asked:
+            self._answered.wait(ANSWER_S)
+
+    @contextmanager
+    def breaks_off(self) -> Iterator[None]:
+        """Raise StopAskedError in the block, in the main thread, as soon as a signal asks for an end, or did before."""
+        self._breaks_off = True
+        try:
+            if self._asked:
+                raise StopAskedError
+            yield
+        finally:
+            self._breaks_off = False
+
+
+@contextmanager
+def stop_signals(on_stop: Callable[[], None], terminal: int) -> Iterator[Stop]:
+    """Yield an event that the first signal sets that asks for an end: Ctrl-C, SIGTERM or SIGHUP, for example.
+
+    A second one, or SIGQUIT, ends the process at once, with exit code 130. A thread reads the signals from a pipe that
+    Python fills as they arrive: the main thread may be in Ray's C++ code for seconds, where it runs no handler.
 
     Args:
         on_stop: called in a thread at the first signal, after the event is set.
         terminal: the file descriptor for the last line of a process that exits at once.
     """
-    stop, (reader, writer) = threading.Event(), os.pipe()
+    stop, (reader, writer) = Stop(), os.pipe()
 
     def listen() -> None:
         while number := os.read(reader, 1):
-            if number[0] not in _STOPPING:
+            if number[0] not in (*_STOPPING, signal.SIGQUIT):
                 continue
-            if stop.is_set():
+            if stop.is_set() or number[0] == signal.SIGQUIT:
                 _leave_at_once(terminal)
             stop.set()
-            threading.Thread(target=on_stop, daemon=True).start()  # it may block: the terminal may be paused
+            threading.Thread(target=stop.answer, args=[on_stop], daemon=True).start()  # it may block: a paused terminal
         os.close(reader)
 
     os.set_blocking(writer, False)
     threading.Thread(target=listen, name="signals", daemon=True).start()
-    before = {number: signal.signal(number, lambda number, frame: None) for number in _STOPPING}
-    woken = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    with _handled_by(stop.handle):
+        woken = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        try:
+            yield stop
+        finally:
+            stop.wait_for_answer()
+            signal.set_wakeup_fd(woken)
+            os.close(writer)
+
+
+@contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    """Handle the signals that ask for an end; a SIGHUP that `nohup` had ignored stays so."""
+    numbers = [*_STOPPING, signal.SIGQUIT]
+    ignored = [number for number in numbers if number != signal.SIGINT and signal.getsignal(number) == signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in numbers if number not in ignored}
     try:
-        yield stop
+        yield
     finally:
-        signal.set_wakeup_fd(woken)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        os.close(writer)
+        for number, handled in before.items():
+            signal.signal(number, handled)
+
+
+@contextmanager
+def blocked(signals: frozenset[signal.Signals]) -> Iterator[None]:
+    """Block signals in this thread, and for good in the processes and threads that it starts."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _leave_at_once(terminal: int) -> NoReturn:
@@ -92,14 +202,9 @@ def _leave_at_once(terminal: int) -> NoReturn:
     os._exit(STOPPED)
 
 
-@contextmanager
-def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Make SIGTERM raise KeyboardInterrupt."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def signals_as_ctrl_c() -> AbstractContextManager[None]:
+    """Make the signals that ask for an end raise KeyboardInterrupt, as Ctrl-C does."""
+    return _handled_by(signal.default_int_handler)
 
 
 @contextmanager

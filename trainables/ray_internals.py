@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,12 +113,12 @@ def without_sigterm_handler() -> Iterator[None]:
         utils.set_sigterm_handler = set_by_ray
 
 
-def dead_processes() -> list[str]:
-    """Return the kinds of processes that have died of the Ray started here; none if a cluster was joined."""
+def dead_processes() -> list[tuple[str, Any]]:
+    """Return what has died of the Ray started here, kinds and processes; nothing if a cluster was joined."""
     from ray._private import worker
 
     node = worker._global_node
-    return [kind for kind, _ in node.dead_processes()] if node else []
+    return list(node.dead_processes()) if node else []
 
 
 def kill_processes() -> None:
@@ -126,6 +127,24 @@ def kill_processes() -> None:
 
     if node := worker._global_node:
         node.kill_all_processes(check_alive=False)
+
+
+def end_without_waiting() -> bool:
+    """Let `ray.shutdown` kill the processes of the Ray started here without waiting; return whether there is one."""
+    from ray._private import worker
+
+    if node := worker._global_node:
+        kill = partial(node.kill_all_processes, check_alive=False)
+        node.kill_all_processes = lambda **_: kill()
+    return node is not None
+
+
+def free_memory() -> float:
+    """Return the share of this machine's memory that is free, within the limits of a container."""
+    from ray._common.utils import get_system_memory
+    from ray._private.utils import get_used_memory
+
+    return 1.0 - float(get_used_memory() / get_system_memory())
 
 
 def in_notebook() -> bool:

@@ -129,6 +129,7 @@ COMMANDS: tuple[Command, ...] = (
         DATA_DIR,
         _argument("--address", help="a running Ray cluster (`auto`, HOST:PORT); default: start Ray here"),
         _number("--cpus", "CPUs that a Ray started here may use; default: all"),
+        _flag("--force", "let --cpus be more than this machine has"),
         *TRAINING,
     ),
     (

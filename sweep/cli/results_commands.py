@@ -61,7 +61,7 @@ def _watch(chosen: Namespace, results: Results) -> None:
     from lr_sweep.analysis.study_report import Report
     from lr_sweep.analysis.watch import watch
     from lr_sweep.datasets.sources import version_here
-    from lr_sweep.sweep.terminal import sigterm_as_ctrl_c
+    from lr_sweep.sweep.terminal import signals_as_ctrl_c
 
     if chosen.strict:
         raise UserError("--watch ends by Ctrl-C, so --strict has no exit code to set: leave one of them out")
@@ -72,7 +72,7 @@ def _watch(chosen: Namespace, results: Results) -> None:
         opening = next(line for line in report.text.splitlines() if " runs wanted: " in line)
         print(f"{opening} {report.page}", flush=True)
 
-    with sigterm_as_ctrl_c(), storage_problems(results.root):
+    with signals_as_ctrl_c(), storage_problems(results.root):
         watch(results.root, _study_names(chosen, results), version_here, show)
 
 

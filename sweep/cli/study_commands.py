@@ -125,9 +125,9 @@ def plan_elsewhere(study: AnyStudy, location: str, data_dir: Path, only: Only = 
 
 def run(chosen: Namespace) -> int:
     """Train what the record lacks, study by study; explain any end, SIGKILL included."""
-    from lr_sweep.sweep.terminal import STOPPED, last_word, sigterm_as_ctrl_c
+    from lr_sweep.sweep.terminal import STOPPED, last_word, lasting_output, signals_as_ctrl_c
 
-    with last_word(CUT_SHORT), sigterm_as_ctrl_c():
+    with last_word(CUT_SHORT), lasting_output(), signals_as_ctrl_c():
         try:
             return _train_studies(chosen)
         except KeyboardInterrupt:
@@ -142,7 +142,7 @@ def _train_studies(chosen: Namespace) -> int:
     from lr_sweep.sweep.tune.run_study import run_study
 
     results = results_here(chosen.results)
-    where = {"address": chosen.address, "cpus": chosen.cpus, "priority": chosen.priority}
+    where = {"address": chosen.address, "cpus": chosen.cpus, "force": chosen.force, "priority": chosen.priority}
     code = 0
     for study in _studies(chosen):
         options = Options(
@@ -155,13 +155,14 @@ def _train_studies(chosen: Namespace) -> int:
             replace=partial(_may_replace, chosen),
         )
         outcome = run_study(study, options, _say)
-        print(f"\n{outcome.report.text}\n\nreport     {outcome.report.page}")
-        if results.uri is not None:
-            print(f"store      {results.uri}")
-        print(f"MLflow     {command('ui', '--results', str(chosen.results))}")
+        if outcome.report is not None:
+            print(f"\n{outcome.report.text}\n\nreport     {outcome.report.page}")
+            if results.uri is not None:
+                print(f"store      {results.uri}")
+            print(f"MLflow     {command('ui', '--results', str(chosen.results))}")
         if outcome.stopped:
             return STOPPED
-        if outcome.failed or (chosen.strict and outcome.report.num_problems):
+        if outcome.failed or (chosen.strict and outcome.report is not None and outcome.report.num_problems):
             code = 1
     return code
 

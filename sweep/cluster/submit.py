@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 
 from lr_sweep.datasets.sources import CHECKOUT
 from lr_sweep.datasets.storage.object_store import checked, local_path
+from lr_sweep.datasets.storage.scratch import scratch_folder
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, ClusterJobs, Job
 from lr_sweep.sweep.cluster.package import copy_program
 from lr_sweep.sweep.errors import UserError
@@ -45,16 +45,16 @@ def submit(
     study = load_study(study) if isinstance(study, str | Path) else study
     cluster = ClusterJobs(address)
     _refuse_a_second(cluster, study.study, results)
-    with tempfile.TemporaryDirectory(prefix="lr-sweep-") as folder:
-        size = copy_program(Path(folder))
+    with scratch_folder("copy-") as folder:
+        size = copy_program(folder)
         sent = f"{study.study}.yaml"  # with all defaults and absolute paths
-        (Path(folder) / sent).write_text(study_to_yaml(study), encoding="utf-8")
+        (folder / sent).write_text(study_to_yaml(study), encoding="utf-8")
         if isinstance(study, OwnStudy):  # data files are looked for in the data directory
-            write_code(study.code, Path(folder))
+            write_code(study.code, folder)
         say(f"sending {CHECKOUT}, {gigabytes(size)}, to {address}")
         run = ("run", sent, "--address", "auto", "--results", results, "--data-dir", data_dir, *options)
         command = f"exec sh {START} {shlex.join(run)}"  # `exec`: a stop signals Python, not a shell
-        name = cluster.start(study.study, results, command, Path(folder))
+        name = cluster.start(study.study, results, command, folder)
     return cluster.get(name)
 
 

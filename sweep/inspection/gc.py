@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +13,7 @@ from pathlib import Path
 from lr_sweep.analysis.record.columns import WANTED
 from lr_sweep.analysis.record.read import RecordError, read_rows
 from lr_sweep.analysis.report.folder import abandoned
+from lr_sweep.datasets.storage.scratch import dead_folders, own_folder
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import State, recorded_ids, state_of
 from lr_sweep.sweep.results.validation import read_sound_row
@@ -18,8 +22,14 @@ from lr_sweep.trainables.pretraining.recipe import pretraining_checkpoints
 from lr_sweep.trainables.pretraining.weights import weights_damage
 
 LEFTOVERS, CHECKPOINTS, UNWANTED = KINDS = ("leftovers", "checkpoints", "unwanted")
+OLD_SCRATCH = ("lr-sweep-code-*", "lr-sweep-state-*", "lr-sweep-????????")
+OLD_SESSIONS = ("ray/session_*", "token-*")
+"""Names that versions without locks gave to scratch folders, and in their folder to what Ray left."""
+OLD_S = 3600.0
+"""Age of those that no process of a `run` still makes."""
 CONSEQUENCES = {
-    LEFTOVERS: "of writes that were cut short, damaged checkpoints and Ray Tune's scratch; nothing is lost",
+    LEFTOVERS: "of writes that were cut short, damaged checkpoints, Ray Tune's scratch and that of ended processes; "
+    "nothing is lost",
     CHECKPOINTS: "of runs that are complete or diverged; a higher step budget would train these from step 0. "
     "The record, curves and tables stay",
     UNWANTED: "rows, curves and checkpoints of runs that no recorded study wants. MLflow keeps its copies",
@@ -156,7 +166,46 @@ def _scratch_folders(results: Results) -> list[Path]:
     ended = [path for folder in weights if (path := pretraining_checkpoints(folder)).is_dir()]
     unfinished = [*results.pretrained.glob("*.partial-*"), *ended, *results.root.glob(".import-*")]
     reports = [folder for study in sorted((results.root / "studies").glob("*")) for folder in abandoned(study)]
-    return [*sorted(unfinished), *reports, results.tune]
+    return [*sorted(unfinished), *reports, results.tune, *_left_by_processes()]
+
+
+def _left_by_processes() -> list[Path]:
+    """Return what ended processes of this user left outside of the results directory: code, copies, Ray's sessions.
+
+    The next `run` removes it, but for what versions without locks left: that is listed once no Ray of this user runs.
+    """
+    places = [Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()), Path(tempfile.gettempdir())]
+    own = {own_folder(place) for place in places}
+    dead = [folder for place in own for folder in dead_folders(place)]
+    if _ray_runs():
+        return sorted(dead)
+    unlocked = [path for place in places for pattern in OLD_SCRATCH for path in place.glob(pattern)]
+    unlocked += [path for place in own for pattern in OLD_SESSIONS for path in place.glob(pattern)]
+    return sorted({*dead, *filter(_is_old, unlocked)})
+
+
+def _ray_runs() -> bool:
+    """Return whether a Ray of this user runs on this machine, as far as this process can see."""
+    named = [path for path in Path("/proc").glob("[0-9]*/comm") if _is_own(path) and _text(path) == "raylet\n"]
+    return bool(named) or not Path("/proc/self/comm").exists()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # the process has ended
+        return ""
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        return path.lstat().st_uid == os.getuid()
+    except OSError:
+        return False
+
+
+def _is_old(path: Path) -> bool:
+    return _is_own(path) and time.time() - path.lstat().st_mtime > OLD_S
 
 
 def remove(results: Results, shown: Mapping[str, Kind]) -> tuple[int, int]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lr_sweep.sweep.errors import UserError
-from lr_sweep.sweep.network import check_answers
+from lr_sweep.sweep.network import check_answers, check_loopback
 from lr_sweep.sweep.study.study import Resources
 
 GPU_FILES = ("proc/driver/nvidia/gpus/*", "dev/nvidia[0-9]*", "dev/nvhost*", "dev/dxg", "dev/kfd")
@@ -28,6 +27,8 @@ class Placement:
     """Address of a running Ray cluster, `auto` or `ray://...` or host:port; None: start Ray on this machine."""
     cpus: int | None = None
     """CPUs that a Ray started here may use; None: all."""
+    force: bool = False
+    """Whether `cpus` may be more than this machine has."""
     priority: int = 1
     """With 2, the sweep gets twice as many trials at once as another with 1 on the same cluster."""
 
@@ -59,8 +60,15 @@ class Placement:
 
 
 def devices_here(cpus: int | None, gpus: int | None) -> dict[str, float]:
-    """Return a node of so many devices by Ray's names; None: as many as this machine has."""
-    return {"CPU": cpus or os.cpu_count() or 1, "GPU": gpus_here() if gpus is None else gpus}
+    """Return a node of so many devices by Ray's names; None: as many as this process may use."""
+    return {"CPU": cpus or cpus_here(), "GPU": gpus_here() if gpus is None else gpus}
+
+
+def cpus_here() -> int:
+    """Return how many CPUs this process may use: its affinity and its container may allow fewer than there are."""
+    from joblib import cpu_count  # type: ignore[import-untyped]  # comes with scikit-learn
+
+    return int(cpu_count())
 
 
 def gpus_here() -> int:
@@ -79,7 +87,9 @@ def check_beforehand(placement: Placement, for_gpus: tuple[str, ...]) -> None:
     """
     check_device(placement, for_gpus)
     if placement.address is None:
+        _check_cpus(placement)
         check_fit(placement, [devices_here(placement.cpus, None)])
+        check_loopback()
         return
     host, _, port = placement.address.removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():  # not `auto`
@@ -87,6 +97,16 @@ def check_beforehand(placement: Placement, for_gpus: tuple[str, ...]) -> None:
             check_answers(host, int(port))
         except OSError as error:
             raise no_cluster(placement.address, error) from error
+
+
+def _check_cpus(placement: Placement) -> None:
+    """Refuse more CPUs than there are: each would get a worker of a gigabyte, and none more speed."""
+    there = cpus_here()
+    if placement.cpus is not None and placement.cpus > there and not placement.force:
+        raise UserError(
+            f"--cpus: got {placement.cpus}, want at most {there}, the CPUs that this process may use here. Each more "
+            f"takes about 1 GB of memory and slows the others down; --force starts as many all the same."
+        )
 
 
 def described(node: Mapping[str, float]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +12,7 @@ from filelock import FileLock
 from lr_sweep.analysis.record.working_copy import pull, refresh, working_copy
 from lr_sweep.datasets.storage.files import write_bytes, write_json
 from lr_sweep.datasets.storage.object_store import ObjectStore, checked, local_path, reachable
+from lr_sweep.datasets.storage.scratch import scratch_folder
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.store.lock import StoreLock, current_writer
@@ -123,8 +123,8 @@ def fetched(location: str) -> Iterator[Results]:
     if path is not None:
         yield Results(path)
         return
-    with tempfile.TemporaryDirectory(prefix="lr-sweep-") as folder:
-        store, copy = ObjectStore(location), StoredResults(location, Path(folder))
+    with scratch_folder("copy-") as folder:
+        store, copy = ObjectStore(location), StoredResults(location, folder)
         pull(store, copy.root, weights=True)
         with reachable(location):
             copy._written_elsewhere = bool(current_writer(store))

@@ -86,8 +86,7 @@ def _distinct(rates: tuple[float, ...]) -> tuple[float, ...]:
 
 
 LearningRates = Annotated[
-    Annotated[LearningRateGrid, Tag("(one)")]
-    | Annotated[tuple[Rate, ...], AfterValidator(_distinct), Tag("(list)")],
+    Annotated[LearningRateGrid, Tag("(one)")] | Annotated[tuple[Rate, ...], AfterValidator(_distinct), Tag("(list)")],
     or_list((dict, LearningRateGrid), "a grid, {low: 1e-6, high: 1e-2, per_decade: 2}, or a list"),
 ]
 

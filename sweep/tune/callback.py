@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from ray import tune
 
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import lost_processes
-from lr_sweep.sweep.tune.trial_events import Reported, StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
+from lr_sweep.sweep.tune.trial_events import Leave, Reported, StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
 from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.events import Advanced, Report, Started
 from lr_sweep.trainables.own.code import FAILURE
@@ -21,13 +20,17 @@ class SweepStoppedError(Exception):
     """Tune was asked to stop; trials have saved their runs."""
 
 
+class SweepLeftError(BaseException):
+    """Tune was asked to stop while no run trained; not an Exception, after which Tune would wait for its trials."""
+
+
 class EventCallback(tune.Callback):
     """Forwards events, and raises where Tune must stop. Tune calls it in its own thread.
 
     `put` is called with each event; Tune stops when `leave` is set; a trial that only lost its machine has not failed.
     """
 
-    def __init__(self, put: Callable[[TrialEvent], None], leave: threading.Event, machines: Machines) -> None:
+    def __init__(self, put: Callable[[TrialEvent], None], leave: Leave, machines: Machines) -> None:
         self.put, self.leave, self.machines = put, leave, machines
 
     def __getstate__(self) -> dict[str, Any]:
@@ -36,6 +39,8 @@ class EventCallback(tune.Callback):
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Stop between two of Tune's steps: Tune then stops every trial, and each saves its runs."""
+        if self.leave.at_once:
+            raise SweepLeftError
         if self.leave.is_set():
             raise SweepStoppedError
 
@@ -69,9 +74,11 @@ class EventCallback(tune.Callback):
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Report a trial that crashed and will be retried; a lost machine uses no retry up."""
+        reason: str | None = failure_of(trial.error_file)
         if self._only_lost_its_machine(trial):
             trial.run_metadata.num_failures -= 1
-        self.put(TrialInterrupted(run_ids=cohort_of(trial).run_ids))
+            reason = None
+        self.put(TrialInterrupted(run_ids=cohort_of(trial).run_ids, reason=reason))
 
     def _only_lost_its_machine(self, trial: Any) -> bool:
         return self.machines.lost(trial) and self.machines.overlook_loss(cohort_of(trial).run_ids)

@@ -43,9 +43,12 @@ class Display:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        statuses = [status for cell in self._progress.statuses().values() for status in cell]
+        nothing = not self._progress.best and set(statuses) <= set(UNFINISHED)
         if self._console.is_terminal:
+            self._live.transient = nothing
             self._live.stop()
-        else:
+        elif not nothing:
             self._print_line()
 
     def note(self, message: str) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -18,25 +16,31 @@ from lr_sweep.sweep.mirror.worker import MirrorThread
 from lr_sweep.sweep.plan.packing import KILLED, CohortSizes, cohorts, is_out_of_memory
 from lr_sweep.sweep.results.recorder import Recorder
 from lr_sweep.sweep.results.run_log import RunLogs
+from lr_sweep.sweep.results.run_state import run_title
 from lr_sweep.sweep.search.stopping import EarlyStopping
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.sweep.terminal import output_to, stop_signals
+from lr_sweep.sweep.terminal import StopAskedError, output_to, stop_signals
 from lr_sweep.sweep.text import counted
 from lr_sweep.sweep.tune.display import Display
-from lr_sweep.sweep.tune.failures import Failure, Failures, is_of_a_gpu
+from lr_sweep.sweep.tune.failures import MAX_KINDS, Failure, Failures, Moment, advice_on, is_of_a_gpu, kind_of
 from lr_sweep.sweep.tune.nodes import Machines, node_text
 from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.progress import StudyProgress
 from lr_sweep.sweep.tune.ray_session import RayLostError, ray_session
 from lr_sweep.sweep.tune.shares import Share
-from lr_sweep.sweep.tune.trial_events import Reported, StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
+from lr_sweep.sweep.tune.trial_events import (
+    Leave,
+    Reported,
+    StorageFailed,
+    TrialEvent,
+    TrialFailed,
+    TrialInterrupted,
+)
 from lr_sweep.sweep.tune.trials import cohorts_of, train_cohorts
 from lr_sweep.trainables.events import Event, Finished, Printed, Started
 
 MAX_DEATHS = 5
-"""Deaths of Ray, before any run ends, after which it is not started again."""
-MAX_KILLS = 5
-"""Kills of a run's worker by Ray's memory monitor after which it counts as failed: it may need more than there is."""
+"""Deaths of Ray in a row, before any run ends, after which it is not started again."""
 STATUS_EVERY_S = 2.0
 """Between writings of the file that `status` reads."""
 
@@ -78,8 +82,7 @@ class Driver:
         self._training: set[str] = set()
         usable = partial(self._machines.usable, self._placement)
         self._failures = Failures(len({run.cell for run in runs}), usable, self._machines.excluded)
-        self._kills: Counter[str] = Counter()
-        """Of workers by Ray's memory monitor, by run: of one that trained alone, or of all that had not begun."""
+        self._kinds_shown: set[str] = set()
         self._setbacks = 0
         """Reasons so far for which a pass left runs to the next one."""
         self._status_at = 0.0
@@ -100,7 +103,7 @@ class Driver:
         return self._ended
 
     def _note_stop(self) -> None:
-        """Answer a Ctrl-C or SIGTERM at once, from any thread: the step under way may take a while."""
+        """Answer a signal that asks for an end at once, from any thread: the step under way may take a while."""
         what = f"saving {counted(len(self._training), 'run')}" if self._training else "stopping"
         self._display.note(f"{what}; press Ctrl-C again to leave at once")
 
@@ -110,16 +113,18 @@ class Driver:
         while self._left() and not self._stop.is_set():
             ended_before = len(self._ended)
             try:
-                with ray_session(self._placement, log_file, self._machines.excluded) as share:
+                with ray_session(self._placement, log_file, self._machines.excluded, self._stop.breaks_off) as share:
                     self._train_all(share)
+            except StopAskedError:
+                return
             except RayLostError as loss:
                 if self._stop.is_set():  # a signal to the whole process group ends Ray, too
                     return
                 deaths_in_a_row = 1 if len(self._ended) > ended_before else deaths_in_a_row + 1
-                if deaths_in_a_row > MAX_DEATHS:
+                if deaths_in_a_row >= MAX_DEATHS:
                     raise UserError(
-                        f"{loss}, {deaths_in_a_row} times before any run ended. Is there enough memory? Ray's log: "
-                        f"{log_file}. The same command resumes from the runs' checkpoints."
+                        f"{loss}, {deaths_in_a_row} times before any run ended. {advice_on(loss, Moment.now())} Ray's "
+                        f"log: {log_file}. The same command resumes from the runs' checkpoints."
                     ) from loss
                 self._display.note(f"{loss}; starting it again, runs resume from their checkpoints")
 
@@ -158,7 +163,7 @@ class Driver:
     def _train_pass(self, runs: Sequence[WantedRun], share: Share) -> None:
         groups = cohorts(runs, self._placement.resources, share.claim(self._useful_trials()))
         self._progress.packed([[run.run_id for run in group] for group in groups], share.at_once)
-        self._leave = leave = threading.Event()
+        self._leave = leave = Leave()
         trained = cohorts_of(groups, self._options, self._sizes, self._code)
         events = train_cohorts(trained, self._placement, self._results.tune, self._machines, leave, share.at_most)
         try:
@@ -167,7 +172,7 @@ class Driver:
                     if event is not None:
                         self._on_event(event)
                     if self._stop.is_set():
-                        leave.set()
+                        (leave.set if self._training else leave.set_at_once)()
                     elif not leave.is_set():
                         self._tick(share, leave)
         finally:
@@ -181,6 +186,8 @@ class Driver:
                 self._on_failure(event.run_ids, event.reason)
             case TrialInterrupted():
                 self._progress.interrupted(event.run_ids)
+                if event.reason is not None:
+                    self._show_first(event.run_ids, event.reason, "; it is tried again")
                 self._logs.write_all(event.run_ids, "interrupted: its process or machine was lost; it resumes")
                 self._setbacks += 1
             case Printed():
@@ -229,7 +236,7 @@ class Driver:
         training = [run_id for run_id in left if run_id in self._training]
         if len(training) > 1 and not is_of_a_gpu(reason):
             self._train_fewer_together(training, reason)
-        elif KILLED in reason and self._may_resume(training or left):
+        elif KILLED in reason and self._failures.killed(training or left):
             self._resume_later(training or left, reason)
         else:
             self._blame(training or left, reason)
@@ -237,6 +244,7 @@ class Driver:
     def _blame(self, run_ids: Sequence[str], reason: str) -> None:
         """Count a failure against the runs or their node, now or once that is known."""
         self._logs.write_all(run_ids, f"failed: {reason}")
+        self._show_first(run_ids, reason)
         self._interrupt(run_ids)
         cell, node = self._runs[run_ids[0]].cell, self._machines.node_of(run_ids[0])
         failed, left = self._failures.failed(Failure(run_ids=run_ids, cell=cell, reason=reason, node=node))
@@ -256,10 +264,14 @@ class Driver:
             self._end(run_id, "failed")
             self._mirror.changed(run_id)
 
-    def _may_resume(self, run_ids: Sequence[str]) -> bool:
-        """Count a kill for runs of which none is known to be its cause; return whether they had few so far."""
-        self._kills.update(run_ids)
-        return min(self._kills[run_id] for run_id in run_ids) <= MAX_KILLS
+    def _show_first(self, run_ids: Sequence[str], reason: str, further: str = "") -> None:
+        """Print the first failure of each kind when it happens: many runs may fail for one reason, or be retried."""
+        kind = kind_of(reason)
+        if kind not in self._kinds_shown and len(self._kinds_shown) < MAX_KINDS:
+            self._kinds_shown.add(kind)
+            title = run_title(self._runs[run_ids[0]].row())
+            more = f" and {counted(len(run_ids) - 1, 'run')} in the same trial" if len(run_ids) > 1 else ""
+            self._display.note(f"{title}{more} failed{further}: {reason}")
 
     def _resume_later(self, run_ids: Sequence[str], reason: str) -> None:
         self._interrupt(run_ids)
@@ -284,7 +296,7 @@ class Driver:
         if len(self._ended) % INDEX_FROM == 0:
             write_index(self._results.root)
 
-    def _tick(self, share: Share, leave: threading.Event) -> None:
+    def _tick(self, share: Share, leave: Leave) -> None:
         self._display.tick()
         if change := share.change(self._useful_trials()):
             leave.set()

@@ -1,16 +1,35 @@
-"""Whose failure it is when a trial fails: its runs', its node's, or that of the whole sweep."""
+"""Whose failure it is when a trial fails: its runs', its node's, or the whole sweep's; and what to do about it."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from lr_sweep.analysis.text import failure_line
 from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.plan.packing import KILLED
 from lr_sweep.sweep.study.runs import Cell
+from lr_sweep.trainables.ray_internals import free_memory
+from lr_sweep.sweep.tune.ray_session import RayLostError
 
 FAILED_ALIKE = 3
 """Trials that fail for one reason, before anything is evaluated, after which a sweep ends: the rest would, too."""
+MAX_KILLS = 5
+"""Kills by Ray's memory monitor: of one run's worker, after which the run counts as failed, since it may need more than
+there is; or of several, before anything is evaluated, after which a sweep ends: memory does not hold what it trains."""
+MAX_KINDS = 5
+"""Kinds of failures that are printed with their reasons."""
+MEMORY_ADVICE = (
+    "Train less at once, with a smaller --cpus (on a cluster a larger --cpus-per-trial) or with --runs-per-trial 1, or "
+    "end other programs."
+)
+SHORT_OF_MEMORY = 0.1
+"""Free share of a machine's memory below which it counts as short."""
+BUSY = 2.0
+"""Processes for each CPU that compute or wait to, from which a machine counts as busy."""
 FAILED_HERE = 2
 """Trials of different runs that fail for one reason on one node, and on no other, after which the sweep leaves it."""
 NO_DEVICE = re.compile(
@@ -59,6 +78,10 @@ class Failures:
         """The node of each run that started since the last failure there."""
         self._early: list[Failure] | None = []
         """None once something was evaluated."""
+        self._kills: Counter[str] = Counter()
+        """By run: of its worker where it trained alone, or of one that had begun none of its runs."""
+        self._killed_since: list[tuple[str, ...]] = []
+        """Runs of these workers since something was evaluated."""
 
     def started(self, run_id: str, node: str | None) -> None:
         """Count a run that trains on a node."""
@@ -68,6 +91,7 @@ class Failures:
     def evaluated(self, run_id: str) -> list[Failure]:
         """Return held failures that are no fault of the node, since this run trains there."""
         self._early = None
+        self._killed_since.clear()
         node = self._started_on.get(run_id)
         return self._release(lambda failure: failure.node == node)
 
@@ -89,6 +113,22 @@ class Failures:
         if not is_of_a_gpu(failure.reason):  # the nodes that were left for it are sound
             self._excluded -= {each.node for each in alike if each.node is not None}
         return [*self._release(lambda held: held.reason == failure.reason), failure], False
+
+    def killed(self, run_ids: Sequence[str]) -> bool:
+        """Count a kill by Ray's memory monitor for runs of which none is known to be its cause.
+
+        Returns whether they had few so far, so that they resume. Raises UserError where kills of several trials follow
+        each other: what trains at the same time does not fit into memory.
+        """
+        self._kills.update(run_ids)
+        self._killed_since.append(tuple(run_ids))
+        if len(self._killed_since) >= MAX_KILLS and len(set(self._killed_since)) > 1:
+            raise UserError(
+                f"Ray's memory monitor killed {len(self._killed_since)} workers before anything was evaluated: memory "
+                f"does not hold what trains at the same time. {MEMORY_ADVICE} What is recorded is intact, and the same "
+                f"command resumes."
+            )
+        return min(self._kills[run_id] for run_id in run_ids) < MAX_KILLS
 
     def all_alike(self, training: Set[Cell]) -> UserError | None:
         """Return the error that ends a sweep if each of the cells that have started has failed, all for one reason.
@@ -126,3 +166,52 @@ class Failures:
         released = [failure for failure in self._held if choose(failure)]
         self._held = [failure for failure in self._held if failure not in released]
         return released
+
+
+def kind_of(reason: str) -> str:
+    """Return what failures of one kind have in common: the line that says why, without its numbers."""
+    return re.sub(r"\d+", "#", failure_line(reason))
+
+
+def failure_lines(reasons: Mapping[str, str]) -> list[str]:
+    """Return the first failure of each kind, by the title of its run, with its reason, and how many more there are."""
+    kinds: dict[str, list[str]] = {}
+    for title, reason in reasons.items():
+        kinds.setdefault(kind_of(reason), []).append(title)
+    shown = list(kinds.values())[:MAX_KINDS]
+    lines = [f"  {first}: {failure_line(reasons[first])}{_more(len(others))}" for first, *others in shown]
+    if rest := len(reasons) - sum(map(len, shown)):
+        lines.append(f"  {rest} more, for other reasons")
+    return [*lines, f"  {MEMORY_ADVICE}"] if any(KILLED in reason for reason in reasons.values()) else lines
+
+
+def _more(number: int) -> str:
+    return f" (and {number} more like it)" if number else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """How busy this machine is."""
+
+    free_memory: float
+    """As a share of all that this process may use."""
+    load: float
+    """Processes that compute or wait to, in the last minute."""
+    cpus: int
+
+    @classmethod
+    def now(cls) -> Moment:
+        """Look at this machine, within the limits of a container."""
+        return cls(free_memory=free_memory(), load=os.getloadavg()[0], cpus=os.cpu_count() or 1)
+
+
+def advice_on(loss: RayLostError, moment: Moment) -> str:
+    """Return why a Ray that was started here may have died, or may not have started, and what to do about it."""
+    if moment.free_memory < SHORT_OF_MEMORY:
+        return f"Memory is short here: {moment.free_memory:.0%} of it is free. {MEMORY_ADVICE}"
+    if loss.killed:
+        return "It was killed, as the system does when memory runs out: `dmesg` says whether it did."
+    if moment.load >= BUSY * moment.cpus:
+        busy = f"{moment.load:.0f} processes compute on {moment.cpus} CPUs"
+        return f"This machine is busy: {busy}, and Ray did not start in time. Try again when it is less so."
+    return ""

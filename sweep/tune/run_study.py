@@ -6,6 +6,7 @@ In this order: data, weights, the runs that are missing, training, the record, t
 from __future__ import annotations
 
 import queue
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ from lr_sweep.sweep.results.changes import change_lines, code_of_tasks, own_exam
 from lr_sweep.sweep.results.directory import Results, storage_problems, write_parquet
 from lr_sweep.sweep.results.reconcile import Reconciled, reconcile
 from lr_sweep.sweep.results.replaced import renamed_lines, replaced_by, restart_cells
-from lr_sweep.sweep.results.run_state import State
+from lr_sweep.sweep.results.run_state import State, read_ends, run_title
 from lr_sweep.sweep.search.proposals import read_proposed
 from lr_sweep.sweep.search.rounds import Rounds
 from lr_sweep.sweep.search.stopping import EarlyStopping
@@ -44,14 +45,17 @@ from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import Cell, WantedRun, expected_runs, stopped_rates
 from lr_sweep.sweep.text import counted
 from lr_sweep.sweep.tune.driver import Driver
+from lr_sweep.sweep.tune.failures import failure_lines
 from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.progress import RunPace, StudyProgress
 from lr_sweep.sweep.versions import untried_versions
-from lr_sweep.trainables.own.code import data_file
+from lr_sweep.trainables.own.code import OwnCodeError, TrainingFunctionError, data_file
+from lr_sweep.trainables.own.imported import check_import
+from lr_sweep.trainables.own.run import OwnRun
 
 MIRROR_PATIENCE_S = 60.0
 """How long the end of a sweep waits for MLflow; what is not there by then is mirrored by the next `run`."""
-IMPATIENCE_S = 5.0
+IMPATIENCE_S = 1.0
 """The same, of a sweep that was asked to stop."""
 
 
@@ -59,7 +63,8 @@ IMPATIENCE_S = 5.0
 class Outcome:
     """How a sweep ended."""
 
-    report: Report
+    report: Report | None
+    """None: it was asked to stop before any run ended, so there is nothing new to report."""
     trained: int
     """Runs that ended in this sweep."""
     failed: int
@@ -81,8 +86,10 @@ def run_study(study: AnyStudy, options: Options, say: Callable[[str], None]) -> 
     for line in untried_versions():
         say(line)
     with storage_problems(results.root), results.writing(study.study):
+        shutil.rmtree(results.tune, ignore_errors=True)  # of a process that died
         rounds, examples = _prepare(study, options, say)
         wanted, reconciled = _find_runs(study, options, say, rounds, examples)
+        _check_import(study, options, reconciled.to_train)
         stopping = EarlyStopping(study, results, wanted)
         timings = write_planned(study.study, wanted, reconciled, options.placement, results)
         problems: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -111,12 +118,14 @@ def run_study(study: AnyStudy, options: Options, say: Callable[[str], None]) -> 
             stopped = driver.num_left > 0 or (driver.stopped and rounds.is_open())
         rounds.show()
         failed = _failed(reconciled, ended)
-        for line in _ending_lines(reconciled, failed, options, stopped=stopped):
+        for line in _ending_lines(wanted, reconciled, failed, options, stopped=stopped):
             say(line)
-        report = write_report(results.root, study.study, partial(version_now, examples))
-        lacks = _finish_mirror(mirror, results, study, report.folder, IMPATIENCE_S if stopped else MIRROR_PATIENCE_S)
-        for line in [*_taken(problems), *lacks]:
-            say(line)
+        report = None
+        if ended or not stopped:
+            report = write_report(results.root, study.study, partial(version_now, examples))
+            patience_s = IMPATIENCE_S if stopped else MIRROR_PATIENCE_S
+            for line in [*_taken(problems), *_finish_mirror(mirror, results, study, report.folder, patience_s)]:
+                say(line)
     return Outcome(report=report, trained=len(ended), failed=len(failed), stopped=stopped)
 
 
@@ -127,6 +136,22 @@ def _check_stops(study: AnyStudy, options: Options) -> None:
             f"{study.study}: got `stop_early` on a cluster with results in {options.results.location}, want a disk "
             f"that all machines share for --results; or leave `stop_early` out"
         )
+
+
+def _check_import(study: AnyStudy, options: Options, to_train: Sequence[WantedRun]) -> None:
+    """Import the user's own function before Ray starts here; a cluster's machines may have what this one lacks."""
+    if not (to_train and isinstance(study, OwnStudy)) or options.placement.address is not None:
+        return
+    run, files = to_train[0].run, to_train[0].own_files
+    assert isinstance(run, OwnRun)
+    assert files is not None
+    try:
+        check_import(run, files)
+    except (TrainingFunctionError, OwnCodeError) as error:
+        raise UserError(
+            f"{study.study}: {study.trainable} cannot be imported, so no run was started. Correct it, and run this "
+            f"again:\n{error}"
+        ) from error
 
 
 def _prepare(study: AnyStudy, options: Options, say: Callable[[str], None]) -> tuple[Rounds, dict[str, str]]:
@@ -250,14 +275,19 @@ def _failed(reconciled: Reconciled, ended: Mapping[str, str]) -> set[str]:
     return (before - ended.keys()) | {run_id for run_id, status in ended.items() if status == "failed"}
 
 
-def _ending_lines(reconciled: Reconciled, failed: set[str], options: Options, *, stopped: bool) -> list[str]:
+def _ending_lines(
+    wanted: Sequence[WantedRun], reconciled: Reconciled, failed: set[str], options: Options, *, stopped: bool
+) -> list[str]:
     """Return what to print about runs that did not train to their ends."""
     if stopped:
         return ["stopped; the same command resumes from here"]
     if not failed:
         asked = f"that --only {only_text(options.only)} names" if options.only else "the study wants"
         return [] if reconciled.to_train else [f"nothing to train: the record holds everything {asked}"]
-    lines = [f"{len(failed)} runs failed; `status` says why, `run --retry-failed` trains them again"]
+    ends = read_ends(options.results, failed, ["failure"])
+    reasons = {run_title(run.row()): ends[run.run_id]["failure"] for run in wanted if run.run_id in ends}
+    lines = [f"{counted(len(failed), 'run')} failed; `status` lists all, `run --retry-failed` trains them again"]
+    lines += failure_lines(reasons)
     given_up = failed - {run.run_id for run in reconciled.to_train}
     if given_up and (max_attempts := options.max_attempts):
         lines.append(

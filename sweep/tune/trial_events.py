@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lr_sweep.trainables.events import Report
+
+
+class Leave(threading.Event):
+    """Set to make trials save their runs, and Tune end."""
+
+    at_once = False
+    """Whether no run trains, so that there is nothing to save, and nothing to wait for."""
+
+    def set_at_once(self) -> None:
+        """Make Tune end without waiting for its trials."""
+        self.at_once = True
+        self.set()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +34,8 @@ class TrialInterrupted:
     """A trial crashed or lost its machine. Its runs resume, in a retry or in the next pass."""
 
     run_ids: Sequence[str]
+    reason: str | None = None
+    """Why it crashed; None: it lost its machine."""
 
 
 @dataclass(frozen=True, kw_only=True)

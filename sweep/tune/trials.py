@@ -19,8 +19,8 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.options import Options
-from lr_sweep.sweep.tune.ray_session import RayLostError, lost_processes
-from lr_sweep.sweep.tune.trial_events import TrialEvent
+from lr_sweep.sweep.tune.ray_session import RayLostError, lost_processes, was_killed
+from lr_sweep.sweep.tune.trial_events import Leave, TrialEvent
 from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.ray_internals import in_notebook
 from lr_sweep.trainables.run import engine_of
@@ -34,6 +34,8 @@ TICK_S = 0.2
 """The longest time between two events that `train_cohorts` yields; None is the event of no event."""
 LEAVING_S = 20.0
 """How long Tune may take to stop after Ray has died. Without its GCS, Ray ends this process after 60 s (Ray 2.60)."""
+LEAVING_AT_ONCE_S = 1.0
+"""The same, where no run trains and the user waits for the prompt; Tune looks about every 0.1 s."""
 
 
 def cohort_of(
@@ -94,7 +96,7 @@ def train_cohorts(
     placement: Placement,
     scratch: Path,
     machines: Machines,
-    leave: threading.Event,
+    leave: Leave,
     at_most: int | None,
 ) -> Generator[TrialEvent | None, None, None]:
     """Train every cohort as one trial, in the order given, as many at once as fit. Needs a `ray_session`.
@@ -106,13 +108,13 @@ def train_cohorts(
     Args:
         scratch: folder for Tune's own state, which is removed.
         machines: knows the machines of trials, over several calls.
-        leave: when set, trials save their runs, and the sequence ends when all have.
+        leave: when set, trials save their runs, and the sequence ends when all have, or at once.
         at_most: trials at once, however many fit; None: as many as fit.
 
     Yields what happens, in order; None at least every `TICK_S` while nothing does. Raises RayLostError if Ray died; the
     runs that it trained resume from their checkpoints in another session. Raises UserError if Tune itself failed.
     """
-    from lr_sweep.sweep.tune.callback import EventCallback, SweepStoppedError
+    from lr_sweep.sweep.tune.callback import EventCallback, SweepLeftError, SweepStoppedError
 
     events: queue.SimpleQueue[TrialEvent] = queue.SimpleQueue()
     problems: list[Exception] = []
@@ -121,7 +123,7 @@ def train_cohorts(
     def run_tune() -> None:
         try:
             tuner.fit()
-        except SweepStoppedError:
+        except (SweepStoppedError, SweepLeftError):
             pass
         except Exception as problem:  # raised in the reader's thread
             traceback.print_exc()
@@ -132,15 +134,17 @@ def train_cohorts(
     thread = threading.Thread(target=run_tune, name="tune", daemon=True)
     thread.start()
     try:
-        while thread.is_alive() and not lost_processes():
+        while thread.is_alive() and not (leave.at_once or lost_processes()):
             yield _next(events, TICK_S)
     finally:
         leave.set()
-        _wait(thread)
+        _wait(thread, leave)
     while (event := _next(events, 0.0)) is not None:
         yield event
+    if leave.at_once:
+        return
     if died := lost_processes():
-        raise RayLostError(f"Ray died ({', '.join(died)} ended unexpectedly)")
+        raise RayLostError(f"Ray died ({', '.join(died)} ended unexpectedly)", killed=was_killed())
     if problems:
         raise UserError(
             f"Ray Tune failed ({reason(problems[0])}); its log has the traceback. What is recorded is intact, and the "
@@ -155,8 +159,11 @@ def _next(events: queue.SimpleQueue[TrialEvent], timeout_s: float) -> TrialEvent
         return None
 
 
-def _wait(thread: threading.Thread) -> None:
-    """Wait until Tune has stopped, but leave it behind if it hangs in a dead Ray."""
+def _wait(thread: threading.Thread, leave: Leave) -> None:
+    """Wait until Tune has stopped, but leave it behind if it hangs in a dead Ray, or has nothing to save."""
+    if leave.at_once:
+        thread.join(LEAVING_AT_ONCE_S)
+        return
     patience_s = LEAVING_S
     while thread.is_alive() and patience_s > 0:
         began = time.monotonic()

@@ -91,7 +91,7 @@ def _look_at_sockets(seen: Watched, process: psutil.Process, kind: str) -> None:
 
 def _look_at_folder(seen: Watched, gcs_port: int) -> None:
     (ours,) = seen.folder.glob("lr-sweep-*")
-    (token,) = ours.glob("token-*")
+    (token,) = ours.glob("r-*/token")
     seen.modes = {"folder": ours.stat().st_mode & 0o777, "token": token.stat().st_mode & 0o777}
     for who, shown in {"no token": None, "a wrong token": "0" * 64, "the token": token.read_text()}.items():
         seen.answers[who] = _ask(f"127.0.0.1:{gcs_port}", shown)

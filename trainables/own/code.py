@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import platform
 import sys
-import tempfile
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from lr_sweep.datasets.storage.files import hash_file
+from lr_sweep.datasets.storage.scratch import scratch_folder
 from lr_sweep.datasets.task import DataError
 from lr_sweep.trainables.own.run import OwnFiles, OwnRun
 
@@ -21,6 +22,10 @@ TrainingFunction = Callable[[Any, Any], None]
 
 FAILURE = "the training function failed:"
 """Begins the message of `TrainingFunctionError`; its traceback follows."""
+
+
+CODE_FOLDER = "code-"
+"""Begins the name of a folder with a run's code."""
 
 
 class TrainingFunctionError(Exception):
@@ -42,8 +47,7 @@ def unpacked(run: OwnRun, files: OwnFiles) -> Iterator[Path]:
     if dict(run.code) != (got := files.checksums()):
         raise OwnCodeError(f"the code files have sha256 {got}, the run was planned with {dict(run.code)}")
     links = {name: data_file(name, sha256, files.folders) for name, sha256 in run.data.items()}
-    with tempfile.TemporaryDirectory(prefix="lr-sweep-code-") as name:
-        folder = Path(name)
+    with scratch_folder(CODE_FOLDER) as folder:
         write_code(files, folder)
         for file, target in links.items():
             _new(folder / file).symlink_to(target)
@@ -90,7 +94,8 @@ def import_function(trainable: str, folder: Path, code: Mapping[str, str]) -> Tr
     modules = {module_name(each) for each in code}
     for loaded in [each for each in sys.modules if each in modules or each.split(".")[0] in modules]:
         del sys.modules[loaded]
-    sys.path[:] = [str(folder), *(path for path in sys.path if "lr-sweep-code-" not in path)]
+    other_code = str(folder.with_name(CODE_FOLDER))
+    sys.path[:] = [str(folder), *(path for path in sys.path if not path.startswith(other_code))]
     importlib.invalidate_caches()
     module = importlib.import_module(module_name(file))
     function = getattr(module, name, None)
@@ -98,6 +103,17 @@ def import_function(trainable: str, folder: Path, code: Mapping[str, str]) -> Tr
         defined = sorted(each for each, value in vars(module).items() if callable(value) and each[0] != "_")
         raise OwnCodeError(f"{file} defines no function {name!r}; it has {', '.join(defined) or 'none'}")
     return function
+
+
+def own_traceback(error: BaseException, folder: Path) -> str:
+    """Return a traceback without this program's own frames, with the files in `folder` as the study names them."""
+    found = traceback.TracebackException.from_exception(error)
+    own = [index for index, frame in enumerate(found.stack) if str(folder) in frame.filename]
+    frames = found.stack[min(own, default=len(found.stack)) :]
+    hidden = (str(Path(__file__).parent), "<frozen importlib")
+    found.stack = traceback.StackSummary.from_list([each for each in frames if not each.filename.startswith(hidden)])
+    text = "".join(found.format()).replace(f"{folder}/", "").rstrip()
+    return text.replace("Traceback (most recent call last):", "Most recent call last:")  # Ray replaces the former
 
 
 def module_name(file: str) -> str:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +14,7 @@ from torch import Tensor
 
 from lr_sweep.trainables.curve import Evaluation, Progress
 from lr_sweep.trainables.engine import Pace
-from lr_sweep.trainables.own.code import FAILURE, TrainingFunctionError, import_function, unpacked
+from lr_sweep.trainables.own.code import FAILURE, TrainingFunctionError, import_function, own_traceback, unpacked
 from lr_sweep.trainables.own.handoff import Handoff
 from lr_sweep.trainables.own.output import Output
 from lr_sweep.trainables.own.randomness import generator_states, restore_generators, seed_generators
@@ -82,17 +80,8 @@ class OwnTraining:
         if error := self._handoff.error:
             if isinstance(error, MemoryError | torch.OutOfMemoryError):
                 raise error
-            raise TrainingFunctionError(f"{FAILURE}\n{self._traceback(error)}") from None
-
-    def _traceback(self, error: BaseException) -> str:
-        """Return a traceback without this program's own frames, with the files as the study names them."""
-        found = traceback.TracebackException.from_exception(error)
-        own = [index for index, frame in enumerate(found.stack) if str(self._folder) in frame.filename]
-        frames = found.stack[min(own, default=len(found.stack)) :]
-        kept = [frame for frame in frames if Path(frame.filename).parent != Path(__file__).parent]
-        found.stack = traceback.StackSummary.from_list(kept)
-        text = "".join(found.format()).replace(f"{self._folder}/", "").rstrip()
-        return text.replace("Traceback (most recent call last):", "Most recent call last:")  # Ray replaces that line
+            text = own_traceback(error, self._folder)
+            raise TrainingFunctionError(f"{FAILURE}\n{text}") from None
 
     def advance(self, *, for_s: float = math.inf) -> Evaluation | None:
         """Train to the next evaluation, to divergence, or for `for_s` seconds; return the evaluation, if reached."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from lr_sweep.datasets.storage.scratch import scratch_folder
 from lr_sweep.trainables.own.values import Encoder, StateError, decode, folder_bytes, write_folder
 
 PAIRS = (("state_dict", "load_state_dict"), ("save", "load"))
@@ -44,9 +43,9 @@ def state_of(saved: Mapping[str, Any], generators: dict[str, Any]) -> tuple[dict
 def _state(thing: Any) -> Any:
     if _pair(thing) == PAIRS[0]:
         return thing.state_dict()
-    with tempfile.TemporaryDirectory(prefix="lr-sweep-state-") as folder:
-        thing.save(Path(folder))
-        return folder_bytes(Path(folder))
+    with scratch_folder("state-") as folder:
+        thing.save(folder)
+        return folder_bytes(folder)
 
 
 def restore(saved: Mapping[str, Any], tensors: dict[str, Tensor], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,6 +66,6 @@ def _restore(thing: Any, state: Any) -> None:
     if _pair(thing) == PAIRS[0]:
         thing.load_state_dict(state)
         return
-    with tempfile.TemporaryDirectory(prefix="lr-sweep-state-") as folder:
-        write_folder(Path(folder), state)
-        thing.load(Path(folder))
+    with scratch_folder("state-") as folder:
+        write_folder(folder, state)
+        thing.load(folder)

@@ -173,12 +173,15 @@ def test_a_wrong_option_is_refused(say: Any, tmp_path: Path, options: tuple[str,
         (("--gpus-per-trial", "1"), "a trial asks for 1 CPU and 1 GPU, but this machine has no such node"),
         (("--cpus-per-trial", "4096"), "a trial asks for 4096 CPU and 0 GPU, but this machine has no such node"),
         (("--cpus", "2", "--cpus-per-trial", "3"), "(nodes: 2 CPU and 0 GPU). Ask for less with --cpus-per-trial"),
+        (("--cpus", "64"), "--cpus: got 64, want at most 2, the CPUs that this process may use here."),
+        (("--cpus", "64", "--force", "--cpus-per-trial", "65"), "(nodes: 64 CPU and 0 GPU)"),
     ],
 )
 def test_more_than_this_machine_has_is_refused_before_anything_is_fetched(
     say: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], wanted: str
 ) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    monkeypatch.setattr("lr_sweep.sweep.plan.placement.cpus_here", lambda: 2)
     code, printed = say("run", "mnist-converged", "--results", tmp_path / "results", *options)
     assert code == 2
     assert wanted in printed

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -13,8 +15,12 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.sweep.cli.parser import main
+from lr_sweep.sweep.terminal import GROUP_SIGNALS, StopAskedError, blocked, signals_as_ctrl_c, stop_signals
 from lr_sweep.sweep.tune import run_study
 from lr_sweep.tests.support.tiny_study import ROOT, write_study
+
+ASKING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU, signal.SIGQUIT]
+"""What users, terminals and batch systems send to end a process."""
 
 
 def started(body: str) -> subprocess.Popen[str]:
@@ -47,7 +53,7 @@ def test_an_end_that_explains_itself_gets_none(end: str) -> None:
     assert "the last word" not in output
 
 
-@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT])
 def test_the_second_signal_ends_a_process_that_is_inside_a_library(second: int) -> None:
     """One that runs no Python meanwhile, as Ray's does when it connects."""
     busy = "hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)"  # takes half an hour
@@ -65,7 +71,7 @@ def test_the_second_signal_ends_a_process_that_is_inside_a_library(second: int) 
         assert process.stdout.read() == "\nleft at once; the same command resumes from the last checkpoints\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", ASKING)
 def test_a_signal_before_ray_starts_ends_run_with_a_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], number: int
 ) -> None:
@@ -78,3 +84,88 @@ def test_a_signal_before_ray_starts_ends_run_with_a_word(
     assert main(["run", str(write_study(tmp_path)), "--results", str(tmp_path / "results")]) == 130
     assert capfd.readouterr().err == "stopped; the same command resumes\n"
     assert signal.getsignal(number) is before
+
+
+WAITS = "stop_signals(lambda: print('stopping', flush=True), 1) as stop"
+
+
+@pytest.mark.parametrize("number", [each for each in ASKING if each != signal.SIGQUIT])
+def test_every_signal_that_asks_for_an_end_lets_runs_be_saved(number: int) -> None:
+    with started(f"with {WAITS}: print('begun', flush=True), stop.wait(), print('saved')") as process:
+        assert process.stdout
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(number)
+        assert process.wait(timeout=60) == 0
+        assert "saved" in process.stdout.read()
+
+
+def test_ctrl_backslash_leaves_at_once_and_gives_no_false_reason() -> None:
+    with started(f"with {WAITS}: print('begun', flush=True), stop.wait()") as process:
+        assert process.stdout
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGQUIT)
+        assert process.wait(timeout=60) == 130
+        assert process.stdout.read() == "\nleft at once; the same command resumes from the last checkpoints\n"
+
+
+def test_a_sighup_that_nohup_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with signals_as_ctrl_c(), stop_signals(lambda: None, 1) as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stop.wait(0.1)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def _kill_and_wait() -> None:
+    os.kill(os.getpid(), signal.SIGHUP)
+    time.sleep(10)
+
+
+def test_what_starts_ray_is_broken_off_and_what_trains_is_not() -> None:
+    with stop_signals(lambda: None, 1) as stop:
+        with pytest.raises(StopAskedError), stop.breaks_off():
+            _kill_and_wait()
+        assert stop.wait(10)
+        with pytest.raises(StopAskedError), stop.breaks_off():
+            pytest.fail("it was asked before")
+
+
+def test_signals_to_a_whole_group_do_not_reach_what_is_started_meanwhile() -> None:
+    with blocked(GROUP_SIGNALS):
+        child = subprocess.Popen(["sleep", "60"])
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+        child.send_signal(number)
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(0.2)
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()
+    child.kill()
+    child.wait()
+
+
+def test_a_process_whose_terminal_was_closed_works_on() -> None:
+    """`run` saves, records and reports after a SIGHUP, and prints meanwhile."""
+    primary, secondary = pty.openpty()
+    program = """
+        import sys, time
+        from pathlib import Path
+        from lr_sweep.sweep.terminal import lasting_output, output_to
+        with lasting_output():
+            print("begun", flush=True)
+            time.sleep(60) if not sys.stdin.readline() else None
+            with output_to(Path(sys.argv[1])) as console:
+                console.print("to the terminal")
+            print("to the terminal", flush=True)
+            print("and here", file=sys.stderr, flush=True)
+        Path(sys.argv[1]).write_text("worked on")
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        command = [sys.executable, "-c", textwrap.dedent(program), str(log)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=secondary, stderr=secondary, text=True) as process:
+            os.close(secondary)
+            assert b"begun" in os.read(primary, 100)
+            os.close(primary)
+            process.communicate("\n", timeout=60)
+        assert (process.returncode, log.read_text()) == (0, "worked on")

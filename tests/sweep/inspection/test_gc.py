@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,8 +13,10 @@ import pytest
 
 from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.analysis.record.read import read_rows
+from lr_sweep.datasets.storage.scratch import locked_folder, own_folder
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.inspection import gc
 from lr_sweep.sweep.inspection.gc import CHECKPOINTS, KINDS, LEFTOVERS, UNWANTED, collect, find_garbage, remove
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.tests.support.records import SyntheticRecord, content_of, id_of
@@ -63,7 +68,11 @@ class Made:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Made:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """A record on a machine whose folder of temporary files is empty."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
     return Made(tmp_path / "results")
 
 
@@ -293,3 +302,37 @@ def test_a_directory_that_is_not_ours(tmp_path: Path, capsys: pytest.CaptureFixt
         assert f"no results directory at {tmp_path / 'none'}" in printed
         assert f"{tmp_path} has no format.json" in printed
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ray_runs", [True, False])
+def test_what_ended_processes_left_elsewhere_is_listed(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_runs: bool
+) -> None:
+    """By its lock; what versions without locks left, once it is old and no Ray of this user runs that may read it."""
+    monkeypatch.setattr(gc, "_ray_runs", lambda: ray_runs)
+    own, temporary = own_folder(), tmp_path / "tmp"
+    with locked_folder(own, "r-") as living:
+        (living / "session").touch()
+        old = (
+            "lr-sweep-code-ab/train.py",
+            "lr-sweep-0a_b1c2d/x",
+            f"{own.name}/ray/session_1/log",
+            f"{own.name}/token-1",
+        )
+        for name in (f"{own.name}/code-7/train.py", *old, "lr-sweep-code-new/train.py", "others/file"):
+            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+            (temporary / name).touch()
+        for name in old:
+            path = temporary / name
+            os.utime(path if path.parent == own else path.parent, (0, 0))
+        before = {path for path in temporary.rglob("*") if path.is_file()}
+        made.gc(only=[LEFTOVERS])
+        gone = {str(path.relative_to(temporary)) for path in before if not path.exists()}
+        assert gone == {f"{own.name}/code-7/train.py"} | (set() if ray_runs else set(old))
+
+
+def test_a_ray_of_this_user_is_seen(tmp_path: Path) -> None:
+    shutil.copy(shutil.which("sleep") or "", tmp_path / "raylet")
+    with subprocess.Popen([tmp_path / "raylet", "60"]) as process:
+        assert gc._ray_runs()
+        process.kill()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +10,14 @@ import pytest
 from lr_sweep.sweep.tune import callback as module
 from lr_sweep.sweep.tune.callback import EventCallback, SweepStoppedError
 from lr_sweep.sweep.tune.nodes import MAX_LOSSES, Machines
-from lr_sweep.sweep.tune.trial_events import Reported, StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
+from lr_sweep.sweep.tune.trial_events import (
+    Leave,
+    Reported,
+    StorageFailed,
+    TrialEvent,
+    TrialFailed,
+    TrialInterrupted,
+)
 from lr_sweep.tests.support.scripted_trials import evaluation
 from lr_sweep.trainables.events import Advanced, Started
 
@@ -39,7 +45,7 @@ def died(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def callback(machines: Machines | None = None) -> tuple[EventCallback, list[TrialEvent]]:
     events: list[TrialEvent] = []
-    return EventCallback(events.append, threading.Event(), machines or There()), events
+    return EventCallback(events.append, Leave(), machines or There()), events
 
 
 def trial() -> Any:
@@ -92,7 +98,7 @@ def test_a_trial_that_crashed_and_is_retried_is_interrupted() -> None:
     tune, events = callback()
     crashed = trial()
     tune.on_trial_recover(1, [], crashed)
-    assert events == [TrialInterrupted(run_ids=["a", "b"])]
+    assert events == [TrialInterrupted(run_ids=["a", "b"], reason="the worker died without a message")]
     assert crashed.run_metadata.num_failures == 1
 
 

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.plan.packing import KILLED
 from lr_sweep.sweep.study.runs import Cell
-from lr_sweep.sweep.tune.failures import Failure, Failures, is_of_a_gpu
+from lr_sweep.sweep.tune.failures import (
+    MAX_KILLS,
+    MEMORY_ADVICE,
+    Failure,
+    Failures,
+    Moment,
+    advice_on,
+    failure_lines,
+    is_of_a_gpu,
+)
+from lr_sweep.sweep.tune.ray_session import RayLostError
 
 A, B = (Cell(task="digits", model="tiny", variant=variant) for variant in ("unfrozen-random", "frozen-random"))
 NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system."
@@ -116,3 +128,52 @@ def test_a_sweep_in_which_all_fail_alike_ends() -> None:
     assert str(failures.all_alike({A})).startswith("the first 3 trials all failed: ValueError: no")
     failures.evaluated("d")
     assert failures.all_alike({A}) is None
+
+
+def test_a_run_whose_worker_is_killed_again_and_again_fails_the_fifth_time() -> None:
+    failures = Failures(1, set, set())
+    assert [failures.killed(["a"]) for _ in range(5)] == [True, True, True, True, False]
+    assert MAX_KILLS == 5
+
+
+def test_kills_of_several_trials_before_anything_is_evaluated_end_the_sweep_with_advice() -> None:
+    """`--cpus 64` on two cores: workers are killed one after the other, and no run ever ends."""
+    failures = Failures(1, set, set())
+    assert all(failures.killed([run_id]) for run_id in "abcd")
+    failures.evaluated("a")
+    assert all(failures.killed([run_id]) for run_id in "efgh")
+    with pytest.raises(UserError, match="killed 5 workers before anything was evaluated: .* smaller --cpus"):
+        failures.killed(["i"])
+
+
+@pytest.mark.parametrize(
+    ("moment", "killed", "words"),
+    [
+        (Moment(free_memory=0.05, load=60, cpus=2), False, "Memory is short here: 5% of it is free. " + MEMORY_ADVICE),
+        (Moment(free_memory=0.5, load=60, cpus=2), False, "This machine is busy: 60 processes compute on 2 CPUs"),
+        (Moment(free_memory=0.5, load=1, cpus=2), True, "It was killed, as the system does when memory runs out"),
+    ],
+)
+def test_a_ray_that_does_not_start_is_a_lack_of_memory_only_where_memory_is_short(
+    moment: Moment, killed: bool, words: str
+) -> None:
+    advice = advice_on(RayLostError("Ray did not start", killed=killed), moment)
+    assert advice.startswith(words)
+    assert ("emory" in advice) == ("emory" in words)
+
+
+def test_no_reason_is_made_up() -> None:
+    assert advice_on(RayLostError("Ray did not start"), Moment(free_memory=0.5, load=1, cpus=2)) == ""
+    assert 0 <= Moment.now().free_memory <= 1
+
+
+def test_the_first_failure_of_each_kind_is_shown_with_its_reason_and_how_many_more_there_are() -> None:
+    traceback = 'Most recent call last:\n  File "train.py", line 1, in <module>\nImportError: no module {}'
+    reasons = {f"run {number}": traceback.format(number) for number in range(3)} | {"run 3": "ValueError: loss is nan"}
+    assert failure_lines(reasons) == [
+        "  run 0: ImportError: no module 0 (and 2 more like it)",
+        "  run 3: ValueError: loss is nan",
+    ]
+    kinds = {f"run {kind}": f"{kind}Error: no" for kind in "abcdefg"}
+    assert failure_lines(kinds)[4:] == ["  run e: eError: no", "  2 more, for other reasons"]
+    assert failure_lines({"a": KILLED})[-1] == f"  {MEMORY_ADVICE}"

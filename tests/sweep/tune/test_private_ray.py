@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from lr_sweep.datasets.storage.scratch import own_folder
 from lr_sweep.sweep.errors import UserError
-from lr_sweep.sweep.tune.private_ray import own_folder, private_ray
+from lr_sweep.sweep.tune.private_ray import _MAX_FOLDER_BYTES, private_ray
 
 ANOTHER_USER = 3_999_999_999
 """A user that does not exist, and is given the longest name of a folder."""
@@ -44,6 +47,8 @@ def test_what_another_user_put_in_its_place_is_not_used(parent: Path, monkeypatc
 def test_a_link_is_not_followed(parent: Path) -> None:
     (parent / "elsewhere").mkdir(mode=0o777)
     (parent / f"lr-sweep-{os.getuid()}").symlink_to(parent / "elsewhere")
+    other = own_folder(parent)
+    assert own_folder(parent) == other, "it is found again"
     check_other_folder(parent, f"lr-sweep-{os.getuid()}-")
 
 
@@ -57,17 +62,20 @@ def test_paths_of_sockets_stay_short_enough(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(os, "getuid", lambda: ANOTHER_USER)
     theirs = Path(f"/tmp/lr-sweep-{ANOTHER_USER}")
     theirs.mkdir(exist_ok=True)
-    folder = own_folder(tmp_path / ("long" * 20))
+    folder = own_folder(tmp_path / ("long" * 20), _MAX_FOLDER_BYTES)
     folder.rmdir()
     theirs.rmdir()
     assert folder.parent == Path("/tmp")
-    assert len(bytes(folder / "ray/session_2026-11-22_00-19-03_254524_4194304/sockets/plasma_store")) <= 103
+    assert len(bytes(folder / "r-99/session_2026-11-22_00-19-03_254524_4194304/sockets/plasma_store")) <= 103
 
 
-def test_no_room_for_the_folder_is_an_error_that_names_the_way_out(parent: Path) -> None:
+def test_no_room_for_the_folder_is_an_error_that_names_the_way_out(
+    parent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (parent / "file").touch()
-    with pytest.raises(UserError, match="cannot make a folder for Ray's logs and sockets: .*RAY_TMPDIR"):
-        own_folder(parent / "file")
+    monkeypatch.setenv("RAY_TMPDIR", str(parent / "file"))
+    with pytest.raises(UserError, match="cannot make a folder for Ray's logs and sockets: .*RAY_TMPDIR"), private_ray():
+        pass
 
 
 def test_settings_last_as_long_as_ray(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,3 +96,24 @@ def test_settings_last_as_long_as_ray(parent: Path, monkeypatch: pytest.MonkeyPa
         assert not token.exists()
     assert len(set(tokens)) == 2
     assert all(len(each) == 64 for each in tokens)
+
+
+def test_what_killed_processes_left_goes_at_the_next_start_and_what_a_living_one_has_stays(
+    parent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", str(parent))
+    body = "import time; from pathlib import Path; print(folder, flush=True); time.sleep(600)"
+    program = f"from lr_sweep.sweep.tune.private_ray import private_ray\nwith private_ray() as folder: {body}"
+    command = [sys.executable, "-c", program]
+    living, killed = (subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in "ab")
+    with living, killed:
+        assert living.stdout
+        assert killed.stdout
+        theirs, left = (Path(process.stdout.readline().strip()) for process in (living, killed) if process.stdout)
+        killed.kill()
+        killed.wait()
+        assert (left / "token").exists()
+        with private_ray() as folder:
+            assert sorted(folder.parent.iterdir()) == sorted([folder, theirs])
+            assert (theirs / "token").exists()
+        living.kill()

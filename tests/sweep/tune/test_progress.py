@@ -284,6 +284,7 @@ def test_plain_lines_come_every_30_s_and_at_the_end() -> None:
             at(progress, now)
             display.tick()
         display.note("a [message] that is much longer than the forty columns of this console")
+        progress.failed("run0")
     lines = stream.getvalue().splitlines()
     assert len(lines) == 4
     assert [line.split("elapsed ")[1][:7] for line in (lines[0], lines[1], lines[3])] == [
@@ -293,6 +294,14 @@ def test_plain_lines_come_every_30_s_and_at_the_end() -> None:
     ]
     assert lines[2] == "a [message] that is much longer than the forty columns of this console"
     assert "\x1b" not in stream.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_what_is_stopped_before_anything_ended_leaves_no_empty_table(terminal: bool) -> None:
+    display, _, stream = shown(100, 25, terminal=terminal)
+    with display:
+        stream.truncate(0)
+    assert "waiting" not in stream.getvalue().rpartition("\x1b[2K")[2]
 
 
 def test_as_dict_is_json() -> None:

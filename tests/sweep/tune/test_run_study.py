@@ -17,6 +17,7 @@ import pytest
 
 from lr_sweep.analysis.record.read import read_wanted
 from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.plan.packing import KILLED
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
@@ -64,7 +65,7 @@ def test_a_retry_that_helps_counts_nothing_twice(bench: Bench) -> None:
     assert [recorded[run_id]["attempts"] for run_id in bench.ids] == [1, 2, 1, 1]
 
 
-def test_a_run_that_fails_does_not_take_its_neighbours_with_it(bench: Bench) -> None:
+def test_a_run_that_fails_does_not_take_its_neighbours_with_it(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
     a, b, c, d = bench.ids
     script = Script(failures={b: 2})
     outcome = bench.run(script)
@@ -72,7 +73,12 @@ def test_a_run_that_fails_does_not_take_its_neighbours_with_it(bench: Bench) -> 
     assert (outcome.trained, outcome.failed, outcome.stopped) == (4, 1, False)
     assert bench.states() == ["complete", "failed", "complete", "complete"]
     assert rows(bench.results.root)[b]["failure"] == "RuntimeError: scripted"
-    assert bench.said[-1] == "1 runs failed; `status` says why, `run --retry-failed` trains them again"
+    assert bench.said[-2:] == [
+        "1 run failed; `status` lists all, `run --retry-failed` trains them again",
+        "  digits tiny unfrozen-random 1e-3 seed 0: RuntimeError: scripted",
+    ]
+    shown = "digits tiny unfrozen-random 1e-3 seed 0 failed: RuntimeError: scripted"
+    assert capfd.readouterr().out.splitlines()[0] == shown, "when it happens, not at the end"
 
 
 def test_a_trial_that_cannot_start_fails_all_its_runs(bench: Bench) -> None:
@@ -121,7 +127,7 @@ def test_failed_runs_are_trained_again_on_request_only(bench: Bench) -> None:
     idle = Script()
     assert bench.run(idle).failed == 1  # still
     assert idle.passes == []
-    assert "1 runs failed" in bench.said[-1]
+    assert bench.said[-1] == "  digits tiny unfrozen-random 1e-3 seed 0: RuntimeError: scripted"
     assert not any("holds everything" in line for line in bench.said)
 
     again = Script(failures={b: 2})
@@ -197,11 +203,12 @@ class Stopped(Script):
         os.kill(os.getpid(), self.number)
         while not leave.is_set():
             yield None
+        assert not leave.at_once, "a run is saved first"
         first = dataclasses.replace(cohorts[0], runs=cohorts[0].runs[:1])
         yield from super().train_cohorts([first], placement, scratch, machines, leave, at_most)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_is_answered_before_runs_are_saved_and_the_rest_is_left_for_later(
     bench: Bench, capfd: pytest.CaptureFixture[str], number: int
 ) -> None:
@@ -216,22 +223,47 @@ def test_a_signal_is_answered_before_runs_are_saved_and_the_rest_is_left_for_lat
 
 
 @pytest.mark.parametrize("ends_ray", [False, True])
-def test_a_signal_while_ray_starts_trains_nothing(bench: Bench, ends_ray: bool) -> None:
+def test_a_signal_while_ray_starts_breaks_that_off_and_prints_no_empty_tables(
+    bench: Bench, capfd: pytest.CaptureFixture[str], ends_ray: bool
+) -> None:
     """With `ends_ray`, the signal went to the whole process group."""
 
     @contextlib.contextmanager
-    def starts(placement: Placement, *arguments: object) -> Iterator[Share]:
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.3)
-        if ends_ray:
-            raise RayLostError("Ray did not start")
+    def starts(placement: Placement, log: Path, excluded: Any, starting: Any) -> Iterator[Share]:
+        with contextlib.nullcontext() if ends_ray else starting():
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.3)
+            if not ends_ray:
+                pytest.fail("Ray's start is not broken off")
+        raise RayLostError("Ray did not start")
         yield Share(placement, list, None)
 
     bench.monkeypatch.setattr(driver, "ray_session", starts)
     script = Script()
-    assert bench.run(script).stopped
+    outcome = bench.run(script)
+    assert (outcome.stopped, outcome.report) == (True, None)
     assert (script.passes, bench.states()) == ([], ["new"] * 4)
     assert bench.said[-1] == "stopped; the same command resumes from here"
+    assert capfd.readouterr().out == "stopping; press Ctrl-C again to leave at once\n"
+    assert not (bench.results.study("tiny") / "report").exists()
+
+
+class Starting(Script):
+    """Is stopped while its workers start: no run trains."""
+
+    def train_cohorts(self, *arguments: Any) -> Events:
+        leave = arguments[4]
+        os.kill(os.getpid(), signal.SIGINT)
+        while not leave.is_set():
+            yield None
+        self.at_once = leave.at_once
+
+
+def test_a_sweep_in_which_nothing_trains_yet_is_left_at_once(bench: Bench) -> None:
+    script = Starting()
+    assert bench.run(script).stopped
+    assert script.at_once, "there is nothing to save"
+    assert bench.states() == ["new"] * 4
 
 
 def test_the_study_is_kept_as_it_was_run_and_can_be_run_again(tmp_path: Path) -> None:
@@ -263,15 +295,15 @@ class DyingRay(Script):
 
 def test_ray_is_started_again_when_it_dies(bench: Bench) -> None:
     script = DyingRay()
-    script.deaths = 5
+    script.deaths = 4
     assert bench.run(script).trained == 4
     assert bench.states() == ["complete"] * 4
 
 
 def test_ray_that_keeps_dying_is_given_up(bench: Bench) -> None:
     script = DyingRay()
-    script.deaths = 6
-    with pytest.raises(UserError, match="6 times before any run ended. Is there enough memory"):
+    script.deaths = 5
+    with pytest.raises(UserError, match="5 times before any run ended. .*resumes from the runs"):
         bench.run(script)
     assert bench.states() == ["new"] * 4
 
@@ -394,3 +426,46 @@ def test_lost_machines_are_overlooked_unless_a_run_gets_no_further(bench: Bench,
     script.times = times
     assert bench.run(script).failed == failed
     assert bench.states() == ["failed" if failed else "complete"] + ["complete"] * 3
+
+
+class Killed(Script):
+    """Its workers are killed by Ray's memory monitor before they begin a run."""
+
+    def train_cohorts(self, cohorts: Any, *arguments: Any) -> Events:
+        for cohort in cohorts:
+            yield TrialFailed(run_ids=cohort.run_ids, reason=f"{KILLED}: no memory")
+
+
+def test_a_sweep_whose_workers_are_killed_again_and_again_ends_with_advice(bench: Bench) -> None:
+    with pytest.raises(UserError, match="Train less at once, with a smaller --cpus"):
+        bench.run(Killed())
+    assert bench.states() == ["new"] * 4
+
+
+class Retried(Script):
+    """Its first trial fails and is tried again."""
+
+    def train_cohorts(self, cohorts: Any, *arguments: Any) -> Events:
+        for number in range(3):
+            yield TrialInterrupted(run_ids=cohorts[0].run_ids, reason=f"ImportError: no module {number}")
+        yield from super().train_cohorts(cohorts, *arguments)
+
+
+def test_the_first_failure_of_a_kind_is_printed_although_it_is_tried_again(
+    bench: Bench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bench.run(Retried())
+    lines = [line for line in capfd.readouterr().out.splitlines() if "ImportError" in line]
+    assert lines == [
+        "digits tiny unfrozen-random 1e-4 seed 0 and 2 runs in the same trial failed; it is tried again: ImportError: "
+        "no module 0"
+    ]
+
+
+def test_scratch_of_tune_that_a_killed_process_left_goes_although_nothing_is_left_to_train(bench: Bench) -> None:
+    bench.run(Script())
+    left = bench.results.tune / "trials" / "tuner.pkl"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    assert bench.run(Script()).trained == 0
+    assert not bench.results.tune.exists()

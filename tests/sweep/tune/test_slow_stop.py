@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.study.study import Resources
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import ray_session
+from lr_sweep.sweep.tune.trial_events import Leave
 from lr_sweep.sweep.tune.trials import train_cohorts
 from lr_sweep.trainables import ray_trainable
 
@@ -40,7 +40,7 @@ class LongSteps(tune.Trainable):
 @pytest.mark.cluster
 def test_it_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_trainable, "CohortTrainable", LongSteps)
-    leave = threading.Event()
+    leave = Leave()
     cohort: Any = SimpleNamespace(run_ids=(), name="one", folder=str(tmp_path))
     placement = Placement(resources=Resources(), cpus=1)
     with ray_session(placement, tmp_path / "log"):

@@ -160,7 +160,7 @@ def test_nothing_listens_on_the_network(watched: Watched) -> None:
 def test_other_users_of_the_machine_are_kept_out_of_ray(watched: Watched) -> None:
     assert watched.modes == {"folder": 0o700, "token": 0o600}
     assert watched.answers == {"no token": "UNAUTHENTICATED", "a wrong token": "UNAUTHENTICATED", "the token": "OK"}
-    assert not list(watched.folder.glob("lr-sweep-*/token-*")), "it goes with the session"
+    assert not list(watched.folder.glob("lr-sweep-*/r-*/token")), "it goes with the session"
 
 
 def test_secrets_are_in_no_file_and_reach_workers(watched: Watched, first: Ended) -> None:

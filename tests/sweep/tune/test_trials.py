@@ -15,10 +15,10 @@ from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.study.study import Resources
 from lr_sweep.sweep.tune import trials
-from lr_sweep.sweep.tune.callback import EventCallback, SweepStoppedError
+from lr_sweep.sweep.tune.callback import EventCallback, SweepLeftError, SweepStoppedError
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import RayLostError
-from lr_sweep.sweep.tune.trial_events import StorageFailed, TrialEvent
+from lr_sweep.sweep.tune.trial_events import Leave, StorageFailed, TrialEvent
 from lr_sweep.sweep.tune.trials import train_cohorts
 
 Train = Callable[[Callable[[EventCallback], None]], Generator[TrialEvent | None, None, None]]
@@ -35,12 +35,12 @@ def died(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def leave() -> threading.Event:
-    return threading.Event()
+def leave() -> Leave:
+    return Leave()
 
 
 @pytest.fixture
-def train(died: list[str], leave: threading.Event, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Train:
+def train(died: list[str], leave: Leave, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Train:
     """Returns what `train_cohorts` yields while a function runs in place of Tune."""
 
     def with_tune(fit: Callable[[EventCallback], None]) -> Generator[TrialEvent | None, None, None]:
@@ -79,7 +79,7 @@ def test_events_come_in_order_and_none_comes_while_nothing_happens(train: Train)
     assert None in events
 
 
-def test_what_is_reported_before_a_stop_is_read_after_it(train: Train, leave: threading.Event) -> None:
+def test_what_is_reported_before_a_stop_is_read_after_it(train: Train, leave: Leave) -> None:
     def fit(callback: EventCallback) -> None:
         for number in range(100):
             report(callback, str(number))
@@ -131,7 +131,7 @@ def test_ray_s_death_is_raised_after_all_that_was_reported(train: Train, died: l
 
 
 def test_a_tune_that_hangs_in_a_dead_ray_is_left_behind_and_asked_to_leave(
-    train: Train, died: list[str], leave: threading.Event
+    train: Train, died: list[str], leave: Leave
 ) -> None:
     go_on, left = threading.Event(), threading.Event()
 
@@ -147,3 +147,25 @@ def test_a_tune_that_hangs_in_a_dead_ray_is_left_behind_and_asked_to_leave(
     assert 0.5 <= time.monotonic() - began < 5
     go_on.set()
     assert left.wait(10)
+
+
+def test_a_tune_whose_workers_start_is_left_without_waiting_for_them(
+    train: Train, leave: Leave, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "LEAVING_AT_ONCE_S", 0.1)
+    go_on = threading.Event()
+
+    def starts_workers(callback: EventCallback) -> None:
+        leave.set_at_once()
+        assert go_on.wait(10)
+
+    assert [event for event in train(starts_workers) if event] == []
+    go_on.set()
+
+    def looks(callback: EventCallback) -> None:
+        leave.set_at_once()
+        with pytest.raises(SweepLeftError):  # no Exception: Tune would wait for its trials
+            callback.on_step_begin(0, [])
+
+    assert not issubclass(SweepLeftError, Exception)
+    assert [event for event in train(looks) if event] == []
