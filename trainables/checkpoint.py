@@ -100,8 +100,12 @@ def load_newest_checkpoint(
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Return tensors (on the CPU) and progress; None: it is damaged, its checksum is not the one in its name."""
-    if hash_file(path)[:16] != path.stem.split("-")[2]:
+    """Return tensors (on the CPU) and progress; None: it is damaged, its checksum is not the one in its name.
+
+    A folder in its place, or a link that leads nowhere, is damage, too. Raises FileNotFoundError if nothing is there.
+    """
+    is_none = not path.is_file() and os.path.lexists(path)
+    if is_none or hash_file(path)[:16] != path.stem.split("-")[2]:
         return None
     with safe_open(path, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

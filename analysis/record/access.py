@@ -16,7 +16,23 @@ def unreadable(path: Path, error: OSError) -> str:
     if isinstance(error, PermissionError):
         return denied(path)
     reason = error.strerror or str(error)
-    return f"cannot read {path}: {reason}. It may be intact: check its disk, and try again"
+    return misplaced(path) or f"cannot read {path}: {reason}. It may be intact: check its disk, and try again"
+
+
+def misplaced(path: Path, want: str = "a file") -> str | None:
+    """Return what to say of a link that leads nowhere, or of what is no plain file (or `a folder`, if that is wanted).
+
+    None: it is right, or nothing is there.
+    """
+    if not os.path.lexists(path):
+        return None
+    if not path.exists():
+        to = path.readlink()
+        mend = "mount its disk, or put back what it leads to; or delete the link, and it counts as missing"
+        return f"cannot read {path}: it is a link to {to}, where nothing can be read: {mend}"
+    kind = "a folder" if path.is_dir() else "a file" if path.is_file() else "a device, a pipe or a socket"
+    mend = "move it away, and it counts as missing"
+    return None if kind == want else f"cannot read {path}: it is {kind}, want {want}: {mend}"
 
 
 def denied(path: Path) -> str:
@@ -38,10 +54,13 @@ def denied(path: Path) -> str:
 
 
 def closed_folder(folder: Path) -> str | None:
-    """Return what to say of a folder whose files this user may not list or use; None: it is open, or there is none."""
-    if _may(folder, os.R_OK | os.X_OK) or not is_folder(folder):
-        return None
-    return denied(folder)
+    """Return what to say of a folder whose files this user may not list or use, or of what is in its place.
+
+    None: it is open, or nothing is there.
+    """
+    if not is_folder(folder):
+        return misplaced(folder, "a folder")
+    return None if _may(folder, os.R_OK | os.X_OK) else denied(folder)
 
 
 def is_folder(path: Path) -> bool:

@@ -53,8 +53,14 @@ def row_stamps(results: Path, settled_before_ns: int | None = None) -> dict[str,
     for entry in entries:
         if not entry.name.endswith(".parquet") or entry.name.startswith("."):
             continue
-        with suppress(FileNotFoundError):  # removed since
+        try:
             stat = entry.stat()
+        except OSError as error:
+            if entry.is_symlink():  # it leads nowhere, which a reader of it reports
+                found[entry.name.removesuffix(".parquet")] = ""
+            elif not isinstance(error, FileNotFoundError):  # else it was removed since
+                raise
+        else:
             if settled_before_ns is None or max(stat.st_mtime_ns, stat.st_ctime_ns) < settled_before_ns:
                 # The second time is not one that a copying program can set.
                 found[entry.name.removesuffix(".parquet")] = f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}"

@@ -9,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lr_sweep.analysis.record.access import unreadable
 from lr_sweep.analysis.record.columns import Columns, schema
+from lr_sweep.datasets.storage.files import read_plain
 from lr_sweep.datasets.storage.problems import reason
 
 FORMAT = 1
@@ -20,6 +22,13 @@ FORMAT = 1
 
 READ_THREADS = 8
 """Files read at once; small files on a network drive are bound by latency, not by the CPU."""
+MAX_BYTES = 1 << 30
+"""Of a file; the index of a million rows is smaller."""
+MAX_ROWS = 100_000
+"""Of a table that is read as plain values, which take a hundred times their room in a file. A study has at most as many
+runs; of a run's curve, which is written anew with each evaluation, nobody waits for so many."""
+MAX_DECODED = 64_000_000
+"""Bytes of the values of such a table: a file of a thousandth of it may hold them, if many are equal."""
 READ_AHEAD = 1000
 """Files whose content is held at a time."""
 
@@ -72,16 +81,18 @@ def read_each(
                         raise
 
 
-def read_table(path: Path, columns: Columns) -> pa.Table | None:
-    """Read one file; None if there is none."""
+def read_table(path: Path, columns: Columns, *, limited: bool = False) -> pa.Table | None:
+    """Read one file; None if there is none. `limited`: refuse one that is larger than `MAX_ROWS` or `MAX_DECODED`."""
     content = _read_bytes(path)
-    return None if content is None else _decode(path, content, columns)
+    return None if content is None else _decode(path, content, columns, limited=limited)
 
 
 def _read_bytes(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
-    except FileNotFoundError:
+        return read_plain(path, MAX_BYTES)
+    except FileNotFoundError as error:
+        if path.is_symlink():  # one that leads nowhere is no missing file: its disk may be away
+            raise UnreadableError(unreadable(path, error)) from error
         return None
     except OSError as error:
         raise UnreadableError(unreadable(path, error)) from error
@@ -97,11 +108,34 @@ def damaged(path: Path, error: Exception) -> RecordError:
     )
 
 
-def _decode(path: Path, content: bytes, columns: Columns) -> pa.Table:
+def _check_size(facts: pq.FileMetaData, content: bytes) -> None:
+    """Raise ValueError for a table whose values would take too much memory, before they are read."""
+    if facts.num_rows > MAX_ROWS:
+        raise ValueError(f"it has {facts.num_rows:,} rows, want at most {MAX_ROWS:,}")
+    num_bytes = sum(facts.row_group(number).total_byte_size for number in range(facts.num_row_groups))
+    if num_bytes <= MAX_DECODED < facts.num_rows * num_bytes:  # equal values are stored once: look how long they are
+        names = [facts.schema.column(number).path for number in range(facts.num_columns)]
+        with pq.ParquetFile(pa.BufferReader(content), read_dictionary=names) as file:
+            num_bytes = sum(map(_decoded_bytes, file.read(use_threads=False).itercolumns()))
+    if num_bytes > MAX_DECODED:
+        raise ValueError(f"its values take {num_bytes:,} bytes, want at most {MAX_DECODED:,}")
+
+
+def _decoded_bytes(column: pa.ChunkedArray) -> int:
+    """Return how many bytes a column takes, each value written out."""
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    lengths = [pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in column.chunks]
+    return sum(pc.sum(each).as_py() or 0 for each in lengths)
+
+
+def _decode(path: Path, content: bytes, columns: Columns, *, limited: bool = False) -> pa.Table:
     if _MARK in content and content != _with_digest(content):  # an earlier version wrote files without a checksum
         raise damaged(path, ValueError("its checksum is not that of its content"))
     try:
         with pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as file:
+            if limited:
+                _check_size(file.metadata, content)
             found = file.read([column.name for column in columns], use_threads=False)
             found.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:

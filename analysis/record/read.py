@@ -22,10 +22,14 @@ if TYPE_CHECKING:  # takes longer to import than reading a thousand runs does
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.access import closed_folder, unreadable
-from lr_sweep.analysis.record.columns import CURVES, PLANNED, PROPOSALS, RUNS, WANTED, Columns, schema, table
+from lr_sweep.analysis.record.columns import CURVES, PLANNED, PROPOSALS, RUNS, WANTED, Columns, table
 from lr_sweep.analysis.record.index import rows_of
 from lr_sweep.analysis.record.parquet import FORMAT, RecordError, UnreadableError, damaged, read_each, read_table
 from lr_sweep.analysis.text import RATES, rates_text
+from lr_sweep.datasets.storage.files import is_changed, read_plain
+
+MAX_JSON = 1_000_000
+"""Bytes of a file of JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,8 +182,8 @@ def _read_refinement(results: Path, study: str, rates: Any) -> Refinement:
 
 
 def read_wanted(results: Path, study: str) -> pd.DataFrame:
-    """Read what `read_wanted_rows` does as a frame; raises RecordError for a learning rate outside `RATES`, too."""
-    found = _frame(pa.Table.from_pylist(read_wanted_rows(results, study), schema(WANTED)), WANTED)
+    """Read what `read_wanted_table` does as a frame; raises RecordError for a learning rate outside `RATES`, too."""
+    found = _frame(read_wanted_table(results, study), WANTED)
     wrong = found.loc[~found["learning_rate"].between(*RATES), "learning_rate"]
     if len(wrong):
         path = study_dir(results, study) / "wanted.parquet"
@@ -193,15 +197,20 @@ def read_planned(results: Path, study: str) -> pd.DataFrame:
 
 
 def read_wanted_rows(results: Path, study: str) -> list[dict[str, Any]]:
+    """Read what `read_wanted_table` does as plain values."""
+    return list(read_wanted_table(results, study).to_pylist())
+
+
+def read_wanted_table(results: Path, study: str) -> pa.Table:
     """Read which runs a study wants: the columns of `WANTED`, in the study's order.
 
-    Raises RecordError if the file is missing, damaged or has no rows.
+    Raises RecordError if the file is missing, damaged, has no rows or more than a study can have.
     """
     path = study_dir(results, study) / "wanted.parquet"
-    found = read_rows(path, WANTED)
+    found = read_table(path, WANTED, limited=True)
     if found is None:
         raise RecordError(f"no {path}: run the study again to write it")
-    if not found:
+    if not found.num_rows:
         raise RecordError(f"{path} wants no runs: give the study at least one task, model, variant, rate and seed")
     return found
 
@@ -241,8 +250,11 @@ def read_curves(
 
 
 def read_rows(path: Path, columns: Columns) -> list[dict[str, Any]] | None:
-    """Read one file of the record as plain values; None if there is none; raises RecordError if it is damaged."""
-    found = read_table(path, columns)
+    """Read one file of the record as plain values; None if there is none.
+
+    Raises RecordError if it is damaged, or larger than a table of the record can be.
+    """
+    found = read_table(path, columns, limited=True)
     try:
         return None if found is None else found.to_pylist()
     except (OverflowError, ValueError) as error:  # a time that no calendar has
@@ -262,7 +274,9 @@ def _frame(found: pa.Table, columns: Columns) -> pd.DataFrame:
 def _there(path: Path) -> bool:
     try:
         path.stat()
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if path.is_symlink():
+            raise UnreadableError(unreadable(path, error)) from error
         return False
     except OSError as error:
         raise UnreadableError(unreadable(path, error)) from error
@@ -271,11 +285,13 @@ def _there(path: Path) -> bool:
 
 def _read_json(path: Path, mend: str = "run the study again to write it") -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_plain(path, MAX_JSON))
     except OSError as error:
         raise UnreadableError(unreadable(path, error)) from error
     except (ValueError, RecursionError) as error:
         raise RecordError(f"cannot read {path} ({error}): {mend}") from error
     if not isinstance(content, dict):
         raise RecordError(f"{path}: got {type(content).__name__}, want a JSON object: {mend}")
+    if is_changed(content):
+        raise RecordError(f"cannot read {path} (its checksum is not that of its content): {mend}")
     return content

@@ -6,23 +6,80 @@ import errno
 import hashlib
 import json
 import os
+import platform
+import re
+import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+
+_PARTIAL = re.compile(r"\..+\.(?P<host>[^.]*)-(?P<pid>[0-9]+)\.partial")
+_CHECKSUM = "checksum"
+"""The key of JSON that has a checksum of itself."""
+_MARK = b"# sha256 of the lines below: "
+"""Begins a text that has a checksum of itself."""
+
+
+def partial_path(path: Path) -> Path:
+    """Return where this process writes a file, or a folder, before it is renamed to `path`."""
+    return path.with_name(f".{path.name}.{_host()}-{os.getpid()}.partial")
+
+
+def dead_partials(folders: Iterable[Path]) -> Iterator[Path]:
+    """Yield what processes of this machine and user left in folders as they died while they wrote."""
+    for folder in folders:
+        for path in sorted(folder.glob(".*.partial")):
+            with suppress(OSError):  # gone by now
+                if _writer(path) is not None and not is_being_written(path) and path.lstat().st_uid == os.geteuid():
+                    yield path
+
+
+def remove_dead_partials(*folders: Path) -> None:
+    """Remove what `dead_partials` finds, as far as this user may."""
+    for path in dead_partials(folders):
+        with suppress(OSError):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def is_being_written(partial: Path) -> bool:
+    """Return whether a process of this machine that runs now may be writing what `partial_path` returned."""
+    if (pid := _writer(partial)) is None:
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):  # no process has so large a number
+        return False
+    except PermissionError:  # another user's
+        pass
+    return True
+
+
+def _writer(partial: Path) -> int | None:
+    """Return the process that writes, or wrote; None: one of another machine, or of an earlier version."""
+    found = _PARTIAL.fullmatch(partial.name)
+    return int(found["pid"]) if found and found["host"] == _host() else None
+
+
+def _host() -> str:
+    return platform.node().partition(".")[0][:30]
 
 
 @contextmanager
 def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Give a path to write to, and rename what was written there to `path` at the end; nothing is left of a failure.
 
-    `durable`: wait until it is on the disk, some milliseconds; unneeded for what can be fetched again.
+    `durable`: wait until it is on the disk, some milliseconds; unneeded for what can be fetched again. Raises OSError
+    with `EROFS` for a folder, such as /proc, that takes no files.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = partial_path(path)
+    with _can_be_made(path):
+        partial.touch()
     try:
         yield partial
         if durable:
@@ -30,6 +87,27 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Give an empty folder to write to, and rename it to `path`, which is not there, at the end; raises as above."""
+    partial = partial_path(path)
+    with _can_be_made(path):
+        partial.mkdir()
+    try:
+        yield partial
+        partial.rename(path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def _can_be_made(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise OSError(errno.EROFS, "nothing can be made there", str(path)) from error
 
 
 def write_bytes(path: Path, content: bytes, *, durable: bool = True) -> None:
@@ -41,6 +119,37 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = True) -> None:
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write JSON, whole or not at all."""
     write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON object with a checksum of what it holds, by which `is_changed` knows a damaged one."""
+    return {**content, _CHECKSUM: _digest(content)}
+
+
+def is_changed(content: Mapping[str, Any]) -> bool:
+    """Return whether a JSON object is another than what was sealed; False for one without a checksum."""
+    return _CHECKSUM in content and content[_CHECKSUM] != _digest(content)
+
+
+def sealed_text(text: str) -> bytes:
+    """Return a text, in which `#` begins a comment, below a line with its checksum."""
+    content = text.encode()
+    return _MARK + hashlib.sha256(content).hexdigest().encode() + b"\n" + content
+
+
+def is_sealed(text: bytes) -> bool:
+    """Return whether a text has the line with its checksum."""
+    return text.startswith(_MARK)
+
+
+def is_changed_text(text: bytes) -> bool:
+    """Return whether a text is another than what was sealed; False for one without a checksum."""
+    return is_sealed(text) and text != sealed_text(text.partition(b"\n")[2].decode(errors="replace"))
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    rest = {key: value for key, value in content.items() if key != _CHECKSUM}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def flush(path: Path) -> None:
@@ -65,18 +174,26 @@ def read_plain(path: Path, most_bytes: int) -> bytes:
 
     Raises OSError if it cannot be read, is no plain file (a device may have no end, a pipe no writer) or is too large.
     """
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "it is no plain file", str(path))
-    with path.open("rb") as file:
-        content = file.read(most_bytes + 1)
+    with open_plain(path) as file:
+        # As much as it has: a buffer of the limit would be taken from memory. Files of /proc say that they have none.
+        content = file.read(min(os.fstat(file.fileno()).st_size, most_bytes) + 1)
+        while len(content) <= most_bytes and (more := file.read(1 << 20)):
+            content += more
     if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"it has more than {most_bytes:,} bytes", str(path))
     return content
 
 
+def open_plain(path: Path) -> BufferedReader:
+    """Open a file; raises OSError for what is no plain file: to open a pipe without a writer takes for ever."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is no plain file", str(path))
+    return path.open("rb")
+
+
 def hash_file(path: Path, algorithm: str = "sha256") -> str:
-    """Hash a file's content; returns hex digits."""
-    with path.open("rb") as file:
+    """Hash a file's content; returns hex digits; raises as `open_plain`."""
+    with open_plain(path) as file:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 

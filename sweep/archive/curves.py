@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pandas as pd
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.report.spreadsheet import write_csv as write_table
 from lr_sweep.analysis.text import rate_text
-from lr_sweep.datasets.storage.files import whole_file
+from lr_sweep.datasets.storage.files import remove_dead_partials, whole_file, whole_folder
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import LABELS
@@ -52,16 +51,15 @@ def write_tensorboard(results: Results, studies: Sequence[str], target: Path) ->
             "export --tensorboard needs the package tensorboardX: pip install 'lr-sweep[tensorboard]'"
         ) from error
     table = _checked(results, studies, target)
-    with storage_problems(target), tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as made:
+    with storage_problems(target), whole_folder(target) as made:
         for names, curve in table.groupby(["study", *LABELS], sort=False):
             *cell, rate, seed = map(str, names)
-            folder = Path(made).joinpath("all", *cell, f"lr={rate_text(float(rate))},seed={seed}")
+            folder = made.joinpath(*cell, f"lr={rate_text(float(rate))},seed={seed}")
             with SummaryWriter(str(folder)) as writer:
                 for row in curve.to_dict("records"):
                     for value in VALUES:
                         split, of = value.split("_")
                         writer.add_scalar(f"{of}/{split}", row[value], row["step"], walltime=row["time_ms"] / 1000)
-        (Path(made) / "all").rename(target)  # whole, or not at all
     return f"{target}: {_counts(table)}; look at it with `tensorboard --logdir {target}`"
 
 
@@ -71,6 +69,7 @@ def _checked(results: Results, studies: Sequence[str], target: Path) -> pd.DataF
         raise UserError(f"{target} exists; `export` overwrites nothing. Remove it, or name another path.")
     if not target.parent.is_dir():
         raise UserError(f"there is no folder {target.parent}; make it, or name a path elsewhere.")
+    remove_dead_partials(target.parent)
     names = list(dict.fromkeys(studies)) or record.recorded_studies(results.root)
     table = curve_table(results, names) if names else pd.DataFrame()
     if table.empty:

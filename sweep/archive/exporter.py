@@ -12,8 +12,9 @@ from typing import NamedTuple
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.access import closed_folder, unreadable
 from lr_sweep.analysis.record.columns import PLANNED
+from lr_sweep.analysis.record.parquet import MAX_BYTES
 from lr_sweep.analysis.record.read import RecordError
-from lr_sweep.datasets.storage.files import whole_file
+from lr_sweep.datasets.storage.files import open_plain, read_plain, remove_dead_partials, whole_file
 from lr_sweep.sweep.archive.format import (
     RUN_ID,
     WEIGHTS_FILES,
@@ -28,10 +29,10 @@ from lr_sweep.sweep.archive.merge import read_run
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import recorded_ids
-from lr_sweep.sweep.results.validation import checkpoint_problem, study_problems
+from lr_sweep.sweep.results.validation import check_options, checkpoint_problem, study_problems
 from lr_sweep.sweep.text import counted, gigabytes
 from lr_sweep.trainables.checkpoint import checkpoints as checkpoint_files
-from lr_sweep.trainables.pretraining.weights import CONFIG, FACTS, WEIGHTS, weights_damage
+from lr_sweep.trainables.pretraining.weights import CONFIG, FACTS, MAX_JSON, WEIGHTS, weights_damage
 
 
 class Exported(NamedTuple):
@@ -59,6 +60,7 @@ def export(results: Results, target: Path, names: Sequence[str], *, checkpoints:
     run_ids = [each for each in run_ids if names or checkpoints or results.holds(each)]
     if not studies and not run_ids:
         raise UserError(f"{results.root} holds nothing to export; `run` a study first, or give its --results.")
+    remove_dead_partials(target.parent)
     with storage_problems(target), whole_file(target) as partial, partial.open("w+b") as file:
         # The manifest comes first and is known last: room for the most files there can be, with the longest names.
         num_files = 3 * len(run_ids) + len(WEIGHTS_FILES) * len(_weights(results))
@@ -79,7 +81,7 @@ def export(results: Results, target: Path, names: Sequence[str], *, checkpoints:
 
 def _all_studies(results: Results) -> list[str]:
     """Return the names of studies, damaged or not, but for one whose folder a sweep is just writing."""
-    folders = sorted(path for path in results.root.glob("studies/[!.]*") if path.is_dir())
+    folders = sorted(path for path in results.root.glob("studies/[!.]*") if path.is_dir() or path.is_symlink())
     whole = not results.being_written()
     return [path.name for path in folders if whole or closed_folder(path) or (path / "study.json").exists()]
 
@@ -168,13 +170,15 @@ class _Exporter:
         for path in checkpoint_files(folder):
             with self._named(f"checkpoint of run {run_id}"):
                 try:
-                    with path.open("rb") as file:
+                    with open_plain(path) as file:
                         entry = Entry.of(file)
                         if problem := checkpoint_problem(str(path), entry.sha256):
                             raise RecordError(problem)
                         self._add({path: (file, entry)})
-                except FileNotFoundError:  # training has removed it, having saved a newer one
-                    self._add_checkpoint(run_id)
+                except FileNotFoundError:
+                    if path.is_symlink():  # it leads nowhere
+                        raise
+                    self._add_checkpoint(run_id)  # training has removed it, having saved a newer one
                 return
 
     def _add_weights(self, folder: Path) -> None:
@@ -187,7 +191,7 @@ class _Exporter:
         if problem := weights_damage(folder) or _config_problem(folder):
             raise RecordError(f"{folder}: {problem}: delete it; `run` and `pretrain` make it again")
         facts = {folder / name: _bytes(folder / name) for name in WEIGHTS_FILES if name != WEIGHTS}
-        with (folder / WEIGHTS).open("rb") as file:
+        with open_plain(folder / WEIGHTS) as file:
             entry = Entry.of(file)
             if self._began_from & {entry.sha256, None}:
                 self._add_bytes(facts)
@@ -195,13 +199,15 @@ class _Exporter:
 
     def _add_study(self, name: str) -> None:
         """Add a study's files; what it was planned to cost, and its YAML, may be left out alone."""
+        if closed := closed_folder(self.results.study(name)):
+            raise RecordError(closed)
         if problems := study_problems(self.results, name):
             raise RecordError("; ".join(problems))
         for path in [self.results.study(name) / part for part in study_files(name)]:
             with self._named(f"study {name}"):
                 if path == record.planned_path(self.results.root, name):
                     record.read_rows(path, PLANNED)
-                self._add_bytes({path: _bytes(path)})
+                self._add_bytes({path: check_options(path) if path.suffix == ".yaml" else _bytes(path)})
 
     def _add_bytes(self, contents: Mapping[Path, bytes | None]) -> None:
         """Add the contents of files, all or none of them; None: there is no such file."""
@@ -219,7 +225,7 @@ class _Exporter:
 
 def _config_problem(weights: Path) -> str | None:
     try:
-        json.loads((weights / CONFIG).read_text(encoding="utf-8"))
+        json.loads(read_plain(weights / CONFIG, MAX_JSON))
     except (FileNotFoundError, ValueError) as error:
         return f"{CONFIG} cannot be read ({error})"
     return None
@@ -228,11 +234,14 @@ def _config_problem(weights: Path) -> str | None:
 def _recorded_checksum(weights: Path) -> str | None:
     """Return the checksum that weights had when they were trained; None: it is not known."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return str(json.loads((weights / FACTS).read_text(encoding="utf-8"))["weights_sha256"])
+        return str(json.loads(read_plain(weights / FACTS, MAX_JSON))["weights_sha256"])
     return None
 
 
 def _bytes(path: Path) -> bytes | None:
-    with suppress(FileNotFoundError):
-        return path.read_bytes()
-    return None
+    try:
+        return read_plain(path, MAX_BYTES)
+    except FileNotFoundError:
+        if path.is_symlink():  # it leads nowhere
+            raise
+        return None

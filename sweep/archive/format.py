@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import re
 import tarfile
 from collections import defaultdict
@@ -18,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from lr_sweep.analysis.record.parquet import MAX_DECODED
 from lr_sweep.analysis.record.read import FORMAT
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.provenance import git_state
@@ -42,16 +44,23 @@ DAMAGED = (
 """What Python raises for tar headers, a manifest or files that are not right."""
 _UNLIMITED = 1 << 60
 _PATHS = {
-    rf"runs/{RUN_ID.pattern}\.parquet": 10_000_000,
-    rf"curves/{RUN_ID.pattern}\.parquet": 100_000_000,
+    rf"runs/{RUN_ID.pattern}\.parquet": 4_000_000,
+    rf"curves/{RUN_ID.pattern}\.parquet": MAX_DECODED,
     rf"checkpoints/{RUN_ID.pattern}/{CHECKPOINT.pattern}": _UNLIMITED,
     rf"pretrained/{WEIGHTS_FOLDER.pattern}/[a-z_]+\.json": 1_000_000,
     rf"pretrained/{WEIGHTS_FOLDER.pattern}/model\.safetensors": _UNLIMITED,
-    r"studies/(?P<study>[a-z0-9]+(-[a-z0-9]+)*)/(study\.json|(?P=study)\.yaml)": 100_000_000,
-    r"studies/[a-z0-9]+(-[a-z0-9]+)*/(wanted|planned|proposals|rungs)\.parquet": 100_000_000,
+    r"studies/[a-z0-9]+(-[a-z0-9]+)*/study\.json": 1_000_000,
+    r"studies/(?P<study>[a-z0-9]+(-[a-z0-9]+)*)/(?P=study)\.yaml": 10_000_000,
+    r"studies/[a-z0-9]+(-[a-z0-9]+)*/(wanted|planned|proposals|rungs)\.parquet": MAX_DECODED,
 }
 """Every path that may be in an archive, with the most bytes it may have: what is read at once must fit in memory."""
-_LARGEST_MANIFEST = 200_000_000
+_LARGEST_MANIFEST, _MOST_BLANK = 48_000_000, 100_000_000
+"""Bytes; that of 100,000 runs with their curves and checkpoints takes 44 million. The second, with its blanks."""
+_LARGEST_HEADER = 4096
+"""Bytes; the longest name of a study takes 400."""
+_FACTS = re.compile(rb'(\{[^{}\[\]]{1,1000}),"files":\{')
+_ENTRY = re.compile(rb'"([^"\\]{1,300})":\{"sha256":"([0-9a-f]{64})","bytes":([0-9]{1,18})\}(?:,|\}\})')
+"""The manifest as `manifest_text` writes it: JSON of any form could hold millions of lists in a line."""
 
 OpenFile = io.BufferedReader | io.BytesIO
 
@@ -61,7 +70,7 @@ def study_files(study: str) -> tuple[str, ...]:
     return f"{study}.yaml", "planned.parquet", "proposals.parquet", "rungs.parquet", "wanted.parquet", "study.json"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
     """What the manifest says of a file."""
 
@@ -88,15 +97,38 @@ def refused(archive: Path, reason: str) -> UserError:
     return UserError(f"{archive}: {reason}. {mend}")
 
 
+class _File(io.FileIO):
+    """A file from which `tarfile` reads headers alone: by itself it takes one of any size, some within each other."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # a pipe has no end
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read a header; raises ReadError for what is longer than any that `ArchiveWriter` writes."""
+        if size is None or not 0 <= size <= _LARGEST_HEADER:
+            raise tarfile.ReadError(f"it has a header of {size} bytes")
+        return super().read(size) or b""
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Read data."""
+        self.seek(offset)
+        return super().read(size) or b""
+
+
 class ArchiveReader:
     """An archive opened for reading. Everything in it is refused that the manifest and its path do not allow."""
 
-    def __init__(self, path: Path, tar: tarfile.TarFile) -> None:
-        self.path, self._tar = path, tar
+    def __init__(self, path: Path, file: _File, tar: tarfile.TarFile) -> None:
+        self.path, self._file, self._tar = path, file, tar
         first = self._next()
-        if first is None or first.name != MANIFEST or not 0 < first.size <= _LARGEST_MANIFEST:
+        if first is None or first.name != MANIFEST or not 0 < first.size <= _MOST_BLANK:
             raise refused(path, f"its first member is not {MANIFEST}")
-        self.files = self._entries(b"".join(self._pieces(first)))
+        text = bytearray()
+        for piece in self._pieces(first):
+            text += piece.rstrip(b" ") if piece.isspace() else piece
+            if len(text) > _LARGEST_MANIFEST:
+                raise refused(path, f"its {MANIFEST} has more than {_LARGEST_MANIFEST:,} bytes")
+        self.files = self._entries(text)
 
     def unpack(self, folder: Path) -> None:
         """Copy all members below an empty folder; refuse what is not exactly what the manifest says."""
@@ -121,16 +153,20 @@ class ArchiveReader:
     def _next(self) -> tarfile.TarInfo | None:
         with self._refusing("it"):
             member = self._tar.next()
+            self._tar.members.clear()  # type: ignore[attr-defined]  # it would keep all
         if member is not None and (member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse()):
             raise refused(self.path, f"{member.name!r} is not a plain file")
         return member
 
     def _pieces(self, member: tarfile.TarInfo) -> Iterator[bytes]:
-        with self._refusing("it"):  # catches no error of the caller, who writes the pieces
-            file = self._tar.extractfile(member)
-            assert file is not None, "only plain files get here"
-            while piece := file.read(1 << 20):
-                yield piece
+        read = 0
+        while read < member.size:
+            with self._refusing("it"):  # catches no error of the caller, who writes the pieces
+                piece = self._file.read_at(member.offset_data + read, min(member.size - read, 1 << 20))
+                if not piece:
+                    raise EOFError("unexpected end of data")
+            read += len(piece)
+            yield piece
 
     @contextmanager
     def _refusing(self, what: str) -> Iterator[None]:
@@ -139,18 +175,24 @@ class ArchiveReader:
         except DAMAGED as error:
             raise refused(self.path, f"{what} cannot be read ({error})") from error
 
-    def _entries(self, text: bytes) -> dict[str, Entry]:
+    def _entries(self, text: bytearray) -> dict[str, Entry]:
         with self._refusing(f"its {MANIFEST}"):
-            manifest = json.loads(text)
-            versions = manifest["archive"], manifest["format"]
-            files = manifest["files"].items()
-            entries = {path: Entry(sha256=str(each["sha256"]), num_bytes=int(each["bytes"])) for path, each in files}
+            begin = _FACTS.match(text)
+            if begin is None:
+                raise ValueError("it is not as `export` writes it")
+            facts = json.loads(begin[1] + b"}")
+            versions = facts["archive"], facts["format"]
         if versions != (ARCHIVE, FORMAT):
             got = f"archive version {versions[0]!r} of record format {versions[1]!r}, want {ARCHIVE} of {FORMAT}"
             raise UserError(f"{self.path}: got {got}: import it with the version of this program that exported it")
-        for path, entry in entries.items():
-            if not 0 <= entry.num_bytes <= max_bytes(path):
-                raise refused(self.path, f"{path!r} of {entry.num_bytes} bytes may not be in an archive")
+        entries, end = dict[str, Entry](), begin.end()
+        while found := _ENTRY.match(text, end):
+            path, num_bytes, end = found[1].decode(errors="replace"), int(found[3]), found.end()
+            if num_bytes > max_bytes(path):
+                raise refused(self.path, f"{path!r} of {num_bytes} bytes may not be in an archive")
+            entries[path] = Entry(sha256=found[2].decode(), num_bytes=num_bytes)
+        if text[end:].strip() not in (b"", b"}}"):
+            raise refused(self.path, f"its {MANIFEST} cannot be read (byte {end} on is not as `export` writes it)")
         if sum(entry.num_bytes for entry in entries.values()) > self.path.stat().st_size:
             raise refused(self.path, "it is smaller than the files that its manifest lists")
         return entries
@@ -160,13 +202,15 @@ class ArchiveReader:
 def open_archive(path: Path) -> Iterator[ArchiveReader]:
     """Open an archive and read its manifest; raises UserError if it is none, or of another version."""
     try:
-        tar = tarfile.open(path, "r:")  # noqa: SIM115 - closed below
+        file = _File(path)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}. Give an archive made by `export`.") from error
-    except DAMAGED as error:  # it reads the first header
-        raise refused(path, f"it is no tar file ({error})") from error
-    with tar:
-        yield ArchiveReader(path, tar)
+    with file:
+        try:
+            tar = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115 - it opens nothing
+        except DAMAGED as error:  # it reads the first header
+            raise refused(path, f"it is no tar file ({error})") from error
+        yield ArchiveReader(path, file, tar)
 
 
 def max_bytes(path: str) -> int:
@@ -198,6 +242,8 @@ class ArchiveWriter:
         commit, changed = git_state()
         made = {"made_at": datetime.now(UTC).isoformat(timespec="seconds"), "git_commit": commit, "git_dirty": changed}
         text = manifest_text(self.files, **made).encode()
+        if len(text) > _LARGEST_MANIFEST:
+            raise UserError(f"{len(self.files):,} files are more than an archive holds: export studies one by one")
         assert len(text) <= self._room
         self._file.seek(tarfile.BLOCKSIZE)  # behind the header of the first member
         self._file.write(text.ljust(self._room))

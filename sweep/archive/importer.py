@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 from safetensors import SafetensorError, safe_open
 
-from lr_sweep.analysis.record.read import RecordError, read_planned, read_wanted_rows, recorded_studies
+from lr_sweep.analysis.record.columns import PLANNED
+from lr_sweep.analysis.record.read import RecordError, planned_path, read_rows, read_wanted_rows, recorded_studies
 from lr_sweep.datasets.program import command
 from lr_sweep.datasets.storage.files import hash_file
 from lr_sweep.sweep.archive.format import (
@@ -29,11 +30,15 @@ from lr_sweep.sweep.archive.merge import RunRecord, contradiction, merge, read_r
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import LABELS, Row, label
-from lr_sweep.sweep.results.validation import digest_problem, study_problems
+from lr_sweep.sweep.results.validation import check_options, digest_problem, study_problems
 from lr_sweep.sweep.text import counted, gigabytes
 from lr_sweep.trainables.checkpoint import checkpoints
-from lr_sweep.trainables.pretraining.weights import WEIGHTS
+from lr_sweep.trainables.pretraining.weights import FACTS, WEIGHTS, weights_damage
 
+STEP = re.compile(r'\{"step": ([0-9]{1,18})[,}]')
+"""Begins the progress in a checkpoint, as every version has saved it."""
+MAX_HEADER = 32_000_000
+"""Bytes of the header of tensors; the curve of a run is in that of its checkpoint."""
 MAX_CONFLICTS = 20
 """Conflicts that an error lists."""
 
@@ -83,8 +88,18 @@ def _step_in_name(checkpoint: Path) -> int:
 
 
 def _metadata(path: Path) -> dict[str, str]:
+    with path.open("rb") as begin:
+        size = int.from_bytes(begin.read(8), "little")
+    if size > MAX_HEADER:
+        raise ValueError(f"its header has {size:,} bytes, want at most {MAX_HEADER:,}")
     with safe_open(path, framework="numpy") as file:
         return file.metadata() or {}
+
+
+def _saved_step(checkpoint: Path) -> int | None:
+    """Return the step that a checkpoint says it is of; its progress is not read as JSON, which may be any."""
+    found = STEP.match(_metadata(checkpoint)["progress"])
+    return int(found[1]) if found else None
 
 
 class _Merger:
@@ -160,15 +175,17 @@ class _Merger:
         with self._checked(f"checkpoint {theirs.name} of run {run_id}") as problems:
             if problem := digest_problem(theirs.name, hash_file(theirs)):
                 problems.append(problem)
-            elif json.loads(_metadata(theirs)["progress"])["step"] != _step_in_name(theirs):
+            elif _saved_step(theirs) != _step_in_name(theirs):
                 problems.append("its step is not the one in its name")
         if ours is None or _step_in_name(ours) < _step_in_name(theirs):
             self._taken.append(theirs)
             self._counts["checkpoints"] += 1
 
     def _plan_weights(self, folder: Path) -> None:
-        with self._checked(f"pretrained/{folder.name}"):
+        with self._checked(f"pretrained/{folder.name}") as problems:
             _metadata(folder / WEIGHTS)  # it holds tensors
+            if (folder / FACTS).exists() and (damage := weights_damage(folder)):
+                problems.append(damage)
         here = self.ours.pretrained / folder.name / WEIGHTS
         if not here.is_file():
             self._take(folder, WEIGHTS_FILES)
@@ -180,7 +197,8 @@ class _Merger:
     def _plan_study(self, name: str) -> None:
         with self._checked(f"study {name}") as problems:
             problems += study_problems(self.theirs, name)
-            read_planned(self.theirs.root, name)
+            read_rows(planned_path(self.theirs.root, name), PLANNED)
+            check_options(self.theirs.study(name) / f"{name}.yaml")
         if name not in recorded_studies(self.ours.root):
             self._take(self.theirs.study(name), study_files(name))
             self._names["added"].append(name)

@@ -70,8 +70,20 @@ def _given_paths(chosen: argparse.Namespace) -> list[str]:
     """Return the arguments that may be paths, and the folders that are used by default."""
     from lr_sweep.datasets.files import cache_dir
 
-    names = ("results", "data_dir", "archive", "cluster", "study", "studies", "tables", "names", "weights", "out")
-    given = [getattr(chosen, name, None) or [] for name in names]
+    names = (
+        "results",
+        "data_dir",
+        "archive",
+        "target",
+        "cluster",
+        "study",
+        "studies",
+        "tables",
+        "names",
+        "weights",
+        "out",
+    )
+    given = [getattr(chosen, name, None) or [] for name in (*names, "out")]
     paths = [path for each in given for path in (each if isinstance(each, list) else [each])]
     return [*map(str, paths), os.environ.get("SWEEP_DATA_DIR", ""), str(cache_dir().parent), tempfile.gettempdir()]
 

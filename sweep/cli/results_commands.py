@@ -106,14 +106,15 @@ def mlflow(chosen: Namespace) -> int:
 
 def ui(chosen: Namespace) -> int:
     """Open the MLflow pages, and Ray's of a cluster."""
+    from lr_sweep.sweep.mirror.client import end_by_signals, open_ui
+
+    end_by_signals()
     if chosen.cluster is not None:
         from lr_sweep.sweep.cluster.tunnels import open_tunnels
 
         if chosen.host != "127.0.0.1":
             raise UserError("--host works only with --results: tunnels to a cluster listen on 127.0.0.1")
         return open_tunnels(chosen.cluster, chosen.port)
-    from lr_sweep.sweep.mirror.client import open_ui
-
     return open_ui(results_here(chosen.results).root, chosen.host, chosen.port)
 
 

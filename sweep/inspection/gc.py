@@ -13,6 +13,7 @@ from pathlib import Path
 from lr_sweep.analysis.record.columns import WANTED
 from lr_sweep.analysis.record.read import RecordError, read_rows
 from lr_sweep.analysis.report.folder import abandoned
+from lr_sweep.datasets.storage.files import is_being_written
 from lr_sweep.datasets.storage.scratch import dead_folders, own_folder
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import State, recorded_ids, state_of
@@ -153,8 +154,8 @@ def leftovers(results: Results) -> Iterator[Path]:
 
     A folder of scratch that holds no file yet is yielded itself.
     """
-    partial = (".*.partial", "*/.*.partial", "studies/*/.*.partial", "studies/*/report/.*.partial")
-    for pattern in (*partial, "checkpoints/*/partial-*", "checkpoints/*/damaged-*"):
+    yield from (path for path in sorted(results.root.rglob(".*.partial")) if not is_being_written(path))
+    for pattern in ("checkpoints/*/partial-*", "checkpoints/*/damaged-*"):
         yield from sorted(results.root.glob(pattern))
     for folder in _scratch_folders(results):
         files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from lr_sweep.analysis.record.access import closed_folder, is_folder, unreadable
+from lr_sweep.analysis.record.access import closed_folder, is_folder, misplaced, unreadable
 from lr_sweep.analysis.record.columns import CURVES, PLANNED
+from lr_sweep.analysis.record.index import INDEX, index_path
+from lr_sweep.analysis.record.parquet import read_table
 from lr_sweep.analysis.record.read import RecordError, UnreadableError, check_format, planned_path, read_rows
 from lr_sweep.datasets.storage.files import hash_file
 from lr_sweep.datasets.storage.object_store import ObjectStore
+from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.inspection.gc import damaged_weights, leftovers, wanted_budgets
+from lr_sweep.sweep.plan.timings import read_measured
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import recorded_ids
-from lr_sweep.sweep.results.validation import checkpoint_problem, curve_problems, read_sound_row, study_problems
+from lr_sweep.sweep.results.validation import (
+    check_options,
+    checkpoint_problem,
+    curve_problems,
+    read_sound_row,
+    study_problems,
+)
 from lr_sweep.sweep.text import counted
 from lr_sweep.trainables.pretraining.weights import WEIGHTS, weights_damage
+
+FILES = (".parquet", ".json", ".yaml", ".safetensors", ".log", ".db", ".lock")
+"""Endings of the names of files; no folder of a results directory has one."""
+UNREAD = ("tune", "mlflow-artifacts", "report")
+"""Folders of what is scratch, or is written again from the rest."""
 
 
 class Issue(NamedTuple):
@@ -38,7 +55,12 @@ class Verification:
 
     def issues(self) -> Iterator[Issue]:
         """Yield what is found, file by file. No more than one file and the runs' ids are held at a time."""
+        yield from dict.fromkeys(self._all())  # a link that leads nowhere is seen by name, and where it is read
+
+    def _all(self) -> Iterator[Issue]:
         yield from self._closed_folders()
+        yield from self._misplaced()
+        yield from self._others()
         yield from self._studies()
         for run_id in recorded_ids(self.results):
             num_evaluations, found = self._run(run_id)
@@ -57,20 +79,59 @@ class Verification:
     def _closed_folders(self) -> Iterator[Issue]:
         """Find folders that would seem to be empty; `check_format` has looked at the others."""
         for name in ("checkpoints", "pretrained"):
-            folders = [self.results.root / name, *sorted((self.results.root / name).glob("*"))]
+            folders = [self.results.root / name, *sorted((self.results.root / name).glob("[!.]*"))]
             yield from (Issue(text) for folder in folders if (text := closed_folder(folder)))
 
+    def _misplaced(self) -> Iterator[Issue]:
+        """Find links that lead nowhere, where readers would see no file, and what is no plain file."""
+        for folder, folders, files in os.walk(self.results.root):
+            folders[:] = sorted(name for name in folders if name not in UNREAD and not name.startswith("."))
+            suspects = [*files, *(name for name in folders if name.endswith(FILES))]
+            for name in sorted(name for name in suspects if not name.startswith(".")):
+                if text := misplaced(Path(folder, name)):
+                    yield Issue(text)
+
+    def _others(self) -> Iterator[Issue]:
+        """Look at the files that belong to no run and no study."""
+        index, mirror = index_path(self.results.root), self.results.root / "mlflow.db"
+        try:
+            read_table(index, INDEX)
+        except UnreadableError as error:
+            yield Issue(str(error))
+        except RecordError:
+            yield Issue(f"{index}: it cannot be read, so rows are read from their files; delete it", is_note=True)
+        try:
+            read_measured(self.results)
+        except UserError as error:
+            yield Issue(str(error))
+        if mirror.is_file() and (problem := _database_problem(mirror)):
+            yield Issue(f"{mirror}: {problem}: delete it; `run` and `mlflow sync` make it again")
+
     def _studies(self) -> Iterator[Issue]:
-        for folder in sorted(path for path in (self.results.root / "studies").glob("*") if path.is_dir()):
-            try:
-                problems = study_problems(self.results, folder.name)
-                read_rows(planned_path(self.results.root, folder.name), PLANNED)
-            except RecordError as error:
-                problems = [str(error)]
-                begun = self.results.being_written() and not (folder / "study.json").exists()  # its last file
-                if begun and not isinstance(error, UnreadableError):
-                    continue
-            yield from map(Issue, problems)
+        for folder in sorted((self.results.root / "studies").glob("*")):
+            if closed := closed_folder(folder):
+                yield Issue(closed)
+            elif is_folder(folder):
+                yield from map(Issue, self._study(folder))
+
+    def _study(self, folder: Path) -> list[str]:
+        problems: list[str] = []
+        with self._named(folder, problems):
+            problems += study_problems(self.results, folder.name)
+        with self._named(folder, problems):
+            read_rows(planned_path(self.results.root, folder.name), PLANNED)
+        with self._named(folder, problems):
+            check_options(folder / f"{folder.name}.yaml")
+        return problems
+
+    @contextmanager
+    def _named(self, study: Path, problems: list[str]) -> Iterator[None]:
+        try:
+            yield
+        except RecordError as error:
+            begun = self.results.being_written() and not (study / "study.json").exists()  # its last file
+            if isinstance(error, UnreadableError) or not begun:
+                problems.append(str(error))
 
     def _run(self, run_id: str) -> tuple[int, list[Issue]]:
         """Look at a run's row, then at its curve, which is written before it; return how many evaluations it has."""
@@ -92,10 +153,10 @@ class Verification:
     def _checkpoints(self, run_id: str) -> Iterator[Issue]:
         for path in sorted(self.results.checkpoints(run_id).glob("step-*.safetensors")):
             try:
-                with suppress(FileNotFoundError):  # a sweep has saved a newer one
-                    yield from self._checkpoint(str(path), hash_file(path))
+                yield from self._checkpoint(str(path), hash_file(path))
             except OSError as error:
-                yield Issue(unreadable(path, error))
+                if os.path.lexists(path):  # else a sweep has saved a newer one
+                    yield Issue(unreadable(path, error))
 
     def _stored_checkpoints(self, store: ObjectStore) -> Iterator[Issue]:
         """Look at all checkpoints in a store; its copy has none."""
@@ -110,7 +171,7 @@ class Verification:
 
     def _weights(self) -> Iterator[Issue]:
         for folder in sorted(self.results.pretrained.glob("[!.]*")):
-            if not is_folder(folder) or closed_folder(folder) or ".partial-" in folder.name:
+            if not is_folder(folder) or closed_folder(folder) or ".partial-" in folder.name:  # named above, or scratch
                 continue
             try:
                 problem = weights_damage(folder)
@@ -118,7 +179,7 @@ class Verification:
                 yield Issue(unreadable(Path(error.filename or folder), error))
                 continue
             self.counts["weights"] += 1
-            if problem:
+            if problem and not any(map(misplaced, folder.iterdir())):  # which is named by itself
                 mend = "`run` and `pretrain` make it again; runs from other bytes are new runs"
                 yield Issue(f"{folder}: {problem}: delete it; {mend}")
 
@@ -144,6 +205,18 @@ class Verification:
             folder = self.results.checkpoints(run_id)
             if any(folder.glob("step-*.safetensors")):
                 yield Issue(f"{folder}: of a run that has no row, curve or study; `gc` removes it", is_note=True)
+
+
+def _database_problem(path: Path) -> str | None:
+    """Return what SQLite finds wrong with the pages of a database; None: nothing, or a process holds it now."""
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+            (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.OperationalError:
+        return None
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return None if found == "ok" else str(found)
 
 
 def verify(results: Results, say: Callable[[str], None]) -> int:

@@ -9,12 +9,15 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
-from lr_sweep.datasets.storage.problems import reason, translated
+from lr_sweep.analysis.record.read import RecordError
+from lr_sweep.datasets.storage.files import partial_path
+from lr_sweep.datasets.storage.problems import reason
 from lr_sweep.sweep.errors import UserError
 
 EXPERIMENT = "lr-sweep"
@@ -31,11 +34,15 @@ _DEFAULT_ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
 
-_SQLITE = "sqlite:///"
+_SQLITE, _QUOTED = "sqlite:///", "sqlite+pysqlite:///"
+"""Of a database by its path as it is, and by one that is quoted: with the first, MLflow makes folders of such names."""
 _DAMAGE = re.compile(
     r"file is not a database|database disk image is malformed|table \w+ already exists|duplicate column name"
 )
 """What SQLite says of a damaged database; the last two, of one whose migration was killed."""
+
+
+_LOCKED = re.compile(r"database (table )?is locked")
 
 
 class MirrorError(UserError):
@@ -43,25 +50,34 @@ class MirrorError(UserError):
 
 
 def tracking_uri(results: Path) -> str:
-    """Return the mirror's address: `MLFLOW_TRACKING_URI` if set, else a SQLite database in the results directory.
+    """Return the mirror's address: `MLFLOW_TRACKING_URI` if set, else a SQLite database in the results directory."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or _database_uri(results.resolve() / "mlflow.db")
 
-    Raises MirrorError if the directory's name has a character that a SQLite address cannot hold.
-    """
-    if uri := os.environ.get("MLFLOW_TRACKING_URI"):
-        return uri
-    path = (results.resolve() / "mlflow.db").as_posix()
-    if unusable := set("%?") & set(path):
-        raise MirrorError(
-            f"{path} contains {' '.join(sorted(unusable))}, which the address of a SQLite database cannot hold. "
-            "Rename the results directory, or set MLFLOW_TRACKING_URI."
-        )
-    return f"{_SQLITE}{path}"
+
+def _database_uri(path: Path) -> str:
+    name = path.as_posix()
+    return f"{_QUOTED}{quote(name)}" if set("%?#;") & set(name) else f"{_SQLITE}{name}"
+
+
+def _database_at(uri: str) -> Path | None:
+    """Return the file of a SQLite database; None: the address is another's."""
+    if uri.startswith(_QUOTED):
+        return Path(unquote(uri.removeprefix(_QUOTED)))
+    return Path(uri.removeprefix(_SQLITE)) if uri.startswith(_SQLITE) else None
 
 
 def shown_uri(uri: str) -> str:
     """Return the address without user name and password, for messages."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # no address at all
+        return f"{uri.partition(':')[0]}:..."
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if "@" in parts.netloc else uri
+
+
+def is_server(uri: str) -> bool:
+    """Return whether an address is of an MLflow server, not of a database."""
+    return uri.startswith(("http:", "https:"))
 
 
 def open_client(uri: str) -> Any:
@@ -89,10 +105,10 @@ def _create(database: Path) -> None:
     """
     from mlflow.store.db import utils
 
-    partial = database.with_name(f".{database.name}.{os.getpid()}.partial")
+    partial = partial_path(database)
     try:
         partial.touch()  # with the permissions of other files; SQLite's own leave a group out, whatever the umask
-        engine = utils.create_sqlalchemy_engine(f"{_SQLITE}{partial.as_posix()}")
+        engine = utils.create_sqlalchemy_engine(_database_uri(partial))
         utils._initialize_tables(engine)
         engine.dispose()
         try:
@@ -105,28 +121,34 @@ def _create(database: Path) -> None:
         partial.unlink(missing_ok=True)
 
 
-def store_problems(uri: str) -> AbstractContextManager[None]:
-    """Turn what MLflow and the layers below it raise into a `MirrorError`."""
-    from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError
-
-    def explain(error: Exception) -> MirrorError:
+@contextmanager
+def store_problems(uri: str) -> Iterator[None]:
+    """Turn what MLflow and the layers below it raise into a `MirrorError`: whatever it is, it stops no training."""
+    try:
+        yield
+    except (UserError, RecordError):
+        raise
+    except Exception as error:
         cause = reason(error).replace(uri, shown_uri(uri))
-        database, mend = _own_database(uri), ""
-        if database is not None and _DAMAGE.search(cause):
-            mend = (
-                f". The database is damaged; it only mirrors the record: delete {database} (and "
-                f"{database.name}-journal, if there is one), and the next `run` or `mlflow sync` rebuilds it"
-            )
-        return MirrorError(f"MLflow at {shown_uri(uri)}: {cause}{mend}")
+        raise MirrorError(f"MLflow at {shown_uri(uri)}: {cause}{_mend(uri, cause)}") from error
 
-    return translated((MlflowException, SQLAlchemyError, OSError), explain)
+
+def _mend(uri: str, cause: str) -> str:
+    """Return what to do about a database, as the end of a message."""
+    database = _own_database(uri)
+    if database is not None and _DAMAGE.search(cause):
+        return (
+            f". The database is damaged; it only mirrors the record: delete {database} (and "
+            f"{database.name}-journal, if there is one), and the next `run` or `mlflow sync` rebuilds it"
+        )
+    if _LOCKED.search(cause):
+        return ". Another process holds it: end that, and the next `run` or `mlflow sync` mirrors what is missing"
+    return ""
 
 
 def _own_database(uri: str) -> Path | None:
     """Return the SQLite database of a results directory; None: the user set another address."""
-    own = uri.startswith(_SQLITE) and not os.environ.get("MLFLOW_TRACKING_URI")
-    return Path(uri.removeprefix(_SQLITE)) if own else None
+    return None if os.environ.get("MLFLOW_TRACKING_URI") else _database_at(uri)
 
 
 def open_ui(results: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
@@ -136,7 +158,7 @@ def open_ui(results: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
     yet or it cannot be read, UserError if the port is taken or the address is not this machine's.
     """
     uri = tracking_uri(results)
-    if urlsplit(uri).scheme in ("http", "https"):
+    if is_server(uri):
         print(f"The mirror is on the MLflow server at {shown_uri(uri)} (MLFLOW_TRACKING_URI): open it there.")
         return 0
     pages = study_pages(uri, f"http://{host}:{port}")
@@ -146,6 +168,7 @@ def open_ui(results: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
     print("\n".join(pages))
     print("Open one in a browser when the server is up (5 to 20 seconds). Ctrl-C ends it.", flush=True)
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
+    command += ["--no-serve-artifacts", "--default-artifact-root", artifact_location(results)]
     # The address goes by the environment: it may hold a password, and every user can list command lines.
     environment = os.environ | {
         "MLFLOW_BACKEND_STORE_URI": uri,
@@ -154,8 +177,6 @@ def open_ui(results: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "PYTHONWARNINGS": "ignore",
     }
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
     # In a session of its own, since it answers a Ctrl-C of the terminal with a traceback, and SIGTERM quietly.
     with subprocess.Popen(command, env=environment, start_new_session=True) as server:
         try:
@@ -164,6 +185,22 @@ def open_ui(results: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
             return 0
         finally:
             server.terminate()
+
+
+def artifact_location(results: Path) -> str:
+    """Return where the artifacts of a database's runs are: a folder of the results directory, as a URI."""
+    return (results.resolve() / "mlflow-artifacts").as_uri()
+
+
+def end_by_signals() -> None:
+    """Make SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt, but for a SIGHUP that `nohup` has this ignore.
+
+    A shell without job control starts background jobs with SIGINT ignored, which is not meant for a server.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
 
 
 def study_pages(uri: str, server: str) -> list[str]:
@@ -178,8 +215,8 @@ def study_pages(uri: str, server: str) -> list[str]:
 
 
 def _find_experiment(uri: str) -> Any:
-    database = Path(uri.removeprefix("sqlite:///"))
-    if uri.startswith("sqlite:///") and not database.exists():
+    database = _database_at(uri)
+    if database is not None and not database.exists():
         raise MirrorError(f"there is no MLflow store at {database}; `run` makes one")
     client = open_client(uri)
     with store_problems(uri):

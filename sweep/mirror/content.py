@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import CURVES, RUNS
 from lr_sweep.analysis.record.read import curve_path, read_rows, run_path
 from lr_sweep.analysis.text import rate_text
 from lr_sweep.sweep.results.run_state import LABELS, flattened
 
 METRICS = tuple(column.name for column in CURVES if column.name not in ("run_id", "step", "time_ms"))
-"""Columns of a curve that are mirrored, under the same names."""
+"""Columns of a curve that are mirrored, under the names that `metric_names` gives."""
 
 ENDING_TAGS = ("sweep.failure", "sweep.diverged_at_step")
 """Tags that a later attempt of the same run may make untrue; they are removed then."""
@@ -26,6 +28,8 @@ _TAGGED = (
     *("device", "wall_s", "device_s", "attempts", "git_dirty", "versions"),
 )
 _UNLOGGED_CONTENT = {"task", "learning_rate", "seed", "data_checksum", "weights_checksum"}
+_NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
+"""Characters that MLflow refuses in names."""
 _MAX_TAG_LENGTH = 5000
 """Characters; MLflow takes 8000, its hosted form 5000."""
 
@@ -41,13 +45,15 @@ class MirroredRun:
     """Its row in `runs/`; None: it has not ended."""
     curve: list[dict[str, Any]]
     """Its evaluations, ordered by step."""
+    metric: Metric
+    """What its study measures."""
 
     @classmethod
-    def read(cls, results: Path, run_id: str, wanted: dict[str, Any]) -> MirroredRun | None:
+    def read(cls, results: Path, run_id: str, wanted: dict[str, Any], metric: Metric) -> MirroredRun | None:
         """Read a run; None if the record holds neither an evaluation nor an end of it."""
         rows = read_rows(run_path(results, run_id), RUNS)
         curve = read_rows(curve_path(results, run_id), CURVES) or []
-        return cls(run_id, wanted, rows[0] if rows else None, curve) if rows or curve else None
+        return cls(run_id, wanted, rows[0] if rows else None, curve, metric) if rows or curve else None
 
     @property
     def labels(self) -> dict[str, Any]:
@@ -71,8 +77,9 @@ class MirroredRun:
 
     @property
     def mlflow_status(self) -> str:
-        """MLflow's word for the status; a divergence is a result, so such a run is FINISHED."""
-        return {"training": "RUNNING", "failed": "FAILED", "stopped": "KILLED"}.get(self.status, "FINISHED")
+        """MLflow's word for the status; of a run that diverged it is FAILED, and `sweep.failure` says why."""
+        words = {"training": "RUNNING", "failed": "FAILED", "diverged": "FAILED", "stopped": "KILLED"}
+        return words.get(self.status, "FINISHED")
 
     @property
     def started_ms(self) -> int:
@@ -98,6 +105,9 @@ class MirroredRun:
         fields = self.row or {name: value for name, value in self.wanted.items() if name != "num_steps"}
         values = {f"sweep.{name}": fields.get(name) for name in _TAGGED}
         values |= {"sweep.status": self.status, "mlflow.source.git.commit": fields.get("git_commit")}
+        if self.status == "diverged":
+            step = fields["diverged_at_step"]
+            values["sweep.failure"] = f"diverged: a loss or a gradient is not finite at step {step}"
         if self.status == "training":
             values |= dict.fromkeys(ENDING_TAGS)
         return {key: as_text(value)[:_MAX_TAG_LENGTH] for key, value in values.items() if value is not None}
@@ -116,11 +126,26 @@ class MirroredRun:
 
         NaN and infinities are left out too: MLflow's databases keep an infinity as 1.8e308, which spoils every plot.
         """
+        names = metric_names(self.metric).items()
         return [
-            [(name, row[name], row["time_ms"], row["step"]) for name in METRICS if math.isfinite(row[name])]
+            [(name, row[column], row["time_ms"], row["step"]) for name, column in names if math.isfinite(row[column])]
             for row in self.curve
             if row["step"] not in but_steps
         ]
+
+
+def metric_names(metric: Metric) -> dict[str, str]:
+    """Return columns of a curve by the names that MLflow shows: those of accuracies hold the study's own metric.
+
+    A metric called `loss` takes the names of the losses.
+    """
+    own = {column.replace("accuracy", allowed(metric.name)): column for column in METRICS if "accuracy" in column}
+    return {column: column for column in METRICS if "accuracy" not in column} | own
+
+
+def allowed(name: str) -> str:
+    """Return a name without characters that MLflow refuses."""
+    return _NOT_IN_NAMES.sub("_", name)
 
 
 def unix_ms(time: datetime) -> int:

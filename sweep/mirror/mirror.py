@@ -13,11 +13,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
+from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.read import read_run_rows, read_study, read_wanted_rows
-from lr_sweep.sweep.mirror.client import EXPERIMENT, VIEW_TAG, MirrorError, open_client, shown_uri, store_problems
-from lr_sweep.sweep.mirror.content import ENDING_TAGS, METRICS, MirroredRun, unix_ms
+from lr_sweep.sweep.mirror.client import (
+    EXPERIMENT,
+    VIEW_TAG,
+    MirrorError,
+    artifact_location,
+    is_server,
+    open_client,
+    shown_uri,
+    store_problems,
+)
+from lr_sweep.sweep.mirror.content import ENDING_TAGS, METRICS, MirroredRun, metric_names, unix_ms
 from lr_sweep.sweep.mirror.study_content import MirroredStudy, charts_view, differing_labels
 
 _MAX_METRICS_A_BATCH = 1000
@@ -59,6 +68,7 @@ class Mirror:
         self._runs: dict[str, _MlflowRun] = {}
         self._wanted: dict[str, dict[str, Any]] = {}
         self._differing: list[str] = []
+        self._metric = ACCURACY
 
     def sync_run(self, run_id: str) -> None:
         """Mirror all that the record holds of a run by now; nothing happens if that is there already."""
@@ -119,13 +129,14 @@ class Mirror:
             self._client.log_artifacts(parent.mlflow_id, str(folder), artifact_path="report")
 
     def _read_wanted(self) -> None:
+        self._metric = read_study(self.results, self.study).metric
         self._wanted = {row["run_id"]: row for row in read_wanted_rows(self.results, self.study)}
         self._differing = differing_labels(list(self._wanted.values()))
 
     def _read(self, run_id: str) -> MirroredRun | None:
         if run_id not in self._wanted:
             self._read_wanted()
-        return MirroredRun.read(self.results, run_id, self._wanted.get(run_id, {}))
+        return MirroredRun.read(self.results, run_id, self._wanted.get(run_id, {}), self._metric)
 
     @contextmanager
     def _session(self) -> Iterator[_MlflowRun]:
@@ -164,9 +175,9 @@ class Mirror:
 
     def _artifact_location(self) -> str | None:
         """Return the folder of artifacts beside a database; None: a server has its own."""
-        if urlsplit(self.tracking_uri).scheme in ("http", "https"):
+        if is_server(self.tracking_uri):
             return None
-        return (self.results / "mlflow-artifacts").as_uri()
+        return artifact_location(self.results)
 
     def _search(self, kind: str) -> Iterator[Any]:
         token: str | None = ""
@@ -187,13 +198,17 @@ class Mirror:
 
     def _sync(self, recorded: MirroredRun, parent: _MlflowRun) -> None:
         run = self._runs.get(recorded.run_id)
+        if run is not None and run.metrics.keys() & (set(METRICS) - metric_names(recorded.metric).keys()):
+            self._client.delete_run(run.mlflow_id)  # an earlier version called its metric an accuracy
+            run = None
         if run is None:
             labels = {"sweep.kind": "run", "sweep.run_id": recorded.run_id, "mlflow.parentRunId": parent.mlflow_id}
             run = self._runs[recorded.run_id] = self._create_run(recorded.started_ms, labels, self._name(recorded))
             run.steps = set()
         studies = set(filter(None, run.tags.get("sweep.studies", "").split(","))) | {self.study}
         tags = {"sweep.studies": f",{','.join(sorted(studies))},"}  # each between commas, for MLflow's LIKE
-        if recorded.ended_ms is None or run.tags.get(_ENDED_TAG) != str(recorded.ended_ms):
+        is_mirrored = run.tags.get(_ENDED_TAG) == str(recorded.ended_ms) and run.status == recorded.mlflow_status
+        if not is_mirrored:
             self._log_params(run, recorded.params())
             self._log_points(run, recorded)
             if recorded.ended_ms is not None:

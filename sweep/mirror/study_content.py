@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from ruamel.yaml import YAML
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record import read as record
@@ -19,8 +16,9 @@ from lr_sweep.analysis.report.tables import mean_sem_text, seeds_text
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.analysis.text import NO_VALUE, rate_text
-from lr_sweep.sweep.mirror.content import as_text
+from lr_sweep.sweep.mirror.content import allowed, as_text
 from lr_sweep.sweep.results.run_state import flattened
+from lr_sweep.sweep.results.validation import read_options
 
 NAMED_FIRST = ("learning_rate", "seed", "variant", "model", "task")
 """Labels of a run by how much they differ within a study: MLflow cuts long names at their end."""
@@ -55,8 +53,6 @@ _CELL_METRICS = ("test_mean", "test_sem", "validation_mean", "learning_rate")
 _NOTE_COLUMNS = ("task", "model", "variant", "learning rate", "test", "complete runs")
 _MAX_NOTE_LENGTH = 5000
 """Characters; MLflow takes 8000, its hosted form 5000."""
-_NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
-"""Characters that MLflow refuses in names."""
 
 
 def differing_labels(wanted: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -85,19 +81,19 @@ class MirroredStudy:
             name=name,
             title=read.info.title,
             metric=read.info.metric,
-            options=YAML(typ="safe").load(path) if path.is_file() else {},
+            options=read_options(path),
             cells=[dict(cell) for cell in read.summary.cells.to_dict("records")],
         )
 
     def params(self) -> dict[str, str]:
         """Return the options, nested ones as `protocol.batch_size`."""
         options = {name: value for name, value in self.options.items() if name != "title"}
-        return {_allowed(key): as_text(value)[:_MAX_PARAM_LENGTH] for key, value in flattened(options).items()}
+        return {allowed(key): as_text(value)[:_MAX_PARAM_LENGTH] for key, value in flattened(options).items()}
 
     def metrics(self) -> dict[str, float]:
         """Return the result of each cell at its chosen learning rate: `test_mean/TASK/MODEL/VARIANT` and so on."""
         return {
-            _allowed("/".join([name, *(cell[key] for key in CELL)])): float(cell[name])
+            allowed("/".join([name, *(cell[key] for key in CELL)])): float(cell[name])
             for cell in self.cells
             for name in _CELL_METRICS
             if math.isfinite(cell[name])
@@ -121,19 +117,17 @@ class MirroredStudy:
 def charts_view(study: MirroredStudy) -> dict[str, Any]:
     """Return a view of MLflow's page: the ended runs of a study, not nested, and charts of all of them."""
     section = _uuid(study.name, "section")
+    own = {"validation_accuracy": f"validation_{allowed(study.metric.name)}"}
+    charts = [{key: own.get(str(value), value) for key, value in chart.items()} for chart in CHARTS]
     same = {"metricSectionId": section, "deleted": False, "isGenerated": False, "runsCountToCompare": MOST_DRAWN}
     return {
         "searchFilter": f"tags.`sweep.kind` = 'run' AND tags.`sweep.studies` LIKE '%,{study.name},%'",
         "orderByKey": "metrics.`test_at_best`",  # MLflow nests runs below their study only in the order of time
         "orderByAsc": not study.metric.higher_is_better,
-        "compareRunCharts": [{**chart, "uuid": _uuid(study.name, chart["type"]), **same} for chart in CHARTS],
+        "compareRunCharts": [{**chart, "uuid": _uuid(study.name, chart["type"]), **same} for chart in charts],
         "compareRunSections": [{"uuid": section, "name": study.name, "display": True, "isReordered": False}],
         "runsHiddenMode": "SHOW_ALL",
     }
-
-
-def _allowed(name: str) -> str:
-    return _NOT_IN_NAMES.sub("_", name)
 
 
 def _uuid(*words: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from lr_sweep.analysis.record.columns import PLANNED
 from lr_sweep.analysis.record.read import planned_path, read_rows, read_run_rows
 from lr_sweep.datasets import TASKS
-from lr_sweep.datasets.storage.files import write_json
+from lr_sweep.datasets.storage.files import is_changed, sealed, write_json
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results, write_parquet
@@ -212,7 +212,10 @@ def read_measured(results: Results) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     try:
-        entries: list[dict[str, Any]] = json.loads(path.read_text())["timings"]
+        content = json.loads(path.read_text())
+        entries: list[dict[str, Any]] = content["timings"]
+        if is_changed(content):
+            raise ValueError("its checksum is not that of its content")
         for entry in entries:
             _identity(entry)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -229,7 +232,7 @@ def write_measured(results: Results, entry: Mapping[str, Any]) -> None:
     timed = _without(entry["content"], *UNTIMED_FIELDS)
     entry = {**entry, "content": timed}
     others = [other for other in read_measured(results) if _identity(other) != _identity(entry)]
-    write_json(measured_path(results), {"timings": [*others, entry]})
+    write_json(measured_path(results), sealed({"timings": [*others, entry]}))
 
 
 def _identity(entry: Mapping[str, Any]) -> tuple[Any, ...]:

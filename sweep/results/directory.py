@@ -19,8 +19,8 @@ from filelock import FileLock, Timeout
 from lr_sweep.analysis.record.columns import Columns, table
 from lr_sweep.analysis.record.index import write_index
 from lr_sweep.analysis.record.parquet import parquet_bytes
-from lr_sweep.analysis.record.read import FORMAT, RecordError, check_format, curve_path, run_path, study_dir
-from lr_sweep.datasets.storage.files import is_locked, write_bytes, write_json
+from lr_sweep.analysis.record.read import FORMAT, MAX_JSON, RecordError, check_format, curve_path, run_path, study_dir
+from lr_sweep.datasets.storage.files import is_locked, read_plain, remove_dead_partials, write_bytes, write_json
 from lr_sweep.sweep.errors import UserError
 
 STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
@@ -121,6 +121,8 @@ class Results:
                 f"use another directory with --results; `status` shows how far it is."
             ) from error
         try:
+            if self.holder.exists():  # its process was killed
+                remove_dead_partials(*self.written_folders())
             holder = {"pid": os.getpid(), "host": socket.gethostname(), "study": study, "since": time.time()}
             write_json(self.holder, holder)
             self.pretraining_progress.unlink(missing_ok=True)  # of a process that died
@@ -130,6 +132,11 @@ class Results:
         finally:
             self.holder.unlink(missing_ok=True)
             lock.release()
+
+    def written_folders(self) -> list[Path]:
+        """Return the folders in which files are written by way of partial ones."""
+        folders = (self.root, self.root / "runs", self.root / "curves", self.pretrained)
+        return [*folders, *sorted((self.root / "studies").glob("*"))]
 
     def being_written(self) -> bool:
         """Return whether a process holds the writers' lock now."""
@@ -158,7 +165,7 @@ class Results:
 def read_state(path: Path) -> dict[str, Any]:
     """Read what a running sweep writes of itself; empty if it is not there."""
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
+        found: dict[str, Any] = json.loads(read_plain(path, MAX_JSON))
     except (OSError, ValueError):
         return {}
     return found

@@ -12,19 +12,28 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from lr_sweep.analysis.record.access import unreadable
 from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNS, Columns
-from lr_sweep.analysis.record.read import RecordError, read_rows, read_study, read_wanted_rows
+from lr_sweep.analysis.record.read import RecordError, UnreadableError, read_rows, read_study, read_wanted_table
 from lr_sweep.analysis.record.rungs import read_judgements
+from lr_sweep.datasets.storage.files import is_changed_text, is_sealed, read_plain
+from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import CUT_SHORT, STATUSES, Row
 from lr_sweep.trainables.own.run import is_own
 
 NOT_ALWAYS_REPORTED = ("train_loss", "train_accuracy", "validation_loss", "test_loss")
 """Columns of a curve that are NaN where a training function of the user's own does not report them."""
+MAX_OPTIONS, MAX_PARSED = 10_000_000, 100_000
+"""Bytes of the YAML of a study, and of one without a checksum that is looked into: a second for 30,000."""
+MAX_CONTENT = 1_000_000
+"""Characters of the `content` of a run."""
+_AGAIN = "run the study again to write it"
 SHARED_WITH_CONTENT = ("task", "learning_rate", "seed", "protocol_version", "weights_checksum", "data_checksum")
 """Columns of a row that its `content` has, too."""
 
@@ -77,6 +86,8 @@ def _end_problems(row: Row) -> Iterator[str]:
 
 def _content(row: Row) -> dict[str, Any]:
     """Return a row's `content`; empty if it is not JSON of an object."""
+    if len(row["content"]) > MAX_CONTENT:
+        return {}
     with suppress(ValueError, RecursionError):
         if isinstance(content := json.loads(row["content"]), dict):
             return content
@@ -178,15 +189,48 @@ def checkpoint_problem(name: str, sha256: str) -> str | None:
     return problem and f"{name}: {problem}: delete it; its run resumes from an earlier one, or from step 0"
 
 
+def check_options(path: Path) -> bytes | None:
+    """Read the YAML of a study as it was last run; None: there is none. Raises RecordError if it is damaged."""
+    try:
+        text = read_plain(path, MAX_OPTIONS)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not path.is_symlink():
+            return None
+        raise UnreadableError(unreadable(path, error)) from error
+    if is_changed_text(text):
+        raise RecordError(f"cannot read {path} (its checksum is not that of its content): {_AGAIN}")
+    if not is_sealed(text) and len(text) <= MAX_PARSED:  # of an earlier version
+        _parsed(path, text)
+    return text
+
+
+def read_options(path: Path) -> dict[str, Any]:
+    """Return what `check_options` reads; empty: there is no file. Raises RecordError if it is damaged."""
+    text = check_options(path)
+    return {} if text is None else _parsed(path, text)
+
+
+def _parsed(path: Path, text: bytes) -> dict[str, Any]:
+    from lr_sweep.sweep.study.file import read_yaml  # imported late: few commands need it
+
+    try:
+        found = read_yaml(text.decode())
+    except (UserError, UnicodeDecodeError) as error:
+        raise RecordError(f"cannot read {path} ({error}): {_AGAIN}") from error
+    if not isinstance(found, dict) or found.get("study") != path.stem:
+        raise RecordError(f"{path}: it is not of a study {path.stem}: {_AGAIN}")
+    return found
+
+
 def study_problems(results: Results, name: str) -> list[str]:
-    """Check a study's files, which are named with what to do; raises RecordError if they cannot be read."""
-    folder, again, problems = results.study(name), "run the study again to write it", []
+    """Check a study's tables and facts, which are named with what to do; raises RecordError if they cannot be read."""
+    folder, problems = results.study(name), []
     study = read_study(results.root, name).study
-    ids = Counter(row["run_id"] for row in read_wanted_rows(results.root, name))
+    ids = Counter(read_wanted_table(results.root, name)["run_id"].to_pylist())
     read_rows(results.proposals(name), PROPOSALS)
     read_judgements(results.root, name)
     if study != name:
-        problems.append(f"{folder / 'study.json'}: got study {study!r}, want {name!r}: {again}")
+        problems.append(f"{folder / 'study.json'}: got study {study!r}, want {name!r}: {_AGAIN}")
     if twice := sorted(run_id for run_id, number in ids.items() if number > 1):
-        problems.append(f"{folder / 'wanted.parquet'}: wants {', '.join(twice)} more than once: {again}")
+        problems.append(f"{folder / 'wanted.parquet'}: wants {', '.join(twice)} more than once: {_AGAIN}")
     return problems

@@ -92,6 +92,22 @@ def _with_tuples(value: Any) -> Any:
     return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value
 
 
+def read_yaml(text: str) -> Any:
+    """Read the YAML of a study, with no look at what it says; raises UserError with its mistakes."""
+    reader, level = _Reader(), 0
+    try:
+        for event in YAML(typ="safe", pure=True).parse(text):  # first: the reader takes long for a thousand levels
+            level += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+            if level > MAX_LEVELS:
+                raise UserError(f"nested deeper than {MAX_LEVELS} levels")
+        value = reader.read_text(text)
+    except YAMLError as error:
+        reader.mistakes.append(_yaml_mistake(error, text))
+    if reader.mistakes:
+        raise UserError("; ".join(f"line {line}: {message}" for line, message in sorted(reader.mistakes)))
+    return value
+
+
 def load_built_in_study(name_or_path: str | Path) -> Study:
     """Read a study whose models this program trains; raises as `load_study`, and UserError for another."""
     study = load_study(name_or_path)

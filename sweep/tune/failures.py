@@ -12,8 +12,8 @@ from lr_sweep.analysis.text import failure_line
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.plan.packing import KILLED
 from lr_sweep.sweep.study.runs import Cell
-from lr_sweep.trainables.ray_internals import free_memory
 from lr_sweep.sweep.tune.ray_session import RayLostError
+from lr_sweep.trainables.ray_internals import free_memory
 
 FAILED_ALIKE = 3
 """Trials that fail for one reason, before anything is evaluated, after which a sweep ends: the rest would, too."""

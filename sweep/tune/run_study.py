@@ -21,9 +21,9 @@ from lr_sweep.analysis.record.index import write_index
 from lr_sweep.analysis.record.read import FORMAT
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.datasets import TASKS
-from lr_sweep.datasets.storage.files import whole_file, write_json
+from lr_sweep.datasets.storage.files import sealed, sealed_text, write_bytes, write_json
 from lr_sweep.sweep.errors import UserError
-from lr_sweep.sweep.mirror.client import MirrorError, tracking_uri
+from lr_sweep.sweep.mirror.client import tracking_uri
 from lr_sweep.sweep.mirror.mirror import Mirror
 from lr_sweep.sweep.mirror.worker import MirrorThread
 from lr_sweep.sweep.plan.cost import check_disk
@@ -124,7 +124,7 @@ def run_study(study: AnyStudy, options: Options, say: Callable[[str], None]) -> 
         if ended or not stopped:
             report = write_report(results.root, study.study, partial(version_now, examples))
             patience_s = IMPATIENCE_S if stopped else MIRROR_PATIENCE_S
-            for line in [*_taken(problems), *_finish_mirror(mirror, results, study, report.folder, patience_s)]:
+            for line in [*_taken(problems), *mirror.finish(report.folder, patience_s)]:
                 say(line)
     return Outcome(report=report, trained=len(ended), failed=len(failed), stopped=stopped)
 
@@ -252,8 +252,7 @@ def _check_disk_first(study: AnyStudy, options: Options) -> None:
 def write_wanted(results: Results, study: AnyStudy, wanted: Sequence[WantedRun]) -> None:
     """Write down what the study wants, for `status`, `report` and the mirror, and the study with all defaults."""
     folder = results.study(study.study)
-    with whole_file(folder / f"{study.study}.yaml") as partial:
-        partial.write_text(study_to_yaml(study), encoding="utf-8")
+    write_bytes(folder / f"{study.study}.yaml", sealed_text(study_to_yaml(study)))
     write_parquet(folder / "wanted.parquet", [run.row() for run in wanted], WANTED)
     more: dict[str, Any] = {"selection": study.selection} if study.selection != "best" else {}
     more |= {"search": study.search.facts()} if study.search else {}
@@ -261,7 +260,8 @@ def write_wanted(results: Results, study: AnyStudy, wanted: Sequence[WantedRun])
     more |= {"refine": study.refine} if study.refine else {}
     more |= {"winners": study.winners} if study.winners else {}
     more |= {"metric": study.metric.as_json()} if isinstance(study, OwnStudy) else {}
-    write_json(folder / "study.json", {"study": study.study, "title": study.title, "format": FORMAT} | more)
+    facts = {"study": study.study, "title": study.title, "format": FORMAT} | more
+    write_json(folder / "study.json", sealed(facts))
 
 
 def _paces(timings: Mapping[Cell, Timing]) -> dict[Cell, RunPace]:
@@ -299,19 +299,6 @@ def _ending_lines(
 
 def _mirror(results: Results, study: AnyStudy) -> Mirror:
     return Mirror(results.root, study.study, tracking_uri(results.root))
-
-
-def _finish_mirror(
-    mirror: MirrorThread, results: Results, study: AnyStudy, report: Path, timeout_s: float
-) -> list[str]:
-    """Give MLflow a moment to hold everything, the report too; return what it lacks."""
-    if late := mirror.close(timeout_s):
-        return [f"{len(late)} runs are not in MLflow yet; the next `run` of this study mirrors them"]
-    try:
-        _mirror(results, study).log_report(report)
-    except MirrorError as error:
-        return [f"the report is not in MLflow: {error}"]
-    return []
 
 
 def _taken(messages: queue.SimpleQueue[str]) -> list[str]:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lr_sweep.analysis.record import index as run_index
+from lr_sweep.analysis.record import parquet
 from lr_sweep.analysis.record.columns import RUNS, table
 from lr_sweep.analysis.record.index import index_path, new_index, read_index, row_stamps
 from lr_sweep.analysis.record.parquet import parquet_bytes
@@ -66,9 +67,9 @@ def ids(results: Path) -> list[str]:
 def read_paths(monkeypatch: pytest.MonkeyPatch, results: Path) -> list[str]:
     """The files that are read when all rows are asked for."""
     seen: list[str] = []
-    read = Path.read_bytes
+    read = parquet.read_plain
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "read_bytes", lambda path: seen.append(path.stem) or read(path))
+        patched.setattr(parquet, "read_plain", lambda path, most: seen.append(path.stem) or read(path, most))
         read_run_rows(results, None, NAMES)
     return sorted(seen)
 

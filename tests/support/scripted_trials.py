@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -40,6 +39,9 @@ class NoMirror:
         NoMirror.notified += run_ids
 
     def close(self, timeout_s: float) -> list[str]:
+        return []
+
+    def finish(self, report: Path, timeout_s: float) -> list[str]:
         return []
 
 
@@ -146,5 +148,4 @@ def new_bench(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
     monkeypatch.setattr(driver, "ray_session", no_ray)
     monkeypatch.setattr(run_study, "MirrorThread", NoMirror)
-    monkeypatch.setattr(run_study, "Mirror", lambda *arguments: SimpleNamespace(log_report=lambda folder: None))
     return Bench(folder, monkeypatch)

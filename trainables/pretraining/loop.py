@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -15,10 +14,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from lr_sweep.datasets.storage.files import flush, follow_umask, hash_file
+from lr_sweep.datasets.storage.files import flush, follow_umask, hash_file, partial_path, remove_dead_partials, sealed
 from lr_sweep.trainables import checkpoint
 from lr_sweep.trainables.pretraining.recipe import pretraining_checkpoints
-from lr_sweep.trainables.pretraining.weights import FACTS, WEIGHTS
+from lr_sweep.trainables.pretraining.weights import FACTS, FILES, WEIGHTS
 
 OnStep = Callable[[int, float], None]
 """Called with each step and its training loss in nats."""
@@ -82,11 +81,13 @@ def save_weights(folder: Path, facts: dict[str, Any], write: Callable[[Path], ob
 
     The folder is there whole or not at all; the facts get the weights' sha256.
     """
-    partial = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
+    remove_dead_partials(folder.parent)
+    partial = partial_path(folder)
     shutil.rmtree(partial, ignore_errors=True)
     write(partial)
     follow_umask(partial / WEIGHTS)
-    checked = facts | {"weights_sha256": hash_file(partial / WEIGHTS)}
+    others = {path.name: hash_file(path) for path in sorted(partial.iterdir()) if path.name != WEIGHTS}
+    checked = sealed(facts | {"weights_sha256": hash_file(partial / WEIGHTS), FILES: others})
     (partial / FACTS).write_text(json.dumps(checked, indent=2) + "\n")
     for path in partial.iterdir():
         flush(path)

@@ -14,12 +14,16 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from lr_sweep.datasets.storage.files import hash_file
+from lr_sweep.datasets.storage.files import hash_file, is_changed, open_plain, read_plain
 from lr_sweep.trainables.pretraining import fit
 from lr_sweep.trainables.run import BodySize, ModelSize
 
 WEIGHTS, CONFIG, FACTS = "model.safetensors", "config.json", "pretraining.json"
 """Files of a folder of weights. The last one has the checksum of the first; only pretraining here writes it."""
+FILES = "files_sha256"
+"""The key of that file with the checksums of all others; files of earlier versions lack it."""
+MAX_JSON = 1_000_000
+"""Bytes of a file of JSON beside weights."""
 ANSWER_TIMEOUT_S = 10.0
 """A hub that stays silent for so long counts as unreachable."""
 
@@ -123,20 +127,36 @@ def check_made_here(folder: Path) -> None:
 
 
 def weights_damage(folder: Path) -> str | None:
-    """Return what is wrong with weights that were pretrained here, by the checksum in their `pretraining.json`.
+    """Return what is wrong with weights that were pretrained here, by the checksums in their `pretraining.json`.
 
     Raises:
         OSError: a file may not be read.
     """
     try:
-        recorded = json.loads((folder / FACTS).read_text(encoding="utf-8")).get("weights_sha256")
-        (folder / WEIGHTS).open("rb").close()  # safetensors says "no such file" of one that may not be read
+        facts = _read_object(folder / FACTS)
+        recorded = facts.get("weights_sha256")
+        open_plain(folder / WEIGHTS).close()  # safetensors says "no such file" of one that may not be read
         got = _checksum(folder)
         with safe_open(folder / WEIGHTS, framework="numpy"):  # checks the header against the file's size
             pass
-    except (SafetensorError, FileNotFoundError, ValueError, AttributeError) as error:
+        for path in sorted(folder.glob("*config.json")):
+            _read_object(path)
+        changed = [name for name, sha256 in facts.get(FILES, {}).items() if hash_file(folder / name) != sha256]
+    except (SafetensorError, FileNotFoundError, ValueError, AttributeError, RecursionError) as error:
         return f"cannot be read ({error})"
-    return f"its weights have sha256 {got}, {FACTS} says {recorded}" if recorded not in (None, got) else None
+    if recorded not in (None, got):
+        return f"its weights have sha256 {got}, {FACTS} says {recorded}"
+    return f"{', '.join(changed)}: the sha256 is not the one that {FACTS} says" if changed else None
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    """Read JSON; raises ValueError if it is no object, or another than what was written."""
+    found: dict[str, Any] = json.loads(read_plain(path, MAX_JSON))
+    if not isinstance(found, dict):
+        raise ValueError(f"{path.name} is no JSON object")
+    if is_changed(found):
+        raise ValueError(f"the checksum of {path.name} is not that of its content")
+    return found
 
 
 def weights_checksum(folder: Path) -> str:

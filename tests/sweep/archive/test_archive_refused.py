@@ -107,7 +107,7 @@ def forged(
     document["files"] = document["files"] | (files or {}) if all_files is None else all_files
     path = folder / "forged.tar"
     with tarfile.open(path, "w") as tar:
-        for name, content in [("manifest.json", json.dumps(document).encode()), *members]:
+        for name, content in [("manifest.json", json.dumps(document, separators=(",", ":")).encode()), *members]:
             member = tarfile.TarInfo(name)
             member.size = len(content)
             member.type = (types or {}).get(name, tarfile.REGTYPE)
@@ -123,7 +123,7 @@ def forged(
         "../runs/0123456789abcdef.parquet",
         "runs/../../0123456789abcdef.parquet",
         "runs/./0123456789abcdef.parquet",
-        "runs/0123456789abcdef.parquet\n",
+        "runs/0123456789abcdef.parquet ",
         "runs/0123456789ABCDEF.parquet",
         "runs/short.parquet",
         "studies/a/b.yaml",
@@ -140,7 +140,7 @@ def test_a_path_that_is_not_of_a_record_is_refused(tmp_path: Path, other: Result
     assert "may not be in an archive" in refusal(forged(tmp_path, [(name, b"x")]), other)
 
 
-NAME = "runs/0123456789abcdef.parquet"
+NAME, ZEROS = "runs/0123456789abcdef.parquet", "0" * 64
 
 
 @pytest.mark.parametrize(
@@ -156,12 +156,13 @@ def test_only_plain_files_are_taken(tmp_path: Path, other: Results, kind: bytes)
     [
         ([(NAME, b"x"), (NAME, b"x")], {}, "is not in its manifest, or there twice"),
         ([("runs/evil", b"x")], {"files": {"runs/evil": {}}}, "its manifest.json cannot be read"),
-        ([(NAME, b"xy")], {"files": {NAME: {"sha256": "0", "bytes": 1}}}, f"{NAME} has 2 bytes, want 1"),
-        ([(NAME, b"xy")], {"files": {NAME: {"sha256": "0", "bytes": 2}}}, "is not the one in its manifest"),
-        ([], {"files": {NAME: {"sha256": "0", "bytes": 2}}}, f"1 files of its manifest are missing, {NAME} for one"),
-        ([], {"files": {NAME: {"sha256": "0", "bytes": -1}}}, "of -1 bytes may not be in an archive"),
-        ([], {"files": {NAME: {"sha256": "0", "bytes": 10**10}}}, "of 10000000000 bytes may not be in an archive"),
-        ([], {"files": {NAME: {"sha256": "0", "bytes": 10**6}}}, "smaller than the files that its manifest lists"),
+        ([(NAME, b"xy")], {"files": {NAME: {"sha256": ZEROS, "bytes": 1}}}, f"{NAME} has 2 bytes, want 1"),
+        ([(NAME, b"xy")], {"files": {NAME: {"sha256": ZEROS, "bytes": 2}}}, "is not the one in its manifest"),
+        ([], {"files": {NAME: {"sha256": ZEROS, "bytes": 2}}}, f"1 files of its manifest are missing, {NAME} for one"),
+        ([], {"files": {NAME: {"sha256": ZEROS, "bytes": -1}}}, "its manifest.json cannot be read"),
+        ([], {"files": {NAME: {"sha256": [[]], "bytes": 1}}}, "its manifest.json cannot be read"),
+        ([], {"files": {NAME: {"sha256": ZEROS, "bytes": 10**10}}}, "of 10000000000 bytes may not be in an archive"),
+        ([], {"files": {NAME: {"sha256": ZEROS, "bytes": 10**6}}}, "smaller than the files that its manifest lists"),
         ([], {"all_files": []}, "its manifest.json cannot be read"),
         ([], {"archive": 2}, "got archive version 2 of record format 1, want 1 of 1: import it with the version"),
         ([], {"format": 9}, "got archive version 1 of record format 9, want 1 of 1"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 
 from lr_sweep.analysis.record.read import run_path, study_dir
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.mirror.client import MirrorError, open_client, shown_uri, tracking_uri
+from lr_sweep.sweep.mirror.client import EXPERIMENT, MirrorError, open_client, open_ui, shown_uri, tracking_uri
 from lr_sweep.sweep.mirror.content import METRICS
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.mirrored_record import (
@@ -195,7 +197,8 @@ def test_diverged_and_failed_runs_and_a_failure_that_is_put_right(results: Path)
     new_mirror(results).sync_all()
     uri = tracking_uri(results)
     (diverged,), (failed,) = find(uri, "sweep.run_id", "bb"), find(uri, "sweep.run_id", "cc")
-    assert (diverged.info.status, diverged.data.tags["sweep.status"]) == ("FINISHED", "diverged")
+    assert (diverged.info.status, diverged.data.tags["sweep.status"]) == ("FAILED", "diverged")
+    assert diverged.data.tags["sweep.failure"] == "diverged: a loss or a gradient is not finite at step 150"
     assert diverged.data.tags["sweep.diverged_at_step"] == "150"
     assert (failed.info.status, failed.data.tags["sweep.failure"]) == ("FAILED", "out of memory")
     assert failed.data.metrics == {}
@@ -205,6 +208,85 @@ def test_diverged_and_failed_runs_and_a_failure_that_is_put_right(results: Path)
     (repaired,) = find(uri, "sweep.run_id", "cc")
     assert (repaired.info.status, repaired.data.tags["sweep.status"]) == ("FINISHED", "complete")
     assert "sweep.failure" not in repaired.data.tags
+
+
+def test_a_mirror_of_an_earlier_version_is_put_right(results: Path) -> None:
+    """It had diverged runs as FINISHED, and called every metric an accuracy."""
+    write_study(results, ["aa", "bb"])
+    write_curve(results, "bb", 1)
+    write_end(results, "bb", "diverged", num_steps=150, diverged_at_step=150)
+    new_mirror(results).sync_all()
+    uri = tracking_uri(results)
+    (diverged,) = find(uri, "sweep.run_id", "bb")
+    open_client(uri).set_terminated(diverged.info.run_id, "FINISHED", diverged.info.end_time)
+    with_metric(results, "loss")
+    new_mirror(results).sync_all()
+    assert find(uri, "sweep.run_id", "bb")[0].info.status == "FAILED"
+    (run,) = find(uri, "sweep.run_id", "aa")
+    assert "validation_accuracy" not in run.data.metrics
+    assert len(points(uri, "aa", "validation_loss")) == 4
+
+
+def with_metric(results: Path, name: str) -> None:
+    """Have the study measure something to minimise."""
+    path = study_dir(results, "small") / "study.json"
+    metric = {"name": name, "higher_is_better": False, "is_fraction": False}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"metric": metric}))
+
+
+def test_metrics_carry_the_name_of_what_the_study_measures(results: Path) -> None:
+    with_metric(results, "bits per byte (held out)")
+    new_mirror(results).sync_all()
+    uri = tracking_uri(results)
+    (run,), experiment = find(uri, "sweep.run_id", "aa"), open_client(uri).get_experiment_by_name(EXPERIMENT)
+    names = {f"{split}_bits per byte _held out_" for split in ("train", "validation", "test")}
+    assert names == {name for name in run.data.metrics if name.startswith(("train_", "validation_", "test_"))} - {
+        *("train_loss", "validation_loss", "test_loss"),
+    }
+    assert [value for _, value, _ in points(uri, "aa", "validation_bits per byte _held out_")] == [0.1, 0.2, 0.3, 0.4]
+    charts = json.loads(experiment.tags["mlflow.sharedViewState.small"])["compareRunCharts"]
+    assert [chart["metricKey"] for chart in charts if chart["type"] == "LINE"] == [
+        "validation_bits per byte _held out_"
+    ]
+
+
+def test_a_metric_called_loss_takes_the_names_of_the_losses(results: Path) -> None:
+    with_metric(results, "loss")
+    write_curve(results, "aa", 4, validation_loss=7.0)
+    new_mirror(results).sync_all()
+    assert [value for _, value, _ in points(tracking_uri(results), "aa", "validation_loss")] == [0.1, 0.2, 0.3, 0.4]
+
+
+@pytest.mark.parametrize("content", [b"", b"study: [", b"study: other\n", b"a: &a [1]\nstudy: *a\n", b"\xff"])
+def test_a_damaged_study_file_is_named(results: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    path = study_dir(results, "small") / "small.yaml"
+    path.write_bytes(content)
+    assert main(["mlflow", "sync", "--results", str(results)]) == 2
+    assert str(path) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["50%", "a%20b", "why?", "a#b;c", "a b ü&x=1"])
+def test_any_path_of_the_results_will_do(results: Path, tmp_path: Path, name: str) -> None:
+    moved = results.rename(tmp_path / name)
+    new_mirror(moved).sync_all()
+    report = tmp_path / "report"
+    report.mkdir()
+    (report / "report.md").write_text("what we found")
+    new_mirror(moved).log_report(report)
+    assert len(points(tracking_uri(moved), "aa", "test_loss")) == 4
+    assert len(list((moved / "mlflow-artifacts").rglob("report.md"))) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "report"])
+    (moved / "mlflow.db").unlink()
+    with pytest.raises(MirrorError, match="there is no MLflow store at"):
+        open_ui(moved)
+
+
+def test_what_mlflow_and_its_drivers_raise_is_a_mirror_error(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg2", None)  # not installed
+    for uri in ("postgresql://me:secret@127.0.0.1:9/x", "nonsense://x", "http://[", "sqlite:////proc/x/mlflow.db"):
+        with pytest.raises(MirrorError) as caught:
+            new_mirror(results, uri=uri).sync_all()
+        assert "secret" not in str(caught.value)
 
 
 def test_missing_stays_missing(results: Path) -> None:

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
 
 import pytest
 
 from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.mirror.client import EXPERIMENT, open_client, open_ui, tracking_uri
+from lr_sweep.tests.support.mirrored_record import find, new_mirror
 
 ROOT = Path(__file__).parents[3]
 
@@ -55,28 +56,44 @@ def test_server_of_the_user(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_serves_until_it_is_ended_and_leaves_nothing_behind(tmp_path: Path, end: signal.Signals) -> None:
-    experiment_id = open_client(tracking_uri(tmp_path)).create_experiment(EXPERIMENT)
+def test_serves_until_it_is_ended_and_leaves_nothing_behind(results: Path, tmp_path: Path, end: signal.Signals) -> None:
+    """Also in the background of a shell without job control, which has it ignore SIGINT; it takes no files."""
+    report = tmp_path / "report"
+    report.mkdir()
+    (report / "report.md").write_text("what we found")
+    new_mirror(results).log_report(report)
+    (study,) = find(tracking_uri(results), "sweep.study", "small")
+    (tmp_path / "here").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    code = "import signal, sys; from pathlib import Path; from lr_sweep.sweep.mirror.client import open_ui; "
-    # As on a terminal: a shell without job control starts background jobs, this test among them, deaf to SIGINT.
-    code += "signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += f"sys.exit(open_ui(Path({str(tmp_path)!r}), port={port}))"
+    code = "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    code += "from lr_sweep.sweep.cli.parser import main; sys.exit(main(sys.argv[1:]))"
+    arguments = ["ui", "--results", str(results), "--port", str(port)]
     with subprocess.Popen(
-        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", code, *arguments],
+        cwd=tmp_path / "here",
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as ui:
         try:
             deadline = time.monotonic() + 120
             while not answers(port):
                 assert time.monotonic() < deadline
                 time.sleep(0.3)
+            seen = urlopen(f"http://127.0.0.1:{port}/get-artifact?path=report/report.md&run_uuid={study.info.run_id}")
+            assert seen.read() == b"what we found"
+            put = f"http://127.0.0.1:{port}/api/2.0/mlflow-artifacts/artifacts/x"
+            with pytest.raises(HTTPError):
+                urlopen(Request(put, data=b"y", method="PUT"))
+            assert list((tmp_path / "here").iterdir()) == []
             os.killpg(ui.pid, end)
             printed, _ = ui.communicate(timeout=30)
         finally:
             ui.terminate()  # a failure must not leave us waiting for it
     assert ui.returncode == 0
-    assert f"http://127.0.0.1:{port}/#/experiments/{experiment_id}/runs?workflowType=machine_learning" in printed
+    page = f"http://127.0.0.1:{port}/#/experiments/{study.info.experiment_id}/runs?workflowType=machine_learning"
+    assert page in printed
     assert "Traceback" not in printed
     assert not answers(port)
 

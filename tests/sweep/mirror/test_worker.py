@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -17,7 +18,7 @@ from urllib.request import urlopen
 import pytest
 
 from lr_sweep.analysis.record.read import run_path
-from lr_sweep.sweep.mirror.client import MirrorError, open_client, tracking_uri
+from lr_sweep.sweep.mirror.client import MirrorError, open_client, store_problems, tracking_uri
 from lr_sweep.sweep.mirror.content import METRICS
 from lr_sweep.sweep.mirror.mirror import Mirror
 from lr_sweep.sweep.mirror.worker import MirrorThread
@@ -53,6 +54,40 @@ def test_thread_mirrors_and_coalesces_notices() -> None:
 def test_thread_without_notices_touches_nothing(tmp_path: Path) -> None:
     assert MirrorThread(Mirror(tmp_path, "small", tracking_uri(tmp_path)), pytest.fail).close(10.0) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_never_answers_delays_the_end_by_its_patience_alone(tmp_path: Path) -> None:
+    """Nothing was trained, so that the report is all that is put into MLflow."""
+    forever = threading.Event()
+
+    class Stuck(Mirror):
+        def log_report(self, folder: Path) -> None:
+            forever.wait(60)
+
+    thread = MirrorThread(Stuck(tmp_path, "small", "sqlite://"), pytest.fail)
+    assert thread.finish(tmp_path, 0.1) == ["the report is not in MLflow: no answer within 0 s"]
+    forever.set()
+
+
+def test_a_locked_database_is_reported_with_what_to_do(results: Path) -> None:
+    problems: list[str] = []
+    with closing(sqlite3.connect(results / "mlflow.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        thread = MirrorThread(new_mirror(results), problems.append)
+        thread.changed("aa")
+        assert thread.finish(results, 0.1) == [
+            "1 runs are not in MLflow yet; the next `run` of this study mirrors them"
+        ]
+        assert str(locked(results)).endswith(
+            "database is locked. Another process holds it: end that, and the next `run` or `mlflow sync` mirrors what "
+            "is missing"
+        )
+
+
+def locked(results: Path) -> MirrorError:
+    with pytest.raises(MirrorError) as caught, store_problems(tracking_uri(results)):
+        raise sqlite3.OperationalError("database is locked")
+    return caught.value
 
 
 def test_one_bad_run_does_not_hold_up_the_others() -> None:

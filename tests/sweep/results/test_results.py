@@ -14,9 +14,13 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.analysis.record.read import FORMAT
-from lr_sweep.datasets.storage.files import whole_file, write_json
+from lr_sweep.datasets.storage.files import partial_path, whole_file, write_json
+from lr_sweep.sweep.archive.exporter import export
+from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.inspection.gc import leftovers
 from lr_sweep.sweep.results.directory import Results, storage_problems
+from lr_sweep.tests.support.records import four_runs
 from lr_sweep.tests.support.tiny_study import ROOT
 
 
@@ -140,6 +144,44 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
     write_json(path, {"a": 2})
     assert json.loads(path.read_text()) == {"a": 2}
     assert list(path.parent.iterdir()) == [path]
+
+
+def dead_pid() -> int:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    return ended.pid
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(results: Results) -> None:
+    folders = results.written_folders()
+    dead = [folder / partial_path(Path("x")).name.replace(str(os.getpid()), str(dead_pid())) for folder in folders]
+    mine = results.root / "runs" / partial_path(Path("x")).name
+    elsewhere = results.root / "runs" / ".x.another-host-1.partial"
+    for path in [*dead, mine, elsewhere]:
+        path.touch()
+    with results.writing("tiny"):  # no process was killed while it wrote: nothing is looked for
+        assert all(path.exists() for path in dead)
+    write_json(results.holder, {"pid": dead_pid()})
+    assert list(leftovers(results)) == sorted([dead[0], elsewhere, *dead[1:]])
+    with results.writing("tiny"):
+        assert not any(path.exists() for path in dead)
+        assert mine.exists()
+        assert elsewhere.exists()
+
+
+def test_a_folder_that_takes_no_files_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    results = four_runs(tmp_path / "results")
+    for more in ((), ("--csv",), ("--tensorboard",)):
+        assert main(["export", "/proc/x.tar", "--results", str(results.root), *more]) == 2
+        assert "cannot write to /proc/x.tar: nothing can be made there. Make it writable" in capsys.readouterr().err
+
+
+def test_what_a_killed_export_left_beside_its_target_is_removed_by_the_next(tmp_path: Path) -> None:
+    results = four_runs(tmp_path / "results")
+    left = tmp_path / partial_path(Path("all.tar")).name.replace(str(os.getpid()), str(dead_pid()))
+    left.write_bytes(b"half")
+    export(results, tmp_path / "other.tar", (), checkpoints=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.tar", "results"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,188 @@
+"""Every kind of file of a results directory, damaged in every way: `verify`, `export` and `import` notice it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import sqlite3
+import tarfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lr_sweep.analysis.record.columns import PROPOSALS, RUNGS
+from lr_sweep.analysis.record.index import INDEX, index_path
+from lr_sweep.analysis.record.parquet import parquet_bytes
+from lr_sweep.datasets.storage.files import hash_file, sealed, sealed_text
+from lr_sweep.sweep.archive.exporter import export
+from lr_sweep.sweep.archive.format import Entry, manifest_text, max_bytes
+from lr_sweep.sweep.archive.importer import import_archive
+from lr_sweep.sweep.cli.parser import main
+from lr_sweep.sweep.errors import UserError
+from lr_sweep.sweep.inspection.verify import verify
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.records import files, four_runs, new_results, run_id_of, write
+
+RUN = run_id_of(0)
+CHECKPOINT, WEIGHTS = "checkpoints/*/*.safetensors", "pretrained/*/model.safetensors"
+CONTENT = {
+    "empty": lambda content: b"",
+    "flipped": lambda content: _flipped(content),
+    "cut": lambda content: content[: len(content) // 2],
+}
+PLACE: dict[str, Callable[[Path], object]] = {
+    "folder": lambda path: path.mkdir(),
+    "dangling": lambda path: path.symlink_to(path.parent / "nothing"),
+    "looping": lambda path: path.symlink_to(path),
+    "pipe": lambda path: os.mkfifo(path),
+}
+READ = [
+    *(f"runs/{RUN}.parquet", f"curves/{RUN}.parquet", CHECKPOINT, WEIGHTS, "pretrained/*/config.json"),
+    *("pretrained/*/generation_config.json", "pretrained/*/pretraining.json", "studies/first/first.yaml"),
+    *("studies/first/study.json", "studies/first/wanted.parquet", "studies/first/planned.parquet"),
+    *("studies/first/proposals.parquet", "studies/first/rungs.parquet", "index.parquet", "timings.json"),
+]
+"""Files whose content has a checksum."""
+NOT_READ = ["logs/run-1.log", f"logs/runs/{RUN}.log", "studies/first/optuna-journal.log", "studies/first/progress.json"]
+"""Files of which any content will do."""
+FOLDERS = ["runs", "curves", "studies", "studies/first", "checkpoints", f"checkpoints/{RUN}", "pretrained"]
+
+
+def _flipped(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A results directory with every kind of file, written as a sweep writes it."""
+    made = four_runs(tmp_path_factory.mktemp("sound") / "results")
+    study, (weights,) = made.study("first"), made.pretrained.iterdir()
+    cell = {"task": "digits", "model": "tiny", "variant": "unfrozen-random", "learning_rate": 1e-2}
+    write(made.proposals("first"), [cell | {"number": 0, "round": 1, "sampler": "tpe", "options": None}], PROPOSALS)
+    write(study / "rungs.parquet", [cell | {"step": 10, "value": 0.5, "num_compared": 1, "kept": True}], RUNGS)
+    (study / "first.yaml").write_bytes(sealed_text("study: first\nseeds: 10\n"))
+    (study / "study.json").write_text(json.dumps(sealed(json.loads((study / "study.json").read_text()))))
+    others = {f"{name}.json": hash_file(weights / f"{name}.json") for name in ("config", "generation_config")}
+    facts = {"weights_sha256": hash_file(weights / "model.safetensors"), "files_sha256": others}
+    (weights / "pretraining.json").write_text(json.dumps(sealed(facts)))
+    empty = {column.name: pa.array([], column.type) for column in INDEX}
+    index_path(made.root).write_bytes(parquet_bytes(pa.table(empty)))
+    (made.root / "timings.json").write_text(json.dumps(sealed({"timings": []})))
+    for name in NOT_READ:
+        (made.root / name).parent.mkdir(exist_ok=True)
+        (made.root / name).write_text("{}")
+    with closing(sqlite3.connect(made.root / "mlflow.db")) as database:
+        database.execute("create table runs (id)")
+        database.executemany("insert into runs values (?)", [("x" * 100,)] * 1000)
+        database.commit()
+    return made.root
+
+
+@pytest.fixture
+def results(sound: Path, tmp_path: Path) -> Results:
+    return Results(Path(shutil.copytree(sound, tmp_path / "results")))
+
+
+def found_in(results: Results, pattern: str) -> Path:
+    return min(results.root.glob(pattern))
+
+
+def damage(path: Path, harm: str) -> None:
+    if harm in CONTENT:
+        path.write_bytes(CONTENT[harm](path.read_bytes()))
+        return
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    PLACE[harm](path)
+
+
+def verify_lines(results: Results) -> list[str]:
+    lines: list[str] = []
+    verify(results, lines.append)
+    return lines
+
+
+def test_a_directory_with_every_kind_of_file_is_sound(results: Results) -> None:
+    assert [line for line in verify_lines(results)[:-1] if "no recorded study wants 1 run" not in line] == []
+    assert ": no problems" in verify_lines(results)[-1]
+
+
+@pytest.mark.parametrize("harm", [*CONTENT, *PLACE])
+@pytest.mark.parametrize("pattern", READ)
+def test_verify_names_it_and_export_leaves_it_out_with_a_word(results: Results, pattern: str, harm: str) -> None:
+    path = found_in(results, pattern)
+    name = path.relative_to(results.root).as_posix()
+    damage(path, harm)
+    about = [line for line in verify_lines(results)[:-1] if str(path) in line or f"{path.parent}: " in line]
+    assert len(about) == 1, verify_lines(results)
+    assert about[0].startswith("note: " if name == "index.parquet" and harm in CONTENT else "problem: ")
+    archive = results.root.parent / "a.tar"
+    done = export(results, archive, (), checkpoints=True)
+    with tarfile.open(archive) as tar:
+        assert name not in tar.getnames()
+    if max_bytes(name) >= 0:
+        assert any(str(path) in text or str(path.parent) in text for text in done.left_out), done.left_out
+    into = new_results(results.root.parent / "into")
+    import_archive(archive, into)
+    assert name not in files(into.root)
+
+
+@pytest.mark.parametrize("harm", PLACE)
+@pytest.mark.parametrize("name", [*NOT_READ, "mlflow.db"])
+def test_what_is_no_file_is_found_where_no_content_is_read(results: Results, name: str, harm: str) -> None:
+    damage(results.root / name, harm)
+    (problem, *_) = verify_lines(results)
+    assert problem.startswith(f"problem: cannot read {results.root / name}: it is a")
+
+
+def test_a_cut_mirror_is_found(results: Results) -> None:
+    damage(results.root / "mlflow.db", "cut")
+    (problem, *_) = verify_lines(results)
+    assert problem.startswith(f"problem: {results.root / 'mlflow.db'}: ")
+    assert problem.endswith(": delete it; `run` and `mlflow sync` make it again")
+
+
+@pytest.mark.parametrize("harm", ["dangling", "looping"])
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_folder_that_is_a_link_to_nothing_does_not_count_as_empty(
+    results: Results, name: str, harm: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(results.root / name, harm)
+    assert main(["verify", "--results", str(results.root)]) == (2 if name in ("runs", "curves", "studies") else 1)
+    printed = capsys.readouterr()
+    assert f"cannot read {results.root / name}: it is a link to " in printed.out + printed.err
+
+
+@pytest.mark.parametrize("harm", ["dangling", "looping", "pipe", "folder"])
+def test_readers_do_not_take_a_link_to_nothing_for_a_run_that_is_missing(
+    results: Results, harm: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else a disk that is away for an hour would have all its runs trained again."""
+    damage(results.run(RUN), harm)
+    assert main(["ls", "first", "--results", str(results.root)]) == 2
+    assert f"cannot read {results.run(RUN)}: it is a" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("harm", CONTENT)
+@pytest.mark.parametrize("pattern", [pattern for pattern in READ if pattern not in ("index.parquet", "timings.json")])
+def test_an_archive_with_it_is_refused(results: Results, pattern: str, harm: str) -> None:
+    path = found_in(results, pattern)
+    damage(path, harm)
+    content = {name: text for name, text in files(results.root).items() if max_bytes(name) >= 0}
+    archive = results.root.parent / "forged.tar"
+    with tarfile.open(archive, "w") as tar:
+        entries = {name: Entry.of(io.BytesIO(text)) for name, text in content.items()}
+        for name, text in {"manifest.json": manifest_text(entries).encode(), **content}.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text))
+    into = new_results(results.root.parent / "into")
+    before = files(into.root)
+    with pytest.raises(UserError, match=r"is not as this program writes it \("):
+        import_archive(archive, into)
+    assert files(into.root) == before
