@@ -65,7 +65,6 @@ class Lockstep:
             for run_id, (_, step) in list(active.items()):
                 request = cohort.stop_requests / run_id
                 if request.exists() or step >= BUDGET:
-                    request.unlink(missing_ok=True)
                     del active[run_id]
                     yield Finished(run_id=run_id, step=step, status="complete" if step >= BUDGET else "stopped", **END)
             active = {run_id: (run, step + EVERY) for run_id, (run, step) in active.items()}
