@@ -157,6 +157,7 @@ class Session:
         return Started(run_id=run_id, step=step, curve=curve, damaged=tuple(map(str, damaged)), code=history)
 
     def _stop_request(self, active: _Active) -> Path:
+        # It stays: this process may die before the end is recorded, and a retry of its trial starts every run again.
         return self.cohort.stop_requests / active.run_id
 
     def _status(self, progress: Progress) -> Literal["complete", "diverged", "stopped"]:
@@ -170,8 +171,6 @@ class Session:
             self.store.finish([active.checkpoints for active in ended])
         self.engine.remove([active.slot for active in ended])
         self._active = [active for active in self._active if active not in ended]
-        for active in ended:
-            self._stop_request(active).unlink(missing_ok=True)
         return [
             Finished(
                 run_id=active.run_id,

@@ -130,6 +130,7 @@ class Results:
             yield
             write_index(self.root)
         finally:
+            shutil.rmtree(self.stop_requests, ignore_errors=True)
             self.holder.unlink(missing_ok=True)
             lock.release()
 

@@ -41,13 +41,15 @@ class EarlyStopping:
         self.add(wanted)
 
     def add(self, wanted: Iterable[WantedRun]) -> None:
-        """Compare further runs, too: what the record holds of them counts."""
+        """Compare further runs, too: what the record holds of them counts, once a run of their cell reports.
+
+        Not before: a driver that died may have recorded an evaluation of a part of a cohort.
+        """
         if self._rule is None:
             return
         new = {run.run_id: run for run in wanted if run.run_id not in self._runs}
         self._runs |= new
         self._cells = by_cell(self._runs.values())
-        self._changed |= {run.cell for run in new.values()}
         curves = read_curves(self._results.root, list(new), CURVE_COLUMNS)
         for run_id, step, value in curves[list(CURVE_COLUMNS)].itertuples(index=False):
             self._curves[run_id][int(step)] = float(value)

@@ -8,22 +8,25 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from safetensors.torch import load_file
 
 from lr_sweep.analysis.record.read import read_curves, read_runs
+from lr_sweep.analysis.record.rungs import Judgement, read_judgements
 from lr_sweep.sweep.mirror.client import open_client, tracking_uri
 from lr_sweep.sweep.mirror.content import METRICS
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
 from lr_sweep.trainables.checkpoint import checkpoints
 
-TARGETS = ("driver", "worker", "raylet", "gcs_server")
-WEIGHTS = (3, 5, 2, 1)
-"""How often each is hit: a dead GCS takes 25 s to get over, a dead worker two."""
+TARGETS = ("driver", "worker", "raylet", "gcs_server", "group")
+"""What is killed; `group`: the driver and all that it has started, at once."""
+DECK = [target for target, number in zip(TARGETS, (3, 4, 2, 2, 2), strict=True) for _ in range(number)]
+"""How often each is killed in so many kills: a dead GCS takes 25 s to get over, a dead worker two."""
 
 VOLATILE_COLUMNS = ["wall_s", "device_s", "started_at", "finished_at", "attempts", "lost_steps"]
 VOLATILE_TAGS = {"sweep.wall_s", "sweep.device_s", "sweep.attempts", "sweep.mirrored_end_ms", "mlflow.parentRunId"}
@@ -35,10 +38,18 @@ class Sweep:
 
     study: Path
     results: Path
-    log: Path
     process: subprocess.Popen[bytes] | None = None
-    kills: list[tuple[str, float]] = field(default_factory=list)
-    """What was killed, and how many seconds after the start."""
+    starts: int = 0
+    kills: list[str] = field(default_factory=list)
+    """What was killed and when, in words."""
+    decisions: list[list[Judgement]] = field(default_factory=list)
+    """What early stopping had decided, after each kill."""
+    span_s: float = 0.0
+    """From the first file that was saved to the end; of an undisturbed sweep."""
+
+    @property
+    def log(self) -> Path:
+        return self.results.with_suffix(".log")
 
     def start(self) -> None:
         """Start `run`; failed runs are tried again, since three dead workers in a row are a failed run."""
@@ -48,59 +59,100 @@ class Sweep:
             self.process = subprocess.Popen(
                 command, cwd=ROOT, env=environment(), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
+        self.starts += 1
 
-    def kill_at_random(self, number: int, dice: random.Random) -> None:
-        """Kill something at random moments, so many times; start again when the driver is dead."""
-        began = time.monotonic()
-        while len(self.kills) < number:
-            if self.process is None or self.process.poll() is not None:
-                assert self.process is None or self.process.returncode != 0, (
-                    "the study ended before all kills were made"
-                )
-                self.start()
-            time.sleep(dice.uniform(0.5, 12.0))
-            target = dice.choices(TARGETS, WEIGHTS)[0]
-            if self._kill(target, dice):
-                self.kills.append((target, time.monotonic() - began))
-                print(f"{self.kills[-1][1]:6.1f} s: killed {target} ({len(self.kills)} of {number})", flush=True)
-
-    def kill_when_training(self, target: str, patience_s: float = 120.0) -> None:
-        """Kill one of a kind once a worker has saved something new."""
-        before, deadline = self._saved(), time.monotonic() + patience_s
-        while self._saved() == before or not self._kill(target, random.Random(0)):
-            assert time.monotonic() < deadline, self.log.read_text()
+    def undisturbed(self) -> Path:
+        """Run it once to its end; return its results."""
+        try:
+            self.start()
+            self._wait(lambda: bool(self._saved()))
+            began = time.monotonic()
             assert self.process is not None
-            assert self.process.poll() is None, self.log.read_text()
-            time.sleep(0.05)
-        self.kills.append((target, 0.0))
+            assert self.process.wait() == 0, self.log.read_text()
+            self.span_s = time.monotonic() - began
+        finally:
+            self.end()
+        return self.results
 
-    def wait_until_it_says(self, text: str, patience_s: float = 120.0) -> None:
-        """Wait for a line of its log."""
+    def disturb(self, targets: Sequence[str], dice: random.Random, pause_s: float) -> int:
+        """Kill one after another at random moments, until the study has ended; return how many were killed.
+
+        Most moments are within `pause_s` of the first file that is saved after a kill, the others within 10 s of the
+        kill: while Ray starts, for most of them.
+        """
+        began = time.monotonic()
+        for number, target in enumerate(targets):
+            soon, moment = dice.random() < 0.25, dice.random()
+            if not (self._moment(soon, moment * (10.0 if soon else pause_s)) and self._kill(target, dice)):
+                return number
+            when = f"{time.monotonic() - began:.1f} s, {len(list(self.results.glob('runs/*')))} runs recorded"
+            self.kills.append(f"{target} at {when}")
+            self.decisions.append(self.judgements())
+            print(f"  killed {self.kills[-1]}", flush=True)
+        return len(targets)
+
+    def judgements(self) -> list[Judgement]:
+        """What early stopping has decided so far; nothing in most studies."""
+        return read_judgements(self.results, self.study.stem)
+
+    def _moment(self, soon: bool, pause_s: float) -> bool:
+        """Wait for a moment to kill at; return whether the study is still under way then."""
+        before = self._saved()
+        if not (soon or self._wait(lambda: self._saved() != before)):
+            return False
+        until = time.monotonic() + pause_s
+        return self._wait(lambda: time.monotonic() >= until)
+
+    def _wait(self, happened: Callable[[], bool], patience_s: float = 600.0) -> bool:
+        """Wait for something, starting the sweep again if it is dead; return False if it has ended before."""
         deadline = time.monotonic() + patience_s
-        while text not in self.log.read_text():
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.05)
+        while not happened():
+            if self.process is None or self.process.poll() not in (None, 0):
+                self.start()
+            assert self.process is not None
+            if self.process.poll() == 0:
+                return False
+            assert time.monotonic() < deadline, f"{self.log} ends with:\n{self.log.read_text()[-3000:]}"
+            time.sleep(0.02)
+        return True
 
-    def _saved(self) -> set[str]:
-        return {path.name for path in (self.results / "checkpoints").glob("*/step-*")}
+    def kill_when_training(self, target: str) -> None:
+        """Kill one of a kind once a worker has saved something new."""
+        assert self._moment(soon=False, pause_s=0.0), self.log.read_text()
+        assert self._kill(target, random.Random(0)), self.log.read_text()
+
+    def wait_until_it_says(self, text: str) -> None:
+        """Wait for a line of its log."""
+        assert self._wait(lambda: text in self.log.read_text()), self.log.read_text()
+
+    def _saved(self) -> set[tuple[str, int]]:
+        """Names and times of checkpoints, of ended runs, and of a study's rounds and rungs."""
+        patterns = ("checkpoints/*/step-*", "runs/*.parquet", "studies/*/proposals.parquet", "studies/*/rungs.parquet")
+        found = set()
+        for path in (path for pattern in patterns for path in self.results.glob(pattern)):
+            with contextlib.suppress(FileNotFoundError):
+                found.add((path.name, path.stat().st_mtime_ns))
+        return found
 
     def _kill(self, target: str, dice: random.Random) -> bool:
-        """Kill one of a kind, if there is one; at the driver's start there is no other."""
-        assert self.process is not None
-        victims = victims_of(self.process.pid)[target]
-        if not victims:
-            return False
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(dice.choice(victims), signal.SIGKILL)
-            if target == "driver":
-                self.process.wait()
-            return True
+        """Kill one of a kind as soon as there is one; return False if the study has ended before."""
+
+        def victims() -> list[int]:
+            return victims_of(self.process.pid)[target] if self.process is not None else []
+
+        while self._wait(lambda: bool(victims())):
+            assert self.process is not None
+            with contextlib.suppress(ProcessLookupError, IndexError):
+                (os.killpg if target == "group" else os.kill)(dice.choice(victims()), signal.SIGKILL)
+                if target in ("driver", "group"):
+                    self.process.wait()
+                return True
         return False
 
     def finish(self, max_starts: int = 5) -> int:
         """Let it come to its end, starting it again if it is dead or runs failed; return the last exit code."""
         for _ in range(max_starts):
-            if self.process is None or self.process.poll() is not None:
+            if self.process is None or self.process.poll() not in (None, 0):
                 self.start()
             assert self.process is not None
             if self.process.wait() == 0:
@@ -118,7 +170,7 @@ class Sweep:
 def victims_of(driver: int) -> dict[str, list[int]]:
     """Return the processes of a sweep by kind; workers are those that train, not Ray's idle ones and agents."""
     found: dict[str, list[int]] = {target: [] for target in TARGETS}
-    found["driver"] = [driver]
+    found["driver"] = found["group"] = [driver]
     there = list(processes())
     for pid, parent, command in there:
         if parent == driver:
@@ -142,13 +194,24 @@ def processes() -> Iterator[tuple[int, int, str]]:
 
 
 def record_content(results: Path) -> dict[str, Any]:
-    """All of the Parquet tables, sorted, without what depends on the clock."""
+    """All of the Parquet tables of runs, sorted, without what depends on the clock."""
     runs = read_runs(results).drop(columns=VOLATILE_COLUMNS).sort_values("run_id")
     curves = read_curves(results).drop(columns=["time_ms", "elapsed_s"]).sort_values(["run_id", "step"])
-    return {
-        "runs": runs.astype(object).where(runs.notna(), None).to_dict("records"),
-        "curves": curves.to_dict("records"),
-    }
+    return {"runs": _records(runs), "curves": _records(curves)}
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return frame.astype(object).where(frame.notna(), None).to_dict("records")
+
+
+def whole_content(results: Path, study: str) -> dict[str, Any]:
+    """All that a sweep leaves, by what it is, without what depends on the clock: `ledger.csv` is of durations."""
+    folder = results / "studies" / study
+    found = record_content(results) | {"weights": final_weights(results), "MLflow": mlflow_content(results)}
+    tables = (folder / f"{name}.parquet" for name in ("wanted", "proposals", "rungs"))
+    found |= {path.name: _records(pd.read_parquet(path)) for path in tables if path.exists()}
+    reported = (path for path in folder.glob("report/*.csv") if path.name != "ledger.csv")
+    return found | {path.name: path.read_text() for path in reported}
 
 
 def final_weights(results: Path) -> dict[str, dict[str, bytes]]:

@@ -19,8 +19,8 @@ from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.tune.run_study import write_wanted
-from lr_sweep.tests.support.tiny_study import cohort_here, curves, rows, runs_of, train, write_study
-from lr_sweep.trainables.events import Advanced
+from lr_sweep.tests.support.tiny_study import cohort_here, curves, events_of, rows, runs_of, train, write_study
+from lr_sweep.trainables.events import Advanced, Finished
 from lr_sweep.trainables.session import Session
 
 
@@ -52,13 +52,28 @@ def test_a_run_ends_and_the_others_train_on(study: Path, tmp_path: Path, engine:
     ended = rows(results.root)
     assert (ended[first.run_id]["status"], ended[first.run_id]["num_steps"]) == ("stopped", 10)
     assert (ended[second.run_id]["status"], ended[second.run_id]["num_steps"]) == ("complete", 30)
-    assert list(results.stop_requests.iterdir()) == []
+    assert not results.stop_requests.exists()
     assert ["all", "1", "0", "0", "1", "0", "0"] in [line.split() for line in status_text(results, "tiny").splitlines()]
     assert verify(results, print) == 0
     with pytest.raises(UserError, match="no sweep is running"):
         request_stop(results, first.run_id)
     with pytest.raises(UserError, match="is complete: want one that has not ended"):
         request_stop(results, second.run_id)
+
+
+def test_a_trial_that_is_retried_trains_no_stopped_run_further(study: Path, tmp_path: Path) -> None:
+    """Its worker died after the run ended; the trial starts all its runs again."""
+    results = Results(tmp_path / "results")
+    trained_until_stopped(study, results, "plain")
+    with results.writing("tiny"):
+        first, second = runs_of(study, results.root)
+        request = results.stop_requests / first.run_id
+        request.parent.mkdir()
+        request.touch()
+        for _ in range(2):
+            events = events_of(cohort_here([first, second], results))
+            ends = {event.run_id: (event.status, event.step) for event in events if isinstance(event, Finished)}
+            assert ends == {first.run_id: ("stopped", 10), second.run_id: ("complete", 30)}
 
 
 def test_it_is_trained_further_on_request_to_the_same_curve(study: Path, tmp_path: Path) -> None:

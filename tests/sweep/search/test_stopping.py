@@ -45,9 +45,11 @@ class Lockstep:
     """Until it is killed."""
     trained: dict[str, int] = field(default_factory=dict)
     """Steps of each run that were trained here."""
+    last_first: bool = False
+    """Whether the last cohort trains first."""
 
     def train_cohorts(self, cohorts: list[Cohort], *arguments: Any) -> Generator[TrialEvent | None, None, None]:
-        for cohort in cohorts:
+        for cohort in reversed(cohorts) if self.last_first else cohorts:
             for event in self._train(cohort):
                 if self.events_left <= 0:
                     raise Killed
@@ -65,7 +67,6 @@ class Lockstep:
             for run_id, (_, step) in list(active.items()):
                 request = cohort.stop_requests / run_id
                 if request.exists() or step >= BUDGET:
-                    request.unlink(missing_ok=True)
                     del active[run_id]
                     yield Finished(run_id=run_id, step=step, status="complete" if step >= BUDGET else "stopped", **END)
             active = {run_id: (run, step + EVERY) for run_id, (run, step) in active.items()}
@@ -150,6 +151,18 @@ def test_killed_at_any_moment_the_same_decisions_hold(
     pd.testing.assert_frame_equal(decided, wanted)
     for column in ("status", "stopped_at_step"):
         assert by_rate(killed.results, column) == by_rate(undisturbed.results, column)
+
+
+def test_killed_while_a_rung_is_recorded_a_cell_is_judged_when_it_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record has 1e-5 alone at the rung; the other cell trains first after the kill. Of 5, 3 are kept: two tie."""
+    bench = stopping_bench(tmp_path, monkeypatch, seeds=1)
+    saved: dict[str, int] = {}
+    with pytest.raises(Killed):
+        bench.run(Lockstep(saved, 5 + 1 + 1))  # starts, their marker, an evaluation
+    bench.run(Lockstep(saved, last_first=True))
+    assert rungs(bench)["num_compared"].tolist() == 2 * ([5] * 5 + [3] * 3)
 
 
 def test_a_decision_that_was_stored_holds_although_its_run_was_not_ended(

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import random
-import signal
 import subprocess
 import sys
 import time
@@ -18,7 +15,6 @@ from lr_sweep.tests.support.own_study import write_function, write_own_study
 from lr_sweep.tests.support.tiny_study import (
     ROOT,
     cohort_here,
-    command_line,
     curves,
     environment,
     events_of,
@@ -101,36 +97,6 @@ def test_a_run_that_is_killed_resumes_with_the_same_bits(tmp_path: Path) -> None
     rest = [event.evaluation for event in resumed if getattr(event, "evaluation", None)]
     losses = [point.validation_accuracy for point in whole]
     assert [point.validation_accuracy for point in (*resumed[0].curve, *rest)] == losses
-
-
-@pytest.mark.slow
-@pytest.mark.cluster
-def test_ten_kills_at_random_change_nothing(tmp_path: Path) -> None:
-    """SIGKILL to the whole process group of `run`, Ray and workers included, within 0.7 s of a new checkpoint."""
-    study, results = write_own_study(tmp_path / "own", num_steps=6000), tmp_path / "results"
-
-    def newest() -> list[str]:
-        return sorted(path.name for path in (results / "checkpoints").glob("*/step-*"))
-
-    for seed in range(10):
-        before = newest()
-        process = subprocess.Popen(
-            command_line("run", study, "--results", results, "--checkpoint-every-s", "0.2"),
-            cwd=ROOT,
-            env=environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        while newest() == before and process.poll() is None:
-            time.sleep(0.05)
-        time.sleep(random.Random(seed).uniform(0, 0.7))
-        assert process.poll() is None, "it ended before it was killed"
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    code, output = sweep("run", study, "--results", results, timeout_s=600)
-    assert code == 0, output
-    assert repr(curves(results)) == repr(dict(sorted(trained_here(study, tmp_path / "here").items())))
 
 
 SEARCHED = """
