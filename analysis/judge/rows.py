@@ -96,8 +96,8 @@ def _beside(table: TableFile, columns: Columns, decisive: str) -> dict[str, Any]
     found: dict[str, Any] = {}
     for name in columns.unread:
         if split_of(name) in ("train", decisive) and has_word(measured(name), {"loss", "nll", "perplexity"}):
-            texts = map(str.strip, table.columns[name])
-            parsed = (_parsed(_number, _with_point(text) if table.decimal_comma else text) for text in texts)
+            stripped = map(str.strip, table.columns[name])
+            parsed = (_parsed(_number, _with_point(text) if table.decimal_comma else text) for text in stripped)
             found[LOSS + name] = [math.nan if isinstance(value, _MistakeError) else value for value in parsed]
         elif len(found) < MOST_BESIDE and (is_setting(name) or not is_result(name)):
             texts = table.columns[name]
@@ -166,8 +166,9 @@ def whole_steps(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     steps = rows[counted]
     fitting = (10**power for power in range(6) if ((steps * 10**power + 1e-6) % 1).le(2e-6).all(axis=None))
     parts = next(fitting, 10**6)
-    if counted and steps.max(axis=None) * parts >= 2**53:
-        raise UserError(f"steps have fractions and go up to {steps.max(axis=None):g}: write whole numbers")
+    highest = float(steps.to_numpy(float).max()) if counted else 0.0
+    if highest * parts >= 2**53:
+        raise UserError(f"steps have fractions and go up to {highest:g}: write whole numbers")
     remarks = [f"steps have fractions: in the report a step is 1/{parts} of the table's"] if parts > 1 else []
     return rows.assign(**(steps * parts).round().astype("int64")), remarks
 

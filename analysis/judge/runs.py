@@ -89,7 +89,7 @@ def _with_one_rate(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     swept = rates.to_numpy(float)
     last_digit = 10 ** (np.floor(np.log10(swept[:-1])) - (RATE_DIGITS - 1))
     alike = swept[1:] - swept[:-1] <= 1.01 * last_digit  # of a difference that is not exact
-    first = rates.where([True, *~alike]).ffill()
+    first = rates.where(np.array([True, *~alike])).ffill()
     one_of = dict(zip(rates, first, strict=True))
     merged = [f"{rate_text(rate)} as {rate_text(one)}" for rate, one in one_of.items() if rate != one]
     remarks = [f"learning rates that differ in their sixth digit are one: {', '.join(merged[:MOST_NAMED])}"]
