@@ -313,9 +313,9 @@ COMMANDS: tuple[Command, ...] = (
         _argument(
             "--only",
             action="append",
-            choices=["leftovers", "checkpoints", "unwanted"],
+            choices=["leftovers", "scratch", "checkpoints", "unwanted"],
             metavar="KIND",
-            help="leftovers, checkpoints or unwanted (runs that no recorded study wants); repeatable; default: all",
+            help="leftovers, scratch, checkpoints or unwanted (runs that no study wants); repeatable; default: all",
         ),
         RESULTS,
     ),

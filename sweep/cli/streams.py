@@ -19,17 +19,31 @@ class OutputError(UserError):
     """What a command prints cannot be written."""
 
 
-class _Output(io.FileIO):
-    """A descriptor whose errors say that they are the output's: else they would be taken for those of other files."""
+class _Output(io.TextIOWrapper):
+    """Text whose errors say that they are the output's: else they would be taken for those of other files.
 
-    def write(self, content: object) -> int:
-        """Write bytes; raises OutputError, or BrokenPipeError."""
-        try:
-            return super().write(content)  # type: ignore[arg-type]
-        except OSError as error:
-            if error.errno == errno.EPIPE:
-                raise
-            raise OutputError(f"cannot write to the standard output: {error.strerror}. {REDIRECT}") from error
+    Not by a file of bytes of its own: a Ctrl-C inside its `write` would have the buffer write everything again.
+    """
+
+    def write(self, text: str) -> int:
+        """Write text; raises OutputError, or BrokenPipeError."""
+        with _as_output_error():
+            return super().write(text)
+
+    def flush(self) -> None:
+        """Write what is buffered; raises OutputError, or BrokenPipeError."""
+        with _as_output_error():
+            super().flush()
+
+
+@contextlib.contextmanager
+def _as_output_error() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        raise OutputError(f"cannot write to the standard output: {error.strerror}. {REDIRECT}") from error
 
 
 @contextlib.contextmanager
@@ -50,10 +64,10 @@ def mended() -> Iterator[None]:
     kept = sys.stdout
     if _is_descriptor(kept):
         kept.flush()
-        buffer = io.BufferedWriter(_Output(1, "w", closefd=False))
+        buffer = io.BufferedWriter(io.FileIO(1, "w", closefd=False))
         # A terminal that is not in UTF-8 lacks the blocks of `show`.
         lines = kept.line_buffering if isinstance(kept, io.TextIOWrapper) else False
-        sys.stdout = io.TextIOWrapper(buffer, encoding=kept.encoding, errors="replace", line_buffering=lines)
+        sys.stdout = _Output(buffer, encoding=kept.encoding, errors="replace", line_buffering=lines)
     try:
         yield
     finally:

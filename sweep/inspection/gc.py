@@ -22,15 +22,15 @@ from lr_sweep.sweep.text import counted, gigabytes
 from lr_sweep.trainables.pretraining.recipe import pretraining_checkpoints
 from lr_sweep.trainables.pretraining.weights import weights_damage
 
-LEFTOVERS, CHECKPOINTS, UNWANTED = KINDS = ("leftovers", "checkpoints", "unwanted")
+LEFTOVERS, SCRATCH, CHECKPOINTS, UNWANTED = KINDS = ("leftovers", "scratch", "checkpoints", "unwanted")
 OLD_SCRATCH = ("lr-sweep-code-*", "lr-sweep-state-*", "lr-sweep-????????")
 OLD_SESSIONS = ("ray/session_*", "token-*")
 """Names that versions without locks gave to scratch folders, and in their folder to what Ray left."""
 OLD_S = 3600.0
 """Age of those that no process of a `run` still makes."""
 CONSEQUENCES = {
-    LEFTOVERS: "of writes that were cut short, damaged checkpoints, Ray Tune's scratch and that of ended processes; "
-    "nothing is lost",
+    LEFTOVERS: "of writes that were cut short, damaged checkpoints, Ray Tune's scratch; nothing is lost",
+    SCRATCH: "folders for temporary files, outside of the results directory, of ended processes; nothing is lost",
     CHECKPOINTS: "of runs that are complete or diverged; a higher step budget would train these from step 0. "
     "The record, curves and tables stay",
     UNWANTED: "rows, curves and checkpoints of runs that no recorded study wants. MLflow keeps its copies",
@@ -83,11 +83,14 @@ def find_garbage(results: Results, only: Collection[str] = KINDS) -> Garbage:
     """Look for what can go. Reads one run at a time, and holds no more than the files' names."""
     found = Garbage()
     found.kinds[LEFTOVERS].files = list(leftovers(results))
-    if set(only) - {LEFTOVERS}:
+    found.kinds[SCRATCH].files = _left_by_processes() if SCRATCH in only else []
+    if set(only) - {LEFTOVERS, SCRATCH}:
         try:
             _find_runs(results, found)
         except RecordError as error:
-            found.notes.append(f"{error}. What studies want is unknown until then, so only {LEFTOVERS} are listed")
+            found.notes.append(
+                f"{error}. What studies want is unknown until then, so only {LEFTOVERS} and {SCRATCH} are listed"
+            )
     found.kinds = {name: kind for name, kind in found.kinds.items() if name in only and kind.files}
     return found
 
@@ -150,9 +153,9 @@ def wanted_budgets(results: Results) -> dict[str, int]:
 
 
 def leftovers(results: Results) -> Iterator[Path]:
-    """Yield files that nothing reads while no process writes: partial ones, damaged checkpoints, scratch.
+    """Yield files that nothing reads while no process writes: partial ones, damaged checkpoints, Tune's scratch.
 
-    A folder of scratch that holds no file yet is yielded itself.
+    A folder that holds no file yet is yielded itself.
     """
     yield from (path for path in sorted(results.root.rglob(".*.partial")) if not is_being_written(path))
     for pattern in ("checkpoints/*/partial-*", "checkpoints/*/damaged-*"):
@@ -167,7 +170,7 @@ def _scratch_folders(results: Results) -> list[Path]:
     ended = [path for folder in weights if (path := pretraining_checkpoints(folder)).is_dir()]
     unfinished = [*results.pretrained.glob("*.partial-*"), *ended, *results.root.glob(".import-*")]
     reports = [folder for study in sorted((results.root / "studies").glob("*")) for folder in abandoned(study)]
-    return [*sorted(unfinished), *reports, results.tune, *_left_by_processes()]
+    return [*sorted(unfinished), *reports, results.tune]
 
 
 def _left_by_processes() -> list[Path]:

@@ -151,12 +151,18 @@ class Verification:
         return len(points or ()), issues
 
     def _checkpoints(self, run_id: str) -> Iterator[Issue]:
-        for path in sorted(self.results.checkpoints(run_id).glob("step-*.safetensors")):
+        for path in self._saved(run_id):
             try:
                 yield from self._checkpoint(str(path), hash_file(path))
             except OSError as error:
                 if os.path.lexists(path):  # else a sweep has saved a newer one
                     yield Issue(unreadable(path, error))
+
+    def _saved(self, run_id: str) -> list[Path]:
+        try:
+            return sorted(self.results.checkpoints(run_id).glob("step-*.safetensors"))
+        except PermissionError:  # `_closed_folders` has named the folder
+            return []
 
     def _stored_checkpoints(self, store: ObjectStore) -> Iterator[Issue]:
         """Look at all checkpoints in a store; its copy has none."""
@@ -202,8 +208,8 @@ class Verification:
             runs = counted(len(recorded), "run")
             yield Issue(f"no recorded study wants {runs}, such as {recorded[0]}; `gc` removes them", is_note=True)
         for run_id in sorted(set(unwanted) - set(recorded)):
-            folder = self.results.checkpoints(run_id)
-            if any(folder.glob("step-*.safetensors")):
+            if self._saved(run_id):
+                folder = self.results.checkpoints(run_id)
                 yield Issue(f"{folder}: of a run that has no row, curve or study; `gc` removes it", is_note=True)
 
 

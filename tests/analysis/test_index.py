@@ -21,7 +21,7 @@ from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.analysis.record.read import RecordError, read_run_rows, read_runs, run_path
 from lr_sweep.sweep.archive.exporter import export
 from lr_sweep.sweep.archive.importer import import_archive
-from lr_sweep.sweep.inspection.gc import UNWANTED, find_garbage, remove
+from lr_sweep.sweep.inspection.gc import CHECKPOINTS, UNWANTED, find_garbage, remove
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.records import SyntheticRecord, Trained, add, add_study, new_results, rows_not_indexed
 
@@ -191,7 +191,7 @@ def test_export_leaves_it_out_and_import_adds_what_came(
 
 def test_what_gc_removes_is_gone_from_the_index_too(carried: Results) -> None:
     add_study(carried, "small", {3: 20})
-    found = find_garbage(carried)
+    found = find_garbage(carried, [CHECKPOINTS, UNWANTED])
     assert found.kinds.keys() == {UNWANTED}
     remove(carried, found.kinds)
     assert [row["seed"] for row in read_run_rows(carried.root, None, NAMES)] == [3]

@@ -42,6 +42,10 @@ class Size(BodySize):
 
     later = MappingProxyType({"cell": "library"})
 
+    def __post_init__(self) -> None:
+        if self.layer_norm and self.cell == "reference-2021" and self.width < 2:
+            raise ValueError(f"width: got {self.width}, want at least 2: layer norms divide by width - 1")
+
 
 class ReferenceNorm(nn.LayerNorm):
     """Layer norm of Lu et al.'s code: the unbiased variance, 1e-6 added to it, and a random start (`LSTM.draw`)."""

@@ -63,10 +63,14 @@ def say(capfd: pytest.CaptureFixture[str]) -> Any:
 
 @pytest.fixture
 def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def fail(*arguments: Any, **options: Any) -> None:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    found = socket.getaddrinfo
 
-    monkeypatch.setattr("socket.getaddrinfo", fail)
+    def here_alone(host: Any, *arguments: Any, **options: Any) -> Any:
+        if host != "127.0.0.1":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return found(host, *arguments, **options)
+
+    monkeypatch.setattr("socket.getaddrinfo", here_alone)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
 

@@ -38,6 +38,7 @@ def started(body: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGQUIT, signal.SIG_DFL),  # which a background job ignores
     )
 
 
@@ -104,7 +105,10 @@ def test_ctrl_backslash_leaves_at_once_and_gives_no_false_reason() -> None:
         assert process.stdout
         assert process.stdout.readline() == "begun\n"
         process.send_signal(signal.SIGQUIT)
-        assert process.wait(timeout=60) == 130
+        try:
+            assert process.wait(timeout=60) == 130
+        finally:
+            process.kill()
         assert process.stdout.read() == "\nleft at once; the same command resumes from the last checkpoints\n"
 
 

@@ -394,11 +394,6 @@ def test_a_database_whose_migration_was_killed_may_be_deleted(results: Path) -> 
         new_mirror(results).sync_all()
 
 
-def test_path_that_sqlite_cannot_hold_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MirrorError, match="Rename the results directory"):
-        tracking_uri(tmp_path / "a%20b")
-
-
 def statuses(uri: str) -> list[str]:
     """Return the statuses of the study and of its run `aa`."""
     return [find(uri, tag, value)[0].info.status for tag, value in (("sweep.study", "small"), ("sweep.run_id", "aa"))]

@@ -119,9 +119,8 @@ def test_what_another_user_may_not_read_is_not_called_damaged(
     with as_another_user():
         (problem,) = set(problems(copy, capsys)) - before
     assert problem.startswith(f"problem: cannot read {path}")
-    folder = path if path.parent.name == "studies" else "It"
-    assert f": permission denied. {folder} belongs to root (group root, mode 0" in problem
-    wanted = "o+rx" if path.parent.name == "studies" else "-R o+rX" if path.is_dir() else "o+r"
+    assert ": permission denied. It belongs to root (group root, mode 0" in problem
+    wanted = "-R o+rX" if path.is_dir() else "o+r"
     assert f"this is nobody: ask root for `chmod {wanted} {path}`, or do this as root" in problem
     assert "delete" not in problem
 

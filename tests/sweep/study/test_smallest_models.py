@@ -20,7 +20,8 @@ from lr_sweep.trainables.training import Training
 ONE: dict[str, Any] = {"layers": 1, "heads": 1, "width": 1}
 SMALLEST: list[tuple[str, dict[str, Any]]] = [
     ("gpt2", ONE | {"positions": 1}),
-    ("lstm", {"layers": 1, "width": 1}),
+    ("lstm", {"layers": 1, "width": 2}),
+    ("lstm", {"layers": 1, "width": 1, "cell": "library"}),
     ("lstm", {"layers": 1, "width": 1, "layer_norm": False, "residual": True, "positions": True}),
     ("bert", ONE | {"positions": 1}),
     ("t5", ONE | {"buckets": 4, "max_distance": 2}),
@@ -36,6 +37,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("gpt2", ONE | {"positions": 0}, "size.positions: got 0, want greater than or equal to 1"),
     ("gpt2", ONE | {"heads": 2}, "size.heads: 2 heads do not divide width = 1"),
     ("lstm", {"layers": 0, "width": 1}, "size.layers: got 0, want greater than or equal to 1"),
+    ("lstm", {"layers": 1, "width": 1}, "size: width: got 1, want at least 2"),
     ("bert", ONE | {"width": 0}, "size.width: got 0, want greater than or equal to 1"),
     ("t5", ONE | {"buckets": 3}, "size: buckets: got 3, want at least 4"),
     ("t5", ONE | {"buckets": 4, "max_distance": 1}, "size: max_distance: got 1, want more than 1: a quarter"),

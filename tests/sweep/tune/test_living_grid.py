@@ -78,7 +78,7 @@ class NoMirror:
     def changed(self, *run_ids: str) -> None:
         pass
 
-    def close(self, timeout_s: float) -> list[str]:
+    def finish(self, report: Path, timeout_s: float) -> list[str]:
         return ["none"]
 
 
