@@ -60,13 +60,13 @@ class MirroredRun:
         """Task, model, variant, learning rate and seed, as first trained if it has ended, else as wanted."""
         return {name: value for name, value in (self.row or self.wanted).items() if name in LABELS}
 
-    def name(self, differing: Sequence[str]) -> str:
-        """Return the name shown, of the labels that differ within the study: `lr 1e-3, seed 0, frozen-random`."""
+    def name(self, labels: Sequence[str]) -> str:
+        """Return the name shown, of these labels: `lr 1e-3, seed 0, frozen-random`."""
         if not self.labels:
             return self.run_id
         rate, seed = rate_text(self.labels["learning_rate"]), self.labels["seed"]
         texts = self.labels | {"learning_rate": f"lr {rate}", "seed": f"seed {seed}"}
-        return ", ".join(texts[name] for name in differing or ("learning_rate", "seed"))
+        return ", ".join(texts[name] for name in labels)
 
     @property
     def status(self) -> str:

@@ -27,7 +27,7 @@ from lr_sweep.sweep.mirror.client import (
     store_problems,
 )
 from lr_sweep.sweep.mirror.content import ENDING_TAGS, METRICS, MirroredRun, metric_names, unix_ms
-from lr_sweep.sweep.mirror.study_content import MirroredStudy, charts_view, differing_labels
+from lr_sweep.sweep.mirror.study_content import MirroredStudy, charts_view, naming_labels
 
 _MAX_METRICS_A_BATCH = 1000
 _MAX_PARAMS_A_BATCH = 100
@@ -67,7 +67,7 @@ class Mirror:
         self._parent: _MlflowRun | None = None
         self._runs: dict[str, _MlflowRun] = {}
         self._wanted: dict[str, dict[str, Any]] = {}
-        self._differing: list[str] = []
+        self._naming: list[str] = []
         self._metric = ACCURACY
 
     def sync_run(self, run_id: str) -> None:
@@ -131,7 +131,7 @@ class Mirror:
     def _read_wanted(self) -> None:
         self._metric = read_study(self.results, self.study).metric
         self._wanted = {row["run_id"]: row for row in read_wanted_rows(self.results, self.study)}
-        self._differing = differing_labels(list(self._wanted.values()))
+        self._naming = naming_labels(list(self._wanted.values()))
 
     def _read(self, run_id: str) -> MirroredRun | None:
         if run_id not in self._wanted:
@@ -236,7 +236,7 @@ class Mirror:
         self._client.set_experiment_tag(self._experiment_id, f"{VIEW_TAG}{self.study}", view)
 
     def _name(self, recorded: MirroredRun) -> str:
-        return recorded.name(self._differing)
+        return recorded.name(self._naming)
 
     def _log_params(self, run: _MlflowRun, params: Mapping[str, str]) -> None:
         """Add the params that are not there yet: another study may have given the run other labels before."""

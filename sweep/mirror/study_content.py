@@ -22,6 +22,7 @@ from lr_sweep.sweep.results.validation import read_options
 
 NAMED_FIRST = ("learning_rate", "seed", "variant", "model", "task")
 """Labels of a run by how much they differ within a study: MLflow cuts long names at their end."""
+NAMED_ALWAYS = ("learning_rate", "seed")
 MOST_DRAWN = 100
 """Runs in a chart, the best; MLflow reads a hundred at first."""
 CHARTS: tuple[dict[str, Any], ...] = (
@@ -55,9 +56,9 @@ _MAX_NOTE_LENGTH = 5000
 """Characters; MLflow takes 8000, its hosted form 5000."""
 
 
-def differing_labels(wanted: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return which labels differ between the runs of a study, in the order of `NAMED_FIRST`."""
-    return [name for name in NAMED_FIRST if len({row[name] for row in wanted}) > 1]
+def naming_labels(wanted: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the labels that name a study's runs: rate and seed, of which rounds add more, and others that differ."""
+    return [name for name in NAMED_FIRST if name in NAMED_ALWAYS or len({row[name] for row in wanted}) > 1]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from lr_sweep.analysis.record.read import run_path, study_dir
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.mirror.client import EXPERIMENT, MirrorError, open_client, open_ui, shown_uri, tracking_uri
 from lr_sweep.sweep.mirror.content import METRICS
+from lr_sweep.sweep.mirror.study_content import naming_labels
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.mirrored_record import (
     START_MS,
@@ -52,6 +53,12 @@ def test_complete_run_is_mirrored_with_params_tags_times_and_points(results: Pat
         START_MS,
         START_MS + 60_000,
     )
+
+
+def test_a_run_is_named_the_same_before_and_after_a_round_that_adds_seeds(results: Path) -> None:
+    rows = [{"task": "mnist", "model": "tiny", "variant": name, "learning_rate": 1e-3, "seed": 0} for name in "ab"]
+    later = [*rows, rows[0] | {"seed": 1}, rows[0] | {"learning_rate": 1e-2}]
+    assert naming_labels(rows) == naming_labels(later) == ["learning_rate", "seed", "variant"]
 
 
 def test_a_study_has_its_results_and_a_run_the_numbers_of_its_selected_step(results: Path) -> None:

@@ -91,8 +91,8 @@ def test_the_first_address_draws_the_runs_of_the_study(window: Browser, addresse
     assert "4 matching runs" in text
     assert "No charts" not in text
     assert set(run_names(window)) == {
-        *("lr 1e-3, frozen-random", "lr 1e-3, unfrozen-pretrained"),
-        *("lr 1e-4, frozen-random", "lr 1e-4, unfrozen-pretrained"),
+        *("lr 1e-3, seed 0, frozen-random", "lr 1e-3, seed 0, unfrozen-pretrained"),
+        *("lr 1e-4, seed 0, frozen-random", "lr 1e-4, seed 0, unfrozen-pretrained"),
     }
     assert problems(window) == []
     assert hosts(window) == {urlsplit(addresses[0]).netloc}
@@ -114,15 +114,15 @@ def test_the_second_address_shows_the_study_and_below_it_its_runs(window: Browse
     window.click(STUDY_ROW)
     window.wait_until("document.querySelectorAll('.ag-row a').length >= 5")
     assert sorted(run_names(window)[1:]) == [
-        *("lr 1e-3, frozen-random", "lr 1e-3, unfrozen-pretrained"),
-        *("lr 1e-4, frozen-random", "lr 1e-4, unfrozen-pretrained"),
+        *("lr 1e-3, seed 0, frozen-random", "lr 1e-3, seed 0, unfrozen-pretrained"),
+        *("lr 1e-4, seed 0, frozen-random", "lr 1e-4, seed 0, unfrozen-pretrained"),
     ]
     assert problems(window) == []
     assert hosts(window) == {urlsplit(address).netloc}
 
 
 def test_a_run_s_page_shows_its_last_metrics_and_what_it_is(window: Browser, address: str) -> None:
-    open_run(window, address, "lr 1e-3, unfrozen-pretrained")
+    open_run(window, address, "lr 1e-3, seed 0, unfrozen-pretrained")
     window.wait_until(shows("Metrics (12)"))
     window.wait_until(shows("Parent run small "))  # asked for after the run itself
     text = re.sub(r"\s+", " ", window.text())
@@ -136,7 +136,7 @@ def test_a_run_s_page_shows_its_last_metrics_and_what_it_is(window: Browser, add
 
 
 def test_a_run_s_metrics_are_drawn_by_step(window: Browser, address: str) -> None:
-    run = open_run(window, address, "lr 1e-4, frozen-random")
+    run = open_run(window, address, "lr 1e-4, seed 0, frozen-random")
     visit(window, f"{run}/model-metrics", height=2000)
     window.wait_until(shows("validation_accuracy"))
     window.wait_until("document.querySelectorAll('.js-plotly-plot .scatterlayer .trace').length >= 6")
