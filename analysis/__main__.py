@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from lr_sweep.analysis.record.read import RecordError, check_format, recorded_studies
 from lr_sweep.analysis.record.working_copy import publish, refresh
 from lr_sweep.analysis.study_report import write_report
-from lr_sweep.datasets.storage.object_store import StoreError, local_path
+from lr_sweep.common.object_store import StoreError, local_path
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

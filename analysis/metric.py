@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lr_sweep.analysis.text import SIGNIFICANT, decimals_text, digits_text
+from lr_sweep.common.text import SIGNIFICANT, decimals_text, digits_text
 
 FIELDS: dict[str, type] = {"name": str, "higher_is_better": bool, "is_fraction": bool}
 """What `study.json` has of a metric."""
@@ -134,6 +134,10 @@ class Metric:
         if self.is_fraction:
             return decimals_text(100 * value, 100 * unsure, digits, sign)
         return digits_text(value, unsure, sign)
+
+    def score_text(self, value: float, digits: int = 2) -> str:
+        """Write a value as the terminal shows it: a fraction in percent, with so many decimals."""
+        return f"{value:.{digits}%}" if self.is_fraction else self.text(value)
 
     def of_seeds_text(self, mean: float, sem: float) -> str:
         """Write a mean over seeds: in percent with one decimal, as papers do, or as far as its error has a digit."""

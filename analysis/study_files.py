@@ -45,7 +45,7 @@ from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.sensitivity import expected_bests, sensitivities
 from lr_sweep.analysis.statistics.uncertainty import intervals
 from lr_sweep.analysis.statistics.verdicts import verdicts
-from lr_sweep.analysis.text import failure_line
+from lr_sweep.common.text import failure_line
 
 MAX_FAILURES = 20
 """Failed runs listed in the report; the rest are counted."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from lr_sweep.analysis.text import rate_text
+from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.api import Sweep
 
 TARGET = Path(__file__).parent.parent / "docs" / "results" / "bits-small" / "curves.png"

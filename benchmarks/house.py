@@ -13,9 +13,9 @@ import ast
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from lr_sweep.datasets.sources import code_of
+from lr_sweep.common.source_code import code_of
 
-PACKAGES = ("analysis", "datasets", "sweep", "trainables")
+PACKAGES = ("analysis", "common", "datasets", "sweep", "trainables")
 
 
 def main() -> None:

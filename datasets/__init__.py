@@ -2,7 +2,7 @@
 
 To add a task: write one file with `Options`, `shape`, `num_train`, `num_held_out`, `checksum`, `origin`, `fetch` and
 `load` (see `datasets.task.Task`), and add one line to `TASKS`. The code of the file, and of what it imports of this
-folder, becomes a part of the ids of its runs (`datasets.sources`); what it reads is the business of its `checksum`.
+folder, becomes a part of the ids of its runs (`datasets.checksum`); what it reads is the business of its `checksum`.
 """
 
 from lr_sweep.datasets import bit_memory, bit_xor, cifar10, cifar10_lra, digits, mnist, remote_homology

@@ -13,9 +13,9 @@ from lr_sweep.analysis.record.read import RecordError, read_curves, read_wanted
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.analysis.study_summary import read_summary
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.source_code import version_here
 from lr_sweep.datasets.files import default_data_dir
-from lr_sweep.datasets.sources import version_here
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement, devices_here
 from lr_sweep.sweep.plan.plan import Plan, plan_on
 from lr_sweep.sweep.results.directory import storage_problems

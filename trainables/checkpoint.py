@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from safetensors import SafetensorError, safe_open
 
-from lr_sweep.datasets.storage.background import BackgroundWorker
-from lr_sweep.datasets.storage.files import flush, follow_umask, hash_file
-from lr_sweep.datasets.storage.object_store import ObjectStore
-from lr_sweep.datasets.storage.problems import reason
+from lr_sweep.common.background import BackgroundWorker
+from lr_sweep.common.errors import reason
+from lr_sweep.common.files import flush, follow_umask, hash_file
+from lr_sweep.common.object_store import ObjectStore
 
 if TYPE_CHECKING:  # `plan` and `show` look at files alone, and torch takes seconds to import
     from torch import Tensor
 
 Version = dict[str, Any]
-"""`from_step`, and `files`: versions (`datasets.sources`) of the files that trained from there on; None: not known."""
+"""`from_step`, and `files`: versions (`source_code`) of the files that trained from there on; None: not known."""
 History = list[Version]
 """Which code trained a run, in the order of its steps."""
 

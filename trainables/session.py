@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from lr_sweep.datasets import TASKS
+from lr_sweep.datasets.checksum import data_checksum
 from lr_sweep.datasets.loaded import load_checked
-from lr_sweep.datasets.sources import data_checksum
 from lr_sweep.datasets.task import DataError, TaskData
 from lr_sweep.trainables.checkpoint import (
     NUM_KEPT,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lr_sweep.datasets.storage.problems import UserError
+from lr_sweep.common.errors import UserError
 
 ROLES: dict[str, tuple[str, ...]] = {
     "task": ("task", "dataset", "data_set", "benchmark"),

@@ -29,7 +29,7 @@ from lr_sweep.analysis.statistics.checks import check_sweep
 from lr_sweep.analysis.statistics.finding import CheckFinding, finding_of, problems_first
 from lr_sweep.analysis.statistics.unequal import unequal_tuning
 from lr_sweep.analysis.study_files import Study
-from lr_sweep.datasets.storage.problems import UserError
+from lr_sweep.common.errors import UserError
 
 ALL = "all"
 """The model, or the variant, of a table that names none."""

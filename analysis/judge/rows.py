@@ -13,8 +13,8 @@ import pandas as pd
 from lr_sweep.analysis.judge.columns import SPLITS, Columns, has_word, is_result, is_setting, measured, split_of
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, printable
 from lr_sweep.analysis.report.spreadsheet import as_written
-from lr_sweep.analysis.text import RATES, rates_text
-from lr_sweep.datasets.storage.problems import UserError
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.text import RATES, rates_text
 
 NOTHING = {"", "none", "null", "na", "n/a", "<na>", "-"}
 """Fields without a value, in small letters."""

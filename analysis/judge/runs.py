@@ -16,7 +16,7 @@ from lr_sweep.analysis.judge.rows import LOSS, RATE_DIGITS, UNREAD
 from lr_sweep.analysis.judge.settings import differing, refuse_settings
 from lr_sweep.analysis.judge.table_file import raise_mistakes
 from lr_sweep.analysis.statistics.selection import CELL
-from lr_sweep.analysis.text import rate_text
+from lr_sweep.common.text import rate_text
 
 RUN = [*CELL, "learning_rate", "seed"]
 """The columns that name a run."""

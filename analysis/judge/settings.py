@@ -9,7 +9,7 @@ import pandas as pd
 from lr_sweep.analysis.judge.columns import is_setting, listed
 from lr_sweep.analysis.judge.rows import UNREAD
 from lr_sweep.analysis.statistics.selection import CELL
-from lr_sweep.datasets.storage.problems import UserError
+from lr_sweep.common.errors import UserError
 
 RATE = [*CELL, "learning_rate"]
 

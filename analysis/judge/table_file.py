@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lr_sweep.datasets.storage.files import read_plain
-from lr_sweep.datasets.storage.problems import UserError, reason
+from lr_sweep.common.errors import UserError, reason
+from lr_sweep.common.files import read_plain
 
 MOST_BYTES = 100_000_000
 MOST_ROWS = 1_000_000

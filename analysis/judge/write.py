@@ -9,8 +9,8 @@ from pathlib import Path
 from lr_sweep.analysis.report.folder import replacing
 from lr_sweep.analysis.study_files import Study, write_files
 from lr_sweep.analysis.study_report import Report
-from lr_sweep.datasets.storage.files import read_plain
-from lr_sweep.datasets.storage.problems import UserError, reason, translated
+from lr_sweep.common.errors import UserError, reason, translated
+from lr_sweep.common.files import read_plain
 
 LIST = "judged.json"
 """Lists the files of the report: a folder with any other file is never replaced."""

@@ -21,8 +21,8 @@ from lr_sweep.analysis.report.figures import variant_styles
 from lr_sweep.analysis.report.handle import handle_data
 from lr_sweep.analysis.report.page import page_html
 from lr_sweep.analysis.statistics.verdicts import LU2021_LEARNING_RATE
-from lr_sweep.analysis.text import NO_VALUE, percent_text, rate_text
-from lr_sweep.datasets.storage.files import write_bytes
+from lr_sweep.common.files import write_bytes
+from lr_sweep.common.text import NO_VALUE, percent_text, rate_text
 
 TITLE = "The papers' own values: one learning rate, and tuned"
 MODEL = "gpt2"

@@ -33,7 +33,7 @@ from lr_sweep.analysis.report.tables import (
 )
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
 from lr_sweep.analysis.statistics.selection import CELL
-from lr_sweep.analysis.text import NO_VALUE, percent_text
+from lr_sweep.common.text import NO_VALUE, percent_text
 
 AT_END = {
     "train": ("train", published.TRAIN_AT_END),

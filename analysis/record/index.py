@@ -17,7 +17,7 @@ import pyarrow as pa
 from lr_sweep.analysis.record.access import unreadable
 from lr_sweep.analysis.record.columns import RUNS, Column, Columns, schema
 from lr_sweep.analysis.record.parquet import RecordError, UnreadableError, parquet_bytes, read_each, read_table
-from lr_sweep.datasets.storage.files import write_bytes
+from lr_sweep.common.files import write_bytes
 
 INDEX_FROM = 2000
 """Rows from which an index is kept: fewer are read in a second or two without."""

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from lr_sweep.analysis.record.access import unreadable
 from lr_sweep.analysis.record.columns import Columns, schema
-from lr_sweep.datasets.storage.files import read_plain
-from lr_sweep.datasets.storage.problems import reason
+from lr_sweep.common.errors import reason
+from lr_sweep.common.files import read_plain
 
 FORMAT = 1
 """Raised when an older reader would misread a newer record, or the other way round."""

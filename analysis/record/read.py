@@ -25,8 +25,8 @@ from lr_sweep.analysis.record.access import closed_folder, unreadable
 from lr_sweep.analysis.record.columns import CURVES, PLANNED, PROPOSALS, RUNS, WANTED, Columns, table
 from lr_sweep.analysis.record.index import rows_of
 from lr_sweep.analysis.record.parquet import FORMAT, RecordError, UnreadableError, damaged, read_each, read_table
-from lr_sweep.analysis.text import RATES, rates_text
-from lr_sweep.datasets.storage.files import is_changed, read_plain
+from lr_sweep.common.files import is_changed, read_plain
+from lr_sweep.common.text import RATES, rates_text
 
 MAX_JSON = 1_000_000
 """Bytes of a file of JSON."""

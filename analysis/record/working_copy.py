@@ -16,9 +16,9 @@ from pathlib import Path
 from filelock import FileLock
 
 from lr_sweep.analysis.record.index import write_index
-from lr_sweep.datasets.storage.files import cache_folder, is_locked, write_bytes
-from lr_sweep.datasets.storage.object_store import ObjectStore, StoreError, checked, reachable
-from lr_sweep.datasets.storage.problems import reason
+from lr_sweep.common.errors import reason
+from lr_sweep.common.files import cache_folder, is_locked, write_bytes
+from lr_sweep.common.object_store import ObjectStore, StoreError, checked, reachable
 
 KEPT = {
     "runs": re.compile(r"runs/[^/.][^/]*\.parquet"),

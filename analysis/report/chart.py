@@ -14,7 +14,7 @@ from lr_sweep.analysis.report.tables import lost_text, mean_sem_text, seeds_text
 from lr_sweep.analysis.statistics.aggregate import GROUP, STATUSES, StudySummary
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.verdicts import LU2021_LEARNING_RATE
-from lr_sweep.analysis.text import percent_text, rate_text
+from lr_sweep.common.text import percent_text, rate_text
 
 DIGITS = 4
 """Of percentages: far below what a screen shows."""

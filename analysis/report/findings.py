@@ -13,7 +13,7 @@ import pandas as pd
 from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.statistics.aggregate import GROUP
 from lr_sweep.analysis.statistics.checks import CheckFinding
-from lr_sweep.analysis.text import rate_text
+from lr_sweep.common.text import rate_text
 
 MAX_LINES = 40
 """Findings shown in a terminal; the report has all."""

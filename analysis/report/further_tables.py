@@ -15,7 +15,7 @@ from lr_sweep.analysis.report.tables import incomplete_text, mean_sem_text, pret
 from lr_sweep.analysis.statistics.importance import COMPONENTS
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.uncertainty import t_factor
-from lr_sweep.analysis.text import NO_VALUE, percent_text, rate_text
+from lr_sweep.common.text import NO_VALUE, percent_text, rate_text
 
 SHOWN_TRIES = (1, 2, 3, 5, 10)
 """Columns of the table of expected bests; the CSV file has every number."""

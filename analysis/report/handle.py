@@ -12,7 +12,7 @@ import pandas as pd
 from lr_sweep.analysis.report.blocks import Row
 from lr_sweep.analysis.report.tables import incomplete_text
 from lr_sweep.analysis.statistics.orders import Order
-from lr_sweep.analysis.text import rate_text
+from lr_sweep.common.text import rate_text
 
 Kind = Literal["same", "order", "winner", "unknown"]
 """Of the conclusion at a learning rate: the tuned one, another order, another winner, or not comparable."""

@@ -18,7 +18,7 @@ from lr_sweep.analysis.statistics.aggregate import STATUSES, StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
 from lr_sweep.analysis.statistics.selection import MEAN_DIGITS, rule_text, seeds_of
 from lr_sweep.analysis.statistics.verdicts import verdicts
-from lr_sweep.analysis.text import NO_VALUE, rate_text, rate_texts
+from lr_sweep.common.text import NO_VALUE, rate_text, rate_texts
 
 PROVISIONAL = "†"
 AT_EDGE = "‡"

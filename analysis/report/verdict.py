@@ -15,7 +15,7 @@ from lr_sweep.analysis.report.tables import incomplete_text, seeds_text
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
 from lr_sweep.analysis.statistics.fewer_seeds import not_eligible
 from lr_sweep.analysis.statistics.verdicts import Lead
-from lr_sweep.analysis.text import rate_text
+from lr_sweep.common.text import rate_text
 
 MINUS = "\N{MINUS SIGN}"
 MOST_NAMED = 3

@@ -23,7 +23,7 @@ from lr_sweep.analysis.statistics.finding import CheckFinding, Key, Level, Row, 
 from lr_sweep.analysis.statistics.grid_checks import grid_findings, is_flat, joint_sem, unit
 from lr_sweep.analysis.statistics.late_rises import Rise, late_rises
 from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS
-from lr_sweep.analysis.text import rate_text
+from lr_sweep.common.text import rate_text
 
 RISING_LEVEL = 0.05
 """Validation still improves where a study without such a cell would show it with less than this probability."""

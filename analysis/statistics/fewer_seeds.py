@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.finding import CheckFinding, Row, finding_of
-from lr_sweep.analysis.text import rate_text
+from lr_sweep.common.text import rate_text
 
 FIX = "give each learning rate all seeds: train them, or add their rows"
 

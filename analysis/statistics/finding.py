@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lr_sweep.analysis.statistics.selection import CELL
-from lr_sweep.analysis.text import rate_text
+from lr_sweep.common.text import rate_text
 
 Row = dict[Any, Any]
 """A row of `StudySummary.cells` or `StudySummary.learning_rates`."""

@@ -17,7 +17,7 @@ from lr_sweep.analysis.statistics.finding import CheckFinding, Level, Row, findi
 from lr_sweep.analysis.statistics.further_rates import around, between, beyond, three_digits
 from lr_sweep.analysis.statistics.peak import fitted_gain
 from lr_sweep.analysis.statistics.selection import MEAN_DIGITS, inner_rate
-from lr_sweep.analysis.text import rate_text
+from lr_sweep.common.text import rate_text
 
 MIN_RATES = 3
 """With fewer learning rates a peak cannot be seen to lie inside."""

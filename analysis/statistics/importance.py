@@ -9,7 +9,7 @@ import pandas as pd
 
 from lr_sweep.analysis.statistics.aggregate import GROUP
 from lr_sweep.analysis.statistics.uncertainty import Floats
-from lr_sweep.analysis.text import rate_text
+from lr_sweep.common.text import rate_text
 
 AXES = ["learning_rate", "variant", "seed"]
 COMPONENTS = ["learning_rate", "variant", "learning_rate_by_variant", "seed", "noise"]

@@ -12,7 +12,7 @@ import pandas as pd
 
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
 from lr_sweep.analysis.statistics.finding import CheckFinding, Row, finding_of
-from lr_sweep.analysis.text import rate_text
+from lr_sweep.common.text import rate_text
 
 MOST_RATES = 12
 """More learning rates to add than this are counted, not listed."""

@@ -9,12 +9,11 @@ import pandas as pd
 
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.report.spreadsheet import write_csv as write_table
-from lr_sweep.analysis.text import rate_text
-from lr_sweep.datasets.storage.files import remove_dead_partials, whole_file, whole_folder
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import remove_dead_partials, whole_file, whole_folder
+from lr_sweep.common.text import counted, rate_text
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import LABELS
-from lr_sweep.sweep.text import counted
 
 VALUES = tuple(f"{split}_{of}" for split in ("train", "validation", "test") for of in ("loss", "accuracy"))
 

@@ -14,7 +14,9 @@ from lr_sweep.analysis.record.access import closed_folder, unreadable
 from lr_sweep.analysis.record.columns import PLANNED
 from lr_sweep.analysis.record.parquet import MAX_BYTES
 from lr_sweep.analysis.record.read import RecordError
-from lr_sweep.datasets.storage.files import open_plain, read_plain, remove_dead_partials, whole_file
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import open_plain, read_plain, remove_dead_partials, whole_file
+from lr_sweep.common.text import counted, gigabytes
 from lr_sweep.sweep.archive.format import (
     RUN_ID,
     WEIGHTS_FILES,
@@ -26,11 +28,9 @@ from lr_sweep.sweep.archive.format import (
     study_files,
 )
 from lr_sweep.sweep.archive.merge import read_run
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import recorded_ids
 from lr_sweep.sweep.results.validation import check_options, checkpoint_problem, study_problems
-from lr_sweep.sweep.text import counted, gigabytes
 from lr_sweep.trainables.checkpoint import checkpoints as checkpoint_files
 from lr_sweep.trainables.pretraining.weights import CONFIG, FACTS, MAX_JSON, WEIGHTS, weights_damage
 

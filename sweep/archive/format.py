@@ -21,9 +21,9 @@ from typing import Any, BinaryIO
 
 from lr_sweep.analysis.record.parquet import MAX_DECODED
 from lr_sweep.analysis.record.read import FORMAT
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.text import counted
 from lr_sweep.sweep.results.provenance import git_state
-from lr_sweep.sweep.text import counted
 
 ARCHIVE = 1
 """Raised when an older `import` would misread a newer archive, or the other way round."""

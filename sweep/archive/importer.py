@@ -15,8 +15,10 @@ from safetensors import SafetensorError, safe_open
 
 from lr_sweep.analysis.record.columns import PLANNED
 from lr_sweep.analysis.record.read import RecordError, planned_path, read_rows, read_wanted_rows, recorded_studies
-from lr_sweep.datasets.program import command
-from lr_sweep.datasets.storage.files import hash_file
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import hash_file
+from lr_sweep.common.program import command
+from lr_sweep.common.text import counted, gigabytes
 from lr_sweep.sweep.archive.format import (
     CHECKPOINT,
     DAMAGED,
@@ -27,11 +29,9 @@ from lr_sweep.sweep.archive.format import (
     study_files,
 )
 from lr_sweep.sweep.archive.merge import RunRecord, contradiction, merge, read_run
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import LABELS, Row, label
 from lr_sweep.sweep.results.validation import check_options, digest_problem, study_problems
-from lr_sweep.sweep.text import counted, gigabytes
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.pretraining.weights import FACTS, WEIGHTS, weights_damage
 

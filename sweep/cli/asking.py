@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
 
 
 def agreed(question: str, elsewhere: str) -> bool:

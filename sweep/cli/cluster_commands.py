@@ -7,15 +7,15 @@ from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
-from lr_sweep.datasets.program import command
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.program import command
+from lr_sweep.common.text import aligned, counted, duration, machines_there, most_machines_in
 from lr_sweep.sweep.cli.study_commands import plan_elsewhere, with_resources
 from lr_sweep.sweep.cluster.jobs import STOP_WAIT_S, ClusterJobs, Job
 from lr_sweep.sweep.cluster.submit import check_paths
 from lr_sweep.sweep.cluster.submit import submit as submit_study
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.only import only_text
-from lr_sweep.sweep.text import aligned, counted, duration, machines_there, most_machines_in
 
 _say = partial(print, flush=True)
 _write = partial(print, end="", flush=True)

@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from lr_sweep.datasets.program import PROGRAM
+from lr_sweep.common.errors import UserError, path_problem
+from lr_sweep.common.program import PROGRAM
 from lr_sweep.sweep.cli import streams
 from lr_sweep.sweep.cli.commands import COMMANDS
-from lr_sweep.sweep.errors import UserError, path_problem
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from lr_sweep.analysis.record.read import check_format, recorded_studies
 from lr_sweep.analysis.record.working_copy import publish
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli import asking
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.store.results import directory_at, fetched, results_here
 
@@ -36,7 +36,7 @@ def stop(chosen: Namespace) -> int:
 def report(chosen: Namespace) -> int:
     """Write reports of what is recorded."""
     from lr_sweep.analysis.study_report import write_report
-    from lr_sweep.datasets.sources import version_here
+    from lr_sweep.common.source_code import version_here
     from lr_sweep.sweep.mirror.sync import mirror_report
 
     num_problems = 0
@@ -60,7 +60,7 @@ def _watch(chosen: Namespace, results: Results) -> None:
     """Write reports again whenever their record has changed; ends by KeyboardInterrupt."""
     from lr_sweep.analysis.study_report import Report
     from lr_sweep.analysis.watch import watch
-    from lr_sweep.datasets.sources import version_here
+    from lr_sweep.common.source_code import version_here
     from lr_sweep.sweep.terminal import signals_as_ctrl_c
 
     if chosen.strict:

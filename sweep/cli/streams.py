@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import TextIO
 
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
 
 REDIRECT = "Redirect it to a file with room, or to /dev/null; the same command can be given again."
 

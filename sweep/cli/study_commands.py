@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from lr_sweep.common.errors import UserError, unknown
+from lr_sweep.common.object_store import StoreError
+from lr_sweep.common.program import command
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.files import default_data_dir
-from lr_sweep.datasets.program import command
-from lr_sweep.datasets.storage.object_store import StoreError
 from lr_sweep.sweep.cli import asking
-from lr_sweep.sweep.errors import UserError, unknown
 from lr_sweep.sweep.results.directory import storage_problems
 from lr_sweep.sweep.store.results import results_here
 from lr_sweep.sweep.study.backbones import find_backbones, hub_sources, pretrain_model, to_pretrain

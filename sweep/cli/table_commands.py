@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from lr_sweep.sweep.errors import UserError, unknown
+from lr_sweep.common.errors import UserError, unknown
 
 FOLDER = Path("judged")
 """Where reports go by default, each below its table's name."""

@@ -7,8 +7,8 @@ import sys
 import time
 from collections.abc import Callable
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cluster.jobs import ClusterJobs
-from lr_sweep.sweep.errors import UserError
 
 CHECK_EVERY_S = 60.0
 

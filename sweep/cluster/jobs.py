@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from lr_sweep.datasets.storage.problems import reason, translated
-from lr_sweep.sweep.errors import UserError
-from lr_sweep.sweep.network import check_answers
+from lr_sweep.common.errors import UserError, reason, translated
+from lr_sweep.common.network import check_answers
 from lr_sweep.trainables.ray_internals import use_token_file
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"

@@ -6,8 +6,8 @@ import json
 import shutil
 from pathlib import Path
 
-from lr_sweep.datasets.sources import CHECKOUT
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.source_code import CHECKOUT
 from lr_sweep.sweep.results.provenance import PACKED_STATE, git_state
 
 SENT = ("analysis", "datasets", "sweep", "trainables")

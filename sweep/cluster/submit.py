@@ -6,15 +6,15 @@ import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 
-from lr_sweep.datasets.sources import CHECKOUT
-from lr_sweep.datasets.storage.object_store import checked, local_path
-from lr_sweep.datasets.storage.scratch import scratch_folder
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.object_store import checked, local_path
+from lr_sweep.common.scratch import scratch_folder
+from lr_sweep.common.source_code import CHECKOUT
+from lr_sweep.common.text import gigabytes
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, ClusterJobs, Job
 from lr_sweep.sweep.cluster.package import copy_program
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
-from lr_sweep.sweep.text import gigabytes
 from lr_sweep.trainables.own.code import write_code
 
 START = "lr_sweep/sweep/cluster/start.sh"

@@ -12,10 +12,10 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.network import check_answers
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.mirror.client import MirrorError, check_listening, study_pages
-from lr_sweep.sweep.network import check_answers
 
 DASHBOARD_PORT = 8265
 """Of Ray's page and job server, on the head and here, where `submit` expects it."""

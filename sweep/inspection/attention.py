@@ -13,9 +13,9 @@ import torch
 
 from lr_sweep.analysis.report.figures import save
 from lr_sweep.analysis.report.model_figures import attention_figure
-from lr_sweep.datasets.storage.files import whole_file
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import whole_file
 from lr_sweep.datasets.task import Split
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.inspection.rebuild import Rebuilt, rebuild, recorded_run
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.trainables.backbones.gpt2 import GPT2

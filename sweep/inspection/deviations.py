@@ -12,8 +12,8 @@ from torch import Tensor
 
 from lr_sweep.analysis.report.figures import save
 from lr_sweep.analysis.report.model_figures import deviations_figure
-from lr_sweep.datasets.storage.files import whole_file
-from lr_sweep.sweep.errors import UserError, unknown
+from lr_sweep.common.errors import UserError, unknown
+from lr_sweep.common.files import whole_file
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.backbones import find_backbone
 from lr_sweep.sweep.study.file import load_built_in_study

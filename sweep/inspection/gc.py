@@ -13,12 +13,12 @@ from pathlib import Path
 from lr_sweep.analysis.record.columns import WANTED
 from lr_sweep.analysis.record.read import RecordError, read_rows
 from lr_sweep.analysis.report.folder import abandoned
-from lr_sweep.datasets.storage.files import is_being_written
-from lr_sweep.datasets.storage.scratch import dead_folders, own_folder
+from lr_sweep.common.files import is_being_written
+from lr_sweep.common.scratch import dead_folders, own_folder
+from lr_sweep.common.text import counted, gigabytes
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import State, recorded_ids, state_of
 from lr_sweep.sweep.results.validation import read_sound_row
-from lr_sweep.sweep.text import counted, gigabytes
 from lr_sweep.trainables.pretraining.recipe import pretraining_checkpoints
 from lr_sweep.trainables.pretraining.weights import weights_damage
 

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from lr_sweep.analysis.record.read import StudyInfo, check_format, read_study
+from lr_sweep.common.text import aligned, duration
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import SHOWN, KnownRun, Row
-from lr_sweep.sweep.text import aligned, duration, score
 
 TITLE_WIDTH = 48
 """Letters of a study's title that are shown."""
@@ -61,7 +61,7 @@ def _run_row(run: KnownRun, results: Results) -> tuple[str, ...]:
     labels = [run_state.label(run.labels, name) for name in run_state.LABELS]
     metric = run_state.metric_of(run.end)
     values = [run.end[name] if run.end else None for name in ACCURACIES]
-    accuracies = ["-" if value is None else score(value, metric, digits=1) for value in values]
+    accuracies = ["-" if value is None else metric.score_text(value, digits=1) for value in values]
     steps = "-" if step is None else str(step)
     trained = duration(run.end["wall_s"]) if run.end else "-"
     return (run.run_id, *labels, run.status, steps, *accuracies, trained, ", ".join(run.budgets) or "-")

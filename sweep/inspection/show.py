@@ -14,14 +14,13 @@ from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.analysis.record.read import check_format, read_curves
 from lr_sweep.analysis.record.rungs import key_of, stopped_of
 from lr_sweep.analysis.statistics.selection import best_steps
-from lr_sweep.analysis.text import failure_line, rate_text
-from lr_sweep.datasets.storage.files import hash_file
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import hash_file
+from lr_sweep.common.text import aligned, counted, duration, failure_line, gigabytes, rate_text
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import KnownRun, Row
 from lr_sweep.sweep.results.validation import digest_problem
-from lr_sweep.sweep.text import aligned, counted, duration, gigabytes, score
 
 SHORTEST_PREFIX = 4
 """Letters of an id that name a run, if no other id begins with them."""
@@ -100,7 +99,7 @@ def _outcome(run: KnownRun, end: Row | None) -> list[Fact]:
         facts.append(("steps", f"{end['num_steps']} trained"))
         if end["best_step"] is not None:
             metric = run_state.metric_of(end)
-            scores = [score(end[f"{split}_at_best"], metric, digits=1) for split in ("validation", "test")]
+            scores = [metric.score_text(end[f"{split}_at_best"], digits=1) for split in ("validation", "test")]
             shown = "validation {}, test {}".format(*scores)
             facts.append((metric.name, f"{shown}, at step {end['best_step']}, where validation is {metric.best}"))
     if run.labels is None:
@@ -195,7 +194,7 @@ def _curve_lines(results: Results, run_id: str, metric: Metric) -> list[str]:
         at = curve.iloc[index]
         validation = at["validation_accuracy"]
         loss = "-" if math.isnan(at["train_loss"]) else f"{at['train_loss']:.4f}"
-        numbers = (f"{at['step']}", loss, score(at["test_accuracy"], metric), score(validation, metric))
+        numbers = (f"{at['step']}", loss, metric.score_text(at["test_accuracy"]), metric.score_text(validation))
         rows.append((*numbers, bar(validation) if metric.is_fraction else "", "best" if index == best else ""))
     hidden = len(curve) - (len(rows) - 1)
     return aligned(rows, right=range(4)) + ([f"{hidden} evaluations between these are not shown"] if hidden else [])

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lr_sweep.analysis.record.read import read_study, read_wanted_rows
-from lr_sweep.analysis.text import failure_line, study_heading
+from lr_sweep.common.text import aligned, counted, duration, failure_line, study_heading
 from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.sweep.results.run_state import (
     SHOWN,
@@ -19,7 +19,6 @@ from lr_sweep.sweep.results.run_state import (
     shown_states,
     study_states,
 )
-from lr_sweep.sweep.text import aligned, counted, duration
 
 
 def status_text(results: Results, study: str, now: float | None = None) -> str:

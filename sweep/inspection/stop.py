@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lr_sweep.analysis.record.read import check_format
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.inspection.show import find_run
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results, storage_problems

@@ -15,9 +15,10 @@ from lr_sweep.analysis.record.columns import CURVES, PLANNED
 from lr_sweep.analysis.record.index import INDEX, index_path
 from lr_sweep.analysis.record.parquet import read_table
 from lr_sweep.analysis.record.read import RecordError, UnreadableError, check_format, planned_path, read_rows
-from lr_sweep.datasets.storage.files import hash_file
-from lr_sweep.datasets.storage.object_store import ObjectStore
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import hash_file
+from lr_sweep.common.object_store import ObjectStore
+from lr_sweep.common.text import counted
 from lr_sweep.sweep.inspection.gc import damaged_weights, leftovers, wanted_budgets
 from lr_sweep.sweep.plan.timings import read_measured
 from lr_sweep.sweep.results.directory import Results
@@ -29,7 +30,6 @@ from lr_sweep.sweep.results.validation import (
     read_sound_row,
     study_problems,
 )
-from lr_sweep.sweep.text import counted
 from lr_sweep.trainables.pretraining.weights import WEIGHTS, weights_damage
 
 FILES = (".parquet", ".json", ".yaml", ".safetensors", ".log", ".db", ".lock")

@@ -16,9 +16,8 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from lr_sweep.analysis.record.read import RecordError
-from lr_sweep.datasets.storage.files import partial_path
-from lr_sweep.datasets.storage.problems import reason
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError, reason
+from lr_sweep.common.files import partial_path
 
 EXPERIMENT = "lr-sweep"
 """The MLflow experiment that holds everything."""

@@ -14,7 +14,7 @@ from typing import Any
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import CURVES, RUNS
 from lr_sweep.analysis.record.read import curve_path, read_rows, run_path
-from lr_sweep.analysis.text import rate_text
+from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.results.run_state import LABELS, flattened
 
 METRICS = tuple(column.name for column in CURVES if column.name not in ("run_id", "step", "time_ms"))

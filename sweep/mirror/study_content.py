@@ -15,7 +15,7 @@ from lr_sweep.analysis.report.blocks import Row
 from lr_sweep.analysis.report.tables import mean_sem_text, seeds_text
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.study_summary import read_summary
-from lr_sweep.analysis.text import NO_VALUE, rate_text
+from lr_sweep.common.text import NO_VALUE, rate_text
 from lr_sweep.sweep.mirror.content import allowed, as_text
 from lr_sweep.sweep.results.run_state import flattened
 from lr_sweep.sweep.results.validation import read_options

@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from lr_sweep.analysis.record.read import read_study, recorded_studies
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.mirror.client import MirrorError, shown_uri, tracking_uri
 from lr_sweep.sweep.mirror.mirror import Mirror
 from lr_sweep.sweep.results.directory import Results, storage_problems

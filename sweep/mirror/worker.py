@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from lr_sweep.datasets.storage.background import BackgroundWorker
+from lr_sweep.common.background import BackgroundWorker
 from lr_sweep.sweep.mirror.client import MirrorError
 from lr_sweep.sweep.mirror.mirror import Mirror
 

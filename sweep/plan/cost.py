@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from lr_sweep.analysis.text import rate_text
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.text import aligned, counted, duration, gigabytes, rate_text
 from lr_sweep.sweep.plan.gpus import Gpu
 from lr_sweep.sweep.plan.packing import cohorts
 from lr_sweep.sweep.plan.placement import Placement
@@ -19,7 +19,6 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import Reconciled
 from lr_sweep.sweep.results.run_state import State, checkpoint_step
 from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
-from lr_sweep.sweep.text import aligned, counted, duration, gigabytes
 from lr_sweep.trainables.checkpoint import NUM_KEPT
 from lr_sweep.trainables.pretraining.fit import body_shapes
 from lr_sweep.trainables.pretraining.recipe import NUM_BYTES

@@ -13,13 +13,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from lr_sweep.common.text import counted
 from lr_sweep.datasets.task import DataError, TaskData
 from lr_sweep.sweep.plan.packing import CohortSizes
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.timings import busy_text, write_measured
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.sweep.text import counted
 from lr_sweep.trainables.backbones import load_family
 from lr_sweep.trainables.initialise import load_weights
 from lr_sweep.trainables.memory import largest_stack, share_memory

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from lr_sweep.analysis.text import rate_text
-from lr_sweep.datasets.storage.files import write_json
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import write_json
+from lr_sweep.common.text import rate_text
 from lr_sweep.datasets.task import TaskShape
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun, alike
 from lr_sweep.sweep.study.study import Resources

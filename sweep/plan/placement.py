@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lr_sweep.sweep.errors import UserError
-from lr_sweep.sweep.network import check_answers, check_loopback
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.network import check_answers, check_loopback
 from lr_sweep.sweep.study.study import Resources
 
 GPU_FILES = ("proc/driver/nvidia/gpus/*", "dev/nvidia[0-9]*", "dev/nvhost*", "dev/dxg", "dev/kfd")

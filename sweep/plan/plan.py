@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sized
 from dataclasses import replace
 from pathlib import Path
 
-from lr_sweep.analysis.text import rate_text, study_heading
+from lr_sweep.common.text import aligned, counted, gigabytes, rate_text, study_heading
 from lr_sweep.sweep.plan.cost import Cost, cost_lines, disk_bytes, estimate_cost
 from lr_sweep.sweep.plan.gpus import Gpu
 from lr_sweep.sweep.plan.packing import cohorts
@@ -26,7 +26,6 @@ from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import NOT_PROPOSED, Cell, by_cell, expected_runs, grids_of, stopped_rates
 from lr_sweep.sweep.study.search import Search
 from lr_sweep.sweep.study.texts import GIVE_TEXT
-from lr_sweep.sweep.text import aligned, counted, gigabytes
 from lr_sweep.trainables.run import Run, engine_for
 
 

@@ -11,12 +11,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lr_sweep.common.text import gigabytes
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.plan.gpus import Gpu
 from lr_sweep.sweep.plan.timings import Span, Timing
 from lr_sweep.sweep.study.runs import Cell, WantedRun
-from lr_sweep.sweep.text import gigabytes
 from lr_sweep.trainables.memory import (
     BYTES,
     USABLE,

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from lr_sweep.analysis.record.columns import PLANNED
 from lr_sweep.analysis.record.read import planned_path, read_rows, read_run_rows
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import is_changed, sealed, write_json
 from lr_sweep.datasets import TASKS
-from lr_sweep.datasets.storage.files import is_changed, sealed, write_json
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.reconcile import Reconciled

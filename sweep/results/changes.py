@@ -10,15 +10,16 @@ from pathlib import Path
 
 from lr_sweep.analysis.record.code_versions import files_text, other_versions
 from lr_sweep.analysis.record.read import read_run_rows
+from lr_sweep.common.source_code import source_versions, version_here
+from lr_sweep.common.text import counted
 from lr_sweep.datasets import SHIPPED, TASKS
-from lr_sweep.datasets.sources import source_versions, task_sources, version_here
+from lr_sweep.datasets.checksum import task_sources
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import Reconciled
 from lr_sweep.sweep.results.replaced import no_longer_wanted
 from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.sweep.text import counted
 from lr_sweep.trainables.backbones import FAMILIES
 from lr_sweep.trainables.checkpoint import newest_history
 from lr_sweep.trainables.run import engine_for

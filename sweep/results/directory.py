@@ -20,8 +20,8 @@ from lr_sweep.analysis.record.columns import Columns, table
 from lr_sweep.analysis.record.index import write_index
 from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.analysis.record.read import FORMAT, MAX_JSON, RecordError, check_format, curve_path, run_path, study_dir
-from lr_sweep.datasets.storage.files import is_locked, read_plain, remove_dead_partials, write_bytes, write_json
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import is_locked, read_plain, remove_dead_partials, write_bytes, write_json
 
 STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 """Failures to write that trying again will not mend."""

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from importlib import metadata
 
-from lr_sweep.datasets.sources import CHECKOUT
+from lr_sweep.common.source_code import CHECKOUT
 
 PACKED_STATE = "packed.json"
 """In a checkout that was packed and sent to a cluster: the commit and whether it had changes, where it was packed."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from lr_sweep.analysis.record.columns import PROPOSALS, RUNGS
 from lr_sweep.analysis.record.read import RecordError, read_rows, read_wanted_rows, recorded_studies
 from lr_sweep.analysis.record.rungs import rungs_path
+from lr_sweep.common.text import counted
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.run_state import LABELS, Row, State, flattened, label, read_ends, started_ids
 from lr_sweep.sweep.study.backbones import is_unknown
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import Cell, WantedRun
-from lr_sweep.sweep.text import counted
 from lr_sweep.trainables.own.run import OwnRun
 
 MOST_VALUES = 5

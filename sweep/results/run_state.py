@@ -14,7 +14,7 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.access import is_folder
 from lr_sweep.analysis.record.read import RecordError, read_run_rows, read_wanted_rows, recorded_studies
 from lr_sweep.analysis.record.rungs import StoppedRates, key_of, stopped_of
-from lr_sweep.analysis.text import rate_text
+from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.trainables.checkpoint import checkpoints
 

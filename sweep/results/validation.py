@@ -21,8 +21,8 @@ from lr_sweep.analysis.record.access import unreadable
 from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNS, Columns
 from lr_sweep.analysis.record.read import RecordError, UnreadableError, read_rows, read_study, read_wanted_table
 from lr_sweep.analysis.record.rungs import read_judgements
-from lr_sweep.datasets.storage.files import is_changed_text, is_sealed, read_plain
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import is_changed_text, is_sealed, read_plain
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import CUT_SHORT, STATUSES, Row
 from lr_sweep.trainables.own.run import is_own

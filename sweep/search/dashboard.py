@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.observations import Observation
-from lr_sweep.datasets.storage.files import whole_file
+from lr_sweep.common.files import whole_file
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.search.proposals import Proposal
 from lr_sweep.sweep.search.samplers import distributions, parameters

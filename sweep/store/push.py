@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from lr_sweep.analysis.record.working_copy import FORMAT_FILE
-from lr_sweep.datasets.storage.background import BackgroundWorker
-from lr_sweep.datasets.storage.object_store import ObjectStore
-from lr_sweep.datasets.storage.problems import UserError, reason
+from lr_sweep.common.background import BackgroundWorker
+from lr_sweep.common.errors import UserError, reason
+from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.sweep.store.lock import StoreLock
 
 EVERY_S = 5.0

@@ -10,10 +10,10 @@ from pathlib import Path
 from filelock import FileLock
 
 from lr_sweep.analysis.record.working_copy import pull, refresh, working_copy
-from lr_sweep.datasets.storage.files import write_bytes, write_json
-from lr_sweep.datasets.storage.object_store import ObjectStore, checked, local_path, reachable
-from lr_sweep.datasets.storage.scratch import scratch_folder
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import write_bytes, write_json
+from lr_sweep.common.object_store import ObjectStore, checked, local_path, reachable
+from lr_sweep.common.scratch import scratch_folder
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.store.lock import StoreLock, current_writer
 from lr_sweep.sweep.store.push import PushThread

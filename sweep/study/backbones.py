@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lr_sweep.datasets.storage.files import write_json
+from lr_sweep.common.files import write_json
+from lr_sweep.common.text import duration, percent
 from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, Recipe, StudyModel
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.texts import corpus_of, missing_text
-from lr_sweep.sweep.text import duration, percent
 from lr_sweep.trainables.pretraining.recipe import pretrained_folder
 from lr_sweep.trainables.pretraining.task_recipe import TaskRecipe
 from lr_sweep.trainables.pretraining.weights import (

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter
 
-from lr_sweep.sweep.errors import unknown
+from lr_sweep.common.errors import unknown
 from lr_sweep.sweep.study.learning_rates import LearningRates
 from lr_sweep.sweep.study.validation import (
     AtLeast1,

@@ -15,8 +15,8 @@ from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lr_sweep.analysis.paper.lu2021.published import is_small
-from lr_sweep.datasets.storage.files import read_plain
-from lr_sweep.sweep.errors import UserError, unknown
+from lr_sweep.common.errors import UserError, unknown
+from lr_sweep.common.files import read_plain
 from lr_sweep.sweep.study.lu2021 import STUDY_NAMES, table_study
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy, own_to_plain
 from lr_sweep.sweep.study.study import Study

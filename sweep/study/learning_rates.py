@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, Tag, model_validator
 
 from lr_sweep.analysis.statistics.further_rates import three_digits
-from lr_sweep.analysis.text import rate_text
+from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.study.validation import LearningRate, Strict, mistake, or_list, some_distinct
 
 SMALLEST = 1e-20

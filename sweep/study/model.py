@@ -22,8 +22,8 @@ from pydantic import (
     field_validator,
 )
 
+from lr_sweep.common.errors import unknown
 from lr_sweep.datasets import TASKS
-from lr_sweep.sweep.errors import unknown
 from lr_sweep.sweep.study.validation import (
     MISTAKE,
     AtLeast1,

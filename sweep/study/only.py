@@ -7,8 +7,8 @@ from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lr_sweep.analysis.text import rate_text
-from lr_sweep.sweep.errors import UserError, unknown
+from lr_sweep.common.errors import UserError, unknown
+from lr_sweep.common.text import rate_text
 
 if TYPE_CHECKING:
     from lr_sweep.sweep.study.runs import WantedRun

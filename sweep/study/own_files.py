@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationInfo
 
-from lr_sweep.datasets.storage.files import hash_file
+from lr_sweep.common.files import hash_file
 from lr_sweep.sweep.study.validation import Mistakes, mistake, shown
 from lr_sweep.trainables.own.code import module_name
 from lr_sweep.trainables.own.run import OwnFiles

@@ -13,7 +13,7 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.rungs import NOTHING_STOPPED, StoppedRates, read_stopped
 from lr_sweep.analysis.statistics.further_rates import stand_ins
 from lr_sweep.datasets import TASKS
-from lr_sweep.datasets.sources import data_checksum
+from lr_sweep.datasets.checksum import data_checksum
 from lr_sweep.datasets.task import TaskShape, options_content
 from lr_sweep.sweep.study.backbones import Backbone
 from lr_sweep.sweep.study.cells import StudyCell, changed

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from lr_sweep.analysis.statistics.further_rates import three_digits
-from lr_sweep.analysis.text import rate_text
+from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.study.learning_rates import LearningRates, Rate
 from lr_sweep.sweep.study.space import NO_OPTIONS, Options, Space, value_at
 from lr_sweep.sweep.study.validation import AtLeast1, Seed, Strict, mistake

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, Tag, ValidationError, model_validator
 
 from lr_sweep.analysis.statistics.further_rates import three_digits
-from lr_sweep.analysis.text import rate_text
-from lr_sweep.sweep.errors import unknown
+from lr_sweep.common.errors import unknown
+from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.study.cells import StudyCell, changed
 from lr_sweep.sweep.study.protocols import check_protocols
 from lr_sweep.sweep.study.validation import Mistakes, Strict, mistake, or_list, some_distinct

@@ -17,9 +17,9 @@ from pydantic import (
     model_validator,
 )
 
+from lr_sweep.common.errors import unknown
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.task import TaskShape, missing_names
-from lr_sweep.sweep.errors import unknown
 from lr_sweep.sweep.study.cells import AXES, Cells, ProtocolField, StudyCell, by_names, changed, check_cells
 from lr_sweep.sweep.study.fields import MAX_CELLS, MAX_RUNS, Seeds, StudyName, Title, listed, multiple_of
 from lr_sweep.sweep.study.learning_rates import alike, ascending

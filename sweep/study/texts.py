@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.datasets.files import default_data_dir
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.study.model import Recipe
 from lr_sweep.trainables.pretraining.recipe import (
     VALIDATION_SHARE,

@@ -27,7 +27,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from lr_sweep.sweep.errors import unknown
+from lr_sweep.common.errors import unknown
 
 MISTAKE = "mistake"
 MAX_MISTAKES = 100

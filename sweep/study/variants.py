@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo
 
-from lr_sweep.sweep.errors import unknown
+from lr_sweep.common.errors import unknown
 from lr_sweep.sweep.study.cells import changed
 from lr_sweep.sweep.study.fields import MAX_CELLS
 from lr_sweep.sweep.study.validation import Mistakes, NameRule, Strict, each_entry, mistake, shown, some_distinct

@@ -7,8 +7,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from lr_sweep.analysis.text import rate_text
-from lr_sweep.sweep.text import duration, score
+from lr_sweep.common.text import duration, rate_text
 from lr_sweep.sweep.tune.progress import UNFINISHED, StudyProgress, Summary
 
 REFRESH_S = 0.5
@@ -102,7 +101,9 @@ def _cells_table(progress: StudyProgress, max_rows: int) -> list[Table | Text]:
         ended = sum(status not in UNFINISHED for status in cells[cell])
         best = progress.best.get(cell)
         result = (
-            (score(best.accuracy, best.metric), rate_text(best.learning_rate), str(best.step)) if best else ("", "", "")
+            (best.metric.score_text(best.accuracy), rate_text(best.learning_rate), str(best.step))
+            if best
+            else ("", "", "")
         )
         table.add_row(*cell, f"{ended}/{len(cells[cell])}", *result)
     for column in table.columns:

@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from lr_sweep.analysis.record.index import INDEX_FROM, write_index
-from lr_sweep.datasets.storage.files import write_json
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import write_json
+from lr_sweep.common.text import counted
 from lr_sweep.sweep.mirror.worker import MirrorThread
 from lr_sweep.sweep.plan.packing import KILLED, CohortSizes, cohorts, is_out_of_memory
 from lr_sweep.sweep.results.recorder import Recorder
@@ -20,7 +21,6 @@ from lr_sweep.sweep.results.run_state import run_title
 from lr_sweep.sweep.search.stopping import EarlyStopping
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.terminal import StopAskedError, output_to, stop_signals
-from lr_sweep.sweep.text import counted
 from lr_sweep.sweep.tune.display import Display
 from lr_sweep.sweep.tune.failures import MAX_KINDS, Failure, Failures, Moment, advice_on, is_of_a_gpu, kind_of
 from lr_sweep.sweep.tune.nodes import Machines, node_text

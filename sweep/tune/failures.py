@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from lr_sweep.analysis.text import failure_line
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.text import failure_line
 from lr_sweep.sweep.plan.packing import KILLED
 from lr_sweep.sweep.study.runs import Cell
 from lr_sweep.sweep.tune.ray_session import RayLostError

@@ -14,9 +14,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from lr_sweep.sweep.network import check_answers
+from lr_sweep.common.network import check_answers
+from lr_sweep.common.text import machines_there
 from lr_sweep.sweep.plan.placement import Nodes, Placement, fits
-from lr_sweep.sweep.text import machines_there
 from lr_sweep.sweep.tune.shares import Claim
 from lr_sweep.trainables.events import Advanced, Report
 from lr_sweep.trainables.ray_internals import leaving_nodes, node_of_trial, running_jobs, store, stored

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from lr_sweep.datasets.storage.scratch import locked_folder, own_folder, remove_dead
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.scratch import locked_folder, own_folder, remove_dead
 from lr_sweep.trainables.ray_internals import loopback_alone, read_token_settings_again, temp_dir
 
 _LONGEST_PATH = "/r-99/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store"

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lr_sweep.datasets.storage.scratch import scratch_folder
+from lr_sweep.common.scratch import scratch_folder
 from lr_sweep.sweep.cluster.package import copy_program
 from lr_sweep.sweep.plan.placement import Placement, check_fit, cpus_here, no_cluster
 from lr_sweep.sweep.terminal import GROUP_SIGNALS, blocked

@@ -20,9 +20,10 @@ from lr_sweep.analysis.record.columns import WANTED
 from lr_sweep.analysis.record.index import write_index
 from lr_sweep.analysis.record.read import FORMAT
 from lr_sweep.analysis.study_report import Report, write_report
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import sealed, sealed_text, write_bytes, write_json
+from lr_sweep.common.text import counted
 from lr_sweep.datasets import TASKS
-from lr_sweep.datasets.storage.files import sealed, sealed_text, write_bytes, write_json
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.mirror.client import tracking_uri
 from lr_sweep.sweep.mirror.mirror import Mirror
 from lr_sweep.sweep.mirror.worker import MirrorThread
@@ -43,7 +44,6 @@ from lr_sweep.sweep.study.file import study_to_yaml
 from lr_sweep.sweep.study.only import only_text, select
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import Cell, WantedRun, expected_runs, stopped_rates
-from lr_sweep.sweep.text import counted
 from lr_sweep.sweep.tune.driver import Driver
 from lr_sweep.sweep.tune.failures import failure_lines
 from lr_sweep.sweep.tune.options import Options

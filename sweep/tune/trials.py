@@ -11,8 +11,7 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lr_sweep.datasets.storage.problems import reason
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError, reason
 from lr_sweep.sweep.plan.packing import CohortSizes, Group, trial_name
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results

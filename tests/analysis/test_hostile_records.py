@@ -14,7 +14,7 @@ from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.analysis.report.blocks import Bullets, Paragraph, Table, file_stems
 from lr_sweep.analysis.study_report import write_report
-from lr_sweep.analysis.text import percent_text
+from lr_sweep.common.text import percent_text
 from lr_sweep.tests.support.page_record import write_titled
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 

@@ -13,7 +13,7 @@ from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.report import figures, tables
 from lr_sweep.analysis.report.folder import LOCK
 from lr_sweep.analysis.study_report import Report, status_line, write_report
-from lr_sweep.analysis.text import rate_text
+from lr_sweep.common.text import rate_text
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 VARIANTS = ["frozen-random", "unfrozen-pretrained"]

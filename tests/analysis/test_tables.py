@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from lr_sweep.analysis.metric import ACCURACY
-from lr_sweep.analysis.text import NO_VALUE, rate_texts
+from lr_sweep.common.text import NO_VALUE, rate_texts
 
 
 def test_a_difference_that_is_equal_but_for_rounding_errors_is_written_alike() -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from lr_sweep.analysis.statistics.observations import Observation
-from lr_sweep.analysis.text import rate_text
 from lr_sweep.benchmarks.recorded_cells import Curves, RecordedCell, Replay, read_cells
 from lr_sweep.benchmarks.search import WAYS, replay, tried_by
+from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.study.stop_early import StopEarly
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"

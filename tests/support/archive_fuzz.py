@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.archive.format import Entry, manifest_text
 from lr_sweep.sweep.archive.importer import import_archive
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results
 
 MOST_VIRTUAL = 8 << 30

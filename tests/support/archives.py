@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.archive.exporter import export
 from lr_sweep.sweep.archive.importer import import_archive
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.records import files
 

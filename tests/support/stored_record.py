@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lr_sweep.datasets.storage.object_store import ObjectStore
+from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.sweep.store.lock import StoreLock
 from lr_sweep.sweep.store.results import StoredResults
 from lr_sweep.tests.support.records import SyntheticRecord

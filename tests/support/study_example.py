@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.study.file import load_study
 
 STUDY = """\

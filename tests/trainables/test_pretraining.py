@@ -13,8 +13,8 @@ import pytest
 import torch
 from transformers import GPT2LMHeadModel
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, is_unknown
 from lr_sweep.sweep.study.file import load_study, study_to_yaml

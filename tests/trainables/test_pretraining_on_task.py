@@ -12,11 +12,11 @@ import pytest
 import torch
 from transformers import GPT2Model
 
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import hash_file
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.loaded import load_checked
-from lr_sweep.datasets.storage.files import hash_file
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.backbones import find_backbones, is_unknown
 from lr_sweep.sweep.study.file import load_study, study_to_yaml

@@ -16,7 +16,7 @@ import torch
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
-from lr_sweep.datasets.storage.files import hash_file
+from lr_sweep.common.files import hash_file
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.inspection.gc import find_garbage
 from lr_sweep.sweep.inspection.status import status_text

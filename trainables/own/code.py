@@ -12,8 +12,8 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lr_sweep.datasets.storage.files import hash_file
-from lr_sweep.datasets.storage.scratch import scratch_folder
+from lr_sweep.common.files import hash_file
+from lr_sweep.common.scratch import scratch_folder
 from lr_sweep.datasets.task import DataError
 from lr_sweep.trainables.own.run import OwnFiles, OwnRun
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from lr_sweep.datasets.storage.scratch import scratch_folder
+from lr_sweep.common.scratch import scratch_folder
 from lr_sweep.trainables.own.values import Encoder, StateError, decode, folder_bytes, write_folder
 
 PAIRS = (("state_dict", "load_state_dict"), ("save", "load"))

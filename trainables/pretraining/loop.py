@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from lr_sweep.datasets.storage.files import flush, follow_umask, hash_file, partial_path, remove_dead_partials, sealed
+from lr_sweep.common.files import flush, follow_umask, hash_file, partial_path, remove_dead_partials, sealed
 from lr_sweep.trainables import checkpoint
 from lr_sweep.trainables.pretraining.recipe import pretraining_checkpoints
 from lr_sweep.trainables.pretraining.weights import FACTS, FILES, WEIGHTS

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from lr_sweep.datasets.storage.files import read_plain
+from lr_sweep.common.files import read_plain
 from lr_sweep.trainables.run import ModelSize
 
 DATA = "DATA"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from lr_sweep.datasets import TASKS
-from lr_sweep.datasets.sources import data_checksum
+from lr_sweep.datasets.checksum import data_checksum
 from lr_sweep.datasets.task import ENDLESS, options_content
 from lr_sweep.trainables.parts import EVERYTHING
 from lr_sweep.trainables.run import ModelSize, Protocol, Run

@@ -14,7 +14,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from lr_sweep.datasets.storage.files import hash_file, is_changed, open_plain, read_plain
+from lr_sweep.common.files import hash_file, is_changed, open_plain, read_plain
 from lr_sweep.trainables.pretraining import fit
 from lr_sweep.trainables.run import BodySize, ModelSize
 

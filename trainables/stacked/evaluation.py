@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lr_sweep.datasets.storage.files import cache_folder
+from lr_sweep.common.files import cache_folder
 from lr_sweep.datasets.task import Split, TaskData
 from lr_sweep.trainables.answers import example_losses
 from lr_sweep.trainables.stacked.model import Mask, StackedBatch, StackedModel

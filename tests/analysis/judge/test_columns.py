@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lr_sweep.analysis.judge.columns import find_columns, is_higher_better, measured
-from lr_sweep.datasets.storage.problems import UserError
+from lr_sweep.common.errors import UserError
 
 MLFLOW = ["", "run_id", "status", "start_time", "metrics.test_acc", "metrics.val_acc", "metrics.val_loss", "params.lr"]
 RAY = ["val_acc", "test_acc", "training_iteration", "trial_id", "time_total_s", "config/lr", "config/seed", "logdir"]

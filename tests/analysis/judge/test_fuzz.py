@@ -17,7 +17,7 @@ import pytest
 
 from lr_sweep.analysis.judge.judge import Reading, judge
 from lr_sweep.analysis.judge.write import write_judged
-from lr_sweep.datasets.storage.problems import UserError
+from lr_sweep.common.errors import UserError
 
 QUICK, MANY = 24, 700
 DRAWN_EVERY = 20

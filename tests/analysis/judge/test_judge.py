@@ -13,7 +13,7 @@ import pytest
 from lr_sweep.analysis.judge.judge import Reading, judge
 from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.analysis.study_files import Study
-from lr_sweep.datasets.storage.problems import UserError
+from lr_sweep.common.errors import UserError
 
 
 def study_of(folder: Path, text: str, reading: Reading | None = None, name: str = "table.csv") -> Study:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.analysis.judge.judge import Reading
-from lr_sweep.datasets.storage.problems import UserError
+from lr_sweep.common.errors import UserError
 from lr_sweep.tests.analysis.judge.test_judge import chosen, study_of
 
 

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.archive.curves import VALUES, write_csv, write_tensorboard
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import LABELS
 from lr_sweep.tests.support.records import SyntheticRecord

@@ -13,7 +13,7 @@ import pytest
 
 from lr_sweep.analysis.record.columns import CURVES, schema
 from lr_sweep.analysis.record.parquet import parquet_bytes
-from lr_sweep.datasets.storage.files import sealed, sealed_text
+from lr_sweep.common.files import sealed, sealed_text
 from lr_sweep.sweep.archive.format import max_bytes
 from lr_sweep.tests.support.archive_fuzz import header, imported, spoiled, tar_of
 from lr_sweep.tests.support.records import files, four_runs, run_id_of

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from lr_sweep.analysis.record.columns import CURVES, RUNS
 from lr_sweep.analysis.record.read import RecordError, curve_path, run_path
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.archive.exporter import export
 from lr_sweep.sweep.archive.format import Entry, manifest_text
 from lr_sweep.sweep.archive.importer import import_archive
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.archives import packed, refusal
 from lr_sweep.tests.support.records import (

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from lr_sweep.common.program import command
 from lr_sweep.datasets import files
-from lr_sweep.datasets.program import command
 from lr_sweep.tests.datasets.test_files import OFFLINE
 from lr_sweep.tests.support.tiny_study import ROOT
 

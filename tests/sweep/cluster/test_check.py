@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.cluster.check import PLACEHOLDER_ID, problems_in
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.tests.support.tiny_study import ROOT
 
 AWS, LOCAL = ROOT / "cluster.yaml", ROOT / "docs" / "cluster" / "local.yaml"

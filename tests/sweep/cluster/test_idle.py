@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cluster import idle
 from lr_sweep.sweep.cluster.idle import IdleClock, is_busy, main
-from lr_sweep.sweep.errors import UserError
 
 
 class Cluster:

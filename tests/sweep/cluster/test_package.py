@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cluster.package import MAX_BYTES, SENT, copy_program, sent_files
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results import provenance
 from lr_sweep.tests.support.tiny_study import ROOT
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.cluster.jobs import ClusterJobs, Job, job_name
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.tests.support.tiny_study import write_study
 

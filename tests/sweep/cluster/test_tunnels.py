@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.cluster.tunnels import head_address, read_cluster, ssh_command
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.mirror.client import EXPERIMENT
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
 

@@ -18,12 +18,12 @@ import pytest
 from lr_sweep.analysis.record.columns import PROPOSALS, RUNGS
 from lr_sweep.analysis.record.index import INDEX, index_path
 from lr_sweep.analysis.record.parquet import parquet_bytes
-from lr_sweep.datasets.storage.files import hash_file, sealed, sealed_text
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import hash_file, sealed, sealed_text
 from lr_sweep.sweep.archive.exporter import export
 from lr_sweep.sweep.archive.format import Entry, manifest_text, max_bytes
 from lr_sweep.sweep.archive.importer import import_archive
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.inspection.verify import verify
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.records import files, four_runs, new_results, run_id_of, write

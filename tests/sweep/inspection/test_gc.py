@@ -14,9 +14,9 @@ import pytest
 
 from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.analysis.record.read import read_rows
-from lr_sweep.datasets.storage.scratch import locked_folder, own_folder
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.scratch import locked_folder, own_folder
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.inspection import gc
 from lr_sweep.sweep.inspection.gc import CHECKPOINTS, KINDS, LEFTOVERS, SCRATCH, UNWANTED, collect, find_garbage, remove
 from lr_sweep.sweep.results.directory import Results, write_parquet

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.inspection.probe_study import probe_study
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.tests.support.own_study import write_function, write_own_study

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lr_sweep.analysis.record.read import RecordError
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.inspection.show import MAX_EVALUATIONS, bar, log_text, run_text, shown_evaluations
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.mirrored_record import write_curve, write_end, write_study

@@ -8,7 +8,7 @@ import pytest
 
 from lr_sweep.analysis.record.read import read_curves, read_runs, read_wanted
 from lr_sweep.analysis.statistics.aggregate import summarise
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.inspection.status import status_text
 from lr_sweep.sweep.inspection.stop import request_stop
 from lr_sweep.sweep.inspection.verify import verify

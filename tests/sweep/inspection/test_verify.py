@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 
 from lr_sweep.analysis.record.columns import CURVES, PLANNED, RUNS, WANTED
 from lr_sweep.analysis.record.read import read_rows
-from lr_sweep.datasets.storage.files import hash_file
+from lr_sweep.common.files import hash_file
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.inspection.verify import Verification, verify
 from lr_sweep.sweep.results.directory import Results, write_parquet

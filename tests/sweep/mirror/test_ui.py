@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.mirror.client import EXPERIMENT, open_client, open_ui, tracking_uri
 from lr_sweep.tests.support.mirrored_record import find, new_mirror
 

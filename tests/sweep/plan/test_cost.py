@@ -11,7 +11,7 @@ import pytest
 
 from lr_sweep.analysis.record.columns import PLANNED
 from lr_sweep.analysis.record.read import planned_path, read_rows
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan import measure
 from lr_sweep.sweep.plan.cost import Cost, cost_lines, estimate_cost, wall_time
 from lr_sweep.sweep.plan.placement import Placement, devices_here

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from lr_sweep.sweep.errors import UserError
-from lr_sweep.sweep.network import check_loopback
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.network import check_loopback
 from lr_sweep.sweep.plan.placement import Placement, check_beforehand, cpus_here
 from lr_sweep.sweep.study.study import Resources
 

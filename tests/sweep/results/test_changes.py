@@ -81,7 +81,7 @@ def changes(study: Path, results: Path, **more: Any) -> list[str]:
 
 def change_file(monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
     """Have a file of the checkout look changed since."""
-    from lr_sweep.datasets.sources import version_here
+    from lr_sweep.common.source_code import version_here
 
     monkeypatch.setattr(
         "lr_sweep.sweep.results.changes.version_here", lambda file: "new" if file == changed else version_here(file)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.analysis.study_report import write_report
-from lr_sweep.datasets.storage.files import write_json
+from lr_sweep.common.files import write_json
 from lr_sweep.sweep.archive.exporter import export
 from lr_sweep.sweep.archive.importer import import_archive
 from lr_sweep.sweep.cli.parser import main

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.analysis.record.read import FORMAT
-from lr_sweep.datasets.storage.files import partial_path, whole_file, write_json
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import partial_path, whole_file, write_json
 from lr_sweep.sweep.archive.exporter import export
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.inspection.gc import leftovers
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.tests.support.records import four_runs
@@ -211,7 +211,7 @@ def test_other_problems_pass(problem: Exception) -> None:
 FILL = """
 import resource, signal, sys
 from pathlib import Path
-from lr_sweep.datasets.storage.files import write_json
+from lr_sweep.common.files import write_json
 from lr_sweep.sweep.results.directory import Results, storage_problems
 results = Results(Path(sys.argv[1]))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

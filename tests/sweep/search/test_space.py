@@ -18,7 +18,7 @@ from optuna.storages.journal import JournalFileBackend
 
 from lr_sweep.analysis.record.read import read_wanted
 from lr_sweep.analysis.statistics.observations import Observation
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.plan import Plan
 from lr_sweep.sweep.search.dashboard import JOURNAL

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from lr_sweep.analysis.record.read import read_wanted
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.plan import Plan
 from lr_sweep.sweep.study.file import load_study

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from lr_sweep.datasets.storage.object_store import Found, ObjectStore
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.object_store import Found, ObjectStore
 from lr_sweep.sweep.store.lock import LOCK, StoreLock, current_writer
 from lr_sweep.sweep.store.results import StoredResults, results_here
 from lr_sweep.tests.support.servers.s3_server import Machines

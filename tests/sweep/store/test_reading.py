@@ -7,7 +7,7 @@ import pytest
 from lr_sweep.analysis.__main__ import main as analysis
 from lr_sweep.analysis.record.index import index_path
 from lr_sweep.analysis.record.working_copy import refresh
-from lr_sweep.datasets.storage.object_store import ObjectStore
+from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.store.results import results_here
 from lr_sweep.tests.support.records import rows_not_indexed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.datasets.storage.object_store import ObjectStore
+from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.recorder import Recorder
 from lr_sweep.sweep.store.results import StoredResults, results_here

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.datasets.storage.object_store import ObjectStore
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.sweep.store.lock import LOCK, current_writer
 from lr_sweep.sweep.store.results import StoredResults, results_here
 from lr_sweep.tests.support.servers.s3_server import SECRET, Machines, environment_of

@@ -13,8 +13,8 @@ from lr_sweep.analysis.record.columns import CURVES, RUNS, table
 from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.analysis.record.working_copy import refresh
-from lr_sweep.datasets.storage.object_store import ObjectStore
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.sweep.store.lock import LOCK
 from lr_sweep.sweep.store.push import Push, PushThread
 from lr_sweep.sweep.store.results import StoredResults

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.datasets.task import DataError
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.backbones import find_backbones
 from lr_sweep.sweep.study.file import load_study, study_to_yaml

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.study import only, variants
 from lr_sweep.sweep.study.file import study_of
 from lr_sweep.sweep.study.stop_early import StopEarly

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.packing import KILLED
 from lr_sweep.sweep.study.runs import Cell
 from lr_sweep.sweep.tune.failures import (

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.datasets.storage.scratch import own_folder
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.scratch import own_folder
 from lr_sweep.sweep.tune.private_ray import _MAX_FOLDER_BYTES, private_ray
 
 ANOTHER_USER = 3_999_999_999

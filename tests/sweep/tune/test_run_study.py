@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from lr_sweep.analysis.record.read import read_wanted
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.packing import KILLED
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results

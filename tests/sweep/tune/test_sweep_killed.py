@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.study_commands import CUT_SHORT
-from lr_sweep.sweep.errors import UserError
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.tiny_study import (
     ROOT,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.study.study import Resources
 from lr_sweep.sweep.tune import trials

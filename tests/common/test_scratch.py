@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.datasets.storage.scratch import dead_folders, own_folder, remove_dead, scratch_folder
+from lr_sweep.common.scratch import dead_folders, own_folder, remove_dead, scratch_folder
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_it_is_closed_to_others_and_goes_at_its_end(own: Path) -> None:
 
 def test_what_a_killed_process_left_goes_with_the_next_one_unless_a_fork_of_it_lives(own: Path) -> None:
     program = (
-        "import os, time; from lr_sweep.datasets.storage.scratch import scratch_folder\n"
+        "import os, time; from lr_sweep.common.scratch import scratch_folder\n"
         "with scratch_folder('code-'): os.write(1, b'%d\\n' % os.fork()), time.sleep(600)"
     )
     environment = os.environ | {"TMPDIR": str(own.parent)}

@@ -1,4 +1,4 @@
-"""Which source code a task's data and an engine's numbers come from, read from files without importing them.
+"""Which source code numbers come from, read from files without importing them.
 
 A version of a file is a hash of its code alone: comments, docstrings and blank lines change no number.
 """
@@ -9,44 +9,16 @@ import ast
 import hashlib
 import importlib.util
 import io
-import json
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
-
-from lr_sweep.datasets import SHIPPED, TASKS
-from lr_sweep.datasets.task import Task
 
 PROGRAM, DATASETS = "lr_sweep.", "lr_sweep.datasets"
 CHECKOUT = Path(__file__).resolve().parent.parent
 """The folder that `datasets` and `trainables` are in: the checkout, or `lr_sweep` where it is installed."""
-INTERFACE = "datasets/task.py"
-"""Every task imports it; `PROTOCOL_VERSION` covers it in a run's id."""
 _STARTS = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
-
-
-def data_checksum(name: str, options: Any, data_dir: Path) -> str:
-    """Return what identifies a task's data in the ids of its runs.
-
-    That is the task's own `checksum` and, of a task that is not shipped, the version of its source: the modules that
-    define it, and what they import of `datasets` and of their own package.
-
-    Raises:
-        DataError: data files are there but cannot be identified.
-    """
-    checksum = TASKS[name].checksum(options, data_dir)
-    if name in SHIPPED:
-        return checksum
-    sources = {file: version for file, version in task_sources(TASKS[name]).items() if file != INTERFACE}
-    return f"{checksum}+{_hash(json.dumps(sources, sort_keys=True))}"
-
-
-def task_sources(task: Task) -> dict[str, str]:
-    """Return the versions of the files that define a task, by path."""
-    return source_versions([getattr(task, "__name__", type(task).__module__)])  # a module; of an object, its class's
 
 
 def source_versions(modules: Iterable[str]) -> dict[str, str]:
@@ -105,10 +77,11 @@ def _version(path: Path) -> str:
 
 @lru_cache
 def _version_at(path: Path, mtime_ns: int, num_bytes: int) -> str:
-    return _hash(code_of(path.read_text(encoding="utf-8", errors="replace")))
+    return code_hash(code_of(path.read_text(encoding="utf-8", errors="replace")))
 
 
-def _hash(text: str) -> str:
+def code_hash(text: str) -> str:
+    """Return 16 hexadecimal digits that identify a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

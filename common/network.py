@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from lr_sweep.sweep.errors import UserError
+from lr_sweep.common.errors import UserError
 
 ANSWER_TIMEOUT_S = 10.0
 """Time after which a silent host counts as unreachable; Ray itself tries for minutes."""

@@ -1,17 +1,13 @@
-"""Errors that the user can fix."""
+"""Errors that the user can fix, and errors of libraries and of the system turned into such."""
 
 from __future__ import annotations
 
 import difflib
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-
-from lr_sweep.datasets.storage.problems import UserError
-
-__all__ = ["UserError", "path_problem", "unknown"]
-
 
 MOST_NAMES = 100
 """Valid names that a message lists."""
@@ -27,6 +23,27 @@ _ADVICE = {
     "Name another path": (errno.EINVAL, errno.ENODEV, errno.ENXIO),
 }
 """What to do about errors of paths and disks, by their numbers."""
+
+
+class UserError(Exception):
+    """Something that the user can put right.
+
+    The message says what was got, what was wanted and how to fix it; the command line prints it alone and exits 2.
+    """
+
+
+@contextmanager
+def translated(kinds: tuple[type[Exception], ...], explain: Callable[[Exception], Exception]) -> Iterator[None]:
+    """Raise what `explain` returns in place of a library's error of one of these classes."""
+    try:
+        yield
+    except kinds as error:
+        raise explain(error) from error
+
+
+def reason(error: Exception) -> str:
+    """Return the first line of an error's message, at most 300 characters, or the name of its class."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
 
 
 def path_problem(error: OSError, given: Iterable[str]) -> str | None:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from lr_sweep.datasets.storage.background import BackgroundWorker
+from lr_sweep.common.background import BackgroundWorker
 
 
 def test_keys_submitted_before_their_turn_run_once_in_order() -> None:

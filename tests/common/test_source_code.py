@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lr_sweep.common.source_code import code_of, source_versions, version_here
 from lr_sweep.datasets import SHIPPED, TASKS
-from lr_sweep.datasets.sources import code_of, data_checksum, source_versions, task_sources, version_here
+from lr_sweep.datasets.checksum import data_checksum, task_sources
 from lr_sweep.sweep.results.changes import ENGINES
 from lr_sweep.sweep.results.changes import code_of as code_of_runs
 from lr_sweep.trainables.backbones import FAMILIES

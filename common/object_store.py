@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from lr_sweep.datasets.storage.problems import UserError, reason, translated
+from lr_sweep.common.errors import UserError, reason, translated
 
 _NOT_THERE = ("404", "NoSuchKey")
 _CONDITION_FAILED = ("412", "PreconditionFailed", "409", "ConditionalRequestConflict", *_NOT_THERE)

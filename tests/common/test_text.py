@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lr_sweep.analysis.text import rate_text, study_heading
-from lr_sweep.sweep.text import percent
+from lr_sweep.common.text import percent, rate_text, study_heading
 
 
 @given(st.floats(1e-9, 10).map(lambda rate: float(f"{rate:.5e}")))

@@ -1,0 +1,35 @@
+"""What identifies a task's data in the ids of its runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from lr_sweep.common.source_code import code_hash, source_versions
+from lr_sweep.datasets import SHIPPED, TASKS
+from lr_sweep.datasets.task import Task
+
+INTERFACE = "datasets/task.py"
+"""Every task imports it; `PROTOCOL_VERSION` covers it in a run's id."""
+
+
+def data_checksum(name: str, options: Any, data_dir: Path) -> str:
+    """Return what identifies a task's data in the ids of its runs.
+
+    That is the task's own `checksum` and, of a task that is not shipped, the version of its source: the modules that
+    define it, and what they import of `datasets` and of their own package.
+
+    Raises:
+        DataError: data files are there but cannot be identified.
+    """
+    checksum = TASKS[name].checksum(options, data_dir)
+    if name in SHIPPED:
+        return checksum
+    sources = {file: version for file, version in task_sources(TASKS[name]).items() if file != INTERFACE}
+    return f"{checksum}+{code_hash(json.dumps(sources, sort_keys=True))}"
+
+
+def task_sources(task: Task) -> dict[str, str]:
+    """Return the versions of the files that define a task, by path."""
+    return source_versions([getattr(task, "__name__", type(task).__module__)])  # a module; of an object, its class's
