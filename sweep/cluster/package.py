@@ -10,7 +10,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.source_code import CHECKOUT
 from lr_sweep.sweep.results.provenance import PACKED_STATE, git_state
 
-SENT = ("analysis", "datasets", "sweep", "trainables")
+SENT = ("analysis", "common", "datasets", "sweep", "trainables")
 """Folders of the program that a cluster's machines get, below `lr_sweep`."""
 MAX_BYTES = 100 * 2**20
 """Size limit of the copy: Ray's job server refuses a larger upload (2.60: `DASHBOARD_CLIENT_MAX_SIZE`)."""
