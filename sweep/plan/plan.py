@@ -78,7 +78,7 @@ def plan_text(plan: Plan, cost: Cost, *, elsewhere: bool = False) -> str:
 def _changed_lines(plan: Plan) -> Iterator[str]:
     """Yield what has changed since the study was last run."""
     study, wanted, results = plan.study, plan.wanted, plan.results
-    yield from change_lines(study.study, wanted, plan.reconciled, results)
+    yield from change_lines(plan.reconciled, results)
     if (text := replaced_by(study, wanted, results).text) is not None:
         yield f"{text}. `run` asks first, or wants --replace"
     yield from renamed_lines(study, wanted, results)

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 
 from lr_sweep.analysis.record.code_versions import files_text, other_versions
-from lr_sweep.analysis.record.read import read_run_rows
 from lr_sweep.common.source_code import source_versions, version_here
-from lr_sweep.common.text import counted
 from lr_sweep.datasets import SHIPPED, TASKS
 from lr_sweep.datasets.checksum import task_sources
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import Reconciled
-from lr_sweep.sweep.results.replaced import no_longer_wanted
 from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
-from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.trainables.backbones import FAMILIES
 from lr_sweep.trainables.checkpoint import newest_history
 from lr_sweep.trainables.run import engine_for
@@ -76,24 +72,12 @@ def version_now(examples: Mapping[str, str], name: str) -> str | None:
     return examples.get(name) or version_here(name)
 
 
-def change_lines(
-    study: str,
-    wanted: Sequence[WantedRun],
-    reconciled: Reconciled,
-    results: Results,
-    examples: Mapping[str, str] | None = None,
-) -> list[str]:
-    """Return lines that name recorded runs of a study trained by other code or data than what is here; mostly none.
+def change_lines(reconciled: Reconciled, results: Results, examples: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Yield lines that name recorded runs of a study trained by other code or data than what is here; mostly none.
 
-    Call this before `wanted.parquet` is written again. `examples` are from `own_examples`; None: data was not loaded.
+    `examples` are from `own_examples`; None: data was not loaded.
     """
-    replaced = _replaced_own_lines if any(run.own_files for run in wanted) else _replaced_lines
-    return [*_other_code_lines(reconciled, results, examples or {}), *replaced(study, wanted, results)]
-
-
-def _other_code_lines(reconciled: Reconciled, results: Results, examples: Mapping[str, str]) -> Iterator[str]:
-    """Name runs with the same id that were trained by another version of some files."""
-    now = partial(version_now, examples)
+    now = partial(version_now, examples or {})
     files_of = cache(lambda code: tuple(sorted(other_versions(code, now))))  # most runs have the same code
     found: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for run_id, code in _codes(reconciled, results):
@@ -119,41 +103,3 @@ def _codes(reconciled: Reconciled, results: Results) -> Iterator[tuple[str, str]
                 yield run_id, code
         elif state is State.STARTED and results.uri is None:  # a store's checkpoints are not here
             yield run_id, json.dumps(newest_history(results.checkpoints(run_id)))
-
-
-def _replaced_lines(study: str, wanted: Sequence[WantedRun], results: Results) -> Iterator[str]:
-    """Say how many runs of a study no longer count, because a task of the user's own has changed."""
-    checksums = {run.run.task: run.run.data_checksum for run in wanted if run.run.task not in SHIPPED}
-    if not checksums:
-        return
-    others = [row["run_id"] for row in no_longer_wanted(study, wanted, results) if row["task"] in checksums]
-    rows = read_run_rows(results.root, others, ("task", "data_checksum"))
-    number = Counter(row["task"] for row in rows if row["data_checksum"] != checksums[row["task"]])
-    for task, runs in number.items():
-        yield (
-            f"{task}: {counted(runs, 'recorded run')} of this study had other data or another version of the "
-            f"task's code; these are new runs, and `gc --only unwanted` removes the old ones"
-        )
-
-
-def _replaced_own_lines(study: str, wanted: Sequence[WantedRun], results: Results) -> Iterator[str]:
-    """Say how many runs no longer count because the user's own code or data has changed, and name the files."""
-    now = wanted[0].run.content()
-    others = [row["run_id"] for row in no_longer_wanted(study, wanted, results)]
-    found: Counter[str] = Counter()
-    for row in read_run_rows(results.root, others, ("content",)):
-        content = json.loads(row["content"])
-        files = [name for kind in ("code", "data") for name in _differing(content.get(kind, {}), now[kind])]
-        if files:
-            found[", ".join(files)] += 1
-    for names, number in found.items():
-        were = "run was" if number == 1 else "runs were"
-        yield (
-            f"{number} recorded {were} trained by another version of {names}; with the one that is here they are new "
-            f"runs, and `gc --only unwanted` removes the old ones"
-        )
-
-
-def _differing(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the names of files that were added, changed or removed."""
-    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))

@@ -40,7 +40,8 @@ def replaced_by(study: AnyStudy, wanted: Sequence[WantedRun], results: Results) 
     named = {_labels(run.row()) for run in wanted} if rows else set()
     cells = frozenset(_cell(row) for row in rows if _labels(row) in named)
     ends, started = read_ends(results, [row["run_id"] for row in rows], ("content",)), started_ids(results)
-    lost = [row for row in rows if _has_results(ends.get(row["run_id"]), row["run_id"] in started)]
+    failed = {run_id for run_id, end in ends.items() if State(end["status"]) is State.FAILED}
+    lost = [row for row in rows if row["run_id"] in (ends.keys() | started) - failed]
     return Replaced(text=_text(study, lost, wanted, ends, results) if lost else None, cells=cells)
 
 
@@ -87,10 +88,6 @@ def _labels(row: Row) -> tuple[object, ...]:
     return tuple(row[name] for name in LABELS)
 
 
-def _has_results(end: Row | None, started: bool) -> bool:
-    return started if end is None else State(end["status"]) is not State.FAILED
-
-
 def _text(
     study: AnyStudy, lost: Sequence[Row], wanted: Sequence[WantedRun], ends: Mapping[str, Row], results: Results
 ) -> str:
@@ -116,8 +113,16 @@ def _difference(lost: Sequence[Row], wanted: Sequence[WantedRun], ends: Mapping[
         if row["run_id"] in ends and (run := named.get(_labels(row))):
             before, after = flattened(json.loads(ends[row["run_id"]]["content"])), flattened(run.run.content())
             names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-            return f"the study has another {_some(names)}"
+            return f"the study has another {_some([_option(name) for name in names])}"
     return "the study has none like them"
+
+
+def _option(name: str) -> str:
+    """Return how a line calls what differs in a run's content."""
+    kind, _, file = name.partition(".")
+    if kind in ("code", "data") and file:  # files of the user's own training function
+        return f"version of {file}"
+    return "version of the task's data or code" if name == "data_checksum" else name
 
 
 def _some(texts: Sequence[str]) -> str:

@@ -185,7 +185,7 @@ def _find_runs(
         reconciled = _reconcile(study, wanted, options, max_attempts=options.max_attempts)
         if reconciled.to_train or not added:
             break
-    changed = change_lines(study.study, wanted, reconciled, results, examples)
+    changed = change_lines(reconciled, results, examples)
     for line in [*changed, *renamed_lines(study, wanted, results)]:
         say(line)
     write_wanted(results, study, wanted)
