@@ -14,10 +14,9 @@ from lr_sweep.sweep.plan.packing import cohorts
 from lr_sweep.sweep.plan.placement import Placement, check_device, described, fits
 from lr_sweep.sweep.plan.roofline import computed_timings
 from lr_sweep.sweep.plan.timings import Timing, find_timings
-from lr_sweep.sweep.results.changes import change_lines
+from lr_sweep.sweep.results.changes import change_lines, renamed_lines, replaced_by
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
-from lr_sweep.sweep.results.replaced import renamed_lines, replaced_by
 from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.search.proposals import read_proposed
 from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown, to_pretrain

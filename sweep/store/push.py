@@ -39,19 +39,23 @@ class Push:
         """Make one pass: at any moment of it, each row in the store has its curve, and each study its list of runs."""
         rows, curves, contents = self._consistent()
         others = self._files("pretrained") | self._files("studies")
-        for name in self._changed(rows) + self._gone("runs", rows):
-            if name in self._pushed:  # first: a row never refers to a curve that is not there
+        others[FORMAT_FILE] = _stamp((self._copy / FORMAT_FILE).stat())
+        here = rows | curves | others
+        gone = [name for name in self._pushed if name not in here and not name.startswith("pretrained/")]
+        for name in [*self._changed(rows), *sorted(gone, key=lambda name: not name.startswith("runs/"))]:
+            if name in self._pushed:  # rows first: one never refers to a curve that is not there
                 self._remove(name)
-        for name in self._gone("curves", curves) + self._gone("studies", others):
-            self._remove(name)
-        about_format = {FORMAT_FILE: _stamp((self._copy / FORMAT_FILE).stat())}
-        for name in [*self._changed(about_format), *sorted(self._changed(others), key=_order)]:
-            self._upload(name)
-        for name, stamp in (curves | rows).items():
+        for name in sorted(self._changed(others), key=_order):
+            self._before_write()
+            with suppress(FileNotFoundError):  # removed since
+                stamp = _stamp((self._copy / name).stat())
+                self._store.upload(self._copy / name, name)
+                self._pushed[name] = stamp
+        for name in [*curves, *rows]:
             if name in contents:
                 self._before_write()
                 self._store.write(name, contents[name])
-                self._pushed[name] = stamp
+                self._pushed[name] = here[name]
 
     def _consistent(self) -> tuple[Files, Files, dict[str, bytes]]:
         """Return all rows and curves, and the content of changed ones, as of one moment, while `run` writes more."""
@@ -60,8 +64,8 @@ class Push:
             contents = self._contents(self._changed(rows))
             curves = self._files("curves")
             contents |= self._contents(self._changed(curves))
-            nothing_to_do = not contents and not self._gone("curves", curves)
-            if nothing_to_do or self._files("runs") == rows:
+            gone = any(name.startswith("curves/") and name not in curves for name in self._pushed)
+            if not (contents or gone) or self._files("runs") == rows:
                 return rows, curves, contents
 
     def _files(self, folder: str) -> Files:
@@ -77,27 +81,16 @@ class Push:
     def _changed(self, here: Files) -> list[str]:
         return [name for name, stamp in here.items() if self._pushed.get(name) != stamp]
 
-    def _gone(self, folder: str, here: Files) -> list[str]:
-        return [name for name in self._pushed if name.startswith(f"{folder}/") and name not in here]
-
     def _remove(self, name: str) -> None:
         self._before_write()
         self._store.remove(name)
         del self._pushed[name]
 
-    def _upload(self, name: str) -> None:
-        """Upload a file that may be large."""
-        self._before_write()
-        path = self._copy / name
-        with suppress(FileNotFoundError):  # removed since
-            stamp = _stamp(path.stat())
-            self._store.upload(path, name)
-            self._pushed[name] = stamp
 
-
-def _order(name: str) -> tuple[bool, bool, bool, str]:
+def _order(name: str) -> tuple[bool, bool, bool, bool, str]:
     """Order files so that each comes after what it refers to."""
-    return "/report/" in name, name.endswith("/study.json"), name.endswith(".safetensors"), name
+    kinds = (name != FORMAT_FILE, "/report/" in name, name.endswith("/study.json"), name.endswith(".safetensors"))
+    return *kinds, name
 
 
 def _walk(folder: str, name: str) -> Iterator[tuple[str, tuple[int, int]]]:

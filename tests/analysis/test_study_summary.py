@@ -11,7 +11,7 @@ from lr_sweep.analysis.record.rungs import rungs_path
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.sweep.api import Sweep
-from lr_sweep.sweep.mirror.study_content import MirroredStudy
+from lr_sweep.sweep.mirror.content import MirroredStudy
 from lr_sweep.tests.support.records import SyntheticRecord, write
 
 SEARCH = {"sampler": "gp", "low": 1e-5, "high": 1e-1, "rates": 4, "space": []}

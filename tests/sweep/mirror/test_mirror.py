@@ -15,8 +15,7 @@ import pytest
 from lr_sweep.analysis.record.read import run_path, study_dir
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.mirror.client import EXPERIMENT, MirrorError, open_client, open_ui, shown_uri, tracking_uri
-from lr_sweep.sweep.mirror.content import METRICS
-from lr_sweep.sweep.mirror.study_content import naming_labels
+from lr_sweep.sweep.mirror.content import METRICS, naming_labels
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.mirrored_record import (
     START_MS,
