@@ -162,10 +162,7 @@ def is_locked(path: Path) -> bool:
 
 
 def read_plain(path: Path, most_bytes: int) -> bytes:
-    """Read a whole file.
-
-    Raises OSError if it cannot be read, is no plain file (a device may have no end, a pipe no writer) or is too large.
-    """
+    """Read a whole file; raises OSError as `open_plain`, or if it is too large."""
     with open_plain(path) as file:
         if os.fstat(file.fileno()).st_size > most_bytes:
             raise OSError(errno.EFBIG, f"it has more than {most_bytes:,} bytes", str(path))
@@ -173,7 +170,7 @@ def read_plain(path: Path, most_bytes: int) -> bytes:
 
 
 def open_plain(path: Path) -> BufferedReader:
-    """Open a file; raises OSError for what is no plain file: to open a pipe without a writer takes for ever."""
+    """Open a file; raises OSError for what is no plain file: a device may have no end, a pipe no writer."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "it is no plain file", str(path))
     return path.open("rb")

@@ -11,11 +11,7 @@ ANSWER_TIMEOUT_S = 10.0
 
 
 def check_answers(host: str, port: int) -> None:
-    """Connect and disconnect.
-
-    Raises:
-        OSError: nothing listens there, or the host is out of reach.
-    """
+    """Connect and disconnect; raises OSError if nothing listens there, or the host is out of reach."""
     try:
         socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S).close()
     except (UnicodeError, OverflowError) as error:

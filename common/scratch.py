@@ -15,10 +15,7 @@ from pathlib import Path
 
 @contextmanager
 def scratch_folder(prefix: str) -> Iterator[Path]:
-    """Yield a new folder that only this user can enter; remove it at the end.
-
-    Before that, folders that ended processes left are removed.
-    """
+    """Yield a new folder that only this user can enter, and remove it at the end; first remove those left by others."""
     parent = own_folder()
     remove_dead(parent)
     with locked_folder(parent, prefix) as folder:
@@ -109,10 +106,7 @@ def _alone(parent: Path) -> Iterator[None]:
 
 
 def _locked(folder: Path) -> int | None:
-    """Lock a folder until the returned descriptor is closed, at the latest when the process and its forks have ended.
-
-    None: a process has locked it, it is no folder of this user, or it cannot be locked.
-    """
+    """Lock a folder until the returned descriptor is closed in the process and its forks; None: this cannot be done."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

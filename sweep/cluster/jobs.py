@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+
+from pydantic import HttpUrl, TypeAdapter, ValidationError
 
 from lr_sweep.common.errors import UserError, reason, translated
 from lr_sweep.common.network import check_answers
@@ -102,8 +103,7 @@ class ClusterJobs:
         with _problems(self.address):
             response = self._client._do_request("GET", "/nodes?view=summary")
             response.raise_for_status()
-            nodes = response.json()["data"]["summary"]
-        return sum(node["raylet"]["state"] == "ALIVE" for node in nodes)
+            return sum(node["raylet"]["state"] == "ALIVE" for node in response.json()["data"]["summary"])
 
     def start(self, study: str, results: str, command: str, folder: Path) -> str:
         """Start a job and return its name.
@@ -172,18 +172,14 @@ def _job(details: Any) -> Job:
 def _check_address(address: str) -> None:
     """Fail early: Ray waits minutes for a silent host, and takes other strings for other kinds of address."""
     try:
-        parts = urlsplit(address)
-        usual_port = {"http": 80, "https": 443}[parts.scheme]
-        host, port = parts.hostname, parts.port or usual_port
-    except (KeyError, ValueError):  # another scheme; an unclosed bracket, a port over 65535
-        host = None
-    if not host:
+        url = TypeAdapter(HttpUrl).validate_python(address)
+    except ValidationError as error:
         raise UserError(
             f"--address: got {address!r}, want the URL of a cluster's job server, such as {DEFAULT_ADDRESS}, where "
             f"`ui --cluster cluster.yaml` makes it available."
-        )
+        ) from error
     try:
-        check_answers(host, port)
+        check_answers(str(url.host).strip("[]"), url.port or 80)
     except OSError as error:
         raise UserError(
             f"nothing answers at --address {address}: {error}. Start a cluster with `ray up cluster.yaml` and a tunnel "

@@ -19,8 +19,7 @@ MAX_BYTES = 100 * 2**20
 def copy_program(folder: Path, program: Path = CHECKOUT) -> int:
     """Copy the program to `folder`/lr_sweep, record its commit there, and return its size in bytes.
 
-    Ray hashes names and contents of `folder`, and sends nothing that the cluster has already. Raises UserError, which
-    names the largest files, if the program is larger than `MAX_BYTES`.
+    Raises UserError, which names the largest files, if the program is larger than `MAX_BYTES`.
     """
     sizes = {file: file.stat().st_size for file in sent_files(program)}
     if sum(sizes.values()) > MAX_BYTES:

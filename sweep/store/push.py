@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,17 +25,67 @@ Files = dict[str, tuple[int, int]]
 """Names of files of the copy with size and time of change: another content has another pair."""
 
 
-class Push:
-    """Passes over the working copy, which was just pulled; `before_write` is called before each write to the store."""
+class PushThread:
+    """Passes over the working copy in the background, and renews the lock that is held, until it is closed.
 
-    def __init__(self, store: ObjectStore, copy: Path, before_write: Callable[[], None]) -> None:
-        self._store, self._copy, self._before_write = store, copy, before_write
+    The copy was just pulled.
+    """
+
+    def __init__(self, store: ObjectStore, copy: Path, lock: StoreLock, *, every_s: float = EVERY_S) -> None:
+        self._store, self._copy, self._lock = store, copy, lock
         self._pushed: Files = {}
         for folder in ("runs", "curves", "studies", "pretrained"):  # workers upload the checkpoints that they write
             there = store.names(folder)
             self._pushed |= {name: stamp for name, stamp in self._files(folder).items() if name in there}
+        self._news: deque[str] = deque()
+        self._failing = self._closed = False
+        self._lost: UserError | None = None
+        self._worker = BackgroundWorker(
+            "store-push", self._pass, self._report, retry_s=every_s, always="pass", every_s=every_s
+        )
 
-    def __call__(self) -> None:
+    def news(self) -> list[str]:
+        """Return the messages since the last call; raises UserError if another process has taken the lock."""
+        if self._lost is not None:
+            raise self._lost
+        return [self._news.popleft() for _ in range(len(self._news))]
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until the store holds all that was written before the call; False: not within the time."""
+        self._worker.submit("pass")
+        return self._worker.wait(["pass"], timeout_s) and self._lost is None
+
+    def close(self, timeout_s: float) -> bool:
+        """Flush, and end the thread."""
+        complete = self.flush(timeout_s)
+        self._closed = True
+        self._worker.close(timeout_s if complete else 0)
+        return complete
+
+    def _report(self, problem: Exception) -> None:
+        self._failing = True
+        uri, why = self._store.uri, reason(problem)
+        self._news.append(f"cannot write to {uri} ({why}); training continues; uploads are retried")
+
+    def _pass(self, _: str) -> None:
+        if self._lost is not None or self._closed:
+            return
+        try:
+            self._before_write()
+            self._push()
+        except UserError as lost:
+            self._lost = lost
+            return
+        if self._failing:
+            self._news.append(f"{self._store.uri} has everything again")
+        self._failing = False
+
+    def _before_write(self) -> None:
+        if self._closed:  # the lock may be another process's by now
+            raise InterruptedError("closed")
+        self._lock.renew_if_due()
+
+    def _push(self) -> None:
         """Make one pass: at any moment of it, each row in the store has its curve, and each study its list of runs."""
         rows, curves, contents = self._consistent()
         others = self._files("pretrained") | self._files("studies")
@@ -108,57 +158,3 @@ def _walk(folder: str, name: str) -> Iterator[tuple[str, tuple[int, int]]]:
 
 def _stamp(found: os.stat_result) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
-
-
-class PushThread:
-    """Passes over the working copy in the background, and renews the lock that is held, until it is closed."""
-
-    def __init__(self, store: ObjectStore, copy: Path, lock: StoreLock, *, every_s: float = EVERY_S) -> None:
-        self._uri, self._lock = store.uri, lock
-        self._push = Push(store, copy, self._before_write)
-        self._news: deque[str] = deque()
-        self._failing = self._closed = False
-        self._lost: UserError | None = None
-        self._worker = BackgroundWorker(
-            "store-push", self._pass, self._report, retry_s=every_s, always="pass", every_s=every_s
-        )
-
-    def news(self) -> list[str]:
-        """Return the messages since the last call; raises UserError if another process has taken the lock."""
-        if self._lost is not None:
-            raise self._lost
-        return [self._news.popleft() for _ in range(len(self._news))]
-
-    def flush(self, timeout_s: float) -> bool:
-        """Wait until the store holds all that was written before the call; False: not within the time."""
-        self._worker.submit("pass")
-        return self._worker.wait(["pass"], timeout_s) and self._lost is None
-
-    def close(self, timeout_s: float) -> bool:
-        """Flush, and end the thread."""
-        complete = self.flush(timeout_s)
-        self._closed = True
-        self._worker.close(timeout_s if complete else 0)
-        return complete
-
-    def _pass(self, _: str) -> None:
-        if self._lost is not None or self._closed:
-            return
-        try:
-            self._before_write()
-            self._push()
-        except UserError as lost:
-            self._lost = lost
-            return
-        if self._failing:
-            self._news.append(f"{self._uri} has everything again")
-        self._failing = False
-
-    def _before_write(self) -> None:
-        if self._closed:  # the lock may be another process's by now
-            raise InterruptedError("closed")
-        self._lock.renew_if_due()
-
-    def _report(self, problem: Exception) -> None:
-        self._failing = True
-        self._news.append(f"cannot write to {self._uri} ({reason(problem)}); training continues; uploads are retried")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import signal
 import subprocess
@@ -14,6 +13,7 @@ import pytest
 
 from lr_sweep.analysis.record.read import read_curves
 from lr_sweep.tests.support.own_study import write_own_study
+from lr_sweep.tests.support.servers.laptop import accepted
 from lr_sweep.tests.support.servers.local_head import TOKEN, LocalHead, local_head
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, curves, rows, sweep, trained_here, write_study
 
@@ -106,13 +106,6 @@ def test_a_training_function_of_ones_own(head: LocalHead, tmp_path: Path) -> Non
     assert {run_id: repr(curve) for run_id, curve in curves(results).items()} == {
         run_id: repr(curve) for run_id, curve in expected.items()
     }
-
-
-def accepted(printed: str) -> str:
-    """Return the name of the job that was submitted."""
-    found = re.search(r"(tiny-\d{8}-\d{6}) was accepted", printed)
-    assert found is not None, printed
-    return found[1]
 
 
 def submit_and_leave(command: list[str], head: LocalHead) -> str:

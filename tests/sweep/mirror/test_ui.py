@@ -1,3 +1,5 @@
+"""`ui`: MLflow's page, served until Ctrl-C."""
+
 from __future__ import annotations
 
 import os
@@ -7,16 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.mirror.client import EXPERIMENT, open_client, open_ui, tracking_uri
-from lr_sweep.tests.support.mirrored_record import find, new_mirror
-
-ROOT = Path(__file__).parents[3]
+from lr_sweep.tests.support.mirrored_record import answers, find, new_mirror
 
 
 @pytest.fixture(autouse=True)
@@ -96,10 +96,3 @@ def test_serves_until_it_is_ended_and_leaves_nothing_behind(results: Path, tmp_p
     assert page in printed
     assert "Traceback" not in printed
     assert not answers(port)
-
-
-def answers(port: int) -> bool:
-    try:
-        return bool(urlopen(f"http://127.0.0.1:{port}/health", timeout=2).read())
-    except (URLError, OSError):
-        return False

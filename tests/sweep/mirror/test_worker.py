@@ -12,8 +12,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import pytest
 
@@ -22,33 +20,42 @@ from lr_sweep.sweep.mirror.client import MirrorError, open_client, store_problem
 from lr_sweep.sweep.mirror.content import METRICS
 from lr_sweep.sweep.mirror.mirror import Mirror
 from lr_sweep.sweep.mirror.worker import MirrorThread
-from lr_sweep.tests.support.mirrored_record import find, new_mirror, points, write_curve, write_end, write_study
+from lr_sweep.tests.support.mirrored_record import (
+    answers,
+    find,
+    new_mirror,
+    points,
+    write_curve,
+    write_end,
+    write_study,
+)
 
 
-def test_thread_mirrors_and_coalesces_notices() -> None:
-    """While the first run is being mirrored, a hundred notices of the second come to one turn."""
-    at_work, proceed, synced = threading.Event(), threading.Event(), []
+def test_a_bad_run_holds_up_no_other_but_the_study_which_closes_last() -> None:
+    synced: list[str] = []
+    problems: list[str] = []
 
-    class Recorded(Mirror):
+    class OneBad(Mirror):
         def sync_run(self, run_id: str) -> None:
-            at_work.set()
-            assert proceed.wait(10)
+            if run_id == "bad":
+                raise MirrorError("refused")
             synced.append(run_id)
 
         def close_study(self) -> None:
             synced.append("study")
 
-    problems: list[str] = []
-    thread = MirrorThread(Recorded(Path(), "small", "sqlite://"), problems.append)
-    thread.changed("aa")
-    assert at_work.wait(10)
-    for _ in range(100):
-        thread.changed("bb")
-    assert thread.close(timeout_s=0.0) == ["aa", "bb"]
-    proceed.set()
-    assert thread.close(timeout_s=10.0) == []
-    assert synced == ["aa", "bb", "study"]
-    assert problems == []
+    thread = MirrorThread(OneBad(Path(), "small", "sqlite://"), problems.append, retry_s=0.01, max_retry_s=0.01)
+    thread.changed("bad", "aa", "bb")
+    deadline = time.monotonic() + 10
+    while len(synced) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert thread.close(10.0) == ["bad"]
+    assert synced == ["aa", "bb"]
+    assert problems == ["refused; training continues, and mirroring is tried again"]
+    thread = MirrorThread(OneBad(Path(), "small", "sqlite://"), pytest.fail)
+    thread.changed("cc")
+    assert thread.close(10.0) == []
+    assert synced == ["aa", "bb", "cc", "study"]
 
 
 def test_thread_without_notices_touches_nothing(tmp_path: Path) -> None:
@@ -88,29 +95,6 @@ def locked(results: Path) -> MirrorError:
     with pytest.raises(MirrorError) as caught, store_problems(tracking_uri(results)):
         raise sqlite3.OperationalError("database is locked")
     return caught.value
-
-
-def test_one_bad_run_does_not_hold_up_the_others() -> None:
-    synced: list[str] = []
-    problems: list[str] = []
-
-    class OneBad(Mirror):
-        def sync_run(self, run_id: str) -> None:
-            if run_id == "bad":
-                raise MirrorError("refused")
-            synced.append(run_id)
-
-        def close_study(self) -> None:
-            synced.append("study")
-
-    thread = MirrorThread(OneBad(Path(), "small", "sqlite://"), problems.append, retry_s=0.01, max_retry_s=0.01)
-    thread.changed("bad", "aa", "bb")
-    deadline = time.monotonic() + 10
-    while len(synced) < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert thread.close(10.0) == ["bad"]
-    assert synced == ["aa", "bb"]
-    assert len(problems) == 1
 
 
 def closed_port() -> int:
@@ -162,13 +146,9 @@ def mlflow_server(folder: Path, port: int) -> Iterator[None]:
 
 def wait_for(port: int, timeout_s: float = 120.0) -> None:
     deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        try:
-            urlopen(f"http://127.0.0.1:{port}/health", timeout=2).read()
-            return
-        except (URLError, OSError):
-            time.sleep(0.2)
-    raise TimeoutError(f"no MLflow server on port {port} after {timeout_s} s")
+    while not answers(port):
+        assert time.monotonic() < deadline, f"no MLflow server on port {port} after {timeout_s} s"
+        time.sleep(0.2)
 
 
 @pytest.mark.slow
