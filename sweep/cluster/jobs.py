@@ -70,11 +70,11 @@ class ClusterJobs:
         with _problems(address):
             self._client = JobSubmissionClient(address)
 
-    def jobs(self, study: str | None = None) -> list[Job]:
-        """Return the jobs of a study, or of all studies, oldest first."""
+    def jobs(self) -> list[Job]:
+        """Return the jobs of all studies, oldest first."""
         with _problems(self.address):
             found = [_job(details) for details in self._client.list_jobs() if STUDY_KEY in (details.metadata or {})]
-        return sorted((job for job in found if study in (None, job.study)), key=lambda job: job.started_s)
+        return sorted(found, key=lambda job: job.started_s)
 
     def drivers(self) -> int:
         """Return how many drivers run or wait: submitted jobs, and programs that joined the cluster by its address."""

@@ -14,14 +14,12 @@ from typing import Any
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import CURVES, RUNS
-from lr_sweep.analysis.record.read import curve_path, read_rows, run_path, study_dir
+from lr_sweep.analysis.record.read import StudyInfo, curve_path, read_rows, run_path
 from lr_sweep.analysis.report.blocks import Row
 from lr_sweep.analysis.report.tables import mean_sem_text, seeds_text
 from lr_sweep.analysis.statistics.selection import CELL
-from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.common.text import NO_VALUE, rate_text
 from lr_sweep.sweep.results.run_state import LABELS, flattened
-from lr_sweep.sweep.results.validation import read_options
 
 METRICS = tuple(column.name for column in CURVES if column.name not in ("run_id", "step", "time_ms"))
 """Columns of a curve that are mirrored, under the names that `metric_names` gives."""
@@ -180,71 +178,49 @@ def naming_labels(wanted: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["learning_rate", "seed", *others]
 
 
-@dataclass(frozen=True, kw_only=True)
-class MirroredStudy:
-    """What the record holds of one study, in MLflow's terms."""
-
-    name: str
-    title: str
-    metric: Metric
-    options: dict[str, Any]
-    """As it was last run, with all defaults."""
-    cells: list[Row]
-    """Rows of `StudySummary.cells`."""
-
-    @classmethod
-    def read(cls, results: Path, name: str) -> MirroredStudy:
-        """Read a study and summarise its runs; raises RecordError if a file is missing or damaged."""
-        read = read_summary(results, name)
-        path = study_dir(results, name) / f"{name}.yaml"
-        return cls(
-            name=name,
-            title=read.info.title,
-            metric=read.info.metric,
-            options=read_options(path),
-            cells=[dict(cell) for cell in read.summary.cells.to_dict("records")],
-        )
-
-    def params(self) -> dict[str, str]:
-        """Return the options, nested ones as `protocol.batch_size`."""
-        options = {name: value for name, value in self.options.items() if name != "title"}
-        return {allowed(key): as_text(value)[:_MAX_PARAM_LENGTH] for key, value in flattened(options).items()}
-
-    def metrics(self) -> dict[str, float]:
-        """Return the result of each cell at its chosen learning rate: `test_mean/TASK/MODEL/VARIANT` and so on."""
-        return {
-            allowed("/".join([name, *(cell[key] for key in CELL)])): float(cell[name])
-            for cell in self.cells
-            for name in _CELL_METRICS
-            if math.isfinite(cell[name])
-        }
-
-    def note(self) -> str:
-        """Return the title and the results as Markdown, as far as they fit; MLflow shows it on the study's page."""
-        lines = [self.title, "", f"| {' | '.join(_NOTE_COLUMNS)} |", "|---" * len(_NOTE_COLUMNS) + "|"]
-        rows = [f"| {' | '.join(self._note_entries(cell))} |" for cell in self.cells]
-        while rows and len("\n".join([*lines, *rows])) > _MAX_TEXT_LENGTH:
-            rows.pop()
-        left = len(self.cells) - len(rows)
-        return "\n".join([*lines, *rows, *([f"\nand {left} more cells, in the report"] if left else [])])
-
-    def _note_entries(self, cell: Row) -> list[str]:
-        chosen = NO_VALUE if math.isnan(cell["learning_rate"]) else rate_text(cell["learning_rate"])
-        runs = f"{cell['complete']} of {cell['num_wanted']}"
-        return [*(cell[key] for key in CELL), chosen, mean_sem_text(cell, self.metric) + seeds_text(cell), runs]
+def study_params(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return a study's options, nested ones as `protocol.batch_size`."""
+    shown = {name: value for name, value in options.items() if name != "title"}
+    return {allowed(key): as_text(value)[:_MAX_PARAM_LENGTH] for key, value in flattened(shown).items()}
 
 
-def charts_view(study: MirroredStudy) -> dict[str, Any]:
-    """Return a view of MLflow's page: the ended runs of a study, not nested, and charts of all of them."""
-    section = _uuid(study.name, "section")
-    same = {"metricSectionId": section, "deleted": False, "isGenerated": False, "runsCountToCompare": MOST_DRAWN}
-    charts = _charts(f"validation_{allowed(study.metric.name)}")
+def study_metrics(cells: Sequence[Row]) -> dict[str, float]:
+    """Return the result of each cell at its chosen learning rate: `test_mean/TASK/MODEL/VARIANT` and so on."""
     return {
-        "searchFilter": f"tags.`sweep.kind` = 'run' AND tags.`sweep.studies` LIKE '%,{study.name},%'",
+        allowed("/".join([name, *(cell[key] for key in CELL)])): float(cell[name])
+        for cell in cells
+        for name in _CELL_METRICS
+        if math.isfinite(cell[name])
+    }
+
+
+def study_note(info: StudyInfo, cells: Sequence[Row]) -> str:
+    """Return the title and the results as Markdown, as far as they fit; MLflow shows it on the study's page."""
+    lines = [info.title, "", f"| {' | '.join(_NOTE_COLUMNS)} |", "|---" * len(_NOTE_COLUMNS) + "|"]
+    rows = [f"| {' | '.join(_note_entries(cell, info.metric))} |" for cell in cells]
+    while rows and len("\n".join([*lines, *rows])) > _MAX_TEXT_LENGTH:
+        rows.pop()
+    left = len(cells) - len(rows)
+    return "\n".join([*lines, *rows, *([f"\nand {left} more cells, in the report"] if left else [])])
+
+
+def _note_entries(cell: Row, metric: Metric) -> list[str]:
+    chosen = NO_VALUE if math.isnan(cell["learning_rate"]) else rate_text(cell["learning_rate"])
+    runs = f"{cell['complete']} of {cell['num_wanted']}"
+    return [*(cell[key] for key in CELL), chosen, mean_sem_text(cell, metric) + seeds_text(cell), runs]
+
+
+def charts_view(study: str, metric: Metric) -> dict[str, Any]:
+    """Return a view of MLflow's page: the ended runs of a study, not nested, and charts of all of them."""
+    section = _uuid(study, "section")
+    same = {"metricSectionId": section, "deleted": False, "isGenerated": False, "runsCountToCompare": MOST_DRAWN}
+    charts = _charts(f"validation_{allowed(metric.name)}")
+    return {
+        "searchFilter": f"tags.`sweep.kind` = 'run' AND tags.`sweep.studies` LIKE '%,{study},%'",
         "orderByKey": "metrics.`test_at_best`",  # MLflow nests runs below their study only in the order of time
-        "orderByAsc": not study.metric.higher_is_better,
-        "compareRunCharts": [{**chart, "uuid": _uuid(study.name, chart["type"]), **same} for chart in charts],
-        "compareRunSections": [{"uuid": section, "name": study.name, "display": True, "isReordered": False}],
+        "orderByAsc": not metric.higher_is_better,
+        "compareRunCharts": [{**chart, "uuid": _uuid(study, chart["type"]), **same} for chart in charts],
+        "compareRunSections": [{"uuid": section, "name": study, "display": True, "isReordered": False}],
         "runsHiddenMode": "SHOW_ALL",
     }
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lr_sweep.analysis.metric import ACCURACY
-from lr_sweep.analysis.record.read import read_run_rows, read_study, read_wanted_rows
+from lr_sweep.analysis.record.read import read_run_rows, read_study, read_wanted_rows, study_dir
+from lr_sweep.analysis.study_summary import RecordedStudy, read_summary
 from lr_sweep.sweep.mirror.client import (
     EXPERIMENT,
     VIEW_TAG,
@@ -30,12 +31,15 @@ from lr_sweep.sweep.mirror.content import (
     ENDING_TAGS,
     METRICS,
     MirroredRun,
-    MirroredStudy,
     charts_view,
     metric_names,
     naming_labels,
+    study_metrics,
+    study_note,
+    study_params,
     unix_ms,
 )
+from lr_sweep.sweep.results.validation import read_options
 
 _MAX_METRICS, _MAX_PARAMS, _MAX_RUNS = 1000, 100, 1000
 """Of a batch and of a page, by MLflow's limits."""
@@ -109,9 +113,10 @@ class Mirror:
         Runs that have not ended are marked KILLED, too. The next sweep marks what it trains RUNNING again.
         """
         self._read_wanted()
-        study = MirroredStudy.read(self.results, self.study)
+        read = read_summary(self.results, self.study)
+        options = read_options(study_dir(self.results, self.study) / f"{self.study}.yaml")
         with self._session() as parent:
-            self._sync_study(study, parent)
+            self._sync_study(read, options, parent)
             mirrored = [self._runs[run_id] for run_id in self._wanted if run_id in self._runs]
             for run in mirrored:
                 if run.status == "RUNNING":
@@ -227,15 +232,15 @@ class Mirror:
     def _create_run(self, started_ms: int | None, tags: dict[str, str], name: str) -> _MlflowRun:
         return _known(self._client.create_run(self._experiment_id, start_time=started_ms, tags=tags, run_name=name))
 
-    def _sync_study(self, study: MirroredStudy, parent: _MlflowRun) -> None:
+    def _sync_study(self, read: RecordedStudy, options: Mapping[str, Any], parent: _MlflowRun) -> None:
         """Give the study's run its options and results, and the experiment a view with charts of its runs."""
-        params = study.params()
+        params, cells = study_params(options), read.summary.cells.to_dict("records")
         self._log_params(parent, params)
         changed = {key: value for key, value in params.items() if parent.params[key] != value}
-        self._log_metrics(parent, study.metrics(), time.time_ns() // 1_000_000)
+        self._log_metrics(parent, study_metrics(cells), time.time_ns() // 1_000_000)
         now = {f"sweep.now.{key}": value for key, value in changed.items()}  # a param keeps its first value
-        self._set_tags(parent, {"mlflow.note.content": study.note()} | now)
-        view = json.dumps(charts_view(study))
+        self._set_tags(parent, {"mlflow.note.content": study_note(read.info, cells)} | now)
+        view = json.dumps(charts_view(self.study, read.info.metric))
         self._client.set_experiment_tag(self._experiment_id, f"{VIEW_TAG}{self.study}", view)
 
     def _log_params(self, run: _MlflowRun, params: Mapping[str, str]) -> None:

@@ -64,8 +64,8 @@ class Cluster:
     def __call__(self, address: str) -> Cluster:
         return self
 
-    def jobs(self, study: str | None = None) -> list[Job]:
-        return [job for job in self.there if study in (None, job.study)]
+    def jobs(self) -> list[Job]:
+        return self.there
 
     def start(self, study: str, results: str, command: str, folder: Path) -> str:
         shutil.copytree(folder, self.folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -30,13 +31,10 @@ def test_no_store_yet(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_store_of_something_else(tmp_path: Path) -> None:
-    open_client(tracking_uri(tmp_path)).create_experiment("another")
+def test_a_store_of_something_else_and_a_port_that_is_taken(tmp_path: Path, store: Path) -> None:
+    shutil.copy(store, tmp_path / "mlflow.db")
     with pytest.raises(UserError, match=f"no experiment {EXPERIMENT}"):
         open_ui(tmp_path)
-
-
-def test_port_taken(tmp_path: Path) -> None:
     open_client(tracking_uri(tmp_path)).create_experiment(EXPERIMENT)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
