@@ -44,7 +44,7 @@ class Job:
     status: str
     """PENDING, RUNNING, SUCCEEDED, STOPPED or FAILED."""
     exit_code: int | None
-    """Of the driver; None while it runs, or if Ray ended it."""
+    """The driver's; None while it runs, or if Ray ended it."""
     started_s: float
     """Seconds since the epoch."""
     ended_s: float | None

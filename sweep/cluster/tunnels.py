@@ -13,14 +13,14 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.network import check_answers
+from lr_sweep.common.network import check_answers, check_listening
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS
-from lr_sweep.sweep.mirror.client import MirrorError, check_listening, study_pages
+from lr_sweep.sweep.mirror.client import MirrorError, study_pages
 
 DASHBOARD_PORT = 8265
-"""Of Ray's page and job server, on the head and here, where `submit` expects it."""
+"""Ray's page and job server, on the head and here, where `submit` expects it."""
 MLFLOW_PORT = 5000
-"""Of the MLflow server that cluster files start on the head."""
+"""The MLflow server that cluster files start on the head."""
 LOOPBACK = "127.0.0.1"
 
 

@@ -6,7 +6,6 @@ import logging
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import partial_path
+from lr_sweep.common.network import check_listening
 
 EXPERIMENT = "lr-sweep"
 """The MLflow experiment that holds everything."""
@@ -34,7 +34,7 @@ _DEFAULT_ENVIRONMENT = {
 }
 
 _SQLITE, _QUOTED = "sqlite:///", "sqlite+pysqlite:///"
-"""Of a database by its path as it is, and by one that is quoted: with the first, MLflow makes folders of such names."""
+"""Begin addresses of databases: by a path as it is, and by one that is quoted since it has `%`, `?`, `#` or `;`."""
 _DAMAGE = re.compile(
     r"file is not a database|database disk image is malformed|table \w+ already exists|duplicate column name"
 )
@@ -215,13 +215,3 @@ def study_pages(uri: str, server: str) -> list[str]:
     page = f"{server}/#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning"
     views = sorted(tag.removeprefix(VIEW_TAG) for tag in experiment.tags if tag.startswith(VIEW_TAG))
     return [f"{page}&compareRunsMode=CHART&viewStateShareKey={view}" for view in views] + [page]
-
-
-def check_listening(host: str, port: int, advice: str) -> None:
-    """Raise UserError, with the advice, for an address that cannot be listened on."""
-    try:
-        socket.create_server((host, port)).close()
-    except OSError as problem:
-        raise UserError(f"cannot listen on {host}:{port} ({problem.strerror}); {advice}") from problem
-    except (UnicodeError, OverflowError) as problem:
-        raise UserError(f"cannot listen on {host}:{port}: not a valid address or port") from problem

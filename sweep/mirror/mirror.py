@@ -42,7 +42,7 @@ from lr_sweep.sweep.mirror.content import (
 from lr_sweep.sweep.results.validation import read_options
 
 _MAX_METRICS, _MAX_PARAMS, _MAX_RUNS = 1000, 100, 1000
-"""Of a batch and of a page, by MLflow's limits."""
+"""MLflow's limits of a batch, and of a page of runs."""
 T = TypeVar("T")
 _ENDED_TAG = "sweep.mirrored_end_ms"
 """Set last, to the end that is fully mirrored: such a run costs nothing at the next start."""

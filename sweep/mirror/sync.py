@@ -27,7 +27,7 @@ GARBAGE_THRESHOLDS = (50_000, 20, 100)
 """Far above Python's: looking for garbage among MLflow's objects took a seventh of the time, and there is little."""
 
 _mirror: Mirror
-"""Of this process, if it is one of the writers."""
+"""What this process writes with, if it is one of the writers."""
 
 
 def sync(results: Results, names: Sequence[str]) -> str:

@@ -39,7 +39,7 @@ ENGINES = {
 }
 """The module that each engine is in, by name: importing it would import torch, which `plan` does without."""
 MOST_VALUES = 5
-"""Of labels or options that a line names."""
+"""Labels or options that a line names."""
 
 
 def code_of(task: str, modules: Collection[str]) -> dict[str, str]:

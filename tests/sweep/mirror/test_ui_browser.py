@@ -29,7 +29,7 @@ pytestmark = [
 STUDY_ROW = '.ag-row [role="gridcell"] button'
 """Shows what is below a study; the rows of the table are its runs then."""
 MLFLOW_S_OWN = ("/ajax-api/2.0/mlflow/users/current", "ResizeObserver loop completed with undelivered notifications.")
-"""Of problems: its page asks who is logged in, and gets a 404 without users; its charts resize each other."""
+"""Problems of its own: its page asks who is logged in, and gets a 404 without users; its charts resize each other."""
 
 
 @pytest.fixture(scope="module")
