@@ -115,8 +115,8 @@ class ObjectStore:
 
     def upload(self, path: Path, name: str) -> None:
         """Put a file, which may be large, as the object of this name; FileNotFoundError: there is no such file."""
-        with _problems():
-            self._client.upload_file(str(path), self._bucket, self._key(name))
+        with path.open("rb") as file, _problems():  # by its path, one that is replaced now may have another's length
+            self._client.upload_fileobj(file, self._bucket, self._key(name))
 
     def write_if(self, version: str | None, name: str, content: bytes) -> str | None:
         """Put an object if the one of this name still has a version (None: if there is none); return its new version.
