@@ -17,7 +17,7 @@ from lr_sweep.tests.support.tiny_study import ROOT, environment
 PAGE = ROOT / "docs" / "cluster.md"
 LOCAL = "docs/cluster/local.yaml"
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 def ray_commands() -> list[str]:

@@ -151,7 +151,8 @@ def head(tmp_path: Path, cluster: dict[str, Any]) -> Iterator[Head]:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("name", ["local", pytest.param("aws", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["local", "aws"])
 def test_a_second_ray_up_leaves_the_mlflow_server_alone(head: Head, name: str, tmp_path: Path) -> None:
     """The server's store is one setting, kept off the command line: a database's address has a password in it."""
     store = head.home / "mlflow" / "mlflow.db"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
 
-from lr_sweep.tests.support.cluster_files import account, bootstrap, fill_in, load
+from lr_sweep.tests.support.cluster_files import account, load
 from lr_sweep.tests.support.policies import Policy
 from lr_sweep.tests.support.tiny_study import ROOT
 
@@ -97,19 +96,3 @@ def test_results_in_s3_are_read_and_written_below_the_prefix_alone() -> None:
         assert S3.allows(action, below, {})
         assert not S3.allows(action, "arn:aws:s3:::BUCKET/other", {})
     assert S3.allows("s3:ListBucket", "arn:aws:s3:::BUCKET", {})
-
-
-def test_the_user_of_ray_up_may_make_the_calls_that_come_first(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user may also do what the head may; `make cluster-test` runs `ray up` and `ray down` with these rights."""
-    from ray.autoscaler._private.aws.utils import client_cache, resource_cache
-
-    cluster = fill_in(load("aws"), aws)
-    calls: set[str] = set()
-    for cache in (client_cache, resource_cache):  # a cached client would not count its calls
-        cache.cache_clear()
-    monkeypatch.setattr(boto3, "DEFAULT_SESSION", boto3.Session())
-    boto3.DEFAULT_SESSION.events.register("before-call.*", lambda model, **_: calls.add(f"ec2:{model.name}"))
-    bootstrap(cluster)
-    for cache in (client_cache, resource_cache):
-        cache.cache_clear()
-    assert USER.actions("ec2:") == calls | HEAD.actions("ec2:")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.analysis.record.working_copy import refresh
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import write_bytes
 from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.sweep.store.lock import LOCK
 from lr_sweep.sweep.store.push import PushThread
@@ -93,6 +95,23 @@ def test_half_an_upload_is_never_seen(machines: Machines) -> None:
     parts = [{"PartNumber": 1, "ETag": part["ETag"]}]
     store._client.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})
     assert name in store.names("runs")
+
+
+def test_a_file_that_is_replaced_while_it_is_uploaded_arrives_whole(
+    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its path, the length would be one file's and the content the next one's: the server waits for the rest."""
+    store, path = ObjectStore(URI), tmp_path / "study.json"
+    path.write_text("the former, which is longer")
+    send = store._client.upload_fileobj
+
+    def replace_and_send(*given: Any) -> None:
+        write_bytes(path, b"the next")
+        send(*given)
+
+    monkeypatch.setattr(store._client, "upload_fileobj", replace_and_send)
+    store.upload(path, "study.json")
+    assert store.find("study.json").content == b"the former, which is longer"
 
 
 def test_storage_away_for_a_while(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
