@@ -7,8 +7,6 @@ import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.request import urlopen
 
 from lr_sweep.analysis.record.columns import CURVES, RUNS
 from lr_sweep.analysis.record.read import FORMAT, curve_path, run_path
@@ -88,11 +86,3 @@ def one_complete_run(folder: Path, store: Path) -> Path:
     write_curve(folder, "aa", 4)
     write_end(folder, "aa")
     return folder
-
-
-def answers(port: int) -> bool:
-    """Return whether an MLflow server is up."""
-    try:
-        return bool(urlopen(f"http://127.0.0.1:{port}/health", timeout=2).read())
-    except (URLError, OSError):
-        return False

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from lr_sweep.tests.support.chaos import final_weights, record_content
-from lr_sweep.tests.support.servers.ssh_hosts import SHARED, Hosts, wait_until
+from lr_sweep.tests.support.servers.ssh_hosts import SHARED, Hosts
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, rows, sweep, write_study
+from lr_sweep.tests.support.waiting import wait_until
 
 TOKEN = "0123456789abcdef" * 4
 RESULTS = SHARED / "results"

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import socket
 import stat
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import psutil
 import pytest
 
 from lr_sweep.tests.support.cluster_files import FILES, load
+from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
 
 PATIENCE_S = 180.0
 """How long MLflow's server may take to answer: 5 seconds on two idle cores, a minute on two busy ones."""
@@ -120,27 +119,12 @@ class Head:
                 found.add(process.pid)
         return found
 
-    def wait_until_served(self) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5).close()
-                return
-            except OSError:
-                assert time.monotonic() < deadline, (self.home / "mlflow" / "server.log").read_text()
-                time.sleep(0.3)
-
     def end(self) -> None:
         for pid in self.servers():
             process = psutil.Process(pid)
             for each in [*process.children(recursive=True), process]:
                 with contextlib.suppress(psutil.NoSuchProcess):  # they end with their parent, too
                     each.kill()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 @pytest.fixture
@@ -161,7 +145,7 @@ def test_a_second_ray_up_leaves_the_mlflow_server_alone(head: Head, name: str, t
         (head.shared / "mlflow-store").write_text(f"sqlite:///{store}\n")
     head.up()
     head.up()  # while the first is still on its way
-    head.wait_until_served()
+    wait_until(lambda: mlflow_answers(head.port), "MLflow", PATIENCE_S)
     before = head.servers()
     assert before
     head.up()

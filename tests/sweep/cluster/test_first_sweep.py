@@ -14,8 +14,9 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from lr_sweep.tests.support.cluster_files import FIRST_SWEEP
-from lr_sweep.tests.support.servers.ssh_hosts import PATIENCE_S, what_is_missing
+from lr_sweep.tests.support.servers.ssh_hosts import what_is_missing
 from lr_sweep.tests.support.tiny_study import ROOT
+from lr_sweep.tests.support.waiting import PATIENCE_S
 
 DONE = "exit code of the command:"
 

@@ -26,10 +26,10 @@ from lr_sweep.tests.support.servers.ssh_hosts import (
     WORKERS,
     Hosts,
     local_cluster_file,
-    wait_until,
     what_is_missing,
 )
 from lr_sweep.tests.support.tiny_study import rows, write_study
+from lr_sweep.tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.hosts
 

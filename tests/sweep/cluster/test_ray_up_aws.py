@@ -21,8 +21,9 @@ from lr_sweep.tests.support.servers.laptop import (
     study_of,
 )
 from lr_sweep.tests.support.servers.moto_cloud import Cloud
-from lr_sweep.tests.support.servers.ssh_hosts import SHARED, wait_until, what_is_missing
+from lr_sweep.tests.support.servers.ssh_hosts import SHARED, what_is_missing
 from lr_sweep.tests.support.tiny_study import rows, write_study
+from lr_sweep.tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.hosts
 

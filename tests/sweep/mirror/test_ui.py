@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -17,7 +16,8 @@ import pytest
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.mirror.client import EXPERIMENT, open_client, open_ui, tracking_uri
-from lr_sweep.tests.support.mirrored_record import answers, find, new_mirror
+from lr_sweep.tests.support.mirrored_record import find, new_mirror
+from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -62,8 +62,7 @@ def test_serves_until_it_is_ended_and_leaves_nothing_behind(results: Path, tmp_p
     new_mirror(results).log_report(report)
     (study,) = find(tracking_uri(results), "sweep.study", "small")
     (tmp_path / "here").mkdir()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     code = "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
     code += "from lr_sweep.sweep.cli.parser import main; sys.exit(main(sys.argv[1:]))"
     arguments = ["ui", "--results", str(results), "--port", str(port)]
@@ -75,10 +74,7 @@ def test_serves_until_it_is_ended_and_leaves_nothing_behind(results: Path, tmp_p
         start_new_session=True,
     ) as ui:
         try:
-            deadline = time.monotonic() + 120
-            while not answers(port):
-                assert time.monotonic() < deadline
-                time.sleep(0.3)
+            wait_until(lambda: mlflow_answers(port), "MLflow", 120.0)
             seen = urlopen(f"http://127.0.0.1:{port}/get-artifact?path=report/report.md&run_uuid={study.info.run_id}")
             assert seen.read() == b"what we found"
             put = f"http://127.0.0.1:{port}/api/2.0/mlflow-artifacts/artifacts/x"
@@ -93,4 +89,4 @@ def test_serves_until_it_is_ended_and_leaves_nothing_behind(results: Path, tmp_p
     page = f"http://127.0.0.1:{port}/#/experiments/{study.info.experiment_id}/runs?workflowType=machine_learning"
     assert page in printed
     assert "Traceback" not in printed
-    assert not answers(port)
+    assert not mlflow_answers(port)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +14,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from lr_sweep.tests.support.mirrored_record import answers, new_mirror
+from lr_sweep.tests.support.mirrored_record import new_mirror
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.servers.headless_browser import Browser, browser, executable
 from lr_sweep.tests.support.tiny_study import ROOT
+from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
 
 pytestmark = [
     pytest.mark.skipif(executable() is None, reason="no chromium or google-chrome on PATH"),
@@ -39,14 +38,13 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, s
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         assert new_mirror(swept_study(results)).sync_all() == 4
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         command = [sys.executable, "-m", "sweep", "ui", "--results", str(results), "--port", str(port)]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as ui:
             try:
                 assert ui.stdout
                 charts, runs = (ui.stdout.readline().strip() for _ in range(2))
-                wait_for(ui, port)
+                wait_until(lambda: mlflow_answers(port), "MLflow", 120.0)
                 yield charts, runs
             finally:
                 ui.send_signal(signal.SIGTERM)
@@ -65,14 +63,6 @@ def swept_study(results: Path) -> Path:
             curve = [(100, 0.25, 0.2), (200, 0.5, 0.4), (300, last + better, 0.6)]
             record.add(rate, 0, curve, variant=variant)
     return record.write()
-
-
-def wait_for(ui: subprocess.Popen[str], port: int) -> None:
-    deadline = time.monotonic() + 120
-    while not answers(port):
-        assert ui.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -21,7 +20,6 @@ from lr_sweep.sweep.mirror.content import METRICS
 from lr_sweep.sweep.mirror.mirror import Mirror
 from lr_sweep.sweep.mirror.worker import MirrorThread
 from lr_sweep.tests.support.mirrored_record import (
-    answers,
     find,
     new_mirror,
     points,
@@ -29,6 +27,7 @@ from lr_sweep.tests.support.mirrored_record import (
     write_end,
     write_study,
 )
+from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
 
 
 def test_a_bad_run_holds_up_no_other_but_the_study_which_closes_last() -> None:
@@ -46,9 +45,7 @@ def test_a_bad_run_holds_up_no_other_but_the_study_which_closes_last() -> None:
 
     thread = MirrorThread(OneBad(Path(), "small", "sqlite://"), problems.append, retry_s=0.01, max_retry_s=0.01)
     thread.changed("bad", "aa", "bb")
-    deadline = time.monotonic() + 10
-    while len(synced) < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: len(synced) == 2, "two runs")
     assert thread.close(10.0) == ["bad"]
     assert synced == ["aa", "bb"]
     assert problems == ["refused; training continues, and mirroring is tried again"]
@@ -97,21 +94,14 @@ def locked(results: Path) -> MirrorError:
     return caught.value
 
 
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def test_unreachable_server_is_reported_once_and_a_later_sync_catches_up(results: Path) -> None:
     write_study(results, ["aa", "bb"])
     write_curve(results, "bb", 2)
     problems: list[str] = []
-    uri = f"http://me:secret@127.0.0.1:{closed_port()}"
+    uri = f"http://me:secret@127.0.0.1:{free_port()}"
     thread = MirrorThread(new_mirror(results, uri=uri), problems.append, retry_s=0.01, max_retry_s=0.05)
     thread.changed("aa", "bb")
-    deadline = time.monotonic() + 20
-    while not problems and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: problems, "a problem")
     time.sleep(0.3)
     assert sorted(thread.close(timeout_s=20.0)) == ["aa", "bb"]
     (problem,) = problems
@@ -144,16 +134,9 @@ def mlflow_server(folder: Path, port: int) -> Iterator[None]:
         server.wait(20)
 
 
-def wait_for(port: int, timeout_s: float = 120.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not answers(port):
-        assert time.monotonic() < deadline, f"no MLflow server on port {port} after {timeout_s} s"
-        time.sleep(0.2)
-
-
 @pytest.mark.slow
 def test_server_that_starts_late_and_restarts_has_each_point_once(results: Path, tmp_path: Path) -> None:
-    port = closed_port()
+    port = free_port()
     uri = f"http://127.0.0.1:{port}"
     run_path(results, "aa").unlink()
     write_curve(results, "aa", 2)
@@ -161,16 +144,14 @@ def test_server_that_starts_late_and_restarts_has_each_point_once(results: Path,
     thread = MirrorThread(new_mirror(results, uri=uri), problems.append, retry_s=0.2, max_retry_s=0.5)
     thread.changed("aa")
     with mlflow_server(tmp_path, port):
-        wait_for(port)
-        deadline = time.monotonic() + 20
-        while not (open_client(uri).get_experiment_by_name("lr-sweep") and find(uri, "sweep.run_id", "aa")):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        wait_until(lambda: mlflow_answers(port), "MLflow", 120.0)
+        client = open_client(uri)
+        wait_until(lambda: client.get_experiment_by_name("lr-sweep") and find(uri, "sweep.run_id", "aa"), "the run")
     write_curve(results, "aa", 4)
     write_end(results, "aa")
     thread.changed("aa")
     with mlflow_server(tmp_path, port):
-        wait_for(port)
+        wait_until(lambda: mlflow_answers(port), "MLflow", 120.0)
         assert thread.close(timeout_s=30.0) == []
         assert all(len(points(uri, "aa", metric)) == 4 for metric in METRICS)
         (run,) = find(uri, "sweep.run_id", "aa")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, rows, sweep, write_study
+from lr_sweep.tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
@@ -42,10 +42,7 @@ def test_it_is_reported_and_the_same_command_resumes(disk: Path, tmp_path: Path)
     command = command_line("run", study, "--results", results, "--cpus", "2", "--checkpoint-every-s", "1")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(command, cwd=ROOT, env=environment(), text=True, **pipes) as process:  # type: ignore[call-overload]
-        deadline = time.monotonic() + 120
-        while not list(results.glob("curves/*.parquet")):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        wait_until(lambda: list(results.glob("curves/*.parquet")), "curves", 120.0)
         fill(disk)
         output, _ = process.communicate(timeout=120)
     assert process.returncode == 2, output
