@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,8 @@ from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.inspection.gc import leftovers
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.tests.support.records import four_runs
-from lr_sweep.tests.support.tiny_study import ROOT
+from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, rows, sweep, write_study
+from lr_sweep.tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize("there", ["nothing", "a folder", "a hidden file"])
@@ -212,18 +213,22 @@ def test_a_write_that_the_system_cuts_short_leaves_the_old_file(results: Results
     assert not list(results.root.glob(".*.partial"))
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 kB."""
-    place = tmp_path / "disk"
+@contextmanager
+def disk_of(size: str, place: Path) -> Iterator[Path]:
+    """Mount a small disk."""
     place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", place], capture_output=True, text=True, check=False
-    )
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", place]
+    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
     if mounted.returncode:
         pytest.skip(f"may not mount a small disk: {mounted.stderr.strip()}")
     yield place
     subprocess.run(["umount", "--lazy", place], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    with disk_of("64k", tmp_path / "disk") as disk:
+        yield disk
 
 
 def test_a_full_disk_is_reported_and_nothing_is_lost(small_disk: Path) -> None:
@@ -245,3 +250,31 @@ def test_a_read_only_disk_is_reported(small_disk: Path) -> None:
         Results(small_disk).prepare()
     Results(small_disk).check()  # reading needs no more
     assert not Results(small_disk).being_written()
+
+
+def fill(disk: Path) -> None:
+    with (disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(100_000))
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_disk_that_fills_up_while_a_sweep_trains_is_reported_and_the_same_command_resumes(tmp_path: Path) -> None:
+    study = write_study(tmp_path, num_steps=3000, protocol="{evaluate_every: 100, train_examples_evaluated: 100}")
+    with disk_of("40m", tmp_path / "disk") as disk:
+        results = disk / "results"
+        command = command_line("run", study, "--results", results, "--cpus", "2", "--checkpoint-every-s", "1")
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        with subprocess.Popen(command, cwd=ROOT, env=environment(), text=True, **pipes) as process:  # type: ignore[call-overload]
+            wait_until(lambda: list(results.glob("curves/*.parquet")), "curves", 120.0)
+            fill(disk)
+            output, _ = process.communicate(timeout=120)
+        assert process.returncode == 2, output
+        assert "Traceback" not in output
+        assert "No space left on device" in output
+        assert "the same command resumes" in output.replace("\n", " ")
+        (disk / "filler").unlink()
+        code, output = sweep("run", study, "--results", results)
+        assert code == 0, output
+        assert [row["status"] for row in rows(results).values()] == ["complete"] * 4
