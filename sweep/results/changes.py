@@ -131,7 +131,7 @@ class Replaced:
 
 def replaced_by(study: AnyStudy, wanted: Sequence[WantedRun], results: Results) -> Replaced:
     """Compare what a study wants with what it wanted when it was last run; call this before that is written again."""
-    rows = no_longer_wanted(study.study, wanted, results)
+    rows = _no_longer_wanted(study.study, wanted, results)
     unknown = {run.cell for run in wanted if is_unknown(run.run.weights_checksum)}
     rows = [row for row in rows if _cell(row) not in unknown]  # else ids are compared that are not known yet
     named = {_labels(run.row()) for run in wanted} if rows else set()
@@ -142,7 +142,7 @@ def replaced_by(study: AnyStudy, wanted: Sequence[WantedRun], results: Results) 
     return Replaced(text=_text(study, lost, wanted, ends, results) if lost else None, cells=cells)
 
 
-def no_longer_wanted(study: str, wanted: Sequence[WantedRun], results: Results) -> list[Row]:
+def _no_longer_wanted(study: str, wanted: Sequence[WantedRun], results: Results) -> list[Row]:
     """Return the rows of what the study wanted when it was last run, and does not want now."""
     if not results.exists() or study not in recorded_studies(results.root):
         return []
