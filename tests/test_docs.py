@@ -21,10 +21,10 @@ def test_the_record_s_page_is_what_the_schemas_say() -> None:
 
 
 def test_every_protocol_field_is_documented_with_its_default() -> None:
-    page = (ROOT / "docs" / "protocol.md").read_text()
+    page = " ".join((ROOT / "docs" / "protocol.md").read_text().split())
     for field in dataclasses.fields(Protocol):
         default = "null" if field.default is None else field.default
-        assert f"| `{field.name}` | {default} |" in page, field.name
+        assert re.search(rf"`{field.name}` {re.escape(str(default))}[ ,;.]", page), field.name
 
 
 def test_links_between_pages_lead_somewhere() -> None:
