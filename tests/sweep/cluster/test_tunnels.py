@@ -152,7 +152,7 @@ def test_ssh_that_fails(tmp_path: Path, port: int) -> None:
     [
         (("--cluster", "no.yaml"), "--cluster: cannot read no.yaml: [Errno 2] No such file"),
         (("--cluster", "pyproject.toml"), "--cluster: cannot read pyproject.toml: "),
-        (("--cluster", "docs/glossary.md"), "--cluster: "),
+        (("--cluster", "docs/architecture.md"), "--cluster: "),
         (("--cluster", str(LOCAL), "--host", "0.0.0.0"), "--host works only with --results"),
         (("--cluster", str(LOCAL), "--port", "8265"), "--port: got 8265, which Ray's page uses"),
     ],
