@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.paper.lu2021.published import SMALL_MODELS, SMALL_TASKS, TABLES, entries, table_of
+from lr_sweep.analysis.paper.lu2021.published import SMALL_MODELS, SMALL_TASKS, TABLES, entries
 from lr_sweep.sweep.study.backbones import find_backbones
 from lr_sweep.sweep.study.file import load_study, shipped_studies
-from lr_sweep.sweep.study.lu2021 import STUDY_NAMES
 from lr_sweep.sweep.study.runs import Cell, by_cell, wanted_runs
 
 NOWHERE = Path("/nowhere")
@@ -31,11 +30,21 @@ def rates(study: str) -> dict[Cell, tuple[float, ...]]:
 
 
 def test_each_table_is_two_shipped_studies_and_some_are_a_small_one() -> None:
-    assert len(STUDY_NAMES) == 42 + 10
-    assert set(STUDY_NAMES) <= set(shipped_studies())
-    assert [table_of(name) for name in ("lu2021-table21-swept", "lu2021-table3-mine", "lu2021-table22", "mine")] == [
-        *(21, 3, None, None)
+    names = [f"lu2021-table{table}{ending}" for table in TABLES for ending in ("", "-swept")]
+    small = [f"lu2021-table{table}-small" for table in SMALL_TASKS]
+    assert len(names + small) == 42 + 10
+    assert {name for name in shipped_studies() if name.startswith("lu2021")} == {*names, *small}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_swept_study_differs_from_that_of_its_table_in_learning_rates_alone(table: int) -> None:
+    fixed, swept = (load_study(f"lu2021-table{table}{ending}") for ending in ("", "-swept"))
+    assert fixed.tasks == swept.tasks
+    assert (fixed.models, fixed.variants) == (swept.models, swept.variants)
+    of_cells = [
+        {(cell.task, cell.model, cell.variant): cell.protocol for cell in study.cell_list()} for study in (fixed, swept)
     ]
+    assert of_cells[0] == of_cells[1]
 
 
 @pytest.mark.parametrize("table", TABLES)
