@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.paper.lu2021.published import table_of
 from lr_sweep.analysis.paper.lu2021.tables import lu_table
 from lr_sweep.analysis.paper.published import TEST, published
@@ -21,17 +21,13 @@ from lr_sweep.analysis.report import figures
 from lr_sweep.analysis.report.blocks import Block, Image, Paragraph, Table, stem_of_each
 from lr_sweep.analysis.report.figures import PublishedBest
 from lr_sweep.analysis.report.tables import facts, main_table
+from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.selection import CELL
 
 FIGURE_1_TASK = "cifar10-lra"
 
 PUBLISHED = "Rothermel et al. 2021, Tables 1 and 4; the differences are in those tables here"
-
-
-def measured_text(metric: Metric) -> str:
-    """Describe what figures show, for captions."""
-    return f"{metric.title} {metric.of_model}, mean over seeds; error bars: standard error of the mean (SEM)."
 
 
 def write_paper(
@@ -112,13 +108,21 @@ def best_published(info: StudyInfo, cells: pd.DataFrame) -> PublishedBest:
     return found
 
 
+def _figure_caption(info: StudyInfo, shown: StudySummary, published_lines: str) -> str:
+    """Say what a figure shows; `published_lines`: how the lines of published values look, empty if there are none."""
+    text = f"{say('measured', metric=info.metric)} {facts(info, shown.runs)}"
+    return f"{text} {published_lines} lines: {PUBLISHED}." if published_lines else text
+
+
 def _sweep_figure(
     folder: Path, info: StudyInfo, shown: StudySummary, model: str, stem: str, task: str | None = None
 ) -> Image:
     """Draw one model's sweep, over all tasks (Figure 3) or one (Figure 1)."""
     best = best_published(info, shown.cells)
     title = f"{info.title}: {model}" if task is None else f"{info.title}: {model}, {task}"
-    text = f"{measured_text(info.metric)} {facts(info, shown.runs)}" + (f" Dotted lines: {PUBLISHED}." if best else "")
+    text = f"{say('measured', metric=info.metric)} {facts(info, shown.runs)}" + (
+        f" Dotted lines: {PUBLISHED}." if best else ""
+    )
     figure = figures.learning_rate_figure(shown.learning_rates, shown.cells, title, text, best, info.metric)
     number, kind = (3, "learning-rates") if task is None else (1, "figure1")
     files = figures.save(figure, folder / f"{kind}-{stem}")
@@ -129,7 +133,9 @@ def _sweep_figure(
 def _bar_figure(folder: Path, info: StudyInfo, shown: StudySummary, model: str, stem: str) -> Image:
     """Draw one model's cells at their chosen learning rates."""
     best = best_published(info, shown.cells)
-    text = f"{measured_text(info.metric)} {facts(info, shown.runs)}" + (f" Black lines: {PUBLISHED}." if best else "")
+    text = f"{say('measured', metric=info.metric)} {facts(info, shown.runs)}" + (
+        f" Black lines: {PUBLISHED}." if best else ""
+    )
     figure = figures.best_rates_figure(
         shown.cells, f"{info.title}: {model}, best learning rates", text, best, info.metric
     )

@@ -29,8 +29,8 @@ from lr_sweep.analysis.report.tables import (
     marks_of,
     marks_text,
     seeds_text,
-    tuned_text,
 )
+from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.common.text import NO_VALUE, percent_text
@@ -150,7 +150,7 @@ def table4(info: StudyInfo, summary: StudySummary) -> Table:
     }
     table = Table(
         title="Table 4. Test accuracy of the models",
-        caption=tuned_text(info.metric) + marks_text(rows),
+        caption=say("tuned", metric=info.metric) + marks_text(rows),
         shared=facts(info, summary.runs),
         header=("variant", "model", *tasks),
         rows=rows,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from lr_sweep.analysis.report.blocks import Table
+from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.aggregate import GROUP
 from lr_sweep.analysis.statistics.checks import CheckFinding
 from lr_sweep.common.text import rate_text
@@ -94,13 +95,10 @@ def findings_text(findings: Sequence[CheckFinding], tried: Collection[float], of
 
 def findings_table(findings: Sequence[CheckFinding], tried: Collection[float], of_study: bool = True) -> Table:
     """Lay findings out for the report."""
-    setting = _setting(findings, tried)
-    added = f" Learning rates to add: {_rates_to_add(findings, tried)}."
-    line = f" With all that is to be added, the study's line reads: {setting}." if of_study else added
-    what = "Problem: the number may change, or cannot carry a conclusion. Note: anything else worth knowing."
+    to_add, setting = _rates_to_add(findings, tried), _setting(findings, tried)
     return Table(
         title="Checks",
-        caption=what + (line if setting else ""),
+        caption=say("checks", to_add=to_add, setting=setting, of_study=of_study),
         header=("level", "task", "model", "variant", "found", "what to do"),
         stacked=True,
         rows=tuple((e.level, e.task, e.model, e.variant, e.message, e.fix) for e in findings),

@@ -12,6 +12,7 @@ import pandas as pd
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.report.blocks import Row, Table
 from lr_sweep.analysis.report.tables import incomplete_text, mean_sem_text, pretrained_text
+from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.importance import COMPONENTS
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.uncertainty import t_factor
@@ -19,8 +20,6 @@ from lr_sweep.common.text import NO_VALUE, percent_text, rate_text
 
 SHOWN_TRIES = (1, 2, 3, 5, 10)
 """Columns of the table of expected bests; the CSV file has every number."""
-MOST_SOURCES = 6
-"""Measurements of pace that the caption of the ledger names."""
 UNKNOWN = "unknown"
 COMPONENT_NAMES = {"learning_rate_by_variant": "rate by variant"}
 """Headings that are not the component's own name."""
@@ -32,18 +31,10 @@ LABELS = GROUP | {"variant": "variant"}
 
 def interval_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
     """Show the result of `uncertainty.intervals`."""
-    what = (
-        f"{'In percent, at' if metric.is_fraction else 'At'} the learning rate that {metric.chosen_on} chose. "
-        "Through selection: 95% interval for the mean that "
-        "tuning and testing with so many seeds gives, the choice of the learning rate included (whole seeds resampled, "
-        "smoothed bootstrap of Efron 2014 times the t factor); centred on the mean over resamples, not on the reported "
-        "one. Fixed rate: 95% t interval as if the rate had not been chosen. SEM: standard error of the mean; 3 seeds "
-        f"need {t_factor(3):.2f} of them for 95%. Not in any: the finite test set, other data splits."
-    )
     return Table.of(
         found,
         f"{metric.title} with intervals",
-        what,
+        say("intervals", metric=metric, t_factor=t_factor(3)),
         {
             **LABELS,
             "learning rate": _rate,
@@ -80,16 +71,11 @@ def options_at_chosen(runs: pd.DataFrame) -> pd.DataFrame:
 
 def comparison_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
     """Show the result of `comparisons.comparisons`: differences in points of percent, or as they are."""
-    what = (
-        f"Mean {metric.test} of the first variant less that of the second, each at the learning rate that "
-        f"{metric.chosen_on} chose for it, and its 95% interval (Welch's t, for this pair alone)"
-        f"{', in points' if metric.is_fraction else f'; {metric.better} is better'}. {family_text(found)} "
-        "The learning rates are taken as chosen: their uncertainty is in the intervals of the cells, not here."
-    )
+    groups = len(found[list(GROUP)].drop_duplicates())
     return Table.of(
         found,
         "Variants compared",
-        what,
+        say("comparisons", metric=metric, tested=found["p"].count(), groups=groups),
         {
             **GROUP,
             "variants": lambda pair: f"{pair['variant']} − {pair['other']}",
@@ -104,27 +90,12 @@ def comparison_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
     )
 
 
-def family_text(compared: pd.DataFrame) -> str:
-    """Name the family of comparisons that p values are corrected over, a sentence for captions."""
-    tested = compared["p"].count()
-    groups = len(compared[list(GROUP)].drop_duplicates())
-    pairs = "the one pair" if tested == 1 else f"the {tested} pairs"
-    where = "" if groups == 1 else f", of its {groups} tasks and models"
-    return (
-        f"Holm p: corrected over {pairs} of the study{where}, so that of studies whose variants are all equal at most "
-        "5% name any pair distinguishable (Holm p below 0.05)."
-    )
-
-
 def order_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
     """Show the result of `orders.orders`."""
     return Table.of(
         order_texts(found),
         "Order of the variants at each learning rate",
-        f"By mean {metric.test}, best first; tuned: each variant at the learning rate that {metric.chosen_on} chose "
-        "for it; elsewhere all at the one named. =: equal to 12 digits. Not complete: runs there (tuned: of the whole "
-        "cell). Differences are not tested here, so close variants may change places by chance: see the variants "
-        "compared.",
+        say("orders", metric=metric),
         {
             **GROUP,
             "learning rate": lambda row: "tuned" if math.isnan(row["learning_rate"]) else _rate(row),
@@ -155,10 +126,7 @@ def reversal_table(found: pd.DataFrame, compared: pd.DataFrame, metric: Metric =
     return Table.of(
         reversal_texts(found),
         "Where a fixed learning rate would have concluded the opposite",
-        f"For each pair of variants the tuned conclusion, its difference in {metric.test}{metric.points}, whether it "
-        "can be distinguished from 0 (corrected over all pairs of the study, as under variants compared), and the "
-        "learning rates of the sweep at which the other variant is ahead. Ranges are of learning rates that were "
-        "tried; between them nothing was measured.",
+        say("reversals", metric=metric),
         {
             **GROUP,
             "tuned": lambda row: f"{row['better']} > {row['worse']}",
@@ -191,14 +159,7 @@ def sensitivity_table(found: pd.DataFrame, bests: pd.DataFrame, metric: Metric =
     return Table.of(
         found,
         "How much the learning rate matters",
-        f"Sensitivity: how {'many points' if metric.is_fraction else 'far'} {metric.validation} (mean over seeds) lies "
-        f"{'below' if metric.higher_is_better else 'above'} the cell's best, on "
-        "average over the logarithm of the learning rate between the two named (Wortsman et al. 2023, with "
-        f"{metric.name} in place of loss). It depends on that range: compare only equal ones. Best of k: expected best "
-        f"{metric.validation}{', in percent' if metric.is_fraction else ''}, had k of the sweep's learning rates been "
-        "tried, picked at random (Dodge et al. 2019, in "
-        "the unbiased form of Tang et al. 2020). A grid's learning rates are no random draws: it says what "
-        "these ones had to offer, and its last column is the best there was, which is itself optimistic.",
+        say("sensitivity", metric=metric),
         {
             **LABELS,
             "sensitivity": lambda cell: metric.text(cell["sensitivity"]),
@@ -211,12 +172,7 @@ def sensitivity_table(found: pd.DataFrame, bests: pd.DataFrame, metric: Metric =
 
 def importance_table(runs: pd.DataFrame, shares: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
     """Show the result of `importance.importances` of some rows of `StudySummary.runs`."""
-    what = (
-        f"Share, in percent, of the variance of the runs' {metric.validation} over the grid (analysis of variance, "
-        "omega squared: less what noise alone would add). Rate by variant: variants peak at other rates, or otherwise. "
-        "Seed: what a seed adds to all its runs alike. Noise: the rest, another result with the same settings. A share "
-        f"that noise makes negative is written as 0.{pretrained_text(runs)}"
-    )
+    what = say("importance", metric=metric, pretrained=pretrained_text(runs))
     texts = shares.assign(**{name: shares[name].map(_share_text) for name in COMPONENTS})
     columns = {COMPONENT_NAMES.get(name, name.replace("_", " ")): name for name in COMPONENTS}
     return Table.of(texts, "Variance explained", what, {**GROUP, "runs": "num_runs", **columns, "remarks": "note"})
@@ -227,20 +183,11 @@ def ledger_table(cells: pd.DataFrame, timed_by: Sequence[str]) -> Table:
 
     Pace that was measured on a busy machine is no promise.
     """
-    more = f"; and {len(timed_by) - MOST_SOURCES} more" if len(timed_by) > MOST_SOURCES else ""
-    paces = f" Planned by pace that was: {'; '.join(timed_by[:MOST_SOURCES])}{more}." if timed_by else ""
     total = cells.drop(columns=CELL).sum().to_frame().T.assign(task="total", model="", variant="")
     return Table.of(
         pd.concat([cells, total]),
         "Device-seconds planned, used and wasted",
-        "Device-seconds: seconds of a CPU core or a GPU that a trial held; runs that train together share them out. "
-        "Planned: for the whole step budget, at the pace that was known when a sweep first took the run up; "
-        "`plan --measure` makes it known before the first. Used: by runs that have ended, with what was lost; of runs "
-        "trained beyond this study's budget, the part up to it. Used / planned: over runs that were planned and have "
-        "ended. Lost: steps that went with a worker or a checkpoint and were trained again, at the run's own pace, as "
-        "far as workers had reported them; unknown for runs of versions that did not count them. Diverged: used by "
-        "runs that "
-        f"diverged.{paces}",
+        say("ledger", timed_by=timed_by),
         {
             **LABELS,
             "ended": lambda cell: f"{cell['num_ended']:g}/{cell['num_runs']:g}",

@@ -14,6 +14,7 @@ import pandas as pd
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report.blocks import Row, Table
+from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.aggregate import STATUSES, StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
 from lr_sweep.analysis.statistics.selection import MEAN_DIGITS, rule_text, seeds_of
@@ -36,21 +37,16 @@ MOST_BUDGETS = 3
 """Of one task; more step budgets are given as a range."""
 
 
-def tuned_text(metric: Metric) -> str:
-    """Describe the entries of the main table, for captions."""
-    return (
-        f"{metric.title}{metric.in_unit}, mean ± standard error of the mean (SEM) over seeds, {metric.of_model}, "
-        f"at the best learning rate by {metric.validation}."
-    )
-
-
 def facts(info: StudyInfo, runs: pd.DataFrame) -> str:
     """Say what the numbers of `runs` rest on: in the caption of what stands alone, else once."""
-    seeds = seeds_of(runs).max()
-    return (
-        f"{info.kind} {info.study}. {seeds} seed{'s' if seeds != 1 else ''} unless marked. "
-        f"{rule_text(info.metric, has_steps(runs))}{_search_text(info)}{_budgets_text(runs)}"
-        f"{pretrained_text(runs)}{_data_text(runs)}"
+    return say(
+        "facts",
+        info=info,
+        seeds=seeds_of(runs).max(),
+        rule=rule_text(info.metric, has_steps(runs)),
+        budgets=_budgets(runs),
+        pretrained=pretrained_text(runs),
+        data=_grouped(runs, "data_origin", "task"),
     )
 
 
@@ -60,32 +56,18 @@ def has_steps(runs: pd.DataFrame) -> bool:
 
 
 def pretrained_text(runs: pd.DataFrame) -> str:
-    """Name what "pretrained" means for these runs, a sentence for captions; empty for a table's runs without it."""
+    """Name what "pretrained" means for these runs, for captions; empty for a table's runs without it."""
     if runs["data_origin"].isna().all() and runs["pretrained_on"].isna().all():
         return ""
-    return f" Pretrained on: {_grouped(runs, 'pretrained_on', 'model') or 'no variant'}."
+    return _grouped(runs, "pretrained_on", "model") or "no variant"
 
 
-def _search_text(info: StudyInfo) -> str:
-    text = ""
-    if info.winners is not None:
-        text += f" All seeds at the best {info.winners} learning rates of each cell by the first seed alone."
-    if info.search is not None and info.search.space:
-        text += f" Each learning rate was tried with values of its own of {', '.join(info.search.space)}."
-    return text
-
-
-def _budgets_text(runs: pd.DataFrame) -> str:
+def _budgets(runs: pd.DataFrame) -> str:
     if not has_steps(runs):
         return ""
     if runs.groupby("task")["num_steps"].nunique().max() > MOST_BUDGETS:
-        return f" Step budgets: {runs['num_steps'].min()} to {runs['num_steps'].max()}."
-    return f" Step budgets: {_grouped(runs, 'num_steps', 'task')}."
-
-
-def _data_text(runs: pd.DataFrame) -> str:
-    origins = _grouped(runs, "data_origin", "task")
-    return f" Data: {origins}." if origins else ""
+        return f"{runs['num_steps'].min()} to {runs['num_steps'].max()}"
+    return _grouped(runs, "num_steps", "task")
 
 
 def main_table(info: StudyInfo, summary: StudySummary, model: str) -> Table:
@@ -95,9 +77,8 @@ def main_table(info: StudyInfo, summary: StudySummary, model: str) -> Table:
     """
     shown = summary.of(model=model)
     metric = summary.metric
-    table = cell_table(
-        info, shown, f"{metric.title}, {model}", tuned_text(metric), lambda cell: accuracy_text(cell, metric)
-    )
+    title, what = f"{metric.title}, {model}", say("tuned", metric=metric)
+    table = cell_table(info, shown, title, what, lambda cell: accuracy_text(cell, metric))
     rows = [row[0] for row in table.rows]
     best = frozenset(
         (rows.index(variant), table.header.index(row["task"], 1))
@@ -105,8 +86,7 @@ def main_table(info: StudyInfo, summary: StudySummary, model: str) -> Table:
         for variant in row["best"]
         if row["model"] == model
     )
-    bold_text = f"Bold: the {metric.best} of a column, and what cannot be distinguished from it (variants compared)."
-    return replace(table, bold=best, bold_text=bold_text)
+    return replace(table, bold=best, bold_text=say("main_bold", metric=metric))
 
 
 def cell_table(info: StudyInfo, summary: StudySummary, title: str, what: str, entry: Callable[[Row], str]) -> Table:
@@ -128,13 +108,10 @@ def learning_rate_table(summary: StudySummary, task: str, model: str) -> Table:
         (row["variant"], row["learning_rate"]): _at_rate(row, row["learning_rate"] == chosen[row["variant"]], metric)
         for row in rates.to_dict("records")
     }
-    seeds = rates["most_seeds"].max()
-    chosen_text = f" {CHOSEN}: the learning rate that {metric.chosen_on} chose." if metric.chosen_on else ""
-    over = f"mean ± SEM over {seeds} seeds unless marked" if seeds > 1 else "one seed"
+    pretrained = pretrained_text(summary.of(model=model).runs)
     return Table(
         title=f"{metric.title} by learning rate, {task}, {model}",
-        caption=f"{_first_upper(f'{metric.in_unit}, {over}'.lstrip(', '))}, {metric.of_model}.{chosen_text}"
-        f"{pretrained_text(summary.of(model=model).runs)}",
+        caption=say("learning_rates", metric=metric, seeds=rates["most_seeds"].max(), pretrained=pretrained),
         header=("variant", *rate_texts(swept)),
         rows=tuple((v, *(texts.get((v, rate), NO_VALUE) for rate in swept)) for v in rates["variant"].unique()),
     )
@@ -143,18 +120,11 @@ def learning_rate_table(summary: StudySummary, task: str, model: str) -> Table:
 def detail_table(info: StudyInfo, summary: StudySummary) -> Table:
     """List every cell with its chosen learning rate and what that rests on."""
     metric, steps = summary.metric, has_steps(summary.runs)
-    what = (
-        f"{_first_upper(metric.values)}{metric.in_unit} at the chosen learning rate, ± standard error of the mean "
-        f"(SEM) over seeds. {'Best steps: by seed, or their range. ' if steps else ''}Runner-up: the learning rate "
-        f"with the second {metric.best} {metric.chosen_on} mean, and how "
-        f"{'many points' if metric.is_fraction else 'far'} that is "
-        "behind. Complete and not complete: runs of the whole cell."
-    )
     best_steps: dict[str, Callable[[Row], str]] = {"best steps": lambda cell: _shown_steps(cell["best_steps"])}
     table = Table.of(
         summary.cells,
         "Every cell at its chosen learning rate",
-        what,
+        say("cells", metric=metric, steps=steps),
         {
             **{"task": "task", "model": "model", "variant": "variant"},
             "learning rate": lambda cell: rate_text(cell["learning_rate"]),
@@ -271,10 +241,6 @@ def _at_rate(row: Row, chosen: bool, metric: Metric) -> str:
     some = seeds_text(row) if row["num_values"] else ""
     lost = f" ({incomplete})" if incomplete else ""
     return mean_sem_text(row, metric) + some + lost + (f" {CHOSEN}" if chosen else "")
-
-
-def _first_upper(text: str) -> str:
-    return text[0].upper() + text[1:]
 
 
 def _margin(cell: Row, metric: Metric) -> str:

@@ -26,10 +26,10 @@ LEADS = Lead("b", 0.048, -0.01, 0.106, distinguishable=False)
 def said(*leads: Lead, metric: Metric = ACCURACY, few: Few | None = None, **changed: Any) -> str:
     best = ("a", *(lead.over for lead in leads if not lead.distinguishable))
     row = {"best": best, "leads": leads} | FIXED | changed
-    return _sentences(row, metric, ["same", "winner", "order"], few or {})
+    return " ".join(_sentences(row, metric, ["same", "winner", "order"], few or {}))
 
 
-OTHERS = " Another variant has the highest mean at 1 of the 3 learning rates."
+OTHERS = "Another variant has the highest mean at 1 of the 3 learning rates."
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ OTHERS = " Another variant has the highest mean at 1 of the 3 learning rates."
     ],
 )
 def test_sentences(leads: list[Lead], changed: dict[str, Any], text: str) -> None:
-    assert said(*leads, **changed) == text + OTHERS
+    assert said(*leads, **changed) == f"{text} {OTHERS}"
 
 
 def test_a_mean_over_fewer_seeds_is_marked_where_it_is_named() -> None:
