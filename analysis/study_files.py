@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.paper.lu2021.published import table_of
 from lr_sweep.analysis.paper.paper import best_published, write_paper
+from lr_sweep.analysis.paper.published import table_of
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report import further_tables, tables
 from lr_sweep.analysis.report.blocks import (

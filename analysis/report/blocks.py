@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from lr_sweep.analysis.report.spreadsheet import write_csv
+from lr_sweep.common.text import aligned
 
 Row = Mapping[Any, Any]
 """A row of a frame, by column name."""
@@ -79,10 +80,7 @@ class Table:
     def text(self) -> str:
         """Render for a terminal, columns aligned."""
         widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
-        head, *lines = (
-            "  ".join(x.ljust(w) for x, w in zip(row, widths, strict=True)).rstrip()
-            for row in (self.header, *self.rows)
-        )
+        head, *lines = aligned([self.header, *self.rows])
         rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
         return "\n".join([self.title, head, rule, *lines, "", textwrap.fill(self.caption, TEXT_WIDTH), ""])
 

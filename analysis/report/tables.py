@@ -5,8 +5,7 @@ Accuracies stand for the values of any metric.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -14,12 +13,12 @@ import pandas as pd
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report.blocks import Row, Table
-from lr_sweep.analysis.report.texts import say
+from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.statistics.aggregate import STATUSES, StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
 from lr_sweep.analysis.statistics.selection import MEAN_DIGITS, rule_text, seeds_of
 from lr_sweep.analysis.statistics.verdicts import verdicts
-from lr_sweep.common.text import NO_VALUE, rate_text, rate_texts
+from lr_sweep.common.text import NO_VALUE, rate_texts
 
 PROVISIONAL = "†"
 AT_EDGE = "‡"
@@ -31,8 +30,6 @@ MARKS = {
     AT_EDGE: "the chosen learning rate is the smallest or largest tried, so the best may lie outside",
     UNSTABLE: "runs at the chosen learning rate diverged; they count with their best model before that, if any",
 }
-MOST_STEPS = 10
-"""Best steps of a cell that a table lists; of more seeds it has the range, and `cells.csv` has all."""
 MOST_BUDGETS = 3
 """Of one task; more step budgets are given as a range."""
 
@@ -75,27 +72,25 @@ def main_table(info: StudyInfo, summary: StudySummary, model: str) -> Table:
 
     `summary` is of the whole study, since comparisons are corrected over all of it.
     """
-    shown = summary.of(model=model)
-    metric = summary.metric
-    title, what = f"{metric.title}, {model}", say("tuned", metric=metric)
-    table = cell_table(info, shown, title, what, lambda cell: accuracy_text(cell, metric))
-    rows = [row[0] for row in table.rows]
+    shown, metric = summary.of(model=model), summary.metric
+    tasks, variants = list(shown.cells["task"].unique()), list(shown.cells["variant"].unique())
+    texts = {(cell["variant"], cell["task"]): accuracy_text(cell, metric) for cell in shown.cells.to_dict("records")}
+    rows = tuple((v, *(texts.get((v, t), NO_VALUE) for t in tasks)) for v in variants)
     best = frozenset(
-        (rows.index(variant), table.header.index(row["task"], 1))
+        (variants.index(variant), tasks.index(row["task"]) + 1)
         for row in verdicts(summary, comparisons(summary)).to_dict("records")
         for variant in row["best"]
         if row["model"] == model
     )
-    return replace(table, bold=best, bold_text=say("main_bold", metric=metric))
-
-
-def cell_table(info: StudyInfo, summary: StudySummary, title: str, what: str, entry: Callable[[Row], str]) -> Table:
-    """Lay out one entry a cell of one model, variants by tasks; `what` begins the caption."""
-    tasks, variants = list(summary.cells["task"].unique()), list(summary.cells["variant"].unique())
-    texts = {(cell["variant"], cell["task"]): entry(cell) for cell in summary.cells.to_dict("records")}
-    rows = tuple((v, *(texts.get((v, t), NO_VALUE) for t in tasks)) for v in variants)
-    about = what + marks_text(rows)
-    return Table(title=title, caption=about, shared=facts(info, summary.runs), header=("variant", *tasks), rows=rows)
+    return Table(
+        title=f"{metric.title}, {model}",
+        caption=say("tuned", metric=metric) + marks_text(rows),
+        shared=facts(info, shown.runs),
+        header=("variant", *tasks),
+        rows=rows,
+        bold=best,
+        bold_text=say("main_bold", metric=metric),
+    )
 
 
 def learning_rate_table(summary: StudySummary, task: str, model: str) -> Table:
@@ -119,28 +114,13 @@ def learning_rate_table(summary: StudySummary, task: str, model: str) -> Table:
 
 def detail_table(info: StudyInfo, summary: StudySummary) -> Table:
     """List every cell with its chosen learning rate and what that rests on."""
-    metric, steps = summary.metric, has_steps(summary.runs)
-    best_steps: dict[str, Callable[[Row], str]] = {"best steps": lambda cell: _shown_steps(cell["best_steps"])}
-    table = Table.of(
-        summary.cells,
-        "Every cell at its chosen learning rate",
-        say("cells", metric=metric, steps=steps),
-        {
-            **{"task": "task", "model": "model", "variant": "variant"},
-            "learning rate": lambda cell: rate_text(cell["learning_rate"]),
-            **(best_steps if steps else {}),
-            f"{metric.chosen_on}, mean": lambda cell: metric.of_seeds_text(
-                cell["validation_mean"], cell["validation_sem"]
-            ),
-            "runner-up": lambda cell: rate_text(cell["runner_up"]),
-            "margin": lambda cell: _margin(cell, metric),
-            f"{metric.reported_on}, mean ± SEM": lambda cell: mean_sem_text(cell, metric),
-            "seeds": lambda cell: f"{cell['num_tests']} of {cell['num_seeds']}",
-            "complete": lambda cell: f"{cell['complete']} of {cell['num_wanted']}",
-            "not complete": incomplete_text,
-            "remarks": lambda cell: "; ".join(remarks(cell)),
-        },
+    cells = summary.cells.to_dict("records")
+    shown = summary.cells.assign(
+        margin=[_margin(cell, summary.metric) for cell in cells],
+        not_complete=list(map(incomplete_text, cells)),
+        remarks=["; ".join(remarks(cell)) for cell in cells],
     )
+    table = laid_out("cells", shown, metric=summary.metric, steps=has_steps(summary.runs))
     return replace(table, shared=facts(info, summary.runs))
 
 
@@ -212,30 +192,6 @@ def mean_sem_text(cell: Row, metric: Metric = ACCURACY) -> str:
     return metric.mean_text(cell["test_mean"], cell["test_sem"])
 
 
-def best_entries(
-    values: Mapping[tuple[int, int], tuple[float, float]],
-    group: Callable[[int, int], Hashable],
-    metric: Metric = ACCURACY,
-) -> frozenset[tuple[int, int]]:
-    """Find the (row, column) of the means that, as written, are the best of their group.
-
-    `values`: means and their standard errors; NaN: no value.
-    """
-    written = {at: float(metric.of_seeds_text(mean, sem)) for at, (mean, sem) in values.items() if not math.isnan(mean)}
-    better = max if metric.higher_is_better else min
-    best: dict[Hashable, float] = {}
-    for at, value in written.items():
-        best[group(*at)] = better(value, best.get(group(*at), value))
-    return frozenset(at for at, value in written.items() if value == best[group(*at)])
-
-
-def _shown_steps(best_steps: object) -> str:
-    """Write the best steps of a cell for a table: by seed, or of many seeds their range."""
-    if isinstance(best_steps, tuple) and len(best_steps) > MOST_STEPS:
-        return f"{min(best_steps)} to {max(best_steps)}"
-    return steps_text(best_steps) or NO_VALUE
-
-
 def _at_rate(row: Row, chosen: bool, metric: Metric) -> str:
     incomplete = incomplete_text({**row, "num_lacking": 0})
     some = seeds_text(row) if row["num_values"] else ""
@@ -243,9 +199,9 @@ def _at_rate(row: Row, chosen: bool, metric: Metric) -> str:
     return mean_sem_text(row, metric) + some + lost + (f" {CHOSEN}" if chosen else "")
 
 
-def _margin(cell: Row, metric: Metric) -> str:
-    margin = metric.sign * (round(cell["validation_mean"], MEAN_DIGITS) - round(cell["runner_up_mean"], MEAN_DIGITS))
-    return "tie" if margin == 0 else metric.of_seeds_text(margin, cell["validation_sem"])
+def _margin(cell: Row, metric: Metric) -> float:
+    """Return by how much the chosen learning rate is better than the runner-up; 0: a tie."""
+    return metric.sign * (round(cell["validation_mean"], MEAN_DIGITS) - round(cell["runner_up_mean"], MEAN_DIGITS))
 
 
 def _grouped(runs: pd.DataFrame, column: str, by: str) -> str:

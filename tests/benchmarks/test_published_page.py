@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import lr_sweep
-from lr_sweep.analysis.paper.demonstration import (
+from lr_sweep.benchmarks.published_page import (
     TASKS,
     at_fixed_rate,
     demonstration_page,
@@ -28,7 +28,7 @@ def test_values_at_the_fixed_rate_are_those_of_the_12_layer_model() -> None:
 
 def test_tuned_values_are_those_of_table_1() -> None:
     found = tuned_values("cifar10-lra")
-    assert {variant: (each.value, each.sem) for variant, each in found.items()} == {
+    assert {variant: (each.number, float(each.sem)) for variant, each in found.items()} == {
         **{"frozen-random": (44.2, 0.3), "frozen-pretrained": (54.7, 1.4)},
         **{"unfrozen-random": (62.0, 0.7), "unfrozen-pretrained": (67.8, 0.3)},
     }

@@ -1,25 +1,120 @@
-"""The tables of Lu et al. 2021 in reports, from made-up runs: entries worked out by hand."""
+"""The tables of Lu et al. 2021: as printed, and in reports on made-up runs, entries worked out by hand.
+
+The printed values are compared with another copy where `published/` is beside $SWEEP_DATA_DIR.
+"""
 
 from __future__ import annotations
 
+import csv
+import os
+import re
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from lr_sweep.analysis.paper.lu2021.numbers import steps_to_converge, train_accuracies
-from lr_sweep.analysis.paper.lu2021.published import TABLES, entries
-from lr_sweep.analysis.paper.lu2021.tables import lu_table
+from lr_sweep.analysis.paper.numbers import steps_to_converge, train_accuracies
+from lr_sweep.analysis.paper.published import (
+    PARAMETERS,
+    SPEEDUP,
+    STEPS,
+    TABLES,
+    TEST,
+    TRAIN,
+    TRAIN_MINUS_TEST,
+    Entry,
+    entries,
+    table_of,
+)
+from lr_sweep.analysis.paper.tables import lu_table
 from lr_sweep.analysis.record.read import read_curves, read_study
 from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.study_report import write_report
+from lr_sweep.datasets import TASKS
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
+OTHER_COPY = Path(os.environ.get("SWEEP_DATA_DIR", "/nowhere")).parent / "published" / "lu2021.csv"
 FPT = {"model": "gpt2", "variant": "frozen-pretrained"}
 RANDOM = {"model": "gpt2", "variant": "frozen-random"}
 
 
-def table_of(made: SyntheticRecord, number: int) -> Table:
+def by_labels(table: int) -> dict[tuple[str, str], Entry]:
+    return {(entry.row, entry.column): entry for entry in entries(table)}
+
+
+def test_entries_as_printed() -> None:
+    assert by_labels(1)["FPT", "CIFAR-10"] == Entry(
+        1, "FPT", "CIFAR-10", "cifar10", "gpt2-large", "frozen-pretrained", TEST, "72.1"
+    )
+    assert by_labels(6)["FPT", "XOR"].value == "500"
+    assert by_labels(8)["Large, 36 layers", "Trained Params"].value == "300000"
+    assert by_labels(12)["24", "Random"].value == "17"
+    assert ("24", "Pretrained") not in by_labels(12)
+    assert by_labels(14)["CIFAR-10", "+ Finetuning Last Attn Layer"].value == "80.0"
+    assert by_labels(17)["ListOps", "T5"].value == "15.4"
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_tables_have_an_entry_for_each_label_once(table: int) -> None:
+    found = entries(table)
+    assert found
+    assert len(by_labels(table)) == len(found)
+    for entry in found:
+        assert entry.task in TASKS
+        assert entry.metric in (TEST, TRAIN, TRAIN_MINUS_TEST, STEPS, SPEEDUP, PARAMETERS)
+        float(entry.value)
+
+
+def test_a_study_s_name_says_which_table_it_is_of() -> None:
+    names = ("lu2021-table21-swept", "lu2021-table3-mine", "lu2021-table22", "mine")
+    assert [table_of(name) for name in names] == [21, 3, None, None]
+
+
+def test_computed_entries_follow_from_the_printed_ones() -> None:
+    accuracies = by_labels(7)
+    for row in {row for row, _ in accuracies}:
+        test, train, gap = (
+            float(accuracies[row, column].value) for column in ("Test Accuracy", "Train Accuracy", "Train less Test")
+        )
+        assert gap == pytest.approx(train - test)
+    steps = by_labels(6)
+    for (row, column), entry in steps.items():
+        if row == "Speedup":
+            assert float(entry.value) == float(steps["Random", column].value) / float(steps["FPT", column].value)
+
+
+@pytest.mark.skipif(not OTHER_COPY.is_file(), reason="no other copy here")
+def test_values_are_those_of_another_copy() -> None:
+    """Its rows are named otherwise, so that values are compared by table, task and metric, as often as they occur."""
+    with OTHER_COPY.open(encoding="utf-8", newline="") as file:
+        copy = [row for row in csv.DictReader(file) if row["value"] and row["metric"] != "wall_clock_speedup_per_epoch"]
+    theirs = Counter(
+        (table, row["task"], row["metric"], float(row["value"].replace("K", "e3")))
+        for row in copy
+        for table in re.findall(r"\d+", row["table"])  # `table15 (=19)`
+    )
+    ours = Counter(
+        (str(table), entry.task, entry.metric, float(entry.value))
+        for table in TABLES
+        for entry in entries(table)
+        if entry.metric not in (SPEEDUP, TRAIN_MINUS_TEST)
+    )
+    assert ours == theirs
+
+
+@pytest.mark.skipif(not OTHER_COPY.is_file(), reason="no other copy here")
+@pytest.mark.parametrize("table", [1, 2, 5, 6, 9, 13])
+def test_rows_of_the_same_name_have_the_same_values(table: int) -> None:
+    with OTHER_COPY.open(encoding="utf-8", newline="") as file:
+        theirs = {
+            (r["row"], r["task"]): float(r["value"]) for r in csv.DictReader(file) if r["table"] == f"table{table}"
+        }
+    ours = {(e.row, e.task): float(e.value) for e in entries(table) if e.metric != SPEEDUP}
+    assert ours == theirs
+
+
+def written_table(made: SyntheticRecord, number: int) -> Table:
     results = made.write()
     return lu_table(number, read_study(results, made.study), summary_of(results, made.study), read_curves(results))
 
@@ -38,7 +133,7 @@ def test_accuracies_stand_beside_the_published_ones_and_missing_ones_stay_empty(
         made.add(1e-3, seed, [(300, 0.8, test)], task="cifar10", model="gpt2-large", variant="frozen-pretrained")
         made.add(1e-3, seed, [(300, 0.9, 1.0)], task="bit-xor", **FPT)
         made.want(1e-3, seed, task="mnist", **FPT)
-    table = table_of(made, 1)
+    table = written_table(made, 1)
     assert table.header[:3] == ("Model", "Bit Memory", "Bit Memory, published")
     assert [row[0] for row in table.rows] == ["FPT", "Full", "LSTM"]
     assert entry(table, "FPT", "CIFAR-10") == ("72.0 ± 1.2", "72.1 (−0.1)")
@@ -56,7 +151,7 @@ def test_steps_to_convergence_by_hand(tmp_path: Path) -> None:
     made.add(1e-3, 1, [(100, 0.70, 0.9), (200, 0.69, 0.1), (300, 0.70, 0.2)], task="bit-xor", **FPT)
     made.add(1e-3, 0, [(300, 0.5, 0.5), (600, 0.4, 0.5)], budget=600, task="bit-xor", **RANDOM)
     made.add(1e-3, 1, [(300, 0.4, 0.5), (600, 0.5, 0.5)], budget=600, task="bit-xor", **RANDOM)
-    table = table_of(made, 6)
+    table = written_table(made, 6)
     assert entry(table, "FPT", "XOR") == ("150", "500")
     assert entry(table, "Random", "XOR") == ("450", "2×10⁴")
     assert entry(table, "Speedup", "XOR") == ("3×", "40×")
@@ -90,7 +185,7 @@ def test_train_accuracy_is_that_of_the_best_model(tmp_path: Path) -> None:
 def test_table_7_has_train_test_and_gap(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path, "lu2021-table7")
     made.add(1e-3, 0, [(300, 0.4, 0.386)], task="cifar10-lra", **FPT)  # train accuracy is 0.5 in every synthetic run
-    table = table_of(made, 7)
+    table = written_table(made, 7)
     row = "FPT (GPT-2), 12 layers"
     assert entry(table, row, "Test Accuracy") == ("38.6", "38.6 (+0.0)")
     assert entry(table, row, "Train Accuracy") == ("50.0", "38.5 (+11.5)")
@@ -104,7 +199,7 @@ def test_table_8_has_the_recorded_number_of_trained_parameters(tmp_path: Path) -
     made.want(1e-3, 0, task="cifar10", model="gpt2-large", variant="frozen-pretrained")
     for row, count in zip(made.wanted, (870_154, 1_573_130), strict=True):
         row["trained_parameters"] = count
-    table = table_of(made, 8)
+    table = written_table(made, 8)
     assert entry(table, "Small (Base), 12 layers", "Trained Params") == ("870,154", "106,000")
     assert entry(table, "Large, 36 layers", "Trained Params") == ("1,573,130", "300,000")  # not trained yet
     assert entry(table, "Medium, 24 layers", "Trained Params") == ("", "190,000")
@@ -116,7 +211,7 @@ def test_every_table_can_be_laid_out(tmp_path: Path, number: int) -> None:
     made = SyntheticRecord(tmp_path, f"lu2021-table{number}")
     for task, model, variant in dict.fromkeys(entry.cell for entry in entries(number) if entry.model):
         made.add(1e-3, 0, [(300, 0.5, 0.5)], task=task, model=model, variant=variant)
-    table = table_of(made, number)
+    table = written_table(made, number)
     assert {row[0] for row in table.rows} == {entry.row for entry in entries(number)}
     assert "50.0" in {text for row in table.rows for text in row} or number == 6
 

@@ -3,10 +3,12 @@
 import math
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.lines import Line2D
 
-from lr_sweep.analysis.paper.beside import budget_text, steps_text
+from lr_sweep.analysis.paper.entries import budget_text, steps_text
 from lr_sweep.analysis.paper.numbers import accuracies_at_budget, steps_to_match
 from lr_sweep.analysis.paper.published import (
     MAX_STEPS,
@@ -14,13 +16,14 @@ from lr_sweep.analysis.paper.published import (
     TEST,
     TEST_AT_END,
     TRAIN_AT_END,
-    TRAIN_MINUS_TEST,
-    Published,
+    TRAIN_MINUS_TEST_AT_END,
+    Entry,
     published,
 )
 from lr_sweep.analysis.paper.tables import paper_tables
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.read import StudyInfo
+from lr_sweep.analysis.report import figures
 from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise
 
@@ -47,8 +50,8 @@ def summary_of(rows: list[dict[str, Any]], points: list[tuple[Any, ...]]) -> tup
     return summarise(wanted, runs, curves), curves
 
 
-def entry(table: int, task: str, variant: str, metric: str, model: str = "gpt2") -> Published:
-    found = published(table, task, model, variant, metric)
+def entry(table: int, task: str, variant: str, metric: str, model: str = "gpt2") -> Entry:
+    found = published(table, (task, model, variant), metric)
     assert found is not None
     return found
 
@@ -59,18 +62,20 @@ def golden_runs(task: str, variant: str, model: str = "gpt2") -> tuple[list[dict
     So SEM = sqrt(3) SEM / sqrt(3). The best step by validation is where Table 2 has the match (frozen pretrained
     matches itself there); a variant that passes the target later rises on. The last step is Table 3's.
     """
-    budget = int(entry(5, task, "all", MAX_STEPS).value)
+    budget = int(entry(5, task, "all", MAX_STEPS).number)
     first = entry(1, task, variant, TEST)
-    target = entry(1, task, "frozen-pretrained", TEST).value
-    match = entry(2, task, variant, STEPS_TO_MATCH).value
-    train, test, diff = (entry(3, task, variant, m).value for m in (TRAIN_AT_END, TEST_AT_END, TRAIN_MINUS_TEST))
+    target = entry(1, task, "frozen-pretrained", TEST).number
+    match = entry(2, task, variant, STEPS_TO_MATCH).number
+    train, test, diff = (
+        entry(3, task, variant, m).number for m in (TRAIN_AT_END, TEST_AT_END, TRAIN_MINUS_TEST_AT_END)
+    )
     excess = round(diff - (train - test), 1)  # 62.9 - 61.1 is printed as 1.9: from 62.94 - 61.06 = 1.88
     assert abs(excess) <= 0.1
     train, test = train + 0.4 * excess, test - 0.4 * excess
     step = budget - 20_000 if math.isnan(match) else int(match)
     rows, points = [], []
     for seed in range(3):
-        spread = (seed - 1) * math.sqrt(3) * first.sem
+        spread = (seed - 1) * math.sqrt(3) * float(first.sem)
         worse, better, worst = (wanted_row(task, variant, rate, seed, budget) for rate in RATES)
         rows += [worse, better, worst]
         for run in (worse, worst):
@@ -79,7 +84,7 @@ def golden_runs(task: str, variant: str, model: str = "gpt2") -> tuple[list[dict
         for at, validation, tested in (
             (step - 4000, 0.50, target - 1),
             (step - 2000, 0.40, target + 5),
-            (step, 0.60, first.value + spread),
+            (step, 0.60, first.number + spread),
         ):
             points.append((better["run_id"], at, 0.5, validation, tested / 100))
         points.append((better["run_id"], budget, train / 100, 0.55, (test + spread / 10) / 100))
@@ -216,3 +221,30 @@ def test_a_record_without_values_gives_tables_that_say_why() -> None:
     tables, _ = paper_tables(INFO, summary, curves)
     for name in ("table1-gpt2", "table2-gpt2", "table3-gpt2"):
         assert set(column(tables[name], "mnist").values()) == {"– (1 of 1 missing)"}
+
+
+def heights(lines: list[Line2D]) -> list[float]:
+    return [float(np.asarray(line.get_ydata())[0]) for line in lines]
+
+
+def test_published_numbers_are_found_by_their_place_in_the_paper() -> None:
+    found = entry(1, "cifar10-lra", "frozen-pretrained", TEST)
+    assert (found.value, found.sem) == ("54.7", "1.4")
+    assert math.isnan(entry(2, "mnist", "frozen-random", STEPS_TO_MATCH).number)
+    assert entry(5, "listops", "all", MAX_STEPS).number == 300_000
+    assert published(1, ("digits", "gpt2", "frozen-random"), TEST) is None
+
+
+def test_figures_draw_published_values_where_there_are_any() -> None:
+    runs = [golden_runs("mnist", variant) for variant in VARIANTS]
+    summary, _ = summary_of([row for rows, _ in runs for row in rows], [p for _, points in runs for p in points])
+    best = {("mnist", "gpt2", "frozen-random"): 55.0, ("mnist", "gpt2", "unfrozen-random"): 66.0}
+    best["cifar10", "gpt2", "frozen-random"] = 1.0
+    sweep = figures.learning_rate_figure(summary.learning_rates, summary.cells, "Title", "Caption.", best)
+    assert heights([line for line in sweep.axes[0].lines if line.get_linestyle() == ":"]) == [55.0, 66.0]
+    bars = figures.best_rates_figure(summary.cells, "Title", "Caption.", best)
+    drawn = [round(patch.get_height(), 1) for patch in bars.axes[0].patches]  # type: ignore[attr-defined]
+    assert drawn == [98.0, 98.5, 98.7, 99.0]  # Table 1, MNIST
+    assert heights([line for line in bars.axes[0].lines if line.get_linewidth() == 1.6]) == [55.0, 66.0]
+    plain = figures.learning_rate_figure(summary.learning_rates, summary.cells, "Title", "Caption.", {})
+    assert not [line for line in plain.axes[0].lines if line.get_linestyle() == ":"]
