@@ -114,28 +114,13 @@ def learning_rate_table(summary: StudySummary, task: str, model: str) -> Table:
 
 def detail_table(info: StudyInfo, summary: StudySummary) -> Table:
     """List every cell with its chosen learning rate and what that rests on."""
-    cells = summary.cells.to_dict("records")
-    shown = summary.cells.assign(
-        margin=[_margin(cell, summary.metric) for cell in cells],
-        not_complete=list(map(incomplete_text, cells)),
-        remarks=["; ".join(remarks(cell)) for cell in cells],
+    cells, sign = summary.cells, summary.metric.sign
+    shown = cells.assign(
+        margin=sign * (cells["validation_mean"].round(MEAN_DIGITS) - cells["runner_up_mean"].round(MEAN_DIGITS)),
+        not_complete=list(map(incomplete_text, cells.to_dict("records"))),
     )
     table = laid_out("cells", shown, metric=summary.metric, steps=has_steps(summary.runs))
     return replace(table, shared=facts(info, summary.runs))
-
-
-def remarks(cell: Row) -> list[str]:
-    """Return what a reader of a cell must know before using its number."""
-    found = []
-    if cell["num_values"] and cell["num_tests"] < cell["num_seeds"]:
-        found.append(f"{cell['num_tests']} of {cell['num_seeds']} seeds have a value")
-    if cell["missing"] + cell["failed"]:
-        found.append("runs missing or failed, the choice may change")
-    if cell["at_edge"]:
-        found.append(f"best learning rate is the {'smallest' if cell['at_edge'] == 'low' else 'largest'} tried")
-    if cell["num_diverged"]:
-        found.append(f"{cell['num_diverged']} of {cell['num_seeds']} runs diverged at it")
-    return found
 
 
 def accuracy_text(cell: Row, metric: Metric = ACCURACY) -> str:
@@ -197,11 +182,6 @@ def _at_rate(row: Row, chosen: bool, metric: Metric) -> str:
     some = seeds_text(row) if row["num_values"] else ""
     lost = f" ({incomplete})" if incomplete else ""
     return mean_sem_text(row, metric) + some + lost + (f" {CHOSEN}" if chosen else "")
-
-
-def _margin(cell: Row, metric: Metric) -> float:
-    """Return by how much the chosen learning rate is better than the runner-up; 0: a tie."""
-    return metric.sign * (round(cell["validation_mean"], MEAN_DIGITS) - round(cell["runner_up_mean"], MEAN_DIGITS))
 
 
 def _grouped(runs: pd.DataFrame, column: str, by: str) -> str:

@@ -42,7 +42,7 @@ def verdict_block(found: pd.DataFrame, summary: StudySummary, orders: pd.DataFra
         rates = of.learning_rates.to_dict("records")
         few = {(rate["variant"], rate["learning_rate"]): seeds_text(rate) for rate in rates}
         text = " ".join(_sentences(row, summary.metric, kinds, few))
-        items.append((name, text, _chosen(of) + _not_eligible(of, rates)))
+        items.append((name, text, _rests_on(of, rates)))
     return Verdict(items)
 
 
@@ -90,20 +90,15 @@ def _at_fixed_rate(row: Row, metric: Metric, few: Few) -> str:
     return say("fixed", rate=rate, leader=leader, winner=winner, flips=row["flips"], how=how)
 
 
-def _chosen(group: StudySummary) -> str:
+def _rests_on(group: StudySummary, rates: Sequence[dict[Any, Any]]) -> str:
+    """Name the chosen learning rates, and those that have values and could not be chosen, with the reason."""
     known = group.cells.dropna(subset=["learning_rate"]).to_dict("records")
-    chosen = ", ".join(f"{cell['variant']} {rate_text(cell['learning_rate'])}{seeds_text(cell)}" for cell in known)
-    return f"Chosen on {group.metric.chosen_on}: {chosen}." if chosen else ""
-
-
-def _not_eligible(group: StudySummary, rates: Sequence[dict[Any, Any]]) -> str:
-    """Name the learning rates that have values and could not be chosen, and why."""
-    lost = not_eligible(rates, group.winners)
-    shown = [
+    chosen = [f"{cell['variant']} {rate_text(cell['learning_rate'])}{seeds_text(cell)}" for cell in known]
+    lost = [
         f"{row['variant']} {rate_text(row['learning_rate'])} ({row['num_values']} of {row['num_seeds']} seeds: "
         f"{incomplete_text(row)})"
-        for row in lost[:MOST_LOST]
+        for row in not_eligible(rates, group.winners)
     ]
-    if further := len(lost) - len(shown):
-        shown.append(f"{further} more")
-    return f" Not eligible, as seeds have no value: {', '.join(shown)}." if shown else ""
+    if len(lost) > MOST_LOST:
+        lost[MOST_LOST:] = [f"{len(lost) - MOST_LOST} more"]
+    return say("rests_on", metric=group.metric, chosen=chosen, lost=lost)
