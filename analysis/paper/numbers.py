@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from lr_sweep.analysis.statistics.aggregate import StudySummary, points_within_budget
-from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS
+from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS, comparable
 
 REFERENCE = "frozen-pretrained"
 """The variant that the others have to match."""
@@ -34,7 +34,7 @@ def steps_to_match(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
         by_run = points.pivot(index="step", columns="run_id", values="test_accuracy").ffill()
         means = by_run.mean(axis=1, skipna=False).round(MEAN_DIGITS)
         target = reference.get(cell[:2], math.nan)
-        reached = means.index[means >= round(target, MEAN_DIGITS)]
+        reached = means.index[means >= comparable(target)]
         steps = float(reached[0]) if len(reached) else math.nan
         rows.append({**dict(zip(CELL, cell, strict=True)), "target": target, "steps": steps})
     return pd.DataFrame(rows, columns=[*CELL, "target", "steps"])

@@ -208,18 +208,7 @@ def _draw_panel(
     )
     panel.set_xscale("log")
     for i, (variant, style) in enumerate(styles.items()):
-        rows = shown[shown["variant"] == variant]
-        if rows.empty:
-            continue
-        known, partial, lost = rows.dropna(subset=["mean"]), rows[_partial(rows)], rows[_all_diverged(rows)]
-        panel.plot(known["learning_rate"], known["mean"], zorder=3, linewidth=LINE_WIDTH, **_line(style))
-        if len(partial):
-            hollow: dict[str, Any] = {"color": style.colour, "markersize": 5, "mfc": "white", "zorder": 3.5}
-            panel.plot(partial["learning_rate"], partial["mean"], style.marker, **hollow)
-        if len(lost):
-            heights = [CROSS_HEIGHT * (i + 0.8)] * len(lost)
-            cross: dict[str, Any] = {"color": style.colour, "markersize": 6, "mew": 1.6}
-            panel.plot(lost["learning_rate"], heights, "x", transform=panel.get_xaxis_transform(), **cross)
+        _draw_line(panel, shown[shown["variant"] == variant], style, CROSS_HEIGHT * (i + 0.8))
     _draw_spread(panel, shown[shown["sem"] > 0])  # one seed has no interval
     rings = shown[shown["learning_rate"].eq(shown["chosen"]) & shown["mean"].notna()]
     look: dict[str, Any] = {"s": RING**2, "facecolors": "none", "zorder": 4, "linewidths": 1}
@@ -235,6 +224,21 @@ def _draw_panel(
     if _all_diverged(rates).any():  # room for the crosses below the lines
         low, high = panel.get_ylim()
         panel.set_ylim(low - CROSS_HEIGHT * len(styles) * (high - low), high)
+
+
+def _draw_line(panel: Axes, rows: pd.DataFrame, style: Style, cross_height: float) -> None:
+    """Draw a variant's means, hollow over fewer seeds, and crosses where all seeds diverged."""
+    if rows.empty:
+        return
+    known, partial, lost = rows.dropna(subset=["mean"]), rows[_partial(rows)], rows[_all_diverged(rows)]
+    panel.plot(known["learning_rate"], known["mean"], zorder=3, linewidth=LINE_WIDTH, **_line(style))
+    if len(partial):
+        hollow: dict[str, Any] = {"color": style.colour, "markersize": 5, "mfc": "white", "zorder": 3.5}
+        panel.plot(partial["learning_rate"], partial["mean"], style.marker, **hollow)
+    if len(lost):
+        cross: dict[str, Any] = {"color": style.colour, "markersize": 6, "mew": 1.6}
+        heights = [cross_height] * len(lost)
+        panel.plot(lost["learning_rate"], heights, "x", transform=panel.get_xaxis_transform(), **cross)
 
 
 def _draw_spread(panel: Axes, rows: pd.DataFrame) -> None:
@@ -269,16 +273,15 @@ def _partial(rates: pd.DataFrame) -> pd.Series:
 
 
 def _legend(rates: pd.DataFrame, styles: Mapping[str, Style], metric: Metric, of_papers: bool) -> list[Line2D]:
-    handles = [Line2D([], [], label=_plain(variant), **_line(style)) for variant, style in styles.items()]
     grey: dict[str, Any] = {"color": "0.3", "linestyle": "none"}
-    if metric.chosen_on:
-        handles.append(
-            Line2D([], [], marker="o", markersize=11, fillstyle="none", label=f"chosen on {metric.chosen_on}", **grey)
-        )
-    if _partial(rates).any():
-        handles.append(Line2D([], [], marker="o", markersize=5, mfc="white", label=FEWER_SEEDS, **grey))
-    if _all_diverged(rates).any():
-        handles.append(Line2D([], [], marker="x", mew=1.6, label="all seeds diverged", **grey))
-    if of_papers and any(near_lu2021(rows) for _, rows in rates.groupby("task")):
-        handles.append(Line2D([], [], color="#B00020", linestyle="--", linewidth=1.2, label="Lu et al. 2021 (1e-3)"))
-    return handles
+    near = of_papers and any(near_lu2021(rows) for _, rows in rates.groupby("task"))
+    chosen = {"marker": "o", "markersize": 11, "fillstyle": "none", "label": f"chosen on {metric.chosen_on}"}
+    fixed = {"color": "#B00020", "linestyle": "--", "linewidth": 1.2, "label": "Lu et al. 2021 (1e-3)"}
+    marks: list[tuple[object, dict[str, Any]]] = [
+        (metric.chosen_on, grey | chosen),
+        (_partial(rates).any(), grey | {"marker": "o", "markersize": 5, "mfc": "white", "label": FEWER_SEEDS}),
+        (_all_diverged(rates).any(), grey | {"marker": "x", "mew": 1.6, "label": "all seeds diverged"}),
+        (near, fixed),
+    ]
+    looks = [{"label": _plain(variant)} | _line(style) for variant, style in styles.items()]
+    return [Line2D([], [], **look) for look in (*looks, *(look for is_there, look in marks if is_there))]

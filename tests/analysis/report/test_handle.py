@@ -39,13 +39,6 @@ def test_every_learning_rate_has_its_order_and_what_it_means(found: dict[str, An
     ]
 
 
-def test_neighbours_of_one_kind_are_shaded_together(found: dict[str, Any]) -> None:
-    assert found["flips"] == [
-        *({"kind": "order", "first": 0, "last": 0}, {"kind": "winner", "first": 1, "last": 1}),
-        {"kind": "winner", "first": 3, "last": 3},
-    ]
-
-
 @pytest.mark.parametrize(("fixed_rate", "start"), [(None, 1), (1e-3, 2), (2e-5, 0), (10.0, 3)])
 def test_the_handle_starts_at_the_fixed_rate_or_where_the_winner_changes(
     tmp_path: Path, fixed_rate: float | None, start: int

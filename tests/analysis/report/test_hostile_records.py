@@ -57,22 +57,18 @@ def test_stems_of_different_pairs_differ() -> None:
     assert file_stems([("mnist", "gpt2"), ("cifar10", "gpt2")]) == ["mnist-gpt2", "cifar10-gpt2"]
 
 
-def test_tables_of_names_that_look_alike_are_both_written(tmp_path: Path) -> None:
-    made = sweep(tmp_path, task="x-y", model="z")
-    made.wanted += sweep(tmp_path, task="x", model="y-z").wanted
-    folder = write_report(made.write(), "small").folder
-    assert "x-y, z" in (folder / "rates-x-y-z.md").read_text()
-    assert "x, y-z" in (folder / "rates-x-y-z.2.md").read_text()
-
-
-def test_figures_and_tables_of_models_that_look_alike_are_all_written(tmp_path: Path) -> None:
-    made = sweep(tmp_path, model="x y")
-    made.wanted += sweep(tmp_path, model="x/y").wanted
+def test_files_of_names_that_look_alike_are_all_written(tmp_path: Path) -> None:
+    made = sweep(tmp_path, task="t", model="x y")
+    made.wanted += sweep(tmp_path, task="t", model="x/y").wanted
+    made.wanted += sweep(tmp_path, task="t-x", model="y").wanted
     folder = write_report(made.write(), "small").folder
     for stem in ("x-y", "x-y.2"):
         assert (folder / f"table1-{stem}.md").is_file()
         assert (folder / f"learning-rates-{stem}.png").is_file()
     assert "x/y" in (folder / "table1-x-y.2.md").read_text()
+    heads = {stem: (folder / f"rates-{stem}.md").read_text().splitlines()[0] for stem in ("t-x-y", "t-x-y.3")}
+    assert "t, x y" in heads["t-x-y"]
+    assert "t-x, y" in heads["t-x-y.3"]
 
 
 def test_no_negative_zero() -> None:

@@ -158,12 +158,6 @@ def test_the_figure_s_numbers_are_the_tables(written: tuple[str, Reader, str]) -
     assert panels["mnist", "gpt2"]["fixed"] == {"rate": 1e-3, "label": "Lu et al. 2021 (1e-3)"}
 
 
-def test_the_fixed_learning_rate_is_shown_only_near_the_sweep(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    made.add(1e-5, 0, [(300, 0.5, 0.5)])
-    assert page_of(made)[1].data()["panels"][0]["fixed"] is None
-
-
 @pytest.mark.parametrize("status", ["complete", "diverged", "failed", "missing"])
 def test_one_run_of_any_fate_has_a_page_that_says_so(tmp_path: Path, status: str) -> None:
     """One seed, one variant, one learning rate; and where the run did not complete, no value at all."""
@@ -216,11 +210,6 @@ def test_prose_and_pictures_in_both_forms(tmp_path: Path) -> None:
     assert f'src="data:image/svg+xml;base64,{base64.b64encode(svg.read_bytes()).decode()}"' in text
     svg.write_bytes(b"s" * 200_001)
     assert "data:image/png;base64" in block_html(image)
-
-
-def test_the_same_content_gives_the_same_page() -> None:
-    sections = [Section("A", [Paragraph("b")])]
-    assert page_html("T", sections, EMPTY) == page_html("T", sections, EMPTY)
 
 
 def test_ten_thousand_runs_take_two_seconds_and_three_megabytes() -> None:

@@ -11,8 +11,10 @@ from matplotlib.lines import Line2D
 from lr_sweep.analysis.__main__ import main
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.report import figures, tables
+from lr_sweep.analysis.report.chart import chart_data
 from lr_sweep.analysis.report.folder import LOCK
-from lr_sweep.analysis.study_report import Report, status_line, write_report
+from lr_sweep.analysis.statistics.orders import orders
+from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.common.text import rate_text
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
@@ -56,30 +58,8 @@ def report(small: Path) -> Report:
     return write_report(small, "small")
 
 
-def test_only_the_cell_at_the_edge_is_marked(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    for rate, accuracy in ((1e-4, 0.5), (1e-3, 0.6), (1e-2, 0.4)):
-        made.add(rate, 0, [(300, accuracy, accuracy)])
-        made.add(rate, 0, [(300, rate, rate)], variant="unfrozen-pretrained")  # rises to the largest
-    summary = summary_of(made.write())
-    remarks = {cell["variant"]: tables.remarks(cell) for cell in summary.cells.to_dict("records")}
-    assert remarks == {"frozen-random": [], "unfrozen-pretrained": ["best learning rate is the largest tried"]}
-
-
-def test_learning_rate_table_by_hand(small: Path) -> None:
-    summary = summary_of(small)
-    table = tables.learning_rate_table(summary, "mnist", "gpt2")
-    assert table.header == ("variant", "1e-5", "1e-4", "1e-3")
-    assert table.rows == (
-        ("frozen-random", "50.0 ± 1.0", "60.0 ± 1.0 *", "40.0 ± 1.0"),
-        ("unfrozen-pretrained", "70.0 ± 1.0", "80.0 ± 1.0 *", "– (2 missing)"),
-    )
-    assert "Pretrained on: " in table.caption
-
-
-def test_main_table_by_hand(small: Path) -> None:
-    summary = summary_of(small)
-    table = tables.main_table(record.read_study(small, "small"), summary, "gpt2")
+def test_main_table_by_hand_and_what_it_rests_on(small: Path) -> None:
+    table = tables.main_table(record.read_study(small, "small"), summary_of(small), "gpt2")
     assert table.header == ("variant", "mnist", "cifar10")
     assert table.rows == (
         ("frozen-random", "60.0 ± 1.0", "– (6 of 6 missing)"),
@@ -89,18 +69,13 @@ def test_main_table_by_hand(small: Path) -> None:
     assert "| unfrozen-pretrained | **80.0 ± 1.0 †** | – (2 of 2 diverged) |" in table.markdown()
     lines = table.text().splitlines()
     assert lines[1].index("cifar10") == lines[3].index("– (6 of")
-
-
-def test_captions_say_what_a_table_rests_on(small: Path) -> None:
-    summary = summary_of(small)
-    caption = tables.main_table(record.read_study(small, "small"), summary, "gpt2").full_caption
     for fact in (
         *("Study small.", "standard error of the mean (SEM)", "2 seeds", "highest validation accuracy"),
         *("Step budgets: 300 (mnist, cifar10)", "Pretrained on: English web text (gpt2)", "Data: torchvision (mnist"),
         *("†: runs are missing or failed", "–: no value"),
     ):
-        assert fact in caption
-    assert "‡" not in caption
+        assert fact in table.full_caption
+    assert "‡" not in table.full_caption
 
 
 def test_partial_and_edge_cells_are_marked(tmp_path: Path) -> None:
@@ -118,18 +93,6 @@ def test_partial_and_edge_cells_are_marked(tmp_path: Path) -> None:
         "1 of 2 seeds have a value; runs missing or failed, the choice may change; "
         "best learning rate is the largest tried"
     )
-
-
-def test_detail_table_by_hand(small: Path) -> None:
-    summary = summary_of(small)
-    table = tables.detail_table(record.read_study(small, "small"), summary)
-    rows = [row[2:4] + row[5:12] for row in table.rows]
-    assert rows == [  # the runners-up of both have 10 points less, at 1e-5
-        ("frozen-random", "1e-4", "60.0", "1e-5", "10.0", "60.0 ± 1.0", "2 of 2", "6 of 6", ""),
-        ("unfrozen-pretrained", "1e-4", "80.0", "1e-5", "10.0", "80.0 ± 1.0", "2 of 2", "4 of 6", "2 missing"),
-        ("frozen-random", "–", "–", "–", "–", "–", "0 of 2", "0 of 6", "6 missing"),
-        ("unfrozen-pretrained", "–", "–", "–", "–", "–", "0 of 2", "0 of 2", "2 diverged"),
-    ]
 
 
 def test_the_best_steps_of_many_seeds_are_a_range(tmp_path: Path) -> None:
@@ -264,11 +227,16 @@ def test_the_learning_rate_of_lu_et_al_is_drawn_only_near_the_sweep(
     figure = figures.learning_rate_figure(summary.learning_rates, summary.cells, "Title", "A caption.", {})
     dashed = [line for line in figure.axes[0].lines if line.get_color() == "#B00020"]
     assert bool(dashed) is drawn
+    assert bool(chart_data(summary, {}, orders(summary))["panels"][0]["fixed"]) is drawn
 
 
-def test_status_line_counts_every_status() -> None:
-    runs = pd.DataFrame({"status": ["complete", "complete", "failed"]})
-    assert status_line(runs) == "3 runs wanted: 2 complete, 0 diverged, 1 failed, 0 missing."
+def test_figure_1_is_of_the_models_that_have_its_task(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    made.add(1e-3, 0, [(300, 0.5, 0.5)], task="cifar10-lra")
+    made.add(1e-3, 0, [(300, 0.5, 0.5)], model="tiny")
+    names = {path.name for path in write_report(made.write(), "small").files}
+    assert {"figure1-gpt2.png", "learning-rates-tiny.png"} <= names
+    assert "figure1-tiny.png" not in names
 
 
 def test_command_line(small: Path, report: Report, capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,23 +58,17 @@ def notes(study: Path) -> list[str]:
     return [issue.text for issue in Verification(Results(study.parent.parent)).issues() if issue.is_note]
 
 
-def test_what_a_living_report_writes_is_left_alone(
+def test_a_living_report_is_left_alone_and_what_a_killed_one_left_is_removed(
     study: Path, writer: multiprocessing.process.BaseProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert len(scratch(study)) == 1
-    assert notes(study) == []
-    assert main(["gc", "--yes", "--only", LEFTOVERS, "--results", str(study.parent.parent)]) == 0
-    assert len(scratch(study)) == 1
-    kill(writer)
-
-
-def test_what_a_killed_report_left_is_found_and_removed(
-    study: Path, writer: multiprocessing.process.BaseProcess, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kill(writer)
+    gc = ["gc", "--yes", "--only", LEFTOVERS, "--results", str(study.parent.parent)]
     (left,) = scratch(study)
+    assert notes(study) == []
+    assert main(gc) == 0
+    assert scratch(study) == [left]
+    kill(writer)
     assert notes(study) == [f"{left / 'new' / 'report.md'}: a leftover of a process that died; `gc` removes it"]
-    assert main(["gc", "--yes", "--only", LEFTOVERS, "--results", str(study.parent.parent)]) == 0
+    assert main(gc) == 0
     assert "removed 1 file," in capsys.readouterr().out
     assert scratch(study) == []
     assert notes(study) == []
@@ -92,18 +86,13 @@ def test_the_next_report_removes_what_a_killed_one_left(
 
 
 def test_a_folder_without_files_is_left_over_too(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Most of a report's time passes before its first file."""
+    """Most of a report's time passes before its first file. An older version has no lock beside it."""
     folder = study / ".report-abc"
     (folder / "new").mkdir(parents=True)
     assert notes(study) == [f"{folder}: a leftover of a process that died; `gc` removes it"]
-    assert main(["gc", "--yes", "--only", LEFTOVERS, "--results", str(study.parent.parent)]) == 0
-    assert not folder.exists()
-
-
-def test_what_an_older_version_left_has_no_lock_beside_it(study: Path) -> None:
-    (study / ".report-abc" / "new").mkdir(parents=True)
-    (study / ".report-abc" / "new" / "cells.csv").touch()
-    assert not (study / LOCK).exists()
-    assert abandoned(study) == [study / ".report-abc"]
+    (folder / "new" / "cells.csv").touch()
+    assert abandoned(study) == [folder]
     assert [path.name for path in leftovers(Results(study.parent.parent))] == ["cells.csv"]
     assert not (study / LOCK).exists()  # looking changes nothing
+    assert main(["gc", "--yes", "--only", LEFTOVERS, "--results", str(study.parent.parent)]) == 0
+    assert not folder.exists()

@@ -75,25 +75,6 @@ def test_the_paper_s_learning_rates() -> None:
     assert set(rates("lu2021-table1-swept").values()) == {grid}
 
 
-def test_tables_that_repeat_runs_share_them() -> None:
-    tables = {table: cells(f"lu2021-table{table}") for table in TABLES}
-    for task in TASKS:
-        frozen = Cell(task, "gpt2", "frozen-pretrained")
-        assert len({tables[table][frozen] for table in (2, 6, 9, 13, 15, 19)}) == 1
-        random = Cell(task, "gpt2", "frozen-random")
-        assert len({tables[table][random] for table in (2, 3, 6, 9, 21)}) == 1
-    assert tables[15] == tables[19]
-    assert tables[6].items() <= tables[2].items()
-    large = Cell("cifar10", "gpt2-large", "frozen-pretrained")
-    assert tables[1][large] == tables[8][large]
-    lstm = Cell("mnist", "lstm-3", "frozen-random")
-    assert tables[3][lstm] == tables[4][lstm] != tables[1][Cell("mnist", "lstm-3", "unfrozen-random")]
-    three = Cell("cifar10-lra", "gpt2-3", "unfrozen-random")
-    assert tables[1][three] == tables[7][three] == tables[10][three]
-    norms = Cell("cifar10", "gpt2", "output-input-random")
-    assert tables[16][norms] == tables[20][norms]
-
-
 def test_output_only_without_dropout_is_another_run() -> None:
     """Tables 10 and 12 compute features once, so without dropout; tables 15 and 18 train as all else."""
     output = Cell("listops", "gpt2", "output-pretrained")
@@ -101,19 +82,6 @@ def test_output_only_without_dropout_is_another_run() -> None:
     assert ten == twelve != fifteen == eighteen
     dropouts = {cell.variant: cell.protocol.dropout for cell in load_study("lu2021-table10").cell_list()}
     assert dropouts == {"output-pretrained": 0.0, "frozen-pretrained": 0.1, "unfrozen-random": 0.1}
-
-
-def test_swept_tables_have_the_runs_at_the_paper_s_rate_where_it_is_in_the_grid() -> None:
-    fixed, swept = cells("lu2021-table1"), cells("lu2021-table1-swept")
-    shared = {cell for cell, runs in fixed.items() if runs <= swept[cell]}
-    assert shared == {cell for cell in fixed if cell.model != "lstm-3"}  # 3e-4 is not, 3.16e-4 is
-    rothermel = cells("rothermel2021-table1")
-    both = cells("lu2021-table13-swept").items() & rothermel.items()
-    assert {cell for cell, _ in both} == {
-        Cell(task, "gpt2", variant)
-        for task in ("mnist", "cifar10", "cifar10-lra")  # ListOps has other tokens
-        for variant in ("frozen-pretrained", "unfrozen-pretrained")
-    }
 
 
 def test_budgets_are_those_of_table_6_and_at_least_100_000() -> None:
