@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from lr_sweep.analysis.report.blocks import Block, Section
+from lr_sweep.analysis.report.blocks import Section
 
 WEB = Path(__file__).with_name("web")
 SCRIPTS = ("drawing.js", "chart.js", "values.js", "handle.js", "page.js")
@@ -29,23 +29,10 @@ def page_html(title: str, sections: Sequence[Section], data: Mapping[str, Any], 
     Raises ValueError for a number in `data` that is NaN or infinite, which browsers do not read.
     """
     script = "\n".join(_web(name) for name in SCRIPTS)
-    return (
-        _templates()
-        .get_template("page.html")
-        .render(
-            title=title,
-            sections=sections,
-            data=data,
-            refresh_s=refresh_s,
-            style=_web("page.css"),
-            script=f'"use strict";\n{{\n{script}\n}}\n',  # in a block, which keeps their names out of the global ones
-        )
-    )
-
-
-def block_html(block: Block) -> str:
-    """Return the HTML of one block, as the page has it."""
-    return _templates().get_template(block.template).render(block=block)
+    values = {"title": title, "sections": sections, "data": data, "refresh_s": refresh_s, "style": _web("page.css")}
+    # In a block, which keeps the scripts' names out of the page's global ones.
+    values["script"] = f'"use strict";\n{{\n{script}\n}}\n'
+    return _templates().get_template("page.html").render(values)
 
 
 @cache

@@ -17,7 +17,7 @@ import pytest
 
 from lr_sweep.analysis.report.blocks import Bullets, Image, Paragraph, Section, SweepChart, Table, report_markdown
 from lr_sweep.analysis.report.chart import chart_data
-from lr_sweep.analysis.report.page import block_html, page_html
+from lr_sweep.analysis.report.page import page_html
 from lr_sweep.analysis.statistics.aggregate import STATUSES, StudySummary
 from lr_sweep.analysis.statistics.orders import orders
 from lr_sweep.analysis.statistics.selection import CELL
@@ -184,8 +184,7 @@ def test_tables_keep_their_meaning_in_html() -> None:
         rows=(("x", "1"), ("y", "2" * 50)),
         bold=frozenset({(0, 1)}),
     )
-    text = block_html(table)
-    page = Reader(text)
+    page = Reader(page_html("R", [Section("", [table])], EMPTY))
     assert page.text["span"] == ["T <1>"]
     assert page.text["figcaption"] == ["About ", " & more. Bold: the highest of a column."]
     assert page.text["code"] == ["code"]
@@ -209,7 +208,7 @@ def test_prose_and_pictures_in_both_forms(tmp_path: Path) -> None:
     assert "<li>a</li>" in text
     assert f'src="data:image/svg+xml;base64,{base64.b64encode(svg.read_bytes()).decode()}"' in text
     svg.write_bytes(b"s" * 200_001)
-    assert "data:image/png;base64" in block_html(image)
+    assert "data:image/png;base64" in page_html("R", [Section("", [image])], EMPTY)
 
 
 def test_ten_thousand_runs_take_two_seconds_and_three_megabytes() -> None:
