@@ -113,7 +113,7 @@ class OurNumbers:
         return steps_to_converge(self._summary, self._curves).to_dict()
 
     @cached_property
-    def _at_best(self) -> dict[Any, Row]:
+    def _at_best(self) -> dict[Any, dict[Any, Any]]:
         return train_accuracies(self._summary, self._curves).to_dict("index")
 
     @cached_property

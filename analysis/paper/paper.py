@@ -53,7 +53,7 @@ def write_paper(folder: Path, info: StudyInfo, summary: StudySummary, curves: pd
     sweeps = _sweep_figures(folder, info, shown, stems)
     if not info.metric.chosen_on:
         return Written([], sweeps, [])
-    bars = [_bar_figure(folder, info, shown[model], model, stem) for model, stem in stems.items()]
+    bars: list[Block] = [_bar_figure(folder, info, shown[model], model, stem) for model, stem in stems.items()]
     if not _of_papers(info):
         main = [main_table(info, summary, model).write(folder, f"main-{stem}") for model, stem in stems.items()]
         return Written(main, sweeps, bars)

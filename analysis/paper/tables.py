@@ -42,6 +42,10 @@ class Place(NamedTuple):
     published: Entry | None
 
 
+Places = dict[tuple[Labels, str], Place]
+"""By labels of the row and heading of the column."""
+
+
 class Layout(NamedTuple):
     """A table's texts, ours and published ones."""
 
@@ -53,7 +57,7 @@ class Layout(NamedTuple):
     """Tables of the paper that have any of the entries."""
 
 
-def lay_out(corner: Labels, places: Mapping[tuple[Labels, str], Place], ours: OurNumbers, absent: str) -> Layout:
+def lay_out(corner: Labels, places: Places, ours: OurNumbers, absent: str) -> Layout:
     """Lay out entries by labels of rows and heading of columns, in the order in which they come.
 
     `corner`: headings of the labels; `absent`: what is written for a cell that the study does not have.
@@ -115,7 +119,7 @@ def paper_tables(info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -
 def _table1(info: StudyInfo, summary: StudySummary, ours: OurNumbers, model: str) -> Table:
     """Lay out the main table of one model with the published test accuracies."""
     table, shown = main_table(info, summary, model), summary.of(model=model)
-    rows = {(row[0],): (theirs.TEST, model, row[0]) for row in table.rows}
+    rows: Rows = {(row[0],): (theirs.TEST, model, row[0]) for row in table.rows}
     layout = lay_out(("variant",), _places(1, rows, shown), ours, NO_VALUE)
     return replace(
         table,
@@ -165,7 +169,7 @@ def _with_best_models(table: Table, summary: StudySummary) -> Table:
 
 def _table5(runs: pd.DataFrame, ours: OurNumbers) -> Table:
     """Lay out step budgets, a row a task and model."""
-    places = {}
+    places: Places = {}
     for task, model in runs[GROUP].drop_duplicates().itertuples(index=False, name=None):
         cell = (task, model, "all")
         places[(task, model), "gradient steps"] = Place(theirs.MAX_STEPS, cell, published(5, cell, theirs.MAX_STEPS))
@@ -179,9 +183,9 @@ def _table5(runs: pd.DataFrame, ours: OurNumbers) -> Table:
     )
 
 
-def _places(number: int, rows: Rows, shown: StudySummary) -> dict[tuple[Labels, str], Place]:
+def _places(number: int, rows: Rows, shown: StudySummary) -> Places:
     """Return what stands in each row and column of a table of Rothermel et al. 2021."""
-    places = {}
+    places: Places = {}
     for labels, (metric, model, variant) in rows.items():
         for task in shown.cells["task"].unique():
             cell = (task, model, variant)
@@ -196,7 +200,7 @@ def _about_published(layout: Layout, runs: pd.DataFrame, unit: str = "percentage
         return NOTHING_PUBLISHED
     other = []
     for (task, model), rows in runs.groupby(GROUP, sort=False):
-        there, here = published(5, (task, "gpt2", "all"), theirs.MAX_STEPS), rows["num_steps"].max()
+        there, here = published(5, (str(task), "gpt2", "all"), theirs.MAX_STEPS), rows["num_steps"].max()
         if there is not None and here != there.number:
             other.append(f"{task} on {model} {budget_text(here)} steps here, {budget_text(there.number)} there")
     tables = " and ".join(f"Table {number}" for number in layout.published_in)
@@ -210,7 +214,7 @@ def lu_table(number: int, info: StudyInfo, summary: StudySummary, curves: pd.Dat
     """
     small = theirs.is_small(info.study)
     found, text = entries(number, small=small), TABLES[number]
-    places = {((entry.row,), entry.column): Place(entry.metric, entry.cell, entry) for entry in found}
+    places: Places = {((entry.row,), entry.column): Place(entry.metric, entry.cell, entry) for entry in found}
     layout = lay_out((text.corner,), places, OurNumbers(summary, curves), absent="")
     metrics = list(dict.fromkeys(entry.metric for entry in found))
     about = say("lu2021", metrics=metrics, number=number, note=text.note, stand_ins=_stand_ins(number) if small else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -46,17 +46,6 @@ class Table:
     """Whether a browser shows the title alone until a reader opens it."""
     stacked: bool = False
     """Whether a narrow screen shows each row as a list of its entries, so that none is out of view."""
-
-    @classmethod
-    def of(
-        cls, frame: pd.DataFrame, title: str, caption: str, columns: Mapping[str, str | Callable[[Row], str]]
-    ) -> Table:
-        """Lay out a frame, row by row; each heading has a column of it or a function that writes a row's entry."""
-        rows = tuple(
-            tuple(str(row[entry]) if isinstance(entry, str) else entry(row) for entry in columns.values())
-            for row in frame.to_dict("records")
-        )
-        return cls(title=title, caption=caption, header=tuple(columns), rows=rows)
 
     @property
     def shown_caption(self) -> str:
@@ -204,20 +193,20 @@ def file_stem(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)[:LONGEST_STEM]
 
 
-def file_stems(names: Sequence[Sequence[str]]) -> list[str]:
+def file_stems(names: Iterable[Sequence[str]]) -> dict[Any, str]:
     """Return a file stem for each name, given in parts; numbered where two are alike, whatever their case."""
-    found: list[str] = []
+    stems: dict[Any, str] = {}
     for parts in names:
         stem = "-".join(map(file_stem, parts))
-        same = sum(earlier.lower().startswith(stem.lower()) for earlier in found)
-        found.append(f"{stem}.{same + 1}" if stem.lower() in map(str.lower, found) else stem)
-    return found
+        earlier = [other.lower() for other in stems.values()]
+        same = sum(other.startswith(stem.lower()) for other in earlier)
+        stems[tuple(parts)] = f"{stem}.{same + 1}" if stem.lower() in earlier else stem
+    return stems
 
 
 def stem_of_each(names: Iterable[str]) -> dict[str, str]:
     """Return `file_stems` of single names, by name."""
-    listed = list(names)
-    return dict(zip(listed, file_stems([(name,) for name in listed]), strict=True))
+    return {name: stem for (name,), stem in file_stems([(name,) for name in names]).items()}
 
 
 def _escape(text: str) -> str:

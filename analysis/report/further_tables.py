@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.analysis.report.blocks import Row, Table
+from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.report.tables import incomplete_text, pretrained_text
 from lr_sweep.analysis.report.texts import laid_out
 from lr_sweep.analysis.statistics.aggregate import GROUP
@@ -29,15 +28,16 @@ def interval_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
 
 def options_table(chosen: pd.DataFrame) -> Table:
     """Show what `options_at_chosen` returns."""
-    names = [str(name) for name in chosen if name not in (*CELL, "learning_rate")]
-    shown: dict[str, str | Callable[[Row], str]] = {name: partial(_option, name) for name in names}
-    what = "What the search chose with each cell's learning rate."
-    columns = {**{name: name for name in CELL}, "learning rate": lambda row: rate_text(row["learning_rate"]), **shown}
-    return Table.of(chosen, "Options at the chosen learning rate", what, columns)
-
-
-def _option(name: str, row: Row) -> str:
-    return json.dumps(row[name])
+    names = [name for name in chosen if name not in (*CELL, "learning_rate")]
+    return Table(
+        title="Options at the chosen learning rate",
+        caption="What the search chose with each cell's learning rate.",
+        header=(*CELL, "learning rate", *map(str, names)),
+        rows=tuple(
+            (*(row[name] for name in CELL), rate_text(row["learning_rate"]), *(json.dumps(row[name]) for name in names))
+            for row in chosen.to_dict("records")
+        ),
+    )
 
 
 def options_at_chosen(runs: pd.DataFrame) -> pd.DataFrame:
@@ -76,7 +76,11 @@ def reversal_table(found: pd.DataFrame, compared: pd.DataFrame, metric: Metric =
     }
     turned = found[["task", "model", "better", "worse"]].itertuples(index=False)
     pair_of = [pairs[task, model, frozenset((better, worse))] for task, model, better, worse in turned]
-    return laid_out("reversals", reversal_texts(found).assign(pair=pair_of), metric=metric)
+    return laid_out(
+        "reversals",
+        reversal_texts(found).assign(pair=pd.Series(pair_of, index=found.index, dtype=object)),
+        metric=metric,
+    )
 
 
 def reversal_texts(found: pd.DataFrame) -> pd.DataFrame:
@@ -91,7 +95,9 @@ def sensitivity_table(found: pd.DataFrame, bests: pd.DataFrame, metric: Metric =
     tries = [n for n in SHOWN_TRIES if n < most] + ([int(most)] if len(bests) else [])
     expected = {(*key, tried): value for *key, tried, value in bests[[*CELL, "num_tried", "expected"]].to_numpy()}
     best = [[expected.get((*cell, n), math.nan) for n in tries] for cell in found[CELL].itertuples(index=False)]
-    return laid_out("sensitivity", found.assign(best=best), metric=metric, tries=tries)
+    return laid_out(
+        "sensitivity", found.assign(best=pd.Series(best, index=found.index, dtype=object)), metric=metric, tries=tries
+    )
 
 
 def importance_table(runs: pd.DataFrame, shares: pd.DataFrame, metric: Metric = ACCURACY) -> Table:

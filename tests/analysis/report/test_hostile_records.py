@@ -53,8 +53,8 @@ def test_titles_and_names_with_dollars_are_drawn(tmp_path: Path) -> None:
 
 
 def test_stems_of_different_pairs_differ() -> None:
-    assert file_stems([("x-y", "z"), ("x", "y-z"), ("X", "y z")]) == ["x-y-z", "x-y-z.2", "X-y-z.3"]
-    assert file_stems([("mnist", "gpt2"), ("cifar10", "gpt2")]) == ["mnist-gpt2", "cifar10-gpt2"]
+    assert list(file_stems([("x-y", "z"), ("x", "y-z"), ("X", "y z")]).values()) == ["x-y-z", "x-y-z.2", "X-y-z.3"]
+    assert list(file_stems([("mnist", "gpt2"), ("cifar10", "gpt2")]).values()) == ["mnist-gpt2", "cifar10-gpt2"]
 
 
 def test_files_of_names_that_look_alike_are_all_written(tmp_path: Path) -> None:
