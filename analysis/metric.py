@@ -68,13 +68,6 @@ class Metric:
         return "accuracies" if self.name == "accuracy" else f"values of {self.name}"
 
     @property
-    def of_model(self) -> str:
-        """Say which model of a run is measured."""
-        if self.model == "best" and self.chosen_on:
-            return f"of each run's best model by {self.validation}"
-        return "at each run's last evaluation"
-
-    @property
     def best(self) -> str:
         """Say which extreme is best: `highest` or `lowest`."""
         return "highest" if self.higher_is_better else "lowest"
@@ -88,11 +81,6 @@ class Metric:
     def improves(self) -> str:
         """Name a change for the better: `rises` or `falls`."""
         return "rises" if self.higher_is_better else "falls"
-
-    @property
-    def worsens(self) -> str:
-        """Name a change for the worse."""
-        return "falls" if self.higher_is_better else "rises"
 
     @property
     def perfect(self) -> float:
@@ -118,11 +106,6 @@ class Metric:
     def points(self) -> str:
         """Name the unit of differences behind a noun: ` (points)`, or empty."""
         return " (points)" if self.is_fraction else ""
-
-    @property
-    def in_unit(self) -> str:
-        """Name the unit in a sentence: ` in percent`, or empty."""
-        return " in percent" if self.is_fraction else ""
 
     @property
     def axis(self) -> str:

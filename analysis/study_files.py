@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.paper.lu2021.published import table_of
-from lr_sweep.analysis.paper.paper import best_published, measured_text, write_paper
+from lr_sweep.analysis.paper.paper import best_published, write_paper
+from lr_sweep.analysis.paper.published import table_of
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report import further_tables, tables
 from lr_sweep.analysis.report.blocks import (
@@ -34,6 +34,7 @@ from lr_sweep.analysis.report.chart import chart_data
 from lr_sweep.analysis.report.findings import checks_line, findings_table, findings_text, folded, write_checks_json
 from lr_sweep.analysis.report.page import page_html
 from lr_sweep.analysis.report.spreadsheet import write_csv
+from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.report.verdict import verdict_block
 from lr_sweep.analysis.statistics.aggregate import GROUP, STATUSES, StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
@@ -143,7 +144,7 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     write_checks_json(folder, info.study, study.findings, tried)
     found = folded(study.findings, summary.cells)
     checks = findings_table(found, tried, of_study).write(folder, "checks")
-    chart = SweepChart(measured_text(metric))
+    chart = SweepChart(say("measured", metric=metric))
     pairs = comparisons(summary)
     opening = verdict_block(verdicts(summary, pairs), summary, ordered) if metric.chosen_on else Verdict(())
     rests_on = tables.facts(info, summary.runs)
@@ -186,7 +187,7 @@ def _write_rates(folder: Path, summary: StudySummary) -> list[Table]:
     pairs = list(summary.runs[GROUP].drop_duplicates().itertuples(index=False, name=None))
     return [
         tables.learning_rate_table(summary, task, model).write(folder, f"rates-{stem}")
-        for (task, model), stem in zip(pairs, file_stems(pairs), strict=True)
+        for (task, model), stem in file_stems(pairs).items()
     ]
 
 
@@ -267,9 +268,8 @@ def _failures(runs: pd.DataFrame) -> list[Section]:
     """List failed runs with their reasons; nothing if none failed."""
     failed = runs[runs["status"] == "failed"]
     shown = failed.head(MAX_FAILURES).assign(failure=failed["failure"].map(failure_line))
-    about = f"{len(shown)} of {len(failed)}. `run STUDY --retry-failed` trains them again."
-    columns = {name: name for name in (*CELL, "learning_rate", "seed", "run_id", "failure")}
-    return [Section("Failed runs", [Table.of(shown, "Why runs failed", about, columns)])] if len(failed) else []
+    table = laid_out("failed", shown, shown=len(shown), failed=len(failed))
+    return [Section("Failed runs", [table])] if len(failed) else []
 
 
 def _provenance(runs: pd.DataFrame) -> Block:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lr_sweep.analysis.paper.lu2021.published import SMALL_TASKS, TABLES
+from lr_sweep.analysis.paper.published import TABLES
 from lr_sweep.sweep.study.backbones import find_backbones
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import wanted_runs
@@ -36,7 +36,7 @@ def lines() -> list[str]:
     sums = sum(map(len, fixed.values())), sum(map(len, swept.values()))
     total = f"| all | | {sums[0]} | {sums[0] - len(all_fixed)} | {sums[1]} | {sums[1] - len(all_swept)} |"
     rothermel = run_ids("rothermel2021-table1")
-    small = [run_ids(f"lu2021-table{table}-small") for table in SMALL_TASKS]
+    small = [run_ids(f"lu2021-table{table}-small") for table, text in TABLES.items() if text.small]
     return [
         *HEADER,
         *rows,

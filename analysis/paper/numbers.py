@@ -1,4 +1,4 @@
-"""The numbers of Rothermel et al. 2021, Tables 2 and 3: read at each cell's chosen learning rate, choosing nothing."""
+"""The numbers of the papers' tables: of each cell's runs at its chosen learning rate, choosing nothing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import math
 import pandas as pd
 
 from lr_sweep.analysis.statistics.aggregate import StudySummary, points_within_budget
-from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS
+from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS, comparable
 
 REFERENCE = "frozen-pretrained"
 """The variant that the others have to match."""
+NEAR = 0.01
+"""A run has converged where its validation accuracy is this close to the best of its curve, as a fraction."""
 
 
 def steps_to_match(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
@@ -32,7 +34,7 @@ def steps_to_match(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
         by_run = points.pivot(index="step", columns="run_id", values="test_accuracy").ffill()
         means = by_run.mean(axis=1, skipna=False).round(MEAN_DIGITS)
         target = reference.get(cell[:2], math.nan)
-        reached = means.index[means >= round(target, MEAN_DIGITS)]
+        reached = means.index[means >= comparable(target)]
         steps = float(reached[0]) if len(reached) else math.nan
         rows.append({**dict(zip(CELL, cell, strict=True)), "target": target, "steps": steps})
     return pd.DataFrame(rows, columns=[*CELL, "target", "steps"])
@@ -47,13 +49,51 @@ def accuracies_at_budget(summary: StudySummary, curves: pd.DataFrame) -> pd.Data
         One row a cell of which a seed reached the budget: the cell's columns, `train`, `test` and `difference`
         (fractions, `difference` is train less test) and `num_at_budget` (seeds).
     """
-    chosen = summary.chosen_runs.dropna(subset=["best_step"])
-    complete = chosen[chosen["status"] == "complete"].rename(columns={"num_steps": "step"})
+    counted = _counted(summary)
+    complete = counted[counted["status"] == "complete"].rename(columns={"num_steps": "step"})
     last = complete[["run_id", "step", *CELL]].merge(curves, on=["run_id", "step"])
     found = last.groupby(CELL, sort=False).agg(
         train=("train_accuracy", "mean"), test=("test_accuracy", _mean_of_all), num_at_budget=("run_id", "size")
     )
     return found.assign(difference=found["train"] - found["test"]).reset_index()
+
+
+def steps_to_converge(summary: StudySummary, curves: pd.DataFrame) -> pd.Series:
+    """Average over seeds the steps until each run is within `NEAR` of its best (Lu et al. 2021, table 6).
+
+    The paper does not say how it read theirs. Diverged runs count with what they had before.
+
+    Returns:
+        Steps by task, model and variant; cells without a value are left out.
+    """
+    known = curves.dropna(subset=["validation_accuracy"])
+    points = points_within_budget(_counted(summary), known, ["validation_accuracy"])
+    best = points.groupby("run_id")["validation_accuracy"].transform("max")
+    # 1e-9: 0.71 - 0.01 is not 0.70 in floating point.
+    near = points[points["validation_accuracy"] >= best - NEAR - 1e-9]
+    return near.groupby([*CELL, "run_id"])["step"].min().groupby(CELL).mean()
+
+
+def train_accuracies(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
+    """Average over seeds the train accuracy of each run's best model by validation, and what it is above test.
+
+    Returns:
+        Indexed by task, model and variant: `train`, `train_sem`, `gap`, `gap_sem`: fractions, `gap` train less test.
+    """
+    train = curves[["run_id", "step", "train_accuracy"]].rename(columns={"step": "best_step"})
+    found = _counted(summary).merge(train.astype({"best_step": "Int64"}), on=["run_id", "best_step"])
+    found["gap"] = found["train_accuracy"] - found["test_accuracy"]
+    return found.groupby(CELL).agg(
+        train=("train_accuracy", "mean"),
+        train_sem=("train_accuracy", "sem"),
+        gap=("gap", "mean"),
+        gap_sem=("gap", "sem"),
+    )
+
+
+def _counted(summary: StudySummary) -> pd.DataFrame:
+    """Return the runs at the chosen learning rates that have a value."""
+    return summary.chosen_runs.dropna(subset=["best_step"])
 
 
 def _mean_of_all(values: pd.Series[float]) -> float:
@@ -64,8 +104,7 @@ def _mean_of_all(values: pd.Series[float]) -> float:
 def _reported_so_far(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
     """Return at each evaluation the test accuracy of the run's best model by validation up to there."""
     known = curves.dropna(subset=["validation_accuracy"])
-    counted = summary.chosen_runs.dropna(subset=["best_step"])
-    points = points_within_budget(counted, known, ["validation_accuracy", "test_accuracy"])
+    points = points_within_budget(_counted(summary), known, ["validation_accuracy", "test_accuracy"])
     before = points.groupby("run_id")["validation_accuracy"].cummax().groupby(points["run_id"]).shift()
     improved = before.isna() | points["validation_accuracy"].gt(before)  # ties: the earliest, as in selection
     reported = points["test_accuracy"].where(improved).groupby(points["run_id"]).ffill()

@@ -7,90 +7,67 @@ any other has the tables and figures of Rothermel et al. 2021.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
-from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.analysis.paper.lu2021.published import table_of
-from lr_sweep.analysis.paper.lu2021.tables import lu_table
-from lr_sweep.analysis.paper.published import TEST, published
-from lr_sweep.analysis.paper.tables import paper_tables
+from lr_sweep.analysis.metric import ACCURACY
+from lr_sweep.analysis.paper.published import published_best, table_of
+from lr_sweep.analysis.paper.tables import lu_table, paper_tables
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report import figures
 from lr_sweep.analysis.report.blocks import Block, Image, Paragraph, Table, stem_of_each
 from lr_sweep.analysis.report.figures import PublishedBest
 from lr_sweep.analysis.report.tables import facts, main_table
+from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.selection import CELL
 
 FIGURE_1_TASK = "cifar10-lra"
 
-PUBLISHED = "Rothermel et al. 2021, Tables 1 and 4; the differences are in those tables here"
+
+class Written(NamedTuple):
+    """What `write_paper` wrote, as blocks of the report."""
+
+    main: list[Table]
+    sweeps: list[Image]
+    further: list[Block]
 
 
-def measured_text(metric: Metric) -> str:
-    """Describe what figures show, for captions."""
-    return f"{metric.title} {metric.of_model}, mean over seeds; error bars: standard error of the mean (SEM)."
-
-
-def write_paper(
-    folder: Path, info: StudyInfo, summary: StudySummary, curves: pd.DataFrame
-) -> tuple[list[Table], list[Image], list[Block]]:
+def write_paper(folder: Path, info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -> Written:
     """Write the files of tables and figures into `folder`; `curves` have `run_id`, `step` and the accuracies.
 
-    Returns:
-        As blocks of the report: Table 1, one a model; figures 3 and 1, one a model; and Figure 2 left, Tables 2 to 5,
-        and a sentence for each table or figure that the study lacks the runs for. Of a table of Lu et al. 2021: the
-        table; figure 3, one a model, if learning rates are swept; and nothing. Of a study that has nothing to do with
-        the papers: the main table, its figure of the sweep and its bars, one each a model.
+    Main tables are Table 1, one a model; a table of Lu et al. 2021; or the main table of each model. Sweeps are
+    figures 3 and 1. Further blocks are Figure 2 left, Tables 2 to 5, and a sentence for each table or figure that the
+    study lacks the runs for.
     """
+    stems = stem_of_each(summary.runs["model"].unique())
+    shown = {model: summary.of(model=model) for model in stems}
+    number = table_of(info.study) if _of_papers(info) else None
+    if number:
+        table = lu_table(number, info, summary, curves).write(folder, f"lu2021-table{number}")
+        is_swept = summary.learning_rates.groupby(CELL)["learning_rate"].nunique().max() > 1
+        return Written([table], _sweep_figures(folder, info, shown, stems) if is_swept else [], [])
+    sweeps = _sweep_figures(folder, info, shown, stems)
+    if not info.metric.chosen_on:
+        return Written([], sweeps, [])
+    bars: list[Block] = [_bar_figure(folder, info, shown[model], model, stem) for model, stem in stems.items()]
     if not _of_papers(info):
-        return _write_plain(folder, info, summary)
-    if number := table_of(info.study):
-        return _write_lu2021(number, folder, info, summary, curves)
+        main = [main_table(info, summary, model).write(folder, f"main-{stem}") for model, stem in stems.items()]
+        return Written(main, sweeps, bars)
     tables, left_out = paper_tables(info, summary, curves)
     for name, table in tables.items():
         table.write(folder, name)
-    by_model = {model: summary.of(model=model) for model in summary.runs["model"].unique()}
-    stems = stem_of_each(by_model)
-    sweeps = [_sweep_figure(folder, info, shown, model, stems[model]) for model, shown in by_model.items()]
-    if FIGURE_1_TASK in set(summary.runs["task"]):
-        of_task = {model: shown.of(task=FIGURE_1_TASK) for model, shown in by_model.items()}
-        sweeps += [
-            _sweep_figure(folder, info, shown, model, stems[model], FIGURE_1_TASK) for model, shown in of_task.items()
-        ]
-    else:
+    with_task = {m: each.of(task=FIGURE_1_TASK) for m, each in shown.items() if FIGURE_1_TASK in set(each.runs["task"])}
+    sweeps += _sweep_figures(folder, info, with_task, stems, FIGURE_1_TASK)
+    if not with_task:
         left_out.append(f"Figure 1, the sweep on {FIGURE_1_TASK}, is left out: the study does not have this task.")
-    bars = [_bar_figure(folder, info, shown, model, stems[model]) for model, shown in by_model.items()]
     by_number = sorted(tables, key=lambda name: name.partition("-")[0])
     main = [tables[name] for name in by_number if name.startswith("table1-")]
     others = [tables[name] for name in by_number[len(main) :]]
-    return main, sweeps, [*bars, *others, *map(Paragraph, left_out)]
-
-
-def _of_papers(info: StudyInfo) -> bool:
-    return info.metric == ACCURACY and not info.from_table
-
-
-def _write_plain(folder: Path, info: StudyInfo, summary: StudySummary) -> tuple[list[Table], list[Image], list[Block]]:
-    by_model = {model: summary.of(model=model) for model in summary.runs["model"].unique()}
-    stems = stem_of_each(by_model)
-    sweeps = [_sweep_figure(folder, info, shown, model, stems[model]) for model, shown in by_model.items()]
-    if not info.metric.chosen_on:
-        return [], sweeps, []
-    tables = [main_table(info, summary, model).write(folder, f"main-{stems[model]}") for model in by_model]
-    return tables, sweeps, [_bar_figure(folder, info, shown, model, stems[model]) for model, shown in by_model.items()]
-
-
-def _write_lu2021(
-    number: int, folder: Path, info: StudyInfo, summary: StudySummary, curves: pd.DataFrame
-) -> tuple[list[Table], list[Image], list[Block]]:
-    table = lu_table(number, info, summary, curves).write(folder, f"lu2021-table{number}")
-    swept = summary.learning_rates.groupby(CELL)["learning_rate"].nunique().max() > 1
-    models = summary.runs["model"].unique() if swept else ()
-    stems = stem_of_each(models)
-    return [table], [_sweep_figure(folder, info, summary.of(model=model), model, stems[model]) for model in stems], []
+    return Written(main, sweeps, [*bars, *others, *map(Paragraph, left_out)])
 
 
 def best_published(info: StudyInfo, cells: pd.DataFrame) -> PublishedBest:
@@ -101,38 +78,42 @@ def best_published(info: StudyInfo, cells: pd.DataFrame) -> PublishedBest:
     """
     if not _of_papers(info):
         return None
-    found: dict[tuple[str, str, str], float] = {}
     if table_of(info.study):
-        return found
-    for task, model, variant in cells[CELL].itertuples(index=False, name=None):
-        # Table 4 repeats Table 1 for gpt2 and adds distilgpt2.
-        entry = published(1, task, model, variant, TEST) or published(4, task, model, variant, TEST)
-        if entry is not None:
-            found[task, model, variant] = entry.value
-    return found
+        return {}
+    found = {cell: published_best(cell) for cell in cells[CELL].itertuples(index=False, name=None)}
+    return {cell: entry.number for cell, entry in found.items() if entry is not None}
 
 
-def _sweep_figure(
-    folder: Path, info: StudyInfo, shown: StudySummary, model: str, stem: str, task: str | None = None
-) -> Image:
-    """Draw one model's sweep, over all tasks (Figure 3) or one (Figure 1)."""
-    best = best_published(info, shown.cells)
-    title = f"{info.title}: {model}" if task is None else f"{info.title}: {model}, {task}"
-    text = f"{measured_text(info.metric)} {facts(info, shown.runs)}" + (f" Dotted lines: {PUBLISHED}." if best else "")
-    figure = figures.learning_rate_figure(shown.learning_rates, shown.cells, title, text, best, info.metric)
-    number, kind = (3, "learning-rates") if task is None else (1, "figure1")
-    files = figures.save(figure, folder / f"{kind}-{stem}")
-    numbered = f"Figure {number}. " if _of_papers(info) else ""
-    return Image(f"{numbered}{info.metric.title} against learning rate, {model}", *files)
+def _of_papers(info: StudyInfo) -> bool:
+    return info.metric == ACCURACY and not info.from_table
+
+
+def _sweep_figures(
+    folder: Path, info: StudyInfo, shown: Mapping[str, StudySummary], stems: Mapping[str, str], task: str = ""
+) -> list[Image]:
+    """Draw each model's sweep, over all tasks (Figure 3) or one (Figure 1)."""
+    images = []
+    for model, each in shown.items():
+        best = best_published(info, each.cells)
+        title = f"{info.title}: {model}, {task}" if task else f"{info.title}: {model}"
+        caption = _caption(info, each, "Dotted" if best else "")
+        figure = figures.learning_rate_figure(each.learning_rates, each.cells, title, caption, best, info.metric)
+        files = figures.save(figure, folder / f"{'figure1' if task else 'learning-rates'}-{stems[model]}")
+        numbered = f"Figure {1 if task else 3}. " if _of_papers(info) else ""
+        images.append(Image(f"{numbered}{info.metric.title} against learning rate, {model}", *files))
+    return images
 
 
 def _bar_figure(folder: Path, info: StudyInfo, shown: StudySummary, model: str, stem: str) -> Image:
     """Draw one model's cells at their chosen learning rates."""
     best = best_published(info, shown.cells)
-    text = f"{measured_text(info.metric)} {facts(info, shown.runs)}" + (f" Black lines: {PUBLISHED}." if best else "")
-    figure = figures.best_rates_figure(
-        shown.cells, f"{info.title}: {model}, best learning rates", text, best, info.metric
-    )
+    title, caption = f"{info.title}: {model}, best learning rates", _caption(info, shown, "Black" if best else "")
+    figure = figures.best_rates_figure(shown.cells, title, caption, best, info.metric)
     kind, numbered = ("figure2-left", "Figure 2, left. ") if _of_papers(info) else ("best", "")
     files = figures.save(figure, folder / f"{kind}-{stem}")
     return Image(f"{numbered}{info.metric.title} at the best learning rate, {model}", *files)
+
+
+def _caption(info: StudyInfo, shown: StudySummary, lines: str) -> str:
+    """Say what a figure shows; `lines`: how those of published values look, empty if there are none."""
+    return say("figure", metric=info.metric, facts=facts(info, shown.runs), lines=lines)

@@ -1,50 +1,154 @@
-"""Published numbers, to compare ours with.
+"""The numbers that the two papers publish, to compare ours with; both files were copied by hand.
 
 `rothermel2021.csv`: tables 1 to 5 of Rothermel et al. 2021, *Don't Sweep your Learning Rate under the Rug* (ICML 2021
-workshop), copied by hand. Columns: `table`, `task`, `model`, `variant` (`all` in table 5), `metric` (names its unit),
-`value` (empty: "-" in the paper, never reached) and `sem` (standard error of the mean over 3 seeds; empty: not given).
+workshop). Columns: `table`, `task`, `model`, `variant` (`all` in table 5), `metric` (names its unit), `value` (empty:
+"-" in the paper, never reached) and `sem` (standard error of the mean over 3 seeds; empty: not given).
+
+`lu2021.csv`: tables 1 to 21 of Lu et al. 2021, *Pretrained Transformers as Universal Computation Engines*, a line an
+entry: `table`, `row` and `column` as the paper labels them, what it is about here (`task`, `model`, `variant`; empty:
+not trained here), `metric`, and `value` as printed. Where the two papers that Lu et al. quote trained something else,
+it names the nearest that this program trains; `lu2021.yaml` has notes. Not printed but computed from two printed
+numbers: "Train less Test" of table 7.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import csv
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
-import pandas as pd
+from ruamel.yaml import YAML
 
 TEST = "test_accuracy_percent"
+MAX_STEPS = "max_gradient_steps"
 STEPS_TO_MATCH = "gradient_steps_to_match_frozen_pretrained"
 TRAIN_AT_END = "train_accuracy_percent_at_max_steps"
 TEST_AT_END = "test_accuracy_percent_at_max_steps"
-TRAIN_MINUS_TEST = "train_minus_test_percent_at_max_steps"
-MAX_STEPS = "max_gradient_steps"
+TRAIN_MINUS_TEST_AT_END = "train_minus_test_percent_at_max_steps"
+"""The metrics of Rothermel et al. 2021."""
+
+TRAIN = "train_accuracy_percent"
+TRAIN_MINUS_TEST = "train_minus_test_percent"
+STEPS = "gradient_steps_to_converge"
+SPEEDUP = "speedup"
+"""Of `frozen-pretrained` over `frozen-random`, in gradient steps."""
+PARAMETERS = "trained_parameters"
+"""The metrics of Lu et al. 2021, beside `TEST`."""
+
+NAME = re.compile(r"lu2021-table(?P<table>[1-9]|1[0-9]|2[01])(?P<kind>-swept|-small)?\b")
+"""How names of studies of a table begin."""
+SMALL_MODELS = {
+    "gpt2": "tiny",
+    "gpt2-bit": "tiny-bit",
+    "lstm-3": "tiny-lstm-3",
+    "lstm-12-residual-positions": "tiny-lstm-12",
+}
+"""Models, and what stands for them in the studies for two cores."""
+
+FOLDER = Path(__file__).parent
+Cell = tuple[str, str, str]
+"""Task, model and variant."""
 
 
-@dataclass(frozen=True)
-class Published:
-    """One published number, in the unit that its metric names."""
+class Entry(NamedTuple):
+    """One number of a paper's table."""
 
-    value: float
-    """NaN: the paper has "-", the variant never got there."""
-    sem: float
-    """Standard error of the mean over 3 seeds; NaN: not given."""
+    table: int
+    row: str
+    column: str
+    """Labels in the paper; empty for Rothermel et al. 2021."""
+    task: str
+    model: str
+    """Empty: not trained here."""
+    variant: str
+    metric: str
+    value: str
+    """As printed, without its unit; empty: "-" in the paper, never reached."""
+    sem: str = ""
+    """As printed; empty: not given."""
+
+    @property
+    def cell(self) -> Cell:
+        """Task, model and variant."""
+        return self.task, self.model, self.variant
+
+    @property
+    def number(self) -> float:
+        """The value; NaN: never reached."""
+        return float(self.value or math.nan)
 
 
-def published(table: int, task: str, model: str, variant: str, metric: str) -> Published | None:
-    """Return what Rothermel et al. 2021 report for this entry; None: the paper has no such entry.
+def published(table: int, cell: Cell, metric: str) -> Entry | None:
+    """Return what Rothermel et al. 2021 report of a cell, named as in studies; None: the paper has no such entry.
 
-    Args:
-        table: number of the paper's table.
-        task: as in studies, for instance `cifar10-lra`.
-        model: as in studies, for instance `gpt2`.
-        variant: as in studies; `all` in table 5.
-        metric: one of this module's constants.
+    The variant is `all` in table 5.
     """
-    return _rothermel2021().get((f"table{table}", task, model, variant, metric))
+    return _rothermel2021().get((table, cell, metric))
+
+
+def published_best(cell: Cell) -> Entry | None:
+    """Return a cell's best test accuracy: of Table 1, which has gpt2, or of Table 4, which adds distilgpt2."""
+    return published(1, cell, TEST) or published(4, cell, TEST)
 
 
 @cache
-def _rothermel2021() -> dict[tuple[str, ...], Published]:
-    rows = pd.read_csv(Path(__file__).with_name("rothermel2021.csv"))
-    return {(*key, metric): Published(value, sem) for *key, metric, value, sem in rows.itertuples(index=False)}
+def _rothermel2021() -> dict[tuple[int, Cell, str], Entry]:
+    found = [Entry(int(table.removeprefix("table")), "", "", *rest) for table, *rest in _lines("rothermel2021.csv")]
+    return {(entry.table, entry.cell, entry.metric): entry for entry in found}
+
+
+@dataclass(frozen=True)
+class TableText:
+    """What `lu2021.yaml` says about a table."""
+
+    title: str
+    corner: str
+    note: str = ""
+    small: Mapping[str, str] = field(default_factory=dict)
+    """Empty: the table has no study for two cores."""
+
+
+TABLES = {
+    number: TableText(**text) for number, text in YAML(typ="safe", pure=True).load(FOLDER / "lu2021.yaml").items()
+}
+
+
+def table_of(study: str) -> int | None:
+    """Return the number of the table of Lu et al. 2021 that a study is of, by its name; None: of none."""
+    found = NAME.match(study)
+    return None if found is None else int(found["table"])
+
+
+def is_small(study: str) -> bool:
+    """Return whether a study of a table is the one for two cores, by its name."""
+    found = NAME.match(study)
+    return found is not None and found["kind"] == "-small"
+
+
+def entries(table: int, *, small: bool = False) -> list[Entry]:
+    """Return a table of Lu et al. 2021, row by row or column by column; `small`: about what stands for its cells."""
+    found = [entry for entry in _lu2021() if entry.table == table]
+    if not small:
+        return found
+    tasks = TABLES[table].small
+    return [
+        entry._replace(task=tasks[entry.task], model=SMALL_MODELS[entry.model])
+        for entry in found
+        if entry.task in tasks and entry.model in SMALL_MODELS
+    ]
+
+
+@cache
+def _lu2021() -> list[Entry]:
+    return [Entry(int(table), *rest) for table, *rest in _lines("lu2021.csv")]
+
+
+def _lines(name: str) -> list[list[str]]:
+    """Read a CSV file without its heading."""
+    with (FOLDER / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))[1:]

@@ -1,187 +1,233 @@
-"""Rothermel et al. 2021, Tables 1 to 5, laid out as there, with a column of the published values where they compare."""
+"""The tables of both papers, laid out as there, with a column of published values behind each of ours that has any."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 import pandas as pd
 
-from lr_sweep.analysis.paper import published
-from lr_sweep.analysis.paper.beside import (
-    NEVER,
-    NOTHING_PUBLISHED,
-    Numbers,
-    above,
-    budget_text,
-    steps_text,
-    with_published,
-)
-from lr_sweep.analysis.paper.numbers import REFERENCE, accuracies_at_budget, steps_to_match
+from lr_sweep.analysis.paper import published as theirs
+from lr_sweep.analysis.paper.entries import NEVER, OurNumbers, budget_text, published_text
+from lr_sweep.analysis.paper.numbers import REFERENCE
+from lr_sweep.analysis.paper.published import SMALL_MODELS, TABLES, Cell, Entry, entries, published
 from lr_sweep.analysis.record.read import StudyInfo
-from lr_sweep.analysis.report.blocks import Row, Table, stem_of_each
-from lr_sweep.analysis.report.tables import (
-    accuracy_text,
-    best_entries,
-    cell_table,
-    facts,
-    lost_text,
-    main_table,
-    marks_of,
-    marks_text,
-    seeds_text,
-    tuned_text,
-)
+from lr_sweep.analysis.report.blocks import Table, stem_of_each
+from lr_sweep.analysis.report.tables import facts, main_table, marks_text
+from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
-from lr_sweep.analysis.statistics.selection import CELL
-from lr_sweep.common.text import NO_VALUE, percent_text
+from lr_sweep.common.text import NO_VALUE
 
-AT_END = {
-    "train": ("train", published.TRAIN_AT_END),
-    "test": ("test", published.TEST_AT_END),
-    "diff": ("difference", published.TRAIN_MINUS_TEST),
+ROWS_OF_TABLE_3 = {
+    "train": theirs.TRAIN_AT_END,
+    "test": theirs.TEST_AT_END,
+    "diff": theirs.TRAIN_MINUS_TEST_AT_END,
 }
-"""The rows of a variant in Table 3: the column of `accuracies_at_budget` and the published metric."""
+NOTHING_PUBLISHED = "The paper has no entry for these tasks, models and variants."
+
+Labels = tuple[str, ...]
+"""What a row begins with."""
+Rows = Mapping[Labels, tuple[str, str, str]]
+"""Metric, model and variant of each row; its columns are tasks."""
+
+
+class Place(NamedTuple):
+    """What an entry is about, and what is published of it."""
+
+    metric: str
+    cell: Cell
+    published: Entry | None
+
+
+Places = dict[tuple[Labels, str], Place]
+"""By labels of the row and heading of the column."""
+
+
+class Layout(NamedTuple):
+    """A table's texts, ours and published ones."""
+
+    header: Labels
+    rows: tuple[Labels, ...]
+    columns: Mapping[str, int]
+    """Places of our columns."""
+    published_in: list[int]
+    """Tables of the paper that have any of the entries."""
+
+
+def lay_out(corner: Labels, places: Places, ours: OurNumbers, absent: str) -> Layout:
+    """Lay out entries by labels of rows and heading of columns, in the order in which they come.
+
+    `corner`: headings of the labels; `absent`: what is written for a cell that the study does not have.
+    """
+    header, lines = list(corner), {labels: list(labels) for labels, _ in places}
+    columns = {}
+    for column in dict.fromkeys(column for _, column in places):
+        columns[column] = len(header)
+        of_column = [places.get((labels, column)) for labels in lines]
+        beside = any(place and place.published for place in of_column)
+        header += [column, f"{column}, published"] if beside else [column]
+        for line, place in zip(lines.values(), of_column, strict=True):
+            number = place and ours.of(place.metric, place.cell)
+            line.append(number.text if number else absent)
+            if beside:
+                there = place and place.published
+                line.append(published_text(there, number.value if number else math.nan) if there else "")
+    tables = {place.published.table for place in places.values() if place.published}
+    return Layout(tuple(header), tuple(map(tuple, lines.values())), columns, sorted(tables))
 
 
 def paper_tables(info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -> tuple[dict[str, Table], list[str]]:
-    """Lay out every table of the paper that the study has the runs for; `curves` as of `write_paper`.
+    """Lay out every table of Rothermel et al. 2021 that the study has the runs for; `curves` as of `OurNumbers`.
 
     Returns:
         The tables by file name without ending, and a sentence for each table that is left out.
     """
+    ours = OurNumbers(summary, curves)
+    table = partial(_table, info, ours)
     found, left_out = {}, []
     models = list(summary.runs["model"].unique())
-    matched, ended = steps_to_match(summary, curves), accuracies_at_budget(summary, curves)
     for model, stem in stem_of_each(models).items():
         shown = summary.of(model=model)
-        found[f"table1-{stem}"] = table1(info, summary, model)
-        if REFERENCE in set(shown.cells["variant"]):
-            found[f"table2-{stem}"] = table2(info, shown, matched, model)
+        variants = list(shown.cells["variant"].unique())
+        found[f"table1-{stem}"] = _table1(info, summary, ours, model)
+        if REFERENCE in variants:
+            title, what = f"Gradient steps to match {REFERENCE}", say("to_match", reference=REFERENCE, never=NEVER)
+            rows: Rows = {(v,): (theirs.STEPS_TO_MATCH, model, v) for v in variants}
+            found[f"table2-{stem}"] = table(2, f"{title}, {model}", what, ("variant",), rows, shown)
         else:
             left_out.append(f"Table 2 is left out for {model}: the study has no variant {REFERENCE} to match.")
-        if ended.loc[ended["model"] == model, "test"].notna().all():
-            found[f"table3-{stem}"] = table3(info, shown, ended, model)
+        if ours.have_test_at_end(model):
+            title, what = f"Train and test accuracy at the last step, {model}", say("at_last_step")
+            rows = {(v, name): (metric, model, v) for v in variants for name, metric in ROWS_OF_TABLE_3.items()}
+            found[f"table3-{stem}"] = table(3, title, what, ("variant", "accuracy"), rows, shown)
         else:
             left_out.append(f"Table 3 is left out for {model}: test was not evaluated at the last step of every run.")
     if len(models) > 1:
-        found["table4"] = table4(info, summary)
+        rows = {(v, model): (theirs.TEST, model, v) for v in summary.cells["variant"].unique() for model in models}
+        what = say("tuned", metric=info.metric)
+        compared = table(4, "Test accuracy of the models", what, ("variant", "model"), rows, summary)
+        found["table4"] = _with_best_models(compared, summary)
     else:
         left_out.append("Table 4, which compares models, is left out: the study has one model.")
-    found["table5"] = table5(summary.runs)
+    found["table5"] = _table5(summary.runs, ours)
     return found, left_out
 
 
-def table1(info: StudyInfo, summary: StudySummary, model: str) -> Table:
-    """Test accuracies of one model, variants by tasks; `summary` is of the whole study, as `main_table` wants it."""
+def _table1(info: StudyInfo, summary: StudySummary, ours: OurNumbers, model: str) -> Table:
+    """Lay out the main table of one model with the published test accuracies."""
     table, shown = main_table(info, summary, model), summary.of(model=model)
-    ours = [(published.TEST, _percents(shown.cells, "test_mean"))]
-    return with_published(replace(table, title=f"Table 1. {table.title}"), 1, shown.runs, ours, model)
-
-
-def table2(info: StudyInfo, summary: StudySummary, matched: pd.DataFrame, model: str) -> Table:
-    """Gradient steps until each variant matches the frozen pretrained one; `matched` is from `steps_to_match`."""
-    steps = {key: row["steps"] for key, row in _by_cell(matched).items()}
-    cells = _by_cell(summary.cells)
-
-    def entry(cell: Row) -> str:
-        if not cell["num_values"]:
-            return lost_text(cell)
-        target = cells.get((cell["task"], model, REFERENCE))
-        if target is None or not target["num_values"]:
-            return f"{NO_VALUE} (no {REFERENCE} to match)"
-        needed = steps_text(steps[cell["task"], model, cell["variant"]])
-        return needed + seeds_text(cell) + (marks_of(cell) or marks_of(target))
-
-    what = (
-        f"Gradient steps until the mean over seeds of the test accuracy reaches that of {REFERENCE} in Table 1, at "
-        "each cell's chosen learning rate; at every step a run counts with its best model by validation so far, as if "
-        f"the budget ended there (the paper does not say how it counts). {NEVER}: never within the budget. "
-        "No interval: the paper gives none."
+    rows: Rows = {(row[0],): (theirs.TEST, model, row[0]) for row in table.rows}
+    layout = lay_out(("variant",), _places(1, rows, shown), ours, NO_VALUE)
+    return replace(
+        table,
+        title=f"Table 1. {table.title}",
+        caption=f"{table.caption} {_about_published(layout, shown.runs)}",
+        header=layout.header,
+        rows=layout.rows,
+        bold=frozenset((i, layout.columns[table.header[j]]) for i, j in table.bold),
     )
-    table = cell_table(info, summary, f"Table 2. Gradient steps to match {REFERENCE}, {model}", what, entry)
-    return with_published(table, 2, summary.runs, [(published.STEPS_TO_MATCH, steps)], model)
 
 
-def table3(info: StudyInfo, summary: StudySummary, ended: pd.DataFrame, model: str) -> Table:
-    """Train and test accuracy and their difference at the last step; `ended` is from `accuracies_at_budget`."""
-    cells, values = _by_cell(summary.cells), _by_cell(ended)
-    tasks, variants = list(summary.cells["task"].unique()), list(summary.cells["variant"].unique())
-
-    def entry(variant: str, task: str, column: str) -> str:
-        cell, value = cells.get((task, model, variant)), values.get((task, model, variant))
-        if cell is None:
-            return NO_VALUE
-        if not cell["num_values"]:
-            return lost_text(cell)
-        if value is None:
-            return f"{NO_VALUE} (no seed reached the budget)"
-        return percent_text(value[column]) + seeds_text(cell, value["num_at_budget"]) + marks_of(cell)
-
-    rows = tuple((v, name, *(entry(v, t, AT_END[name][0]) for t in tasks)) for v in variants for name in AT_END)
-    what = (
-        "Train and test accuracy in percent and their difference at the last step of the budget, mean over seeds, at "
-        "each cell's chosen learning rate. Train accuracy is measured in evaluation mode on a fixed part of the "
-        "training split. No interval: the paper gives none."
+def _table(
+    info: StudyInfo,
+    ours: OurNumbers,
+    number: int,
+    title: str,
+    what: str,
+    corner: Labels,
+    rows: Rows,
+    shown: StudySummary,
+) -> Table:
+    layout = lay_out(corner, _places(number, rows, shown), ours, NO_VALUE)
+    unit = "gradient steps" if number == 2 else "percentage points"
+    return Table(
+        title=f"Table {number}. {title}",
+        caption=f"{what}{marks_text(layout.rows)} {_about_published(layout, shown.runs, unit)}",
+        shared=facts(info, shown.runs),
+        header=layout.header,
+        rows=layout.rows,
     )
-    table = Table(
-        title=f"Table 3. Train and test accuracy at the last step, {model}",
-        caption=what + marks_text(rows),
-        shared=facts(info, summary.runs),
-        header=("variant", "accuracy", *tasks),
-        rows=rows,
-    )
-    ours = [(metric, _percents(ended, column)) for column, metric in AT_END.values()]
-    return with_published(table, 3, summary.runs, ours, model)
 
 
-def table4(info: StudyInfo, summary: StudySummary) -> Table:
-    """Test accuracies of all models beside each other, variant by variant."""
-    cells = _by_cell(summary.cells)
-    tasks, models, variants = (list(summary.cells[name].unique()) for name in CELL)
-    keys = [(variant, model) for variant in variants for model in models]
-    rows = tuple(
-        (v, m, *(accuracy_text(cells[t, m, v]) if (t, m, v) in cells else NO_VALUE for t in tasks)) for v, m in keys
-    )
-    means = {
-        (i, j): (cells[task, model, variant]["test_mean"], cells[task, model, variant]["test_sem"])
-        for i, (variant, model) in enumerate(keys)
-        for j, task in enumerate(tasks, start=2)
-        if (task, model, variant) in cells
+def _with_best_models(table: Table, summary: StudySummary) -> Table:
+    """Set the best models of each variant and task, by their means as written, in bold."""
+    cells = summary.cells.dropna(subset=["test_mean"])
+    pairs = zip(cells["test_mean"], cells["test_sem"], strict=True)
+    written = cells.assign(mean=[float(summary.metric.of_seeds_text(*pair)) for pair in pairs])
+    best = written[written["mean"] == written.groupby(["variant", "task"])["mean"].transform("max")]
+    rows = [row[:2] for row in table.rows]
+    bold = {
+        (rows.index((cell["variant"], cell["model"])), table.header.index(cell["task"], 2))
+        for cell in best.to_dict("records")
     }
-    table = Table(
-        title="Table 4. Test accuracy of the models",
-        caption=tuned_text(info.metric) + marks_text(rows),
-        shared=facts(info, summary.runs),
-        header=("variant", "model", *tasks),
-        rows=rows,
-        bold=best_entries(means, lambda i, j: (keys[i][0], j)),
-        bold_text="Bold: the highest of a variant; models are not tested against each other.",
-    )
-    return with_published(table, 4, summary.runs, [(published.TEST, _percents(summary.cells, "test_mean"))])
+    text = "Bold: the highest of a variant; models are not tested against each other."
+    return replace(table, bold=frozenset(bold), bold_text=text)
 
 
-def table5(runs: pd.DataFrame) -> Table:
-    """Step budgets, a row a task and model."""
-    rows = []
-    for key, budgets in runs.groupby(GROUP, sort=False)["num_steps"]:
-        task, model = map(str, key)
-        there = published.published(5, task, model, "all", published.MAX_STEPS)
-        beside = "" if there is None else budget_text(there.value) + above(there, budgets.max(), 0)
-        rows.append((task, model, ", ".join(map(budget_text, sorted(budgets.unique()))), beside))
-    compared = any(row[-1] for row in rows)
+def _table5(runs: pd.DataFrame, ours: OurNumbers) -> Table:
+    """Lay out step budgets, a row a task and model."""
+    places: Places = {}
+    for task, model in runs[GROUP].drop_duplicates().itertuples(index=False, name=None):
+        cell = (task, model, "all")
+        places[(task, model), "gradient steps"] = Place(theirs.MAX_STEPS, cell, published(5, cell, theirs.MAX_STEPS))
+    layout = lay_out(("task", "model"), places, ours, NO_VALUE)
     about = "Published: Rothermel et al. 2021, Table 5; in brackets ours less theirs."
-    width = 4 if compared else 3
     return Table(
         title="Table 5. Step budgets",
-        caption="Gradient steps after which runs end. " + (about if compared else NOTHING_PUBLISHED),
-        header=("task", "model", "gradient steps", "published (difference)")[:width],
-        rows=tuple(row[:width] for row in rows),
+        caption="Gradient steps after which runs end. " + (about if layout.published_in else NOTHING_PUBLISHED),
+        header=(*layout.header[:3], "published (difference)")[: len(layout.header)],
+        rows=layout.rows,
     )
 
 
-def _by_cell(frame: pd.DataFrame) -> dict[tuple[str, ...], Row]:
-    return {tuple(row[name] for name in CELL): row for row in frame.to_dict("records")}
+def _places(number: int, rows: Rows, shown: StudySummary) -> Places:
+    """Return what stands in each row and column of a table of Rothermel et al. 2021."""
+    places: Places = {}
+    for labels, (metric, model, variant) in rows.items():
+        for task in shown.cells["task"].unique():
+            cell = (task, model, variant)
+            there = theirs.published_best(cell) if number == 1 else published(number, cell, metric)
+            places[labels, task] = Place(metric, cell, there)
+    return places
 
 
-def _percents(frame: pd.DataFrame, column: str) -> Numbers:
-    return {key: 100 * row[column] for key, row in _by_cell(frame).items()}
+def _about_published(layout: Layout, runs: pd.DataFrame, unit: str = "percentage points") -> str:
+    """Say what the published columns are, and which tasks ran for other budgets than the paper's."""
+    if not layout.published_in:
+        return NOTHING_PUBLISHED
+    other = []
+    for (task, model), rows in runs.groupby(GROUP, sort=False):
+        there, here = published(5, (str(task), "gpt2", "all"), theirs.MAX_STEPS), rows["num_steps"].max()
+        if there is not None and here != there.number:
+            other.append(f"{task} on {model} {budget_text(here)} steps here, {budget_text(there.number)} there")
+    tables = " and ".join(f"Table {number}" for number in layout.published_in)
+    return say("rothermel2021", tables=tables, unit=unit, other_budgets="; ".join(other))
+
+
+def lu_table(number: int, info: StudyInfo, summary: StudySummary, curves: pd.DataFrame) -> Table:
+    """Lay out a table of Lu et al. 2021 with our numbers beside the published ones; empty where one of them is missing.
+
+    `curves` as of `OurNumbers`.
+    """
+    small = theirs.is_small(info.study)
+    found, text = entries(number, small=small), TABLES[number]
+    places: Places = {((entry.row,), entry.column): Place(entry.metric, entry.cell, entry) for entry in found}
+    layout = lay_out((text.corner,), places, OurNumbers(summary, curves), absent="")
+    metrics = list(dict.fromkeys(entry.metric for entry in found))
+    about = say("lu2021", metrics=metrics, number=number, note=text.note, stand_ins=_stand_ins(number) if small else "")
+    return Table(
+        title=f"Table {number}. {text.title[0].upper()}{text.title[1:]}",
+        caption=about + marks_text(layout.rows),
+        shared=facts(info, summary.runs),
+        header=layout.header,
+        rows=layout.rows,
+    )
+
+
+def _stand_ins(number: int) -> str:
+    models = {entry.model for entry in entries(number)}
+    pairs = {**TABLES[number].small, **{model: ours for model, ours in SMALL_MODELS.items() if model in models}}
+    return ", ".join(f"{here} for {there}" for there, here in pairs.items())

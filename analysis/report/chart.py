@@ -41,9 +41,8 @@ def chart_data(summary: StudySummary, published: PublishedBest, orders: pd.DataF
                 _line(cell, rates_of[key], styles[cell["variant"]], (published or {}).get(key), metric)
                 for key, cell in cells.items()
             ]
-            fixed = (
-                lu2021 if published is not None and near_lu2021(pd.concat([rates_of[key] for key in cells])) else None
-            )
+            swept = pd.concat([rates_of[key] for key in cells])
+            fixed = lu2021 if published is not None and near_lu2021(swept) else None
             variants = [line["variant"] for line in lines]
             handle = handle_data(orders_of[task, model], variants, LU2021_LEARNING_RATE if fixed else None)
             panels.append({"task": task, "model": model, "fixed": fixed, "lines": lines, "handle": handle})
@@ -52,8 +51,7 @@ def chart_data(summary: StudySummary, published: PublishedBest, orders: pd.DataF
 
 def _metric(metric: Metric) -> dict[str, Any]:
     """Return how the page labels values, the unit behind them, the ends of their scale, and which data chose."""
-    unit, most = (" %", 100) if metric.is_fraction else ("", None)
-    least = 0 if metric.is_fraction else None
+    unit, least, most = (" %", 0, 100) if metric.is_fraction else ("", None, None)
     names = {"title": metric.title, "axis": metric.axis, "chosen_on": metric.chosen_on}
     return names | {"unit": unit, "least": least, "most": most}
 

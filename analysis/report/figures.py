@@ -131,9 +131,8 @@ def best_rates_figure(
             )
             panel.bar(x, metric.scale * cell["test_mean"], yerr=sem, width=0.85, color=colour, capsize=2.5, **hatch)
         else:
-            panel.text(
-                x, 0.01 * metric.scale, "no value", rotation=90, ha="center", va="bottom", fontsize=8, color="0.4"
-            )
+            look: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 8, "color": "0.4"}
+            panel.text(x, 0.01 * metric.scale, "no value", **look)
         if (value := (published or {}).get((cell["task"], cell["model"], cell["variant"]))) is not None:
             panel.plot([x - 0.5, x + 0.5], [value, value], color="black", linewidth=1.6)
     panel.set_xticks(
@@ -200,35 +199,25 @@ def _plain(text: str) -> str:
 def _draw_panel(
     panel: Axes, rates: pd.DataFrame, cells: pd.DataFrame, styles: Mapping[str, Style], metric: Metric
 ) -> None:
-    scale, chosen = metric.scale, cells.set_index("variant")["learning_rate"].to_dict()
-    by_variant = dict(list(rates.groupby("variant", sort=False)))
+    shown = pd.concat([rates[rates["variant"] == variant] for variant in styles])
+    shown = shown.assign(
+        mean=metric.scale * shown["test_mean"],
+        sem=metric.scale * shown["test_sem"],
+        colour=[styles[variant].colour for variant in shown["variant"]],
+        chosen=shown["variant"].map(cells.set_index("variant")["learning_rate"]),
+    )
     panel.set_xscale("log")
-    spread: list[tuple[float, float, float, str]] = []
-    rings: list[tuple[float, float, str]] = []
     for i, (variant, style) in enumerate(styles.items()):
-        if (rows := by_variant.get(variant)) is None:
-            continue
-        swept, means, sems = (rows[name].to_numpy(float) for name in ("learning_rate", "test_mean", "test_sem"))
-        colour, means, sems = style.colour, scale * means, scale * sems
-        known, partial, lost = ~np.isnan(means), _partial(rows).to_numpy(), _all_diverged(rows).to_numpy()
-        panel.plot(swept[known], means[known], zorder=3, linewidth=LINE_WIDTH, **_line(style))
-        if partial.any():
-            hollow: dict[str, Any] = {"color": colour, "markersize": 5, "mfc": "white", "zorder": 3.5}
-            panel.plot(swept[partial], means[partial], style.marker, **hollow)
-        if lost.any():
-            heights = [CROSS_HEIGHT * (i + 0.8)] * int(lost.sum())
-            cross: dict[str, Any] = {"color": colour, "markersize": 6, "mew": 1.6}
-            panel.plot(swept[lost], heights, "x", transform=panel.get_xaxis_transform(), **cross)
-        for rate, mean, sem in zip(swept, means, sems, strict=True):
-            spread += [(rate, mean, sem, colour)] if sem > 0 else []  # one seed has no interval
-            rings += [(rate, mean, colour)] if rate == chosen[variant] and not math.isnan(mean) else []
-    _draw_spread(panel, spread)
-    _draw_rings(panel, rings)
+        _draw_line(panel, shown[shown["variant"] == variant], style, CROSS_HEIGHT * (i + 0.8))
+    _draw_spread(panel, shown[shown["sem"] > 0])  # one seed has no interval
+    rings = shown[shown["learning_rate"].eq(shown["chosen"]) & shown["mean"].notna()]
+    look: dict[str, Any] = {"s": RING**2, "facecolors": "none", "zorder": 4, "linewidths": 1}
+    panel.scatter(rings["learning_rate"], rings["mean"], edgecolors=list(rings["colour"]), **look)
     panel.set_xlim(rates["learning_rate"].min() / 1.8, rates["learning_rate"].max() * 1.8)
     panel.xaxis.set_major_locator(LogLocator(numticks=12))
     if rates["test_mean"].isna().all():
         panel.text(0.5, 0.5, "no values yet", transform=panel.transAxes, ha="center", color="0.4", backgroundcolor="w")
-        panel.set_ylim(0, scale)
+        panel.set_ylim(0, metric.scale)
     panel.margins(y=0.12)
     panel.set_xlabel("learning rate")
     _dress(panel, "both", metric)
@@ -237,20 +226,29 @@ def _draw_panel(
         panel.set_ylim(low - CROSS_HEIGHT * len(styles) * (high - low), high)
 
 
-def _draw_spread(panel: Axes, bars: Sequence[tuple[float, float, float, str]]) -> None:
+def _draw_line(panel: Axes, rows: pd.DataFrame, style: Style, cross_height: float) -> None:
+    """Draw a variant's means, hollow over fewer seeds, and crosses where all seeds diverged."""
+    if rows.empty:
+        return
+    known, partial, lost = rows.dropna(subset=["mean"]), rows[_partial(rows)], rows[_all_diverged(rows)]
+    panel.plot(known["learning_rate"], known["mean"], zorder=3, linewidth=LINE_WIDTH, **_line(style))
+    if len(partial):
+        hollow: dict[str, Any] = {"color": style.colour, "markersize": 5, "mfc": "white", "zorder": 3.5}
+        panel.plot(partial["learning_rate"], partial["mean"], style.marker, **hollow)
+    if len(lost):
+        cross: dict[str, Any] = {"color": style.colour, "markersize": 6, "mew": 1.6}
+        heights = [cross_height] * len(lost)
+        panel.plot(lost["learning_rate"], heights, "x", transform=panel.get_xaxis_transform(), **cross)
+
+
+def _draw_spread(panel: Axes, rows: pd.DataFrame) -> None:
     """Draw the error bars of all variants at once: an artist each would take longer than all the rest."""
-    colours = [colour for *_, colour in bars]
-    lines = [[(x, y - sem), (x, y + sem)] for x, y, sem, _ in bars]
-    panel.add_collection(LineCollection(lines, colors=colours, linewidths=LINE_WIDTH, zorder=3))
-    ends = [end for line in lines for end in line]
-    twice = [colour for colour in colours for _ in range(2)]
-    panel.scatter([x for x, _ in ends], [y for _, y in ends], s=CAP**2, c=twice, marker="_", linewidths=1, zorder=3)
-
-
-def _draw_rings(panel: Axes, rings: Sequence[tuple[float, float, str]]) -> None:
-    """Mark the chosen learning rates."""
-    look: dict[str, Any] = {"s": RING**2, "facecolors": "none", "zorder": 4, "linewidths": 1}
-    panel.scatter([x for x, *_ in rings], [y for _, y, _ in rings], edgecolors=[c for *_, c in rings], **look)
+    rates, low, high = rows["learning_rate"], rows["mean"] - rows["sem"], rows["mean"] + rows["sem"]
+    ends = np.stack([np.column_stack([rates, low]), np.column_stack([rates, high])], axis=1)  # bars, ends, (x, y)
+    panel.add_collection(LineCollection(list(ends), colors=list(rows["colour"]), linewidths=LINE_WIDTH, zorder=3))
+    x, y = ends.reshape(-1, 2).T
+    colours = list(rows["colour"].repeat(2))
+    panel.scatter(x, y, s=CAP**2, c=colours, marker="_", linewidths=1, zorder=3)
 
 
 def _line(style: Style) -> dict[str, Any]:
@@ -275,16 +273,15 @@ def _partial(rates: pd.DataFrame) -> pd.Series:
 
 
 def _legend(rates: pd.DataFrame, styles: Mapping[str, Style], metric: Metric, of_papers: bool) -> list[Line2D]:
-    handles = [Line2D([], [], label=_plain(variant), **_line(style)) for variant, style in styles.items()]
     grey: dict[str, Any] = {"color": "0.3", "linestyle": "none"}
-    if metric.chosen_on:
-        handles.append(
-            Line2D([], [], marker="o", markersize=11, fillstyle="none", label=f"chosen on {metric.chosen_on}", **grey)
-        )
-    if _partial(rates).any():
-        handles.append(Line2D([], [], marker="o", markersize=5, mfc="white", label=FEWER_SEEDS, **grey))
-    if _all_diverged(rates).any():
-        handles.append(Line2D([], [], marker="x", mew=1.6, label="all seeds diverged", **grey))
-    if of_papers and any(near_lu2021(rows) for _, rows in rates.groupby("task")):
-        handles.append(Line2D([], [], color="#B00020", linestyle="--", linewidth=1.2, label="Lu et al. 2021 (1e-3)"))
-    return handles
+    near = of_papers and any(near_lu2021(rows) for _, rows in rates.groupby("task"))
+    chosen = {"marker": "o", "markersize": 11, "fillstyle": "none", "label": f"chosen on {metric.chosen_on}"}
+    fixed = {"color": "#B00020", "linestyle": "--", "linewidth": 1.2, "label": "Lu et al. 2021 (1e-3)"}
+    marks: list[tuple[object, dict[str, Any]]] = [
+        (metric.chosen_on, grey | chosen),
+        (_partial(rates).any(), grey | {"marker": "o", "markersize": 5, "mfc": "white", "label": FEWER_SEEDS}),
+        (_all_diverged(rates).any(), grey | {"marker": "x", "mew": 1.6, "label": "all seeds diverged"}),
+        (near, fixed),
+    ]
+    looks = [{"label": _plain(variant)} | _line(style) for variant, style in styles.items()]
+    return [Line2D([], [], **look) for look in (*looks, *(look for is_there, look in marks if is_there))]

@@ -11,9 +11,10 @@ from pathlib import Path
 import pandas as pd
 
 from lr_sweep.analysis.report.blocks import Table
+from lr_sweep.analysis.report.texts import laid_out
 from lr_sweep.analysis.statistics.aggregate import GROUP
 from lr_sweep.analysis.statistics.checks import CheckFinding
-from lr_sweep.common.text import rate_text
+from lr_sweep.common.text import counted, rate_text
 
 MAX_LINES = 40
 """Findings shown in a terminal; the report has all."""
@@ -74,8 +75,7 @@ def checks_line(findings: Sequence[CheckFinding]) -> str:
     """Count findings, as one sentence: `Checks: 2 problems, 1 note.`"""
     found = count_problems(findings)
     counts = [(found, "problem"), (len(findings) - found, "note")]
-    counted = ", ".join(f"{number} {name}{'s' if number > 1 else ''}" for number, name in counts if number)
-    return f"Checks: {counted or 'nothing found'}."
+    return f"Checks: {', '.join(counted(*each) for each in counts if each[0]) or 'nothing found'}."
 
 
 def findings_text(findings: Sequence[CheckFinding], tried: Collection[float], of_study: bool = True) -> str:
@@ -86,25 +86,19 @@ def findings_text(findings: Sequence[CheckFinding], tried: Collection[float], of
         lines.append(f"  {each.level}: {each.task} {each.model} {each.variant}: {each.message}{fix}")
     if len(findings) > MAX_LINES:
         lines.append(f"  and {len(findings) - MAX_LINES} more in the report")
-    if setting := _setting(findings, tried):
-        added = f"learning rates to add:  {_rates_to_add(findings, tried)}"
-        lines.append(f"  with what is to be added, the study's line reads:  {setting}" if of_study else f"  {added}")
+    to_add, setting = _suggested(findings, tried)
+    if to_add and of_study:
+        lines.append(f"  with what is to be added, the study's line reads:  {setting}")
+    elif to_add:
+        lines.append(f"  learning rates to add:  {to_add}")
     return "\n".join(lines)
 
 
 def findings_table(findings: Sequence[CheckFinding], tried: Collection[float], of_study: bool = True) -> Table:
     """Lay findings out for the report."""
-    setting = _setting(findings, tried)
-    added = f" Learning rates to add: {_rates_to_add(findings, tried)}."
-    line = f" With all that is to be added, the study's line reads: {setting}." if of_study else added
-    what = "Problem: the number may change, or cannot carry a conclusion. Note: anything else worth knowing."
-    return Table(
-        title="Checks",
-        caption=what + (line if setting else ""),
-        header=("level", "task", "model", "variant", "found", "what to do"),
-        stacked=True,
-        rows=tuple((e.level, e.task, e.model, e.variant, e.message, e.fix) for e in findings),
-    )
+    to_add, setting = _suggested(findings, tried)
+    rows = pd.DataFrame([asdict(finding) for finding in findings])
+    return replace(laid_out("checks", rows, to_add=to_add, setting=setting, of_study=of_study), stacked=True)
 
 
 def write_checks_json(folder: Path, study: str, findings: Sequence[CheckFinding], tried: Collection[float]) -> None:
@@ -125,15 +119,11 @@ def count_problems(findings: Sequence[CheckFinding]) -> int:
     return sum(finding.level == "problem" for finding in findings)
 
 
-def _setting(findings: Sequence[CheckFinding], tried: Collection[float]) -> str:
-    """Write the study's setting with every suggested learning rate in it; empty: none is suggested."""
+def _suggested(findings: Sequence[CheckFinding], tried: Collection[float]) -> tuple[str, str]:
+    """Return the suggested learning rates, and the study's setting with them in it; empty: none are suggested."""
     added = _to_add(findings, tried)
-    listed = ", ".join(rate_text(rate) for rate in sorted({*added, *tried}))
-    return f"learning_rates: [{listed}]" if added else ""
-
-
-def _rates_to_add(findings: Sequence[CheckFinding], tried: Collection[float]) -> str:
-    return ", ".join(map(rate_text, _to_add(findings, tried)))
+    listed = ", ".join(map(rate_text, sorted({*added, *tried})))
+    return ", ".join(map(rate_text, added)), f"learning_rates: [{listed}]" if added else ""
 
 
 def _to_add(findings: Sequence[CheckFinding], tried: Collection[float]) -> list[float]:

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
+
+from lr_sweep.common.files import is_locked
 
 LOCK = ".report.lock"
 """In a study's folder; held while its report is written. The system releases it when a process dies."""
@@ -41,14 +43,9 @@ def replacing(folder: Path) -> Iterator[Path]:
 
 def abandoned(study_dir: Path) -> list[Path]:
     """Return the folders that killed processes left; none while a report is being written, or that may be so."""
-    if not _scratch(study_dir):
-        return []
-    if not (study_dir / LOCK).exists():  # left by a version without the lock
-        return _scratch(study_dir)
     try:
-        with FileLock(study_dir / LOCK, timeout=0):
-            return _scratch(study_dir)
-    except (Timeout, OSError):
+        return [] if is_locked(study_dir / LOCK) else _scratch(study_dir)
+    except OSError:
         return []
 
 

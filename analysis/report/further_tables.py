@@ -1,71 +1,43 @@
-"""Tables of intervals, comparisons, orders, sensitivities, importances and device time."""
+"""Tables of intervals, comparisons, orders, sensitivities, importances and device time; `tables.yaml` lays them out."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.analysis.report.blocks import Row, Table
-from lr_sweep.analysis.report.tables import incomplete_text, mean_sem_text, pretrained_text
-from lr_sweep.analysis.statistics.importance import COMPONENTS
+from lr_sweep.analysis.report.blocks import Table
+from lr_sweep.analysis.report.tables import incomplete_text, pretrained_text
+from lr_sweep.analysis.report.texts import laid_out
+from lr_sweep.analysis.statistics.aggregate import GROUP
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.uncertainty import t_factor
-from lr_sweep.common.text import NO_VALUE, percent_text, rate_text
+from lr_sweep.common.text import NO_VALUE, rate_text
 
 SHOWN_TRIES = (1, 2, 3, 5, 10)
 """Columns of the table of expected bests; the CSV file has every number."""
-MOST_SOURCES = 6
-"""Measurements of pace that the caption of the ledger names."""
-UNKNOWN = "unknown"
-COMPONENT_NAMES = {"learning_rate_by_variant": "rate by variant"}
-"""Headings that are not the component's own name."""
-
-GROUP = {"task": "task", "model": "model"}
-LABELS = GROUP | {"variant": "variant"}
-"""Columns that name a cell, as `Table.of` takes them."""
 
 
 def interval_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
     """Show the result of `uncertainty.intervals`."""
-    what = (
-        f"{'In percent, at' if metric.is_fraction else 'At'} the learning rate that {metric.chosen_on} chose. "
-        "Through selection: 95% interval for the mean that "
-        "tuning and testing with so many seeds gives, the choice of the learning rate included (whole seeds resampled, "
-        "smoothed bootstrap of Efron 2014 times the t factor); centred on the mean over resamples, not on the reported "
-        "one. Fixed rate: 95% t interval as if the rate had not been chosen. SEM: standard error of the mean; 3 seeds "
-        f"need {t_factor(3):.2f} of them for 95%. Not in any: the finite test set, other data splits."
-    )
-    return Table.of(
-        found,
-        f"{metric.title} with intervals",
-        what,
-        {
-            **LABELS,
-            "learning rate": _rate,
-            "seeds": lambda cell: f"{cell['num_tests']} of {cell['num_seeds']}",
-            "mean ± SEM": lambda cell: mean_sem_text(cell, metric),
-            "through selection": lambda cell: _interval(cell["low"], cell["high"], metric),
-            "fixed rate": lambda cell: _interval(cell["t_low"], cell["t_high"], metric),
-            "remarks": "note",
-        },
-    )
+    return laid_out("intervals", found, metric=metric, t_factor=t_factor(3))
 
 
 def options_table(chosen: pd.DataFrame) -> Table:
     """Show what `options_at_chosen` returns."""
-    names = [str(name) for name in chosen if name not in (*CELL, "learning_rate")]
-    shown: dict[str, str | Callable[[Row], str]] = {name: partial(_option, name) for name in names}
-    what = "What the search chose with each cell's learning rate."
-    return Table.of(chosen, "Options at the chosen learning rate", what, {**LABELS, "learning rate": _rate, **shown})
-
-
-def _option(name: str, row: Row) -> str:
-    return json.dumps(row[name])
+    names = [name for name in chosen if name not in (*CELL, "learning_rate")]
+    return Table(
+        title="Options at the chosen learning rate",
+        caption="What the search chose with each cell's learning rate.",
+        header=(*CELL, "learning rate", *map(str, names)),
+        rows=tuple(
+            (*(row[name] for name in CELL), rate_text(row["learning_rate"]), *(json.dumps(row[name]) for name in names))
+            for row in chosen.to_dict("records")
+        ),
+    )
 
 
 def options_at_chosen(runs: pd.DataFrame) -> pd.DataFrame:
@@ -80,59 +52,13 @@ def options_at_chosen(runs: pd.DataFrame) -> pd.DataFrame:
 
 def comparison_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
     """Show the result of `comparisons.comparisons`: differences in points of percent, or as they are."""
-    what = (
-        f"Mean {metric.test} of the first variant less that of the second, each at the learning rate that "
-        f"{metric.chosen_on} chose for it, and its 95% interval (Welch's t, for this pair alone)"
-        f"{', in points' if metric.is_fraction else f'; {metric.better} is better'}. {family_text(found)} "
-        "The learning rates are taken as chosen: their uncertainty is in the intervals of the cells, not here."
-    )
-    return Table.of(
-        found,
-        "Variants compared",
-        what,
-        {
-            **GROUP,
-            "variants": lambda pair: f"{pair['variant']} − {pair['other']}",
-            "seeds": lambda pair: " and ".join(map(str, dict.fromkeys((pair["num_seeds"], pair["num_other_seeds"])))),
-            "difference": lambda pair: metric.difference_text(pair["difference"], _half(pair)),
-            "95% interval": lambda pair: _interval(pair["low"], pair["high"], metric),
-            "p": lambda pair: _p_value(pair["p"]),
-            "Holm p": lambda pair: _p_value(pair["holm_p"]),
-            "distinguishable": _distinguishable,
-            "remarks": "note",
-        },
-    )
-
-
-def family_text(compared: pd.DataFrame) -> str:
-    """Name the family of comparisons that p values are corrected over, a sentence for captions."""
-    tested = compared["p"].count()
-    groups = len(compared[list(GROUP)].drop_duplicates())
-    pairs = "the one pair" if tested == 1 else f"the {tested} pairs"
-    where = "" if groups == 1 else f", of its {groups} tasks and models"
-    return (
-        f"Holm p: corrected over {pairs} of the study{where}, so that of studies whose variants are all equal at most "
-        "5% name any pair distinguishable (Holm p below 0.05)."
-    )
+    groups = len(found[GROUP].drop_duplicates())
+    return laid_out("comparisons", found, metric=metric, tested=found["p"].count(), groups=groups)
 
 
 def order_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
     """Show the result of `orders.orders`."""
-    return Table.of(
-        order_texts(found),
-        "Order of the variants at each learning rate",
-        f"By mean {metric.test}, best first; tuned: each variant at the learning rate that {metric.chosen_on} chose "
-        "for it; elsewhere all at the one named. =: equal to 12 digits. Not complete: runs there (tuned: of the whole "
-        "cell). Differences are not tested here, so close variants may change places by chance: see the variants "
-        "compared.",
-        {
-            **GROUP,
-            "learning rate": lambda row: "tuned" if math.isnan(row["learning_rate"]) else _rate(row),
-            "order": "order",
-            "not complete": "incomplete",
-            "as tuned": _as_tuned,
-        },
-    )
+    return laid_out("orders", order_texts(found), metric=metric)
 
 
 def order_texts(found: pd.DataFrame) -> pd.DataFrame:
@@ -148,28 +74,12 @@ def reversal_table(found: pd.DataFrame, compared: pd.DataFrame, metric: Metric =
         (pair["task"], pair["model"], frozenset((pair["variant"], pair["other"]))): pair
         for pair in compared.to_dict("records")
     }
-
-    def pair_of(row: Row) -> Row:
-        return pairs[row["task"], row["model"], frozenset((row["better"], row["worse"]))]
-
-    return Table.of(
-        reversal_texts(found),
-        "Where a fixed learning rate would have concluded the opposite",
-        f"For each pair of variants the tuned conclusion, its difference in {metric.test}{metric.points}, whether it "
-        "can be distinguished from 0 (corrected over all pairs of the study, as under variants compared), and the "
-        "learning rates of the sweep at which the other variant is ahead. Ranges are of learning rates that were "
-        "tried; between them nothing was measured.",
-        {
-            **GROUP,
-            "tuned": lambda row: f"{row['better']} > {row['worse']}",
-            "difference": lambda row: metric.difference_text(row["tuned_difference"], _half(pair_of(row))),
-            "distinguishable": lambda row: _distinguishable(pair_of(row)),
-            "opposite at": lambda row: (
-                f"{row['num_opposite']} of {row['num_rates']}"
-                + (f", {row['num_equal']} equal" if row["num_equal"] else "")
-            ),
-            "learning rates": "ranges",
-        },
+    turned = found[["task", "model", "better", "worse"]].itertuples(index=False)
+    pair_of = [pairs[task, model, frozenset((better, worse))] for task, model, better, worse in turned]
+    return laid_out(
+        "reversals",
+        reversal_texts(found).assign(pair=pd.Series(pair_of, index=found.index, dtype=object)),
+        metric=metric,
     )
 
 
@@ -181,45 +91,18 @@ def reversal_texts(found: pd.DataFrame) -> pd.DataFrame:
 
 def sensitivity_table(found: pd.DataFrame, bests: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
     """Show the results of `sensitivity.sensitivities` and `sensitivity.expected_bests` side by side."""
-    expected = {(*key, tried): value for *key, tried, value in bests[[*CELL, "num_tried", "expected"]].to_numpy()}
     most = bests["num_tried"].max()
     tries = [n for n in SHOWN_TRIES if n < most] + ([int(most)] if len(bests) else [])
-
-    def best_of(tried: int) -> Callable[[Row], str]:
-        return lambda cell: metric.text(expected.get((*(cell[key] for key in CELL), tried), math.nan))
-
-    return Table.of(
-        found,
-        "How much the learning rate matters",
-        f"Sensitivity: how {'many points' if metric.is_fraction else 'far'} {metric.validation} (mean over seeds) lies "
-        f"{'below' if metric.higher_is_better else 'above'} the cell's best, on "
-        "average over the logarithm of the learning rate between the two named (Wortsman et al. 2023, with "
-        f"{metric.name} in place of loss). It depends on that range: compare only equal ones. Best of k: expected best "
-        f"{metric.validation}{', in percent' if metric.is_fraction else ''}, had k of the sweep's learning rates been "
-        "tried, picked at random (Dodge et al. 2019, in "
-        "the unbiased form of Tang et al. 2020). A grid's learning rates are no random draws: it says what "
-        "these ones had to offer, and its last column is the best there was, which is itself optimistic.",
-        {
-            **LABELS,
-            "sensitivity": lambda cell: metric.text(cell["sensitivity"]),
-            "between": _between,
-            **{f"best of {n}": best_of(n) for n in tries},
-            "remarks": _sensitivity_remarks,
-        },
+    expected = {(*key, tried): value for *key, tried, value in bests[[*CELL, "num_tried", "expected"]].to_numpy()}
+    best = [[expected.get((*cell, n), math.nan) for n in tries] for cell in found[CELL].itertuples(index=False)]
+    return laid_out(
+        "sensitivity", found.assign(best=pd.Series(best, index=found.index, dtype=object)), metric=metric, tries=tries
     )
 
 
 def importance_table(runs: pd.DataFrame, shares: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
     """Show the result of `importance.importances` of some rows of `StudySummary.runs`."""
-    what = (
-        f"Share, in percent, of the variance of the runs' {metric.validation} over the grid (analysis of variance, "
-        "omega squared: less what noise alone would add). Rate by variant: variants peak at other rates, or otherwise. "
-        "Seed: what a seed adds to all its runs alike. Noise: the rest, another result with the same settings. A share "
-        f"that noise makes negative is written as 0.{pretrained_text(runs)}"
-    )
-    texts = shares.assign(**{name: shares[name].map(_share_text) for name in COMPONENTS})
-    columns = {COMPONENT_NAMES.get(name, name.replace("_", " ")): name for name in COMPONENTS}
-    return Table.of(texts, "Variance explained", what, {**GROUP, "runs": "num_runs", **columns, "remarks": "note"})
+    return laid_out("importance", shares, metric=metric, pretrained=pretrained_text(runs))
 
 
 def ledger_table(cells: pd.DataFrame, timed_by: Sequence[str]) -> Table:
@@ -227,95 +110,5 @@ def ledger_table(cells: pd.DataFrame, timed_by: Sequence[str]) -> Table:
 
     Pace that was measured on a busy machine is no promise.
     """
-    more = f"; and {len(timed_by) - MOST_SOURCES} more" if len(timed_by) > MOST_SOURCES else ""
-    paces = f" Planned by pace that was: {'; '.join(timed_by[:MOST_SOURCES])}{more}." if timed_by else ""
     total = cells.drop(columns=CELL).sum().to_frame().T.assign(task="total", model="", variant="")
-    return Table.of(
-        pd.concat([cells, total]),
-        "Device-seconds planned, used and wasted",
-        "Device-seconds: seconds of a CPU core or a GPU that a trial held; runs that train together share them out. "
-        "Planned: for the whole step budget, at the pace that was known when a sweep first took the run up; "
-        "`plan --measure` makes it known before the first. Used: by runs that have ended, with what was lost; of runs "
-        "trained beyond this study's budget, the part up to it. Used / planned: over runs that were planned and have "
-        "ended. Lost: steps that went with a worker or a checkpoint and were trained again, at the run's own pace, as "
-        "far as workers had reported them; unknown for runs of versions that did not count them. Diverged: used by "
-        "runs that "
-        f"diverged.{paces}",
-        {
-            **LABELS,
-            "ended": lambda cell: f"{cell['num_ended']:g}/{cell['num_runs']:g}",
-            "planned": _planned,
-            "used": lambda cell: _seconds(cell["used_s"]),
-            "used / planned": _used_of_planned,
-            "lost": _lost,
-            "diverged": lambda cell: _seconds(cell["diverged_s"]),
-        },
-    )
-
-
-def _rate(row: Row) -> str:
-    return rate_text(row["learning_rate"])
-
-
-def _interval(low: float, high: float, metric: Metric) -> str:
-    """Write an interval: `[70.1, 72.3]`."""
-    return NO_VALUE if math.isnan(low) else f"[{', '.join(metric.ends_text(low, high))}]"
-
-
-def _half(pair: Row) -> float:
-    return float(pair["high"] - pair["low"]) / 2
-
-
-def _p_value(p: float) -> str:
-    return NO_VALUE if math.isnan(p) else f"{p:.2g}"
-
-
-def _distinguishable(pair: Row) -> str:
-    return "not known" if math.isnan(pair["holm_p"]) else "yes" if pair["distinguishable"] else "no"
-
-
-def _share_text(share: float) -> str:
-    return NO_VALUE if math.isnan(share) else percent_text(max(share, 0.0), digits=0)
-
-
-def _as_tuned(row: Row) -> str:
-    if math.isnan(row["learning_rate"]):
-        return ""
-    return NO_VALUE if row["order"] == NO_VALUE else "yes" if row["same"] else "no"
-
-
-def _sensitivity_remarks(cell: Row) -> str:
-    found = ["fewer than two learning rates have a value"] if math.isnan(cell["sensitivity"]) else []
-    if cell["num_floored"]:
-        found.append(f"{cell['num_floored']} without a value, all diverged: counted as the task's lowest mean")
-    if cell["num_fewer"]:
-        found.append(f"{cell['num_fewer']} with fewer seeds")
-    if cell["num_lost"]:
-        found.append(f"{cell['num_lost']} runs missing or failed, may change")
-    return "; ".join(found)
-
-
-def _between(cell: Row) -> str:
-    return NO_VALUE if math.isnan(cell["sensitivity"]) else f"{rate_text(cell['low'])} to {rate_text(cell['high'])}"
-
-
-def _used_of_planned(cell: Row) -> str:
-    planned_s = cell["planned_of_ended_s"]
-    return f"{cell['used_of_planned_s'] / planned_s:.2f}" if planned_s else NO_VALUE
-
-
-def _planned(cell: Row) -> str:
-    if not cell["num_planned"]:
-        return UNKNOWN
-    some = cell["num_planned"] < cell["num_runs"]
-    return _seconds(cell["planned_s"]) + (f" for {cell['num_planned']:g} of the runs" if some else "")
-
-
-def _lost(cell: Row) -> str:
-    if not cell["num_lost_unknown"]:
-        return _seconds(cell["lost_s"])
-    return UNKNOWN if cell["num_lost_unknown"] == cell["num_ended"] else f"at least {_seconds(cell['lost_s'])}"
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"
+    return laid_out("ledger", pd.concat([cells, total]), timed_by=timed_by)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from typing import Any, Literal
 
 import pandas as pd
@@ -28,29 +27,26 @@ def handle_data(orders: pd.DataFrame, variants: Sequence[str], fixed_rate: float
         `start`, the index of the rate that is closest to `fixed_rate`, else of the first one with another winner, else
         the middle.
     """
-    tuned: Order = next(iter(orders.loc[orders["learning_rate"].isna(), "order"]), ())
-    places = {variant: index for index, variant in enumerate(variants)}
-    rows = orders.dropna(subset=["learning_rate"]).sort_values("learning_rate").to_dict("records")
+    tuned, fixed = _tuned_and_fixed(orders)
     kinds = conclusion_kinds(orders)
     rates = [
         {
             "rate": row["learning_rate"],
             "text": rate_text(row["learning_rate"]),
-            "order": _indices(row["order"], places),
+            "order": _indices(row["order"], variants),
             "kind": kind,
-            "lost": _lost(row, variants),
+            "lost": _lost(row["incomplete"], variants),
         }
-        for row, kind in zip(rows, kinds, strict=True)
+        for row, kind in zip(fixed, kinds, strict=True)
     ]
-    start = _start([row["learning_rate"] for row in rows], kinds, fixed_rate)
-    return {"tuned": _indices(tuned, places), "rates": rates, "flips": _flips(kinds), "start": start}
+    start = _start([row["learning_rate"] for row in fixed], kinds, fixed_rate)
+    return {"tuned": _indices(tuned, variants), "rates": rates, "flips": _flips(kinds), "start": start}
 
 
 def conclusion_kinds(orders: pd.DataFrame) -> list[Kind]:
     """Return the kind of the conclusion at each learning rate, rising, of one panel's rows of `orders.orders`."""
-    tuned = next(iter(orders.loc[orders["learning_rate"].isna(), "order"]), ())
-    fixed = orders.dropna(subset=["learning_rate"]).sort_values("learning_rate")
-    return [conclusion_kind(row, tuned) for row in fixed.to_dict("records")]
+    tuned, fixed = _tuned_and_fixed(orders)
+    return [conclusion_kind(row, tuned) for row in fixed]
 
 
 def conclusion_kind(row: Row, tuned: Order) -> Kind:
@@ -61,38 +57,44 @@ def conclusion_kind(row: Row, tuned: Order) -> Kind:
     here: Order = row["order"]
     if not here or not tuned:
         return "unknown"
-    known = {variant for level in here for variant in level}
-    if not known & set(tuned[0]):
-        return (
-            "winner" if all(_only_diverged(row["incomplete"].get(variant, {})) for variant in tuned[0]) else "unknown"
-        )
-    compared = {variant for level in tuned for variant in level}
+    winners, compared = set(tuned[0]), {variant for level in tuned for variant in level}
+    if not winners & {variant for level in here for variant in level}:
+        lost = all(_only_diverged(row["incomplete"].get(variant, {})) for variant in winners)
+        return "winner" if lost else "unknown"
     leaders = next((set(level) & compared for level in here if set(level) & compared), set())
-    if not leaders & set(tuned[0]):
+    if not leaders & winners:
         return "winner"
     return "same" if row["same"] else "order"
+
+
+def _tuned_and_fixed(orders: pd.DataFrame) -> tuple[Order, list[dict[Any, Any]]]:
+    """Return the tuned order, and the rows of the learning rates, rising."""
+    fixed = orders.dropna(subset=["learning_rate"]).sort_values("learning_rate")
+    return next(iter(orders.loc[orders["learning_rate"].isna(), "order"]), ()), fixed.to_dict("records")
 
 
 def _only_diverged(counts: Mapping[str, int]) -> bool:
     return bool(counts.get("diverged")) and not any(number for name, number in counts.items() if name != "diverged")
 
 
-def _indices(order: Order, places: Mapping[str, int]) -> list[list[int]]:
-    return [[places[variant] for variant in level] for level in order]
+def _indices(order: Order, variants: Sequence[str]) -> list[list[int]]:
+    return [[variants.index(variant) for variant in level] for level in order]
 
 
-def _lost(row: Row, variants: Sequence[str]) -> str:
+def _lost(incomplete: Mapping[str, Row], variants: Sequence[str]) -> str:
     """Name the variants whose value rests on fewer seeds or is missing, and why: `unfrozen-random: 3 diverged`."""
-    incomplete = row["incomplete"]
     return "; ".join(f"{each}: {incomplete_text(incomplete[each])}" for each in variants if each in incomplete)
 
 
 def _flips(kinds: Sequence[Kind]) -> list[dict[str, Any]]:
     """Join neighbouring learning rates of the same kind, where the conclusion is not the tuned one."""
-    runs = [
-        (kind, [index for index, _ in found]) for kind, found in groupby(enumerate(kinds), key=lambda each: each[1])
-    ]
-    return [{"kind": kind, "first": found[0], "last": found[-1]} for kind, found in runs if kind in SHADED]
+    flips: list[dict[str, Any]] = []
+    for index, kind in enumerate(kinds):
+        if kind in SHADED and index and kind == kinds[index - 1]:
+            flips[-1]["last"] = index
+        elif kind in SHADED:
+            flips.append({"kind": kind, "first": index, "last": index})
+    return flips
 
 
 def _start(rates: Sequence[float], kinds: Sequence[Kind], fixed_rate: float | None) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -12,6 +12,7 @@ from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.report.blocks import Row, Verdict
 from lr_sweep.analysis.report.handle import Kind, conclusion_kinds
 from lr_sweep.analysis.report.tables import incomplete_text, seeds_text
+from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
 from lr_sweep.analysis.statistics.fewer_seeds import not_eligible
 from lr_sweep.analysis.statistics.verdicts import Lead
@@ -22,7 +23,6 @@ MOST_NAMED = 3
 """Variants that a sentence names; more are counted."""
 MOST_LOST = 6
 """Learning rates that could not be chosen; more are counted."""
-CORRECTED = "corrected for all pairs of the study"
 Few = Mapping[tuple[str, float], str]
 """By variant and learning rate, how few seeds a number rests on; empty: all."""
 
@@ -41,103 +41,64 @@ def verdict_block(found: pd.DataFrame, summary: StudySummary, orders: pd.DataFra
         kinds = conclusion_kinds(orders_of[row["task"], row["model"]])
         rates = of.learning_rates.to_dict("records")
         few = {(rate["variant"], rate["learning_rate"]): seeds_text(rate) for rate in rates}
-        items.append((name, _sentences(row, summary.metric, kinds, few), _chosen(of) + _not_eligible(of, rates)))
+        text = " ".join(_sentences(row, summary.metric, kinds, few))
+        items.append((name, text, _rests_on(of, rates)))
     return Verdict(items)
 
 
-def _sentences(row: Row, metric: Metric, kinds: Sequence[Kind], few: Few) -> str:
+def _sentences(row: Row, metric: Metric, kinds: Sequence[Kind], few: Few) -> Iterator[str]:
     if not row["best"]:
-        return "no variant has a value."
-    tuned = "Tuned, " if len(kinds) > 1 else "At the one learning rate that was tried, "
-    if not row["leads"]:
-        return f"{tuned}{row['best'][0]} has a value, and nothing to compare it with."
-    at_one = _fixed(row, metric, few) + _elsewhere(kinds, metric) if len(kinds) > 1 else ""
-    first, *others = [_better(lead, metric) for lead in row["leads"]]
-    return f"{tuned}{_tuned(row['best'][0], first, metric)}.{_unsure(others, metric)}{at_one}"
+        yield "no variant has a value."
+        return
+    leads = [_lead(lead, metric) for lead in row["leads"]]
+    yield say("verdict", leader=row["best"][0], first=leads[0] if leads else None, num_rates=len(kinds))
+    if unsure := [lead for lead in leads[1:] if not lead["distinguishable"]]:
+        corrected = any(lead["low"] > 0 for lead in unsure)
+        yield say("not_sure", several=len(unsure) > 1, named=_named(unsure), corrected=corrected)
+    if leads and len(kinds) > 1:
+        if row["fixed_best"]:
+            yield _at_fixed_rate(row, metric, few)
+        yield say("elsewhere", metric=metric, num_others=kinds.count("winner"), num_rates=len(kinds))
 
 
-def _tuned(leader: str, lead: Lead, metric: Metric) -> str:
-    """Say by how much the leader is above the second, and how sure that is."""
-    by = f"by {_amount(lead, metric)} over {lead.over}"
-    if lead.difference == 0:
-        return f"{leader} and {lead.over} have the same mean"
-    if math.isnan(lead.low):
-        return f"{leader} leads {by}; without an interval the two cannot be distinguished"
-    interval = f"95% interval {_interval(lead, metric)}"
-    if lead.distinguishable:
-        return f"{leader} wins {by} ({interval})"
-    corrected = f", {CORRECTED}," if lead.low > 0 else ""
-    return f"{leader} leads {by} ({interval}), which{corrected} cannot be distinguished from no difference"
+def _lead(lead: Lead, metric: Metric) -> dict[str, Any]:
+    """Return what sentences say of a lead, turned so that more is better, whichever way the metric is."""
+    low, high = sorted((metric.sign * lead.low, metric.sign * lead.high))
+    is_known = not math.isnan(lead.low)
+    ends = [MINUS + end[1:] if end.startswith("-") else end for end in metric.ends_text(low, high)]
+    return lead._asdict() | {
+        "low": low,
+        "is_known": is_known,
+        "amount": metric.amount_text(metric.sign * lead.difference, (high - low) / 2),
+        "interval": " to ".join(ends) if is_known else "no interval",
+    }
 
 
-def _unsure(leads: Sequence[Lead], metric: Metric) -> str:
-    """Name the further variants that the leader cannot be distinguished from, each with its own difference."""
-    unsure = [lead for lead in leads if not lead.distinguishable]
-    if not unsure:
-        return ""
-    shown = [f"{_amount(lead, metric)} over {lead.over} ({_interval(lead, metric)})" for lead in unsure[:MOST_NAMED]]
-    if further := len(unsure) - len(shown):
-        shown.append(f"up to {_amount(unsure[-1], metric)} over {further} more")
-    corrected = f", {CORRECTED}," if any(lead.low > 0 for lead in unsure) else ""
-    lead_of = "lead of" if len(unsure) == 1 else "leads of"
-    return f" The {lead_of} {_listed(shown)}{corrected} cannot be distinguished from no difference."
+def _named(leads: Sequence[Mapping[str, Any]]) -> str:
+    """Name the variants that the leader cannot be distinguished from, each with its own difference."""
+    shown = [f"{lead['amount']} over {lead['over']} ({lead['interval']})" for lead in leads[:MOST_NAMED]]
+    if further := len(leads) - len(shown):
+        shown.append(f"up to {leads[-1]['amount']} over {further} more")
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
 
 
-def _listed(texts: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
-
-
-def _fixed(row: Row, metric: Metric, few: Few) -> str:
-    """Say what a comparison at the fixed rate alone would have concluded."""
-    if not row["fixed_best"]:
-        return ""
+def _at_fixed_rate(row: Row, metric: Metric, few: Few) -> str:
     leader, winner = (name + few.get((name, row["fixed_rate"]), "") for name in (row["best"][0], row["fixed_best"]))
-    at = f" At {rate_text(row['fixed_rate'])} alone"
-    if winner == leader:
-        return f"{at}, {leader} leads, too."
     behind = -metric.sign * row["fixed_difference"]
     how = f"as {leader} has no value" if math.isnan(behind) else f"by {metric.amount_text(behind)} over {leader}"
-    if row["flips"]:
-        return f"{at} you would have concluded that {winner} wins, {how}."
-    return f"{at}, {winner} leads {how}."
+    rate = rate_text(row["fixed_rate"])
+    return say("fixed", rate=rate, leader=leader, winner=winner, flips=row["flips"], how=how)
 
 
-def _elsewhere(kinds: Sequence[Kind], metric: Metric) -> str:
-    others = kinds.count("winner") or "none"
-    return f" Another variant has the {metric.best} mean at {others} of the {len(kinds)} learning rates."
-
-
-def _better(lead: Lead, metric: Metric) -> Lead:
-    """Turn a lead and its interval so that more is better, whichever way the metric is."""
-    low, high = sorted((metric.sign * lead.low, metric.sign * lead.high))
-    return lead._replace(difference=metric.sign * lead.difference, low=low, high=high)
-
-
-def _amount(lead: Lead, metric: Metric) -> str:
-    return metric.amount_text(lead.difference, (lead.high - lead.low) / 2)
-
-
-def _interval(lead: Lead, metric: Metric) -> str:
-    if math.isnan(lead.low):
-        return "no interval"
-    ends = metric.ends_text(lead.low, lead.high)
-    return " to ".join(MINUS + end[1:] if end.startswith("-") else end for end in ends)
-
-
-def _chosen(group: StudySummary) -> str:
+def _rests_on(group: StudySummary, rates: Sequence[dict[Any, Any]]) -> str:
+    """Name the chosen learning rates, and those that have values and could not be chosen, with the reason."""
     known = group.cells.dropna(subset=["learning_rate"]).to_dict("records")
-    chosen = ", ".join(f"{cell['variant']} {rate_text(cell['learning_rate'])}{seeds_text(cell)}" for cell in known)
-    return f"Chosen on {group.metric.chosen_on}: {chosen}." if chosen else ""
-
-
-def _not_eligible(group: StudySummary, rates: Sequence[dict[Any, Any]]) -> str:
-    """Name the learning rates that have values and could not be chosen, and why."""
-    lost = not_eligible(rates, group.winners)
-    shown = [
+    chosen = [f"{cell['variant']} {rate_text(cell['learning_rate'])}{seeds_text(cell)}" for cell in known]
+    lost = [
         f"{row['variant']} {rate_text(row['learning_rate'])} ({row['num_values']} of {row['num_seeds']} seeds: "
         f"{incomplete_text(row)})"
-        for row in lost[:MOST_LOST]
+        for row in not_eligible(rates, group.winners)
     ]
-    if further := len(lost) - len(shown):
-        shown.append(f"{further} more")
-    return f" Not eligible, as seeds have no value: {', '.join(shown)}." if shown else ""
+    if len(lost) > MOST_LOST:
+        lost[MOST_LOST:] = [f"{len(lost) - MOST_LOST} more"]
+    return say("rests_on", metric=group.metric, chosen=chosen, lost=lost)

@@ -14,10 +14,8 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from lr_sweep.analysis.paper.lu2021.published import is_small
 from lr_sweep.common.errors import UserError, unknown
 from lr_sweep.common.files import read_plain
-from lr_sweep.sweep.study.lu2021 import STUDY_NAMES, table_study
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy, own_to_plain
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.study.validation import MAX_MISTAKES, MORE, Loc, shown
@@ -30,21 +28,22 @@ MAX_LEVELS = 20
 SURROGATE = re.compile("[\ud800-\udfff]")
 """Half a character, which YAML's escapes can write and no encoding can."""
 STUDIES = Path(__file__).parent.parent / "studies"
-"""Folder of the shipped studies, `NAME.yaml`; those of Lu et al. 2021 are made of one file (`sweep.study.lu2021`)."""
+"""Folder of the shipped studies, `NAME.yaml`; those of Lu et al. 2021 are in a folder of their own."""
 
 
 def shipped_studies() -> list[str]:
     """Return the names of the shipped studies."""
-    return [*_in_files(), *STUDY_NAMES]
+    return list(_shipped_files())
 
 
 def listed_studies() -> list[str]:
     """Return the names of the shipped studies for messages, those of Lu et al. 2021 in one."""
-    return [*_in_files(), "lu2021-table1 to lu2021-table21, each also with -swept, some with -small"]
+    others = [name for name in shipped_studies() if not name.startswith("lu2021-")]
+    return [*others, "lu2021-table1 to lu2021-table21, each also with -swept, some with -small"]
 
 
-def _in_files() -> list[str]:
-    return sorted(path.stem for path in STUDIES.glob("*.yaml"))
+def _shipped_files() -> dict[str, Path]:
+    return {path.stem: path for path in (*sorted(STUDIES.glob("*.yaml")), *sorted(STUDIES.glob("lu2021/*.yaml")))}
 
 
 def load_study(name_or_path: str | Path, recorded: Iterable[str] = ()) -> AnyStudy:
@@ -55,14 +54,13 @@ def load_study(name_or_path: str | Path, recorded: Iterable[str] = ()) -> AnyStu
     """
     path = Path(name_or_path)
     if path.suffix not in (".yaml", ".yml"):
-        if str(name_or_path) in STUDY_NAMES:
-            return _table_study(str(name_or_path))
-        if str(name_or_path) not in shipped_studies():
-            recorded = sorted(set(recorded) - set(shipped_studies()))
-            names = [*shipped_studies(), *recorded], [*listed_studies(), *recorded]
+        shipped = _shipped_files()
+        if str(name_or_path) not in shipped:
+            recorded = sorted(set(recorded) - set(shipped))
+            names = [*shipped, *recorded], [*listed_studies(), *recorded]
             problem = unknown("study", name_or_path, *names)
             raise UserError(f"{problem}; or give the path of a .yaml file")
-        path = STUDIES / f"{name_or_path}.yaml"
+        path = shipped[str(name_or_path)]
     return _parse(_read(path), path)
 
 
@@ -138,13 +136,6 @@ def _to_plain(study: Study) -> dict[str, Any]:
     if study.variants.keys() <= VARIANTS.keys():
         plain["variants"] = list(study.variants)
     return plain
-
-
-def _table_study(name: str) -> Study:
-    """Make a study of a table of Lu et al. 2021."""
-    path = STUDIES / "lu2021" / ("small.yaml" if is_small(name) else "tables.yaml")
-    parts = _Reader().read_text(_read(path))
-    return Study.model_validate(table_study(name, parts), context={"folder": path.parent, "stem": name})
 
 
 def _read(path: Path) -> str:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.read import RecordError
+from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.aggregate import STATUSES, account, per_learning_rate, summarise
 from lr_sweep.analysis.statistics.selection import rule_text
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
@@ -192,4 +193,4 @@ def test_the_rule_says_which_model_of_a_run_is_measured() -> None:
         "Selection: in each run the last step, then in each cell the learning rate with the highest mean validation "
         "accuracy over seeds (ties: the smaller)."
     )
-    assert Metric(model="final").of_model == "at each run's last evaluation"
+    assert say("of_model", metric=Metric(model="final")) == "at each run's last evaluation"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.paper.lu2021.published import SMALL_MODELS, SMALL_TASKS, TABLES, entries, table_of
+from lr_sweep.analysis.paper.published import SMALL_MODELS, TABLES, entries
 from lr_sweep.sweep.study.backbones import find_backbones
 from lr_sweep.sweep.study.file import load_study, shipped_studies
-from lr_sweep.sweep.study.lu2021 import STUDY_NAMES
 from lr_sweep.sweep.study.runs import Cell, by_cell, wanted_runs
 
+SMALL_TASKS = {table: text.small for table, text in TABLES.items() if text.small}
 NOWHERE = Path("/nowhere")
 TASKS = ["bit-memory", "bit-xor", "listops", "mnist", "cifar10", "cifar10-lra", "remote-homology"]
 
@@ -31,11 +31,21 @@ def rates(study: str) -> dict[Cell, tuple[float, ...]]:
 
 
 def test_each_table_is_two_shipped_studies_and_some_are_a_small_one() -> None:
-    assert len(STUDY_NAMES) == 42 + 10
-    assert set(STUDY_NAMES) <= set(shipped_studies())
-    assert [table_of(name) for name in ("lu2021-table21-swept", "lu2021-table3-mine", "lu2021-table22", "mine")] == [
-        *(21, 3, None, None)
+    names = [f"lu2021-table{table}{ending}" for table in TABLES for ending in ("", "-swept")]
+    small = [f"lu2021-table{table}-small" for table in SMALL_TASKS]
+    assert len(names + small) == 42 + 10
+    assert {name for name in shipped_studies() if name.startswith("lu2021")} == {*names, *small}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_swept_study_differs_from_that_of_its_table_in_learning_rates_alone(table: int) -> None:
+    fixed, swept = (load_study(f"lu2021-table{table}{ending}") for ending in ("", "-swept"))
+    assert fixed.tasks == swept.tasks
+    assert (fixed.models, fixed.variants) == (swept.models, swept.variants)
+    of_cells = [
+        {(cell.task, cell.model, cell.variant): cell.protocol for cell in study.cell_list()} for study in (fixed, swept)
     ]
+    assert of_cells[0] == of_cells[1]
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -46,7 +56,7 @@ def test_a_study_has_the_cells_of_its_table(table: int) -> None:
 @pytest.mark.parametrize("table", SMALL_TASKS)
 def test_a_small_study_has_what_stands_for_the_cells_of_its_table(table: int) -> None:
     study = f"lu2021-table{table}-small"
-    stands_for = SMALL_MODELS | SMALL_TASKS[table]
+    stands_for = {**SMALL_MODELS, **SMALL_TASKS[table]}
     assert set(cells(study)) == {
         (stands_for[entry.task], stands_for[entry.model], entry.variant)
         for entry in entries(table)
@@ -65,25 +75,6 @@ def test_the_paper_s_learning_rates() -> None:
     assert set(rates("lu2021-table1-swept").values()) == {grid}
 
 
-def test_tables_that_repeat_runs_share_them() -> None:
-    tables = {table: cells(f"lu2021-table{table}") for table in TABLES}
-    for task in TASKS:
-        frozen = Cell(task, "gpt2", "frozen-pretrained")
-        assert len({tables[table][frozen] for table in (2, 6, 9, 13, 15, 19)}) == 1
-        random = Cell(task, "gpt2", "frozen-random")
-        assert len({tables[table][random] for table in (2, 3, 6, 9, 21)}) == 1
-    assert tables[15] == tables[19]
-    assert tables[6].items() <= tables[2].items()
-    large = Cell("cifar10", "gpt2-large", "frozen-pretrained")
-    assert tables[1][large] == tables[8][large]
-    lstm = Cell("mnist", "lstm-3", "frozen-random")
-    assert tables[3][lstm] == tables[4][lstm] != tables[1][Cell("mnist", "lstm-3", "unfrozen-random")]
-    three = Cell("cifar10-lra", "gpt2-3", "unfrozen-random")
-    assert tables[1][three] == tables[7][three] == tables[10][three]
-    norms = Cell("cifar10", "gpt2", "output-input-random")
-    assert tables[16][norms] == tables[20][norms]
-
-
 def test_output_only_without_dropout_is_another_run() -> None:
     """Tables 10 and 12 compute features once, so without dropout; tables 15 and 18 train as all else."""
     output = Cell("listops", "gpt2", "output-pretrained")
@@ -91,19 +82,6 @@ def test_output_only_without_dropout_is_another_run() -> None:
     assert ten == twelve != fifteen == eighteen
     dropouts = {cell.variant: cell.protocol.dropout for cell in load_study("lu2021-table10").cell_list()}
     assert dropouts == {"output-pretrained": 0.0, "frozen-pretrained": 0.1, "unfrozen-random": 0.1}
-
-
-def test_swept_tables_have_the_runs_at_the_paper_s_rate_where_it_is_in_the_grid() -> None:
-    fixed, swept = cells("lu2021-table1"), cells("lu2021-table1-swept")
-    shared = {cell for cell, runs in fixed.items() if runs <= swept[cell]}
-    assert shared == {cell for cell in fixed if cell.model != "lstm-3"}  # 3e-4 is not, 3.16e-4 is
-    rothermel = cells("rothermel2021-table1")
-    both = cells("lu2021-table13-swept").items() & rothermel.items()
-    assert {cell for cell, _ in both} == {
-        Cell(task, "gpt2", variant)
-        for task in ("mnist", "cifar10", "cifar10-lra")  # ListOps has other tokens
-        for variant in ("frozen-pretrained", "unfrozen-pretrained")
-    }
 
 
 def test_budgets_are_those_of_table_6_and_at_least_100_000() -> None:

@@ -1,0 +1,89 @@
+"""What reports say: the texts of `texts.yaml` and the tables of `tables.yaml`, filled in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from jinja2 import DictLoader, Environment, StrictUndefined, Template
+from ruamel.yaml import YAML
+
+from lr_sweep.analysis.report.blocks import Table
+from lr_sweep.common.text import NO_VALUE, percent_text, rate_text
+
+MOST_STEPS = 10
+"""Best steps of a cell that a table lists; of more seeds it has the range, and `cells.csv` has all."""
+
+
+def say(text: str, **values: Any) -> str:
+    """Return one of the texts with values in the places of their names."""
+    return _templates().get_template(text).render(values)
+
+
+def laid_out(table: str, frame: pd.DataFrame, **values: Any) -> Table:
+    """Lay out a frame as one of the tables; `values` are those that its templates name beside the frame's columns."""
+    title, caption, columns = _tables()[table]
+    shown = {heading.render(values): entry for heading, entry in columns if heading.render(values)}
+    rows = [{**values, **row} for row in frame.to_dict("records")]
+    return Table(
+        title=title.render(values),
+        caption=caption.render(values),
+        header=tuple(shown),
+        rows=tuple(tuple(entry.render(row) for entry in shown.values()) for row in rows),
+    )
+
+
+@cache
+def _templates() -> Environment:
+    templates = Environment(loader=DictLoader(_read("texts.yaml")), undefined=StrictUndefined)
+    templates.filters |= {"rate": rate_text, "steps": _steps, "interval": _interval, "p_value": _p_value}
+    templates.filters |= {"share": _share, "seconds": _seconds}
+    templates.tests["nan"] = math.isnan
+    return templates
+
+
+@cache
+def _tables() -> dict[str, tuple[Template, Template, list[tuple[Template, Template]]]]:
+    """Return the title, the caption, and headings and entries of each table."""
+    new = _templates().from_string
+    return {
+        name: (
+            new(table["title"]),
+            new(table["caption"]),
+            [(new(heading), new(entry or f"{{{{ {heading} }}}}")) for heading, entry in table["columns"].items()],
+        )
+        for name, table in _read("tables.yaml").items()
+    }
+
+
+def _read(name: str) -> Any:
+    return YAML(typ="safe", pure=True).load(Path(__file__).with_name(name))
+
+
+def _steps(best_steps: object) -> str:
+    """Write the best steps of a cell: by seed, or of many seeds their range."""
+    if not isinstance(best_steps, tuple):
+        return NO_VALUE
+    many = len(best_steps) > MOST_STEPS
+    return f"{min(best_steps)} to {max(best_steps)}" if many else " ".join(map(str, best_steps))
+
+
+def _interval(ends: Sequence[str]) -> str:
+    """Write an interval: `[70.1, 72.3]`."""
+    return NO_VALUE if NO_VALUE in ends else f"[{', '.join(ends)}]"
+
+
+def _p_value(p: float) -> str:
+    return NO_VALUE if math.isnan(p) else f"{p:.2g}"
+
+
+def _share(share: float) -> str:
+    return percent_text(share if math.isnan(share) else max(share, 0.0), digits=0)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"

@@ -1,0 +1,105 @@
+"""Records and names that other programs may write: what they end in."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.analysis.metric import ACCURACY
+from lr_sweep.analysis.paper.published import TEST, published
+from lr_sweep.analysis.paper.tables import paper_tables
+from lr_sweep.analysis.record import read as record
+from lr_sweep.analysis.record.read import RecordError
+from lr_sweep.analysis.report.blocks import Bullets, Paragraph, Table, file_stems
+from lr_sweep.analysis.study_report import write_report
+from lr_sweep.common.text import percent_text
+from lr_sweep.tests.support.page_record import write_titled
+from lr_sweep.tests.support.records import SyntheticRecord, summary_of
+
+RATES = (1e-4, 1e-3, 1e-2)
+
+
+def sweep(folder: Path, rates: tuple[float, ...] = RATES, top: float = 0.6, **labels: str) -> SyntheticRecord:
+    """Two seeds at each rate; the middle one is best."""
+    made = SyntheticRecord(folder)
+    for index, rate in enumerate(rates):
+        for seed in (0, 1):
+            accuracy = top if index == 1 else 0.59
+            made.add(rate, seed, [(300, accuracy, accuracy)], **labels)
+    return made
+
+
+@pytest.mark.parametrize("rate", [0.0, -1e-3, 1e300, 1e-320, math.inf, math.nan])
+def test_a_learning_rate_that_is_none_is_refused(tmp_path: Path, rate: float) -> None:
+    made = sweep(tmp_path, (1e-3, 1e-2, rate)).write()
+    with pytest.raises(RecordError, match=r"wanted.parquet: got the learning rate .*, want a learning rate from 1e-30"):
+        write_report(made, "small")
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf])
+def test_an_infinite_accuracy_is_no_value(tmp_path: Path, value: float) -> None:
+    made = sweep(tmp_path, top=value).write()
+    write_report(made, "small")
+    rates = summary_of(made).learning_rates
+    assert list(rates["num_values"]) == [2, 0, 2]
+
+
+def test_titles_and_names_with_dollars_are_drawn(tmp_path: Path) -> None:
+    made = sweep(tmp_path, task=r"cost $\frac$", variant="$a$")
+    report = write_report(write_titled(made, r"What is $\notacommand{$ worth?"), "small")
+    assert any(path.suffix == ".png" for path in report.files)
+
+
+def test_stems_of_different_pairs_differ() -> None:
+    assert list(file_stems([("x-y", "z"), ("x", "y-z"), ("X", "y z")]).values()) == ["x-y-z", "x-y-z.2", "X-y-z.3"]
+    assert list(file_stems([("mnist", "gpt2"), ("cifar10", "gpt2")]).values()) == ["mnist-gpt2", "cifar10-gpt2"]
+
+
+def test_files_of_names_that_look_alike_are_all_written(tmp_path: Path) -> None:
+    made = sweep(tmp_path, task="t", model="x y")
+    made.wanted += sweep(tmp_path, task="t", model="x/y").wanted
+    made.wanted += sweep(tmp_path, task="t-x", model="y").wanted
+    folder = write_report(made.write(), "small").folder
+    for stem in ("x-y", "x-y.2"):
+        assert (folder / f"table1-{stem}.md").is_file()
+        assert (folder / f"learning-rates-{stem}.png").is_file()
+    assert "x/y" in (folder / "table1-x-y.2.md").read_text()
+    heads = {stem: (folder / f"rates-{stem}.md").read_text().splitlines()[0] for stem in ("t-x-y", "t-x-y.3")}
+    assert "t, x y" in heads["t-x-y"]
+    assert "t-x, y" in heads["t-x-y.3"]
+
+
+def test_no_negative_zero() -> None:
+    assert percent_text(-0.0001) == "0.0"
+    assert ACCURACY.amount_text(-1e-13) == "0.0 points"
+    assert ACCURACY.amount_text(-1e-13, sign="+") == ACCURACY.difference_text(-0.0) + " points" == "+0.0 points"
+    assert ACCURACY.difference_text(-0.001) == "-0.1"
+
+
+def test_markdown_holds_no_html_of_names() -> None:
+    name = "<img src=x onerror=alert(1)>"
+    table = Table(title=name, caption=name, header=("variant",), rows=((name,),))
+    for text in (table.markdown(), Paragraph(name).markdown(), Bullets([name]).markdown()):
+        assert "<img" not in text
+        assert "&lt;img" in text
+    assert Paragraph("a < b & c, `a<b`, &lt;").markdown() == "a &lt; b & c, `a<b`, &amp;lt;\n"
+
+
+def test_table_1_of_distilgpt2_has_the_values_of_table_4(tmp_path: Path) -> None:
+    results = sweep(tmp_path, model="distilgpt2", variant="frozen-random").write()
+    summary = summary_of(results)
+    curves = record.read_curves(results)
+    table = paper_tables(record.read_study(results, "small"), summary, curves)[0]["table1-distilgpt2"]
+    there = published(4, ("mnist", "distilgpt2", "frozen-random"), TEST)
+    assert there is not None
+    assert table.rows == (("frozen-random", "60.0 ± 0.0", f"{there.value} ± {there.sem} (−38.0)"),)
+    assert "Rothermel et al. 2021, Table 4, 3 seeds" in table.caption
+
+
+def test_what_an_outside_writer_needs_is_in_the_docs() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "record.md").read_text()
+    for key in ("study", "title", "format", "selection", "metric"):
+        assert f"| `{key}` |" in page
+    assert '`{"format": 1}`' in page

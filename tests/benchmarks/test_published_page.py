@@ -1,0 +1,61 @@
+"""The page of the papers' own values: every number is one of the published tables; the shipped page is up to date."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import lr_sweep
+from lr_sweep.benchmarks.published_page import (
+    TASKS,
+    at_fixed_rate,
+    demonstration_page,
+    tuned_values,
+    write_demonstration,
+)
+
+SHIPPED = Path(lr_sweep.__path__[0]) / "docs" / "results" / "rothermel2021" / "index.html"
+
+
+def test_values_at_the_fixed_rate_are_those_of_the_12_layer_model() -> None:
+    assert at_fixed_rate("mnist") == {
+        **{"frozen-random": 91.7, "frozen-pretrained": 98.0, "unfrozen-random": 99.1, "unfrozen-pretrained": 93.1}
+    }
+    # Lu et al., Table 1, has 72.1 for the 36-layer model and 70.3 for 3 layers: other models, left out.
+    assert at_fixed_rate("cifar10") == {"frozen-random": 61.7, "frozen-pretrained": 68.2, "unfrozen-pretrained": 32.9}
+
+
+def test_tuned_values_are_those_of_table_1() -> None:
+    found = tuned_values("cifar10-lra")
+    assert {variant: (each.number, float(each.sem)) for variant, each in found.items()} == {
+        **{"frozen-random": (44.2, 0.3), "frozen-pretrained": (54.7, 1.4)},
+        **{"unfrozen-random": (62.0, 0.7), "unfrozen-pretrained": (67.8, 0.3)},
+    }
+
+
+def test_the_handle_says_what_the_fixed_rate_concluded() -> None:
+    data = json.loads(re.search(r'id="data">(.*?)</script>', demonstration_page(), re.S)[1])  # type: ignore[index]
+    panels = {panel["task"]: panel["handle"] for panel in data["panels"]}
+    assert list(panels) == list(TASKS)
+    assert panels["cifar10-lra"]["tuned"] == [[3], [2], [1], [0]]
+    assert panels["cifar10-lra"]["rates"] == [
+        {
+            "rate": 1e-3,
+            "text": "1e-3",
+            "order": [[1], [0], [3]],
+            "kind": "winner",
+            "lost": "unfrozen-random: not published",
+        }
+    ]
+    assert panels["mnist"]["rates"][0]["kind"] == "winner"
+    assert panels["listops"]["rates"][0]["kind"] == "unknown"  # the tuned winner has no value at 1e-3
+
+
+def test_the_shipped_page_is_what_the_code_writes(tmp_path: Path) -> None:
+    """Its content; a change of style needs no new page."""
+    written, shipped = (
+        re.search(r"<main>.*<script type[^\n]*", path.read_text(), re.S)[0]  # type: ignore[index]
+        for path in (write_demonstration(tmp_path / "new"), SHIPPED)
+    )
+    assert written == shipped, "python -m benchmarks.published_page docs/results/rothermel2021"
