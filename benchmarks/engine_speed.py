@@ -38,7 +38,7 @@ def plain(case: Case, device: torch.device) -> Steps:
     """Return the plain engine with one run."""
     cell = CELLS[case.cell]
     (run,) = sweep_of(cell, 1, precision=case.plain_precision)
-    return Training(run, made_up_data(cell).to(device), weights_of(cell), device)._train_chunk
+    return Training(run, made_up_data(cell).to(device), weights_of(cell), device).train_chunk
 
 
 def stack(case: Case, number: int, device: torch.device, *, compiled: bool = False) -> Steps:
@@ -46,7 +46,7 @@ def stack(case: Case, number: int, device: torch.device, *, compiled: bool = Fal
     cell = CELLS[case.cell]
     training = StackedTraining(made_up_data(cell).to(device), weights_of(cell), device, compiled=compiled)
     training.add(sweep_of(cell, number, precision=case.precision))
-    return training._train_chunk
+    return training.train_chunk
 
 
 def seconds_a_step(steps: Steps, number: int, device: torch.device) -> float:

@@ -38,7 +38,7 @@ def compare(name: str, num_runs: int, rounds: int) -> str:
     stack.add(runs)
 
     def of_stack() -> None:
-        stack._scores(stack.slots)
+        stack.scores(stack.slots)
 
     def of_plain() -> None:
         for split in (data.train, data.validation, data.test):

@@ -50,11 +50,11 @@ def time_engine(
     training: Training | StackedTraining
     if plain:
         training = Training(runs[0], data, weights, device)
-        evaluate: Callable[[], object] = training._scores
+        evaluate: Callable[[], object] = training.scores
     else:
         training = StackedTraining(data, weights, device)
-        evaluate = partial(training._scores, training.add(runs))
-    step_s = time_steps(training._train_chunk)
+        evaluate = partial(training.scores, training.add(runs))
+    step_s = time_steps(training.train_chunk)
     data = training.data  # of features, where a run reads those
     splits = evaluated_splits(data, runs[0].protocol)
     lengths = [len(split) for split in splits.values()]

@@ -82,17 +82,18 @@ class Training:
         first, every = self.progress.step, self.run.protocol.evaluate_every
         stop_at = (first // every + 1) * every
         while not self.diverged and self.progress.step < stop_at and time.monotonic() - started < for_s:
-            self._train_chunk(min(CHUNK_STEPS, stop_at - self.progress.step))
+            self.train_chunk(min(CHUNK_STEPS, stop_at - self.progress.step))
         trained = time.monotonic()
         self.pace.steps.add(trained - started, self.progress.step - first)
         reached = self.progress.step == stop_at and not self.diverged
-        scores = self._scores() if reached else {}
+        scores = self.scores() if reached else {}
         if reached:
             self.pace.evaluations.add(time.monotonic() - trained, 1)
         self.progress.elapsed_s += time.monotonic() - started
         return self._record(scores) if reached else None
 
-    def _train_chunk(self, num_steps: int) -> None:
+    def train_chunk(self, num_steps: int) -> None:
+        """Take gradient steps, then read their losses."""
         first = self.progress.step + 1
         losses = [self._step(step) for step in range(first, first + num_steps)]
         self.progress.count(torch.stack(losses).tolist())  # (S,)
@@ -134,7 +135,8 @@ class Training:
             tokens = self.data.augment(tokens, keyed_generator(self.run.seed, "augment", step, device=self.device))
         return tokens, batch
 
-    def _scores(self) -> dict[str, float]:
+    def scores(self) -> dict[str, float]:
+        """Return losses and accuracies of an evaluation by name."""
         scores: dict[str, tuple[float, float]] = {}
         for name, split in evaluated_splits(self.data, self.run.protocol).items():
             if name != "test" or wants_test(self.run.protocol, self.progress, scores):

@@ -153,7 +153,7 @@ def test_another_optimizer_or_schedule_trains_another_model() -> None:
     for name in (*OPTIONS, "muon"):
         for schedule in SCHEDULES:
             training = Training(case(name, schedule, learning_rate=1e-3), DATA, None, CPU)
-            training._train_chunk(12)
+            training.train_chunk(12)
             trained.append(tuple(training.model.output_layer.weight.flatten().tolist()))
     assert len(set(trained)) == len(trained)
 
@@ -162,12 +162,12 @@ def test_another_optimizer_or_schedule_trains_another_model() -> None:
 def test_a_resumed_run_has_the_same_bits(name: str, schedule: str) -> None:
     run = case(name, schedule)
     whole = Training(run, DATA, None, CPU)
-    whole._train_chunk(13)
+    whole.train_chunk(13)
     tensors, progress = whole.state()
     resumed = Training(run, DATA, None, CPU)
     resumed.load_state({key: tensor.clone() for key, tensor in tensors.items()}, progress)
     for training in (whole, resumed):
-        training._train_chunk(7)
+        training.train_chunk(7)
     assert same_bits(resumed.state()[0], whole.state()[0])
 
 
@@ -184,7 +184,7 @@ def test_a_stack_resumes_with_the_same_bits_and_either_engine_reads_the_other_s_
     go_on(whole, NUM_STEPS)
     go_on(again, NUM_STEPS)
     assert same_bits(again.state(other)[0], whole.state(slot)[0])
-    moved._train_chunk(NUM_STEPS - 10)
+    moved.train_chunk(NUM_STEPS - 10)
     theirs = moved.state()[0]
     again.load_state(other, *moved.state())
     ours = again.state(other)[0]
@@ -198,6 +198,6 @@ def test_a_step_s_gradient_is_clipped_for_every_optimizer() -> None:
     run = run_of(optimizer="sgd", momentum=0.0, learning_rate=1.0, gradient_clip_norm=0.125)
     training = Training(run, DATA, None, CPU)
     before = [p.detach().clone() for p in training.trained.values()]
-    training._train_chunk(1)
+    training.train_chunk(1)
     moved = [p.detach() - old for p, old in zip(training.trained.values(), before, strict=True)]
     assert torch.cat([each.flatten() for each in moved]).norm().item() == pytest.approx(0.125, rel=1e-4)

@@ -27,8 +27,7 @@ from lr_sweep.trainables.backbones.gpt2 import GPT2
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.initialise import load_weights
 from lr_sweep.trainables.pretraining.on_task import pretrain_on_task
-from lr_sweep.trainables.pretraining.recipe import pretraining_checkpoints
-from lr_sweep.trainables.pretraining.task_recipe import NO_FILES, TaskRecipe, endless_tasks
+from lr_sweep.trainables.pretraining.recipe import NO_FILES, TaskRecipe, endless_tasks, pretraining_checkpoints
 from lr_sweep.trainables.pretraining.weights import WeightsError
 from lr_sweep.trainables.run import ModelSize
 from lr_sweep.trainables.training import Training

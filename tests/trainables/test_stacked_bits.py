@@ -113,7 +113,7 @@ def test_runs_that_leave_and_join_in_between_change_no_bit(variant: str) -> None
     runs = sweep_of(variant)
     alone = alone_of(runs, None)
     stack, slots = stacked(runs[:3], 10)
-    stack._train_chunk(3)
+    stack.train_chunk(3)
     saved = stack.state(slots[0])
     stack.remove([slots[0], slots[2]])
     stack.add([runs[3], runs[0]])

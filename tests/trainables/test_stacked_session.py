@@ -151,7 +151,7 @@ def test_asked_to_stop_it_saves_every_run_but_not_in_the_middle_of_a_step(
             slot.progress.step += 1
         raise MemoryError
 
-    monkeypatch.setattr(engine, "_train_chunk", broken)
+    monkeypatch.setattr(engine, "train_chunk", broken)
     with pytest.raises(MemoryError):
         next(one.events(0.0001))
     one.leave()

@@ -235,7 +235,7 @@ def test_the_best_model_is_kept_by_run() -> None:
         again, (loaded,) = stack_of([run])
         model = {name: tensors[name.replace("model.", "best.")] for name in tensors if name.startswith("model.")}
         again.load_state(loaded, tensors | model, progress)
-        assert again._scores([loaded])[0]["validation_accuracy"] == best.validation_accuracy
+        assert again.scores([loaded])[0]["validation_accuracy"] == best.validation_accuracy
 
 
 def test_without_the_test_split_where_it_selects_nothing_all_else_has_the_same_bits() -> None:

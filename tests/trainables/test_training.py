@@ -93,7 +93,7 @@ def test_a_resumed_run_equals_one_never_stopped(stop_after: int, tmp_path: Path)
     first = training(run_of("unfrozen-pretrained"))
     while first.progress.step + 10 <= stop_after:
         first.advance()
-    first._train_chunk(stop_after - first.progress.step)  # stops between evaluations, too
+    first.train_chunk(stop_after - first.progress.step)  # stops between evaluations, too
     save_checkpoint(tmp_path, *first.state())
     saved = load_newest_checkpoint(tmp_path, pytest.fail)
     assert saved is not None

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lr_sweep.trainables.backbones.config import gpt2_mistakes
 from lr_sweep.trainables.backbones.family import WEIGHT_STD, Body, Dropout
 from lr_sweep.trainables.blocked_attention import AttentionNoise, attend_in_blocks
 from lr_sweep.trainables.fused_attention import attend_fused
-from lr_sweep.trainables.pretraining.fit import field_mistakes
 from lr_sweep.trainables.run import OWN_MASKS, ModelSize, Protocol
 
 Size = ModelSize
@@ -167,7 +167,7 @@ class GPT2(Body):
 
 
 build = GPT2
-config_mistakes = field_mistakes
+config_mistakes = gpt2_mistakes
 
 
 def body_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -140,12 +140,12 @@ class StackedTraining:
         left = total = min(slot.steps_to_evaluation for slot in living)
         while left and not any(slot.diverged for slot in living) and time.monotonic() - started < for_s:
             chunk = min(CHUNK_STEPS, left)
-            self._train_chunk(chunk)
+            self.train_chunk(chunk)
             left -= chunk
         trained = time.monotonic()
         every = self.slots[0].run.protocol.evaluate_every
         due = [slot for slot in living if not left and not slot.diverged and slot.steps_to_evaluation == every]
-        scores = self._scores(due) if due else []
+        scores = self.scores(due) if due else []
         self.pace.steps.add(trained - started, (total - left) * len(living))
         if due:
             self.pace.evaluations.add(time.monotonic() - trained, len(due))
@@ -158,7 +158,8 @@ class StackedTraining:
             if (evaluation := self._record(slot, its)) is not None
         ]
 
-    def _train_chunk(self, num_steps: int) -> None:
+    def train_chunk(self, num_steps: int) -> None:
+        """Take gradient steps of every run, then read their losses."""
         keys = list(dict.fromkeys((slot.run.seed, slot.progress.step) for slot in self.slots))
         of_run = [keys.index((slot.run.seed, slot.progress.step)) for slot in self.slots]
         self._batches.follow(keys, of_run, self.slots[0].run.protocol.batch_size)
@@ -189,7 +190,8 @@ class StackedTraining:
         return losses.detach().clone()  # the next step writes over what a CUDA graph returned
 
     @torch.no_grad()
-    def _scores(self, due: Sequence[StackedSlot]) -> list[dict[str, float]]:
+    def scores(self, due: Sequence[StackedSlot]) -> list[dict[str, float]]:
+        """Return losses and accuracies of an evaluation by name, of each of these runs."""
         protocol = due[0].run.protocol
         scores: list[dict[str, tuple[float, float]]] = [{} for _ in due]
         for name, split in evaluated_splits(self.data, protocol).items():
