@@ -19,8 +19,8 @@ from pathlib import Path
 import torch
 
 from lr_sweep.benchmarks.engine_cases import CELLS, Case, made_up_data, sweep_of, weights_of
+from lr_sweep.trainables.plain import Training
 from lr_sweep.trainables.stacked.engine import StackedTraining
-from lr_sweep.trainables.training import Training
 
 COMPILING_S = 150.0
 """What `torch.compile` may take: with less time left, it is not begun."""

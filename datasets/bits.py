@@ -12,11 +12,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lr_sweep.datasets.task import LARGEST_SEED, Split, TaskData, TaskShape, check_limits
+from lr_sweep.datasets.task import ENDLESS, LARGEST_SEED, Split, TaskData, TaskShape, check_limits
 
 if TYPE_CHECKING:
     import torch
@@ -46,6 +47,25 @@ class HeldOutOptions:
     def __post_init__(self) -> None:
         check_limits(self, ("num_validation", "num_test", "num_train_evaluated"), 1, _LARGEST_SPLIT)
         check_limits(self, ("data_seed",), 0, LARGEST_SEED)
+
+
+def num_train(options: HeldOutOptions) -> int:
+    """Return that training examples are endless."""
+    return ENDLESS
+
+
+def num_held_out(options: HeldOutOptions) -> int:
+    """Return the validation and test examples."""
+    return options.num_validation + options.num_test
+
+
+def origin(options: HeldOutOptions, data_dir: Path) -> str:
+    """Return that examples are generated."""
+    return "generated"
+
+
+def fetch(options: HeldOutOptions, data_dir: Path) -> None:
+    """Do nothing: there are no files."""
 
 
 def data_of(task: str, shape: TaskShape, options: HeldOutOptions, make: Make) -> TaskData:

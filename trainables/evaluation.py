@@ -1,6 +1,9 @@
-"""Loss and accuracy over a whole split.
+"""Losses of a batch, and loss and accuracy over a whole split.
 
-Shape legend: `N` examples.
+Logits have the labels' shape and one dimension more, of classes: (B, C), or (B, Q, C) where an example has several
+answers; R runs that train together have (R, B, C) or (R, B, Q, C).
+
+Shape legend: `R` runs, `B` batch, `Q` answers an example, `C` classes.
 """
 
 from __future__ import annotations
@@ -8,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lr_sweep.datasets.task import Split, TaskData
@@ -35,6 +38,17 @@ def named_scores(scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     """Return loss and accuracy of each split by name; the curve's train loss is the one trained on, so without it."""
     named = {f"{split}_loss": loss for split, (loss, _) in scores.items() if split != "train"}
     return named | {f"{split}_accuracy": accuracy for split, (_, accuracy) in scores.items()}
+
+
+def mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean cross-entropy in nats over all answers, a scalar."""
+    return F.cross_entropy(widened(logits).flatten(0, -2), labels.flatten())
+
+
+def example_losses(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return each example's mean cross-entropy in nats, (R, B); of labels (R, B) or (R, B, Q)."""
+    each = F.cross_entropy(widened(logits).flatten(0, -2), labels.flatten(), reduction="none").view(labels.shape)
+    return each if labels.dim() == 2 else each.mean(-1)
 
 
 @torch.no_grad()

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from lr_sweep.datasets.task import TaskData
 from lr_sweep.trainables.evaluation import evaluated_splits
+from lr_sweep.trainables.plain import CHUNK_STEPS, Training
 from lr_sweep.trainables.run import Run
 from lr_sweep.trainables.stacked.engine import StackedTraining
-from lr_sweep.trainables.training import CHUNK_STEPS, Training
 
 WARM_UP_STEPS = 3
 """Not timed: the first steps allocate memory and choose kernels."""

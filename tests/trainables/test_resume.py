@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load_file
 
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.tests.support.tiny_study import cohort_here, evaluations, runs_of, timeless, write_study
+from lr_sweep.tests.support.tiny_study import cohort_here, end_of, evaluations, runs_of, write_study
 from lr_sweep.trainables.checkpoint import checkpoints, load_newest_checkpoint, save_checkpoint
 from lr_sweep.trainables.events import Event, Started
 from lr_sweep.trainables.session import Session
@@ -33,14 +32,6 @@ def trained(
     """The events of a worker's plain engine, which saves whenever it can and reports every few steps."""
     session = Session(cohort_here([run], Results(folder), engine="plain", every_s=every_s), wall_clock)
     return itertools.chain.from_iterable(session.events(report_every_s))
-
-
-def end_of(events: Iterable[Event], folder: Path, run: WantedRun) -> tuple[Any, dict[str, torch.Tensor]]:
-    """The curve by the events of a run, and the final state."""
-    points = {point.step: timeless(run.run_id, point) for event in events for point in evaluations(event)}
-    curve = [points[step] for step in sorted(points)]
-    (final,) = checkpoints(Results(folder).checkpoints(run.run_id))
-    return curve, load_file(final)
 
 
 @pytest.fixture(scope="module")

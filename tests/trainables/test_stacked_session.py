@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.tests.support.tiny_study import cohort_here, evaluations, runs_of, write_study
-from lr_sweep.tests.trainables.test_resume import end_of
+from lr_sweep.tests.support.tiny_study import cohort_here, end_of, evaluations, runs_of, write_study
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.events import Advanced, Event, Finished, Started
 from lr_sweep.trainables.session import Session

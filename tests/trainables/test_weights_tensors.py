@@ -47,26 +47,21 @@ def narrow(tensors: Tensors) -> Tensors:
     return tensors | {"h.1.mlp.c_fc.weight": torch.ones(16, 32), "h.1.mlp.c_proj.weight": torch.ones(32, 16)}
 
 
+LAST_ATTENTION = "h.1.attn.c_attn.weight, h.1.attn.c_attn.bias"
+WIDE = ": h.1.mlp.c_fc.weight has shape (16, 32), want (16, 64)"
+
+
 @pytest.mark.parametrize(
     ("change", "messages"),
     [
-        (without("h.1.attn.c_attn"), ["lacks h.1.attn.c_attn.weight, h.1.attn.c_attn.bias"]),
-        (
-            without("h.1.attn"),
-            ["lacks h.1.attn.c_attn.weight, h.1.attn.c_attn.bias, h.1.attn.c_proj.weight, h.1.attn.c_proj.bias"],
-        ),
-        (without("h.1."), ["lacks h.1.ln_1.weight, h.1.ln_1.bias, h.1.attn.c_attn.weight, h.1.attn.c_attn.bias,"]),
+        (without("h.1.attn.c_attn"), [f"lacks {LAST_ATTENTION}"]),
+        (without("h.1.attn"), [f"lacks {LAST_ATTENTION}, h.1.attn.c_proj.weight, h.1.attn.c_proj.bias"]),
+        (without("h.1."), [f"lacks h.1.ln_1.weight, h.1.ln_1.bias, {LAST_ATTENTION},"]),
         (without("wpe"), ["lacks wpe.weight"]),
-        (
-            lambda t: t | {"wpe.weight": torch.ones(3)},
-            [": wpe.weight has shape (3,), want ("],
-        ),
-        (narrow, [": h.1.mlp.c_fc.weight has shape (16, 32), want (16, 64), h.1.mlp.c_proj.weight has shape (32, 16)"]),
+        (lambda t: t | {"wpe.weight": torch.ones(3)}, [": wpe.weight has shape (3,), want ("]),
+        (narrow, [f"{WIDE}, h.1.mlp.c_proj.weight has shape (32, 16)"]),
         (lambda t: t | {"ln_f.bias": torch.ones(16).char()}, [": ln_f.bias is of I8; want F32, F16, BF16"]),
-        (
-            lambda t: narrow(without("ln_f")(t)),
-            ["lacks ln_f.weight, ln_f.bias", ": h.1.mlp.c_fc.weight has shape (16, 32)"],
-        ),
+        (lambda t: narrow(without("ln_f")(t)), ["lacks ln_f.weight, ln_f.bias", WIDE]),
     ],
 )
 def test_tensors_that_do_not_make_the_body(

@@ -16,10 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lr_sweep.trainables.attention import AttentionNoise, attend_long
 from lr_sweep.trainables.backbones.config import gpt2_mistakes
 from lr_sweep.trainables.backbones.family import WEIGHT_STD, Body, Dropout
-from lr_sweep.trainables.blocked_attention import AttentionNoise, attend_in_blocks
-from lr_sweep.trainables.fused_attention import attend_fused
 from lr_sweep.trainables.run import OWN_MASKS, ModelSize, Protocol
 
 Size = ModelSize
@@ -57,8 +56,7 @@ class Attention(nn.Module):
         elif dropout.attention in OWN_MASKS:
             key = dropout.generator.initial_seed()
             noise = AttentionNoise(keys=(key,), readers=((0,),), layer=self.layer, probability=dropout.probability)
-            attend = attend_in_blocks if dropout.attention == "blocked" else attend_fused
-            mixed = attend(q, k, v, noise)  # (B, H, T, K)
+            mixed = attend_long(dropout.attention, q, k, v, noise)  # (B, H, T, K)
         else:
             mixed = dropout(_causal_weights(q, k)) @ v  # (B, H, T, K)
         return self.c_proj(mixed.transpose(1, 2).reshape(batch, tokens, width))  # (B, T, D)

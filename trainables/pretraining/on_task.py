@@ -21,11 +21,11 @@ from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.loaded import load_checked
 from lr_sweep.trainables.backbones.config import GPT2
 from lr_sweep.trainables.evaluation import evaluate
+from lr_sweep.trainables.plain import Training
 from lr_sweep.trainables.pretraining.loop import OnStep, train_and_save
 from lr_sweep.trainables.pretraining.recipe import NO_FILES, TaskRecipe
 from lr_sweep.trainables.pretraining.weights import CONFIG, WEIGHTS, WeightsError
 from lr_sweep.trainables.run import ModelSize
-from lr_sweep.trainables.training import Training
 
 
 def pretrain_on_task(

@@ -18,7 +18,7 @@ from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.plan import roofline
 from lr_sweep.sweep.plan.gpus import GPUS
 from lr_sweep.tests.support.small_runs import run_of
-from lr_sweep.trainables.blocked_attention import AttentionNoise, attend_in_blocks
+from lr_sweep.trainables.attention import AttentionNoise, attend_in_blocks
 from lr_sweep.trainables.run import QUERY_BLOCK, ModelSize
 from lr_sweep.trainables.stacked.engine import StackedTraining
 

@@ -3,49 +3,24 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from lr_sweep.datasets.task import DataError, TaskData
-from lr_sweep.tests.support.small_runs import CPU, random_weights, real_valued_task, run_of, symbol_task
+from lr_sweep.datasets.task import TaskData
+from lr_sweep.tests.support.engine_runs import plain, plain_of
+from lr_sweep.tests.support.small_runs import real_valued_task, run_of, symbol_task
 from lr_sweep.trainables import checkpoint as checkpoint_module
 from lr_sweep.trainables.checkpoint import checkpoints, keep_newest, load_newest_checkpoint, save_checkpoint
-from lr_sweep.trainables.curve import Evaluation
 from lr_sweep.trainables.evaluation import evaluate
 from lr_sweep.trainables.parts import EVERYTHING, VARIANTS
-from lr_sweep.trainables.run import Run
-from lr_sweep.trainables.training import Training
-
-
-def training(run: Run, data: TaskData | None = None) -> Training:
-    weights = random_weights() if run.initialisation == "pretrained" else None
-    return Training(run, data or real_valued_task(), weights, CPU, wall_clock=lambda: 1000.0)
-
-
-def train(run: Run, num_steps: int, data: TaskData | None = None) -> Training:
-    trained = training(run, data)
-    while not trained.diverged and trained.progress.step < num_steps:
-        trained.advance()
-    return trained
-
-
-def numbers(curve: list[Evaluation]) -> list[dict[str, Any]]:
-    """A curve without what the clock put in it."""
-    return [asdict(evaluation) | {"elapsed_s": 0.0} for evaluation in curve]
-
-
-def test_a_batch_larger_than_the_training_split_is_refused() -> None:
-    with pytest.raises(DataError, match="batch_size is 41, and the training split has 40 examples: lower it"):
-        train(run_of(batch_size=41), 10)
+from lr_sweep.trainables.plain import Training
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_frozen_parts_keep_every_bit_and_trained_ones_move(variant: str) -> None:
-    trained = training(run_of(variant))
+    trained = plain_of(run_of(variant))
     before = {part: _copies(trained, part) for part in EVERYTHING}
     trained.advance()
     for part in EVERYTHING:
@@ -63,7 +38,7 @@ def _copies(trained: Training, part: str) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("data", [real_valued_task(), symbol_task()], ids=["numbers", "symbols"])
 def test_learns(data: TaskData) -> None:
-    trained = train(run_of(learning_rate=3e-3, evaluate_every=50, dropout=0.0), 200, data)
+    trained = plain(run_of(learning_rate=3e-3, evaluate_every=50, dropout=0.0), 200, data)
     curve = trained.progress.curve
     assert [evaluation.step for evaluation in curve] == [50, 100, 150, 200]
     assert curve[-1].train_loss < 0.5 * curve[0].train_loss
@@ -73,9 +48,9 @@ def test_learns(data: TaskData) -> None:
 def test_two_processes_give_the_same_curve_bit_for_bit(tmp_path: Path) -> None:
     script = (
         "import json, sys, torch\n"
-        "from lr_sweep.tests.trainables.test_training import *\n"
+        "from lr_sweep.tests.support.engine_runs import *\n"
         "torch.rand(int(sys.argv[1]))  # the global generator must not matter\n"
-        "trained = train(run_of('frozen-pretrained'), 30)\n"
+        "trained = plain(run_of('frozen-pretrained'), 30)\n"
         "weights = {name: p.detach().sum().item().hex() for name, p in trained.trained.items()}\n"
         "print(json.dumps([numbers(trained.progress.curve), weights]))\n"
     )
@@ -87,57 +62,26 @@ def test_two_processes_give_the_same_curve_bit_for_bit(tmp_path: Path) -> None:
     assert len(json.loads(outputs[0])[0]) == 3
 
 
-@pytest.mark.parametrize("stop_after", [1, 13, 27])
-def test_a_resumed_run_equals_one_never_stopped(stop_after: int, tmp_path: Path) -> None:
-    whole = train(run_of("unfrozen-pretrained"), 30)
-    first = training(run_of("unfrozen-pretrained"))
-    while first.progress.step + 10 <= stop_after:
-        first.advance()
-    first.train_chunk(stop_after - first.progress.step)  # stops between evaluations, too
-    save_checkpoint(tmp_path, *first.state())
-    saved = load_newest_checkpoint(tmp_path, pytest.fail)
-    assert saved is not None
-    second = training(run_of("unfrozen-pretrained"))
-    second.load_state(*saved)
-    while second.progress.step < 30:
-        second.advance()
-    assert numbers(second.progress.curve) == numbers(whole.progress.curve)
-    assert _same_tensors(second, whole)
-
-
-def _same_tensors(one: Training, other: Training) -> bool:
-    (ours, _), (theirs, _) = one.state(), other.state()
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
-
-
 def test_learning_rates_and_variants_of_a_seed_see_the_same_batches() -> None:
     orders = [
-        [training(run_of(variant, learning_rate=rate))._batch(step)[1].labels.tolist() for step in (1, 2, 7)]
+        [plain_of(run_of(variant, learning_rate=rate))._batch(step)[1].labels.tolist() for step in (1, 2, 7)]
         for variant, rate in (("unfrozen-random", 1e-2), ("frozen-pretrained", 1e-5))
     ]
     assert orders[0] == orders[1]
-    assert orders[0] != [training(run_of(seed=1))._batch(step)[1].labels.tolist() for step in (1, 2, 7)]
+    assert orders[0] != [plain_of(run_of(seed=1))._batch(step)[1].labels.tolist() for step in (1, 2, 7)]
 
 
 def test_an_epoch_shows_every_example_once() -> None:
     data = real_valued_task(num_examples=42)  # 5 batches of 8, 2 examples left out
-    one = training(run_of(), data)
+    one = plain_of(run_of(), data)
     first = torch.cat([one._batch(step)[1].inputs.flatten(1) for step in range(1, 6)])  # (40, T D)
     second = torch.cat([one._batch(step)[1].inputs.flatten(1) for step in range(6, 11)])
     assert len(first.unique(dim=0)) == len(second.unique(dim=0)) == 40
     assert not torch.equal(first, second)
 
 
-def test_gradient_is_clipped_to_the_norm_asked_for() -> None:
-    for clip, largest in ((1e-3, 1.0001e-3), (None, None)):
-        one = training(run_of(gradient_clip_norm=clip))
-        one._step(1)
-        norm = torch.stack([p.grad.norm() for p in one.trained.values() if p.grad is not None]).norm().item()
-        assert norm <= largest if largest else norm > 0.1
-
-
 def test_a_step_is_adam_s() -> None:
-    one = training(run_of(learning_rate=0.5, dropout=0.0, input_dropout=0.0, gradient_clip_norm=None))
+    one = plain_of(run_of(learning_rate=0.5, dropout=0.0, input_dropout=0.0, gradient_clip_norm=None))
     before = one.model.output_layer.bias.detach().clone()
     one._step(1)
     gradient = one.model.output_layer.bias.grad
@@ -147,7 +91,7 @@ def test_a_step_is_adam_s() -> None:
 
 
 def test_the_best_validation_model_is_kept() -> None:
-    trained = train(run_of(learning_rate=0.3), 60)  # too large: accuracy goes up and down
+    trained = plain(run_of(learning_rate=0.3), 60)  # too large: accuracy goes up and down
     curve = trained.progress.curve
     best = max(curve, key=lambda evaluation: (evaluation.validation_accuracy, -evaluation.step))
     assert trained.progress.best_step == best.step
@@ -161,18 +105,18 @@ def test_the_best_validation_model_is_kept() -> None:
 def test_a_diverging_run_ends_as_a_result_with_its_step() -> None:
     data = real_valued_task()
     assert data.scale is not None
-    one = training(run_of(), data)
+    one = plain_of(run_of(), data)
     one.advance()
     with torch.no_grad():
         one.model.output_layer.bias[0] = torch.inf
     assert one.advance() is None
-    assert one.diverged
+    assert one.progress.diverged
     assert one.progress.diverged_at_step == 11
     assert [evaluation.step for evaluation in one.progress.curve] == [10]
 
 
 def test_whole_splits_are_evaluated_in_evaluation_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = training(run_of())
+    one = plain_of(run_of())
     whole = evaluate(one.model, one.data, one.data.test)
     tokens = one.data.tokens(one.data.test.inputs)
     with torch.no_grad():
@@ -206,12 +150,6 @@ def test_checkpoints_are_pruned_and_a_damaged_one_is_passed_over(tmp_path: Path,
     assert checkpoints(tmp_path) == [again]
     assert again.read_bytes() == whole
     assert damaged[0].exists()
-
-
-def test_a_run_s_state_is_not_its_neighbour_s() -> None:
-    alone = train(run_of(seed=3), 20)
-    train(run_of(seed=4, learning_rate=0.1), 20)
-    assert _same_tensors(train(run_of(seed=3), 20), alone)
 
 
 def test_a_checkpoint_that_vanishes_while_it_is_looked_at_is_no_end(

@@ -19,10 +19,9 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
 from lr_sweep.datasets.task import Split, TaskData
-from lr_sweep.trainables.answers import mean_loss
 from lr_sweep.trainables.curve import Evaluation, Progress
 from lr_sweep.trainables.engine import Pace, steps_per_evaluation
-from lr_sweep.trainables.evaluation import evaluate, evaluated_splits, named_scores, wants_test
+from lr_sweep.trainables.evaluation import evaluate, evaluated_splits, mean_loss, named_scores, wants_test
 from lr_sweep.trainables.features import can_cache, to_features
 from lr_sweep.trainables.initialise import build_classifier
 from lr_sweep.trainables.optimizers import optimizers_of
@@ -71,21 +70,16 @@ class Training:
         self.best: dict[str, Tensor] = {}
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.int64)
 
-    @property
-    def diverged(self) -> bool:
-        """Whether a loss was not finite; such a run has ended."""
-        return self.progress.diverged
-
     def advance(self, *, for_s: float = math.inf) -> Evaluation | None:
         """Train to the next evaluation, to divergence, or for `for_s` seconds; return the evaluation, if reached."""
         started = time.monotonic()
         first, every = self.progress.step, self.run.protocol.evaluate_every
         stop_at = (first // every + 1) * every
-        while not self.diverged and self.progress.step < stop_at and time.monotonic() - started < for_s:
+        while not self.progress.diverged and self.progress.step < stop_at and time.monotonic() - started < for_s:
             self.train_chunk(min(CHUNK_STEPS, stop_at - self.progress.step))
         trained = time.monotonic()
         self.pace.steps.add(trained - started, self.progress.step - first)
-        reached = self.progress.step == stop_at and not self.diverged
+        reached = self.progress.step == stop_at and not self.progress.diverged
         scores = self.scores() if reached else {}
         if reached:
             self.pace.evaluations.add(time.monotonic() - trained, 1)
