@@ -3,16 +3,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from lr_sweep.datasets.task import TaskData
-from lr_sweep.tests.support.engine_runs import plain, plain_of
+from lr_sweep.tests.support.engine_runs import numbers, plain, plain_of
 from lr_sweep.tests.support.small_runs import real_valued_task, run_of, symbol_task
-from lr_sweep.trainables import checkpoint as checkpoint_module
-from lr_sweep.trainables.checkpoint import checkpoints, keep_newest, load_newest_checkpoint, save_checkpoint
 from lr_sweep.trainables.evaluation import evaluate
 from lr_sweep.trainables.parts import EVERYTHING, VARIANTS
 from lr_sweep.trainables.plain import Training
@@ -45,21 +42,19 @@ def test_learns(data: TaskData) -> None:
     assert curve[-1].test_accuracy >= 0.85
 
 
-def test_two_processes_give_the_same_curve_bit_for_bit(tmp_path: Path) -> None:
-    script = (
-        "import json, sys, torch\n"
-        "from lr_sweep.tests.support.engine_runs import *\n"
-        "torch.rand(int(sys.argv[1]))  # the global generator must not matter\n"
-        "trained = plain(run_of('frozen-pretrained'), 30)\n"
-        "weights = {name: p.detach().sum().item().hex() for name, p in trained.trained.items()}\n"
-        "print(json.dumps([numbers(trained.progress.curve), weights]))\n"
-    )
-    outputs = [
-        subprocess.run([sys.executable, "-c", script, number], capture_output=True, text=True, check=True).stdout
-        for number in ("1", "2")
-    ]
-    assert outputs[0] == outputs[1]
-    assert len(json.loads(outputs[0])[0]) == 3
+def curve_and_weights() -> str:
+    """A short run's numbers, exactly."""
+    trained = plain(run_of("frozen-pretrained"), 30)
+    weights = {name: p.detach().sum().item().hex() for name, p in trained.trained.items()}
+    return json.dumps([numbers(trained.progress.curve), weights])
+
+
+def test_another_process_gives_the_same_curve_bit_for_bit() -> None:
+    script = "from lr_sweep.tests.trainables.test_plain import *; print(curve_and_weights())"
+    elsewhere = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    torch.rand(3)  # the global generator must not matter
+    assert elsewhere.strip() == curve_and_weights()
+    assert len(json.loads(elsewhere)[0]) == 3
 
 
 def test_learning_rates_and_variants_of_a_seed_see_the_same_batches() -> None:
@@ -126,46 +121,3 @@ def test_whole_splits_are_evaluated_in_evaluation_mode(monkeypatch: pytest.Monke
     assert whole[0] == pytest.approx(torch.nn.functional.cross_entropy(logits, labels).item(), rel=1e-6)
     monkeypatch.setattr("lr_sweep.trainables.evaluation.TOKENS_A_BATCH", 18)  # batches of 3, a last one of 2
     assert evaluate(one.model, one.data, one.data.test) == pytest.approx(whole, rel=1e-6)
-
-
-@pytest.mark.parametrize("damage", ["a flipped bit", "torn", "empty"])
-def test_checkpoints_are_pruned_and_a_damaged_one_is_passed_over(tmp_path: Path, damage: str) -> None:
-    assert load_newest_checkpoint(tmp_path, pytest.fail) is None
-    for step in (1, 2, 3):
-        save_checkpoint(tmp_path, {"x": torch.tensor([float(step)])}, {"step": step})
-    keep_newest(tmp_path, 2)
-    newest, before = checkpoints(tmp_path)
-    assert (newest.name[:14], before.name[:14]) == ("step-000000003", "step-000000002")
-    whole = newest.read_bytes()
-    flipped = whole[:-1] + bytes([whole[-1] ^ 1])
-    newest.write_bytes({"a flipped bit": flipped, "torn": whole[:-3], "empty": b""}[damage])
-    damaged: list[Path] = []
-    saved = load_newest_checkpoint(tmp_path, damaged.append)
-    assert saved is not None
-    assert saved[1] == {"step": 2}
-    assert damaged == [tmp_path / f"damaged-{newest.name}"]
-    # The renamed damaged file does not count when the intact one is written again.
-    again = save_checkpoint(tmp_path, {"x": torch.tensor([3.0])}, {"step": 3})
-    keep_newest(tmp_path, 1)
-    assert checkpoints(tmp_path) == [again]
-    assert again.read_bytes() == whole
-    assert damaged[0].exists()
-
-
-def test_a_checkpoint_that_vanishes_while_it_is_looked_at_is_no_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A worker that outlives its driver for a moment saves a newer one and removes the old."""
-    save_checkpoint(tmp_path, {"x": torch.tensor([1.0])}, {"step": 1})
-    hash_file = checkpoint_module.hash_file
-
-    def saved_meanwhile(path: Path) -> str:
-        monkeypatch.setattr(checkpoint_module, "hash_file", hash_file)
-        save_checkpoint(tmp_path, {"x": torch.tensor([2.0])}, {"step": 2})
-        keep_newest(tmp_path, 1)
-        return hash_file(path)
-
-    monkeypatch.setattr(checkpoint_module, "hash_file", saved_meanwhile)
-    saved = load_newest_checkpoint(tmp_path, pytest.fail)
-    assert saved is not None
-    assert saved[1] == {"step": 2}

@@ -36,16 +36,12 @@ def test_a_batch_larger_than_the_training_split_is_refused() -> None:
             train(run_of(batch_size=41))
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize(
-    ("task", "readout"),
+    ("task", "readout", "dropout"),
     [
-        ("numbers", "final_position"),
-        ("symbols", "final_position"),
-        ("symbols", "last_token"),
-        ("pairs", "final_position"),
-        ("pairs", "last_token"),
-        ("xor", "final_position"),
+        *((task, "final_position", 0.1) for task in TASKS),
+        *(("symbols", "last_token", 0.1), ("pairs", "last_token", 0.1)),
+        *(("numbers", "final_position", 0.0), ("symbols", "last_token", 0.0)),
     ],
 )
 @pytest.mark.parametrize("variant", VARIANTS)
