@@ -40,7 +40,7 @@ class Options(bits.HeldOutOptions):
     bits_per_token: int = 50
     """Bits of a token."""
     mask_probability: float = 0.5
-    """Of each bit of the last pattern, 0 to 1."""
+    """Probability of masking each bit of the last pattern."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

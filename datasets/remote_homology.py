@@ -4,8 +4,8 @@
 in training. Lu et al. 2021, section 2.1, leave out sequences of 1024 amino acids and more. Seven in training and two in
 validation are longer, and none has 1024: 12,305, 734 and 718 remain.
 
-Lu et al.'s public code differs from their text: it tested on the validation split, left out every batch with a long
-sequence in it, multiplied accuracies by 0.9739 to correct for that, and put a start and an end token around sequences.
+Lu et al.'s public code differs from their text. It tested on the validation split, and put a start and an end token
+around sequences. It left out every batch with a long sequence, and multiplied accuracies by 0.9739 to correct for that.
 
 Two forms of the files are read: TAPE's JSON, and a CSV copy (columns seq, label; from the repository
 technion-cs-nlp/BiologicalTokenizers), which is preferred where both are there. TAPE's LMDB files hold pickles, which

@@ -62,7 +62,7 @@ class TaskShape:
     num_tokens: int
     """Tokens an example, padding included."""
     num_classes: int
-    """Of each answer."""
+    """Classes of each answer."""
     num_token_ids: int | None = None
     """Size of the vocabulary, padding included; None: tokens are real-valued."""
     token_dim: int | None = None
@@ -140,7 +140,7 @@ class TaskData:
 
     shape: TaskShape
     train: Split
-    """Of an endless task, examples on which train accuracy is measured."""
+    """In an endless task, examples on which train accuracy is measured."""
     validation: Split
     test: Split
     scale: Tensor | None = None

@@ -2,8 +2,8 @@
 
 In blocks of queries, the backward pass computes each block's weights and masks again (Rabe and Staats 2021; Dao et al.
 2022). A block's masks are a function of (seed, step, layer, block) alone. A fused kernel draws masks from the device's
-global generator, which is keyed before each call: they follow from (seed, step, layer) on one kind of device, and may
-differ on another kind or with another torch. Runs follow one another, so that each has the bits that it has alone.
+global generator, which is keyed by (seed, step, layer) before each call. They may differ on another kind of device or
+with another torch. Runs follow one another, so that each has the bits that it has alone.
 
 Shape legend: `R` runs, `K` distinct (seed, step) among them, `B` batch, `H` heads, `T` tokens, `M` positions read,
 `W` width of a head, `Q` queries of a block, `P` keys that it sees: its own positions and those before.
@@ -37,7 +37,7 @@ class AttentionNoise:
     layer: int
     """From 0."""
     probability: float
-    """Of dropping a weight."""
+    """Probability of dropping a weight."""
 
     def mask(self, key: int, start: int, like: Tensor, num_tokens: int) -> Tensor:
         """Draw the masks of the queries from `start` on, (B, H, Q, P); `like`: (B, H, ., .), of the same device.

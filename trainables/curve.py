@@ -38,7 +38,7 @@ class Progress:
     diverged_at_step: int | None = None
     """First step whose loss was not finite, or after which an evaluation's was not."""
     loss_sum: float = 0.0
-    """Of the steps since the last evaluation."""
+    """Sum of the losses since the last evaluation."""
     elapsed_s: float = 0.0
 
     @classmethod

@@ -1,7 +1,7 @@
 """Losses of a batch, and loss and accuracy over a whole split.
 
 Logits have the labels' shape and one dimension more, of classes: (B, C), or (B, Q, C) where an example has several
-answers; R runs that train together have (R, B, C) or (R, B, Q, C).
+answers. R runs that train together have (R, B, C) or (R, B, Q, C).
 
 Shape legend: `R` runs, `B` batch, `Q` answers an example, `C` classes.
 """

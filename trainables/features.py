@@ -21,7 +21,7 @@ from lr_sweep.trainables.evaluation import TOKENS_A_BATCH
 from lr_sweep.trainables.run import Protocol, Run, reads_features
 
 MAX_BYTES = 2**30
-"""Of all splits' features; a run with more trains without them. 350,000 examples at GPT-2's width and one position."""
+"""Most memory for the features of all splits: 350,000 examples at GPT-2's width; a run with more trains without."""
 
 
 def can_cache(run: Run, data: TaskData) -> bool:

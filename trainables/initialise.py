@@ -21,8 +21,8 @@ from lr_sweep.trainables.run import Run
 def build_classifier(run: Run, task: TaskShape, weights: dict[str, Tensor] | None) -> Classifier:
     """Return the run's model at step 0 on the CPU, with its frozen parts frozen.
 
-    Random numbers are keyed by the run's seed and drawn on the CPU in a fixed order, so that variants and learning
-    rates of one seed share their input and output layers, on every device.
+    Random numbers are keyed by the run's seed and drawn on the CPU in a fixed order. Variants and learning rates of one
+    seed therefore share their input and output layers, on every device.
 
     `weights`: the body's pretrained tensors by name (`load_weights`); None for random initialisation.
 

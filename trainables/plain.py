@@ -1,7 +1,7 @@
 """The plain engine: one run, eager. This file is the definition of the experiment.
 
-No Ray, no MLflow, no files. Everything a step depends on is keyed by (seed, step) or held in `state()`, so a run that
-resumes from a state has, on a CPU, the same numbers bit for bit as one that was never stopped.
+No Ray, no MLflow, no files. Everything a step depends on is keyed by (seed, step) or held in `state()`. On a CPU, a run
+that resumes from a state therefore has the bits of one that was never stopped.
 
 Shape legend: `B` batch, `N` examples of a split, `S` steps a chunk, `T` tokens, `Q` answers an example, `C` classes.
 """

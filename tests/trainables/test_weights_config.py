@@ -13,16 +13,12 @@ from safetensors.torch import save_file
 from transformers import GPT2Config, GPT2Model
 from transformers.activations import ACT2FN
 
-from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.study.backbones import find_backbones
-from lr_sweep.sweep.study.file import load_study
-from lr_sweep.tests.support.tiny_study import SIZE, write_config, write_study, write_weights
+from lr_sweep.tests.support.tiny_study import SIZE, write_config
 from lr_sweep.trainables.backbones import config
 from lr_sweep.trainables.backbones.config import FEEDFORWARD
 from lr_sweep.trainables.backbones.gpt2 import GPT2
 from lr_sweep.trainables.initialise import load_weights
 from lr_sweep.trainables.pretraining import fit
-from lr_sweep.trainables.pretraining.weights import WeightsError
 from lr_sweep.trainables.run import ModelSize
 
 TOLERANCE = 1e-5
@@ -183,31 +179,3 @@ def test_weights_that_run_other_code_are_refused(tmp_path: Path) -> None:
         'config.json: quantization_config: got {"bits": 4}, want null',
         'config.json: auto_map: got {"AutoModel": "mine.Model"}, want null',
     ]
-
-
-def test_plan_and_run_name_every_mistake_of_every_model_at_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    size = f"{{layers: {SIZE.layers}, heads: {SIZE.heads}, width: {SIZE.width}, positions: {SIZE.positions}}}"
-    for name in ("a", "b"):
-        write_weights(tmp_path / name)
-    write_config(tmp_path / "a", scale_attn_weights=False, n_inner=32)
-    (tmp_path / "b" / "config.json").unlink()
-    models = ", ".join(f"{name}: {{size: {size}, pretrained: {{folder: {name}}}}}" for name in ("a", "b"))
-    study = write_study(tmp_path, models=f"{{{models}}}")
-    with pytest.raises(WeightsError) as caught:
-        find_backbones(load_study(study), tmp_path)
-    lines = str(caught.value).splitlines()
-    assert lines == [
-        f"model a: the weights in {tmp_path / 'a'} are not what the study's model computes:",
-        "  config.json: scale_attn_weights: got false, want true",
-        "  config.json: n_inner: got 32, want null or 64 (4 x n_embd)",
-        lines[3],
-        f"model b: the weights in {tmp_path / 'b'} are not what the study's model computes:",
-        "  there is no config.json, which says how many heads there are and what the model computes",
-        lines[3],
-    ]
-    assert lines[3] == "Correct the model's size in the study, or name weights of a plain GPT-2 of this size."
-    for command in ("plan", "run"):
-        assert main([command, str(study), "--results", str(tmp_path / "results")]) == 2
-        assert capsys.readouterr().err == f"error: {caught.value}\n"

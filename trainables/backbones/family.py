@@ -18,7 +18,7 @@ from lr_sweep.trainables.randomness import global_generator_keyed
 from lr_sweep.trainables.run import Attention, BodySize
 
 WEIGHT_STD = 0.02
-"""Of random weights and embeddings (`initializer_range` of the transformers library's defaults)."""
+"""Standard deviation of random weights and embeddings (`initializer_range` of the transformers library's defaults)."""
 
 
 class Dropout:

@@ -1,7 +1,7 @@
 """GPT-2's transformer body (Radford et al. 2019) with the parameter names and layouts of Hugging Face's `GPT2Model`.
 
-Written out rather than imported because dropout must draw from a generator that is passed in (a run's masks are keyed
-by seed and step) and because there is no token table: tokens of other modalities enter as embeddings.
+Written out rather than imported, because dropout must draw from a generator that is passed in: a run's masks are keyed
+by seed and step. There is no token table: tokens of other modalities enter as embeddings.
 
 Shape legend: `B` batch, `T` tokens, `D` width, `H` heads, `K` = D / H.
 """

@@ -34,7 +34,7 @@ class Size(bert.Size):
 
     family: ClassVar[str] = "longformer"
     layer_norm_eps: ClassVar[float] = 1e-5
-    """Of the published models; the library's default is BERT's."""
+    """Value in the published models; the library's default is BERT's."""
     positions: int = 4096
     """Rows of the positional embedding table, without the two that no token has."""
     attention_window: int = 512

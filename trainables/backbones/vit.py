@@ -30,7 +30,7 @@ class Size(LibrarySize):
 
     family: ClassVar[str] = "vit"
     layer_norm_eps: float = 1e-12
-    """Of layer norms: 1e-12 in the transformers library's models, 1e-6 in timm's."""
+    """Added to the variance by layer norms: 1e-12 in the transformers library, 1e-6 in timm."""
 
 
 class ViT(LibraryBody):

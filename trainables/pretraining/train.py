@@ -31,11 +31,11 @@ from lr_sweep.trainables.randomness import keyed_generator
 from lr_sweep.trainables.run import ModelSize
 
 WARMUP_SHARE = 0.1
-"""Of the steps, while the learning rate rises; then it falls to zero along a half cosine."""
+"""Part of the steps in which the learning rate rises; then it falls to zero along half a cosine."""
 VALIDATION_WINDOWS = 64
 """Windows of held-out text in the reported bits per byte."""
 NUM_EVALUATIONS = 50
-"""Of the held-out text in a pretraining, at about equal distances; the last is after the last step."""
+"""Evaluations of the held-out text, at about equal distances; the last is after the last step."""
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 """AdamW's state of a parameter, besides the number of steps."""

@@ -45,8 +45,8 @@ def joined_masks(keep: Tensor, joined: int) -> Tensor:
 class _Product(Function):
     """a (S, H, ., .) times b (S, H, ., .) of R runs.
 
-    `a @ b` copies what it cannot view as (S H, ., .), operands and gradients; where S is 1 it can view all of them, and
-    MKL then multiplies transposed matrices, which rounds otherwise on some CPUs (seen on an AMD EPYC).
+    `a @ b` copies operands and gradients that it cannot view as (S H, ., .). Where S is 1 it can view all of them. MKL
+    then multiplies transposed matrices, which rounds otherwise on some CPUs (seen on an AMD EPYC).
     """
 
     @staticmethod

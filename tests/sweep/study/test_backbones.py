@@ -26,8 +26,9 @@ from lr_sweep.sweep.study.backbones import (
 )
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.model import PretrainedHere
+from lr_sweep.tests.support.small_bodies import SIZES, library_model, saved
 from lr_sweep.tests.support.small_runs import CPU, run_of
-from lr_sweep.tests.support.tiny_study import SIZE, in_process, sweep, write_study, write_weights
+from lr_sweep.tests.support.tiny_study import SIZE, in_process, sweep, write_config, write_study, write_weights
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, pretrained_folder, pretraining_checkpoints
 from lr_sweep.trainables.pretraining.train import pretrain
 from lr_sweep.trainables.pretraining.weights import WeightsError, WeightsSource, find_weights, weights_checksum
@@ -178,6 +179,45 @@ def test_weights_of_another_size_are_reported_before_anything_starts(tmp_path: P
         "  config.json: n_embd: got 32, want 16: the study's model has width: 16",
     ]
     assert tensors.startswith("  model.safetensors: wpe.weight has shape (12, 32), want (12, 16), h.0.ln_1.weight has")
+
+
+def test_plan_and_run_name_every_mistake_of_every_model_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = {"bert": {"hidden_act": "relu"}, "t5": {"d_ff": 32}}
+    for family, change in changes.items():
+        path = saved(library_model(SIZES[family]), tmp_path / family) / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    for name in ("a", "b"):
+        write_weights(tmp_path / name)
+    write_config(tmp_path / "a", scale_attn_weights=False, n_inner=32)
+    (tmp_path / "b" / "config.json").unlink()
+    named = {"a": ("gpt2", SIZE, "a"), "b": ("gpt2", SIZE, "b"), "lstm": ("lstm", SIZES["lstm"], "bert")}
+    named |= {family: (family, SIZES[family], family) for family in changes}
+    models = {
+        name: {"family": family, "size": vars(size), "pretrained": {"folder": folder}}
+        for name, (family, size, folder) in named.items()
+    }
+    study = write_study(tmp_path, models=json.dumps(models))
+    with pytest.raises(WeightsError) as caught:
+        find_backbones(load_study(study), tmp_path)
+    lines = str(caught.value).splitlines()
+    assert lines[:3] == [
+        f"model a: the weights in {tmp_path / 'a'} are not what the study's model computes:",
+        "  config.json: scale_attn_weights: got false, want true",
+        "  config.json: n_inner: got 32, want null or 64 (4 x n_embd)",
+    ]
+    assert lines[3] == "Correct the model's size in the study, or name weights of a plain GPT-2 of this size."
+    assert [line for line in lines[4:] if line.startswith("  ")] == [
+        "  there is no config.json, which says how many heads there are and what the model computes",
+        "  config.json: got weights of a pretrained model, want none: an LSTM starts at random",
+        *[line for line in lines if "model.safetensors" in line],
+        '  config.json: hidden_act: got "relu", want "gelu" (or "gelu_python", which are the same)',
+        "  config.json: d_ff: got 32, want 64: the study's model has feedforward: 64",
+    ]
+    for command in ("plan", "run"):
+        assert main([command, str(study), "--results", str(tmp_path / "results")]) == 2
+        assert capsys.readouterr().err == f"error: {caught.value}\n"
 
 
 def flip_a_bit(path: Path) -> None:

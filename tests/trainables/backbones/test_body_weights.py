@@ -13,19 +13,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import BertConfig, LongformerConfig, T5Config, ViTConfig
 
-from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.study.backbones import find_backbones
-from lr_sweep.sweep.study.file import load_study
 from lr_sweep.tests.support.servers.weights_hub import MINE, hub  # noqa: F401 (a fixture)
 from lr_sweep.tests.support.small_bodies import LIBRARY, SIZES, library_model, new_body, saved
 from lr_sweep.tests.support.small_runs import real_valued_task, run_of
-from lr_sweep.tests.support.tiny_study import write_study
 from lr_sweep.trainables.backbones import load_family, vit
 from lr_sweep.trainables.backbones.family import parameters_of
 from lr_sweep.trainables.initialise import build_classifier, load_weights, put_weights
 from lr_sweep.trainables.models import MODELS
 from lr_sweep.trainables.pretraining.weights import WeightsError, check_weights_fit, find_weights
-from lr_sweep.trainables.run import BodySize
 
 CONFIGS: dict[str, Any] = {"bert": BertConfig, "t5": T5Config, "longformer": LongformerConfig, "vit": ViTConfig}
 BERT_LIKE = {"hidden_act": "gelu", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
@@ -255,26 +250,3 @@ def test_a_hub_s_config_is_checked_by_family_before_its_weights_are_fetched(
     assert folder is not None
     check_weights_fit(folder, SIZES["bert"])
     assert sent[-2:] == ["config.json", "model.safetensors"]
-
-
-def size_text(size: BodySize) -> str:
-    return json.dumps(vars(size))
-
-
-def test_plan_names_the_mistakes_of_every_model(
-    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    copied(folders["bert"], tmp_path / "bert", hidden_act="relu")
-    copied(folders["t5"], tmp_path / "t5", d_ff=32)
-    named = [f"{f}: {{family: {f}, size: {size_text(SIZES[f])}, pretrained: {{folder: {f}}}}}" for f in ("bert", "t5")]
-    lstm = f"lstm: {{family: lstm, size: {size_text(SIZES['lstm'])}, pretrained: {{folder: bert}}}}"
-    study = write_study(tmp_path, models=f"{{{', '.join([*named, lstm])}}}")
-    with pytest.raises(WeightsError) as caught:
-        find_backbones(load_study(study), tmp_path)
-    assert [line for line in str(caught.value).splitlines() if line.startswith("  config")] == [
-        '  config.json: hidden_act: got "relu", want "gelu" (or "gelu_python", which are the same)',
-        "  config.json: d_ff: got 32, want 64: the study's model has feedforward: 64",
-        "  config.json: got weights of a pretrained model, want none: an LSTM starts at random",
-    ]
-    assert main(["plan", str(study), "--results", str(tmp_path / "results")]) == 2
-    assert capsys.readouterr().err == f"error: {caught.value}\n"
