@@ -39,7 +39,7 @@ class ConfigFields:
         for alias, name in self.aliases.items():
             if alias in config and config.setdefault(name, config[alias]) != config[alias]:
                 yield f"{name}: {got(config, name)}, and {shown(config[alias])} as {alias}, want one"
-        for name, values in (self.computed | OWN_CODE).items():
+        for name, values in {**self.computed, **OWN_CODE}.items():
             if name in config and config[name] not in values:
                 first, *others = map(shown, values)
                 same = f" (or {', '.join(others)}, which are the same)" if others else ""

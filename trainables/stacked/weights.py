@@ -1,8 +1,8 @@
 """The tensors of R runs: trained ones in one row a run, frozen ones shared.
 
 All trained numbers of a run stand in one row of a buffer. The optimizer, clipping and the best model so far are
-then each one operation a run, whatever the number of tensors. Position rows beyond the tokens in use never get a gradient
-and are left out: they stay as at step 0, which changes no output, also where the plain engine's weights decay.
+then each one operation a run, whatever the number of tensors. Position rows beyond the tokens in use never get a
+gradient and are left out: they stay as at step 0, which changes no output, also where the plain engine's weights decay.
 
 Shape legend: `R` runs, `P` numbers in a run's row, `T` tokens in use.
 """
