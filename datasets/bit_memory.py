@@ -65,9 +65,7 @@ def shape(options: Options) -> TaskShape:
     )
 
 
-def checksum(options: Options, data_dir: Path) -> str:
-    """Return the sha256 of the generator's version."""
-    return bits.version_checksum("bit-memory", GENERATOR_VERSION)
+checksum = bits.version_checksum("bit-memory", GENERATOR_VERSION)
 
 
 def load(options: Options, data_dir: Path) -> TaskData:

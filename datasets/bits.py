@@ -12,12 +12,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lr_sweep.datasets.task import ENDLESS, LARGEST_SEED, Split, TaskData, TaskShape, check_limits
+from lr_sweep.datasets.task import ENDLESS, LARGEST_SEED, Split, TaskData, TaskShape, always, check_limits
 
 if TYPE_CHECKING:
     import torch
@@ -49,23 +48,14 @@ class HeldOutOptions:
         check_limits(self, ("data_seed",), 0, LARGEST_SEED)
 
 
-def num_train(options: HeldOutOptions) -> int:
-    """Return that training examples are endless."""
-    return ENDLESS
+num_train = always(ENDLESS)
+origin = always("generated")
+fetch = always(None)  # there are no files
 
 
 def num_held_out(options: HeldOutOptions) -> int:
     """Return the validation and test examples."""
     return options.num_validation + options.num_test
-
-
-def origin(options: HeldOutOptions, data_dir: Path) -> str:
-    """Return that examples are generated."""
-    return "generated"
-
-
-def fetch(options: HeldOutOptions, data_dir: Path) -> None:
-    """Do nothing: there are no files."""
 
 
 def data_of(task: str, shape: TaskShape, options: HeldOutOptions, make: Make) -> TaskData:
@@ -83,9 +73,9 @@ def data_of(task: str, shape: TaskShape, options: HeldOutOptions, make: Make) ->
     )
 
 
-def version_checksum(task: str, version: int) -> str:
-    """Return the sha256 of a generator's name and version: nothing else but the options decides its examples."""
-    return hashlib.sha256(f"{task}/{version}".encode()).hexdigest()
+def version_checksum(task: str, version: int) -> Callable[..., str]:
+    """Return a task's `checksum`, of the generator's name and version: else, its options decide the examples."""
+    return always(hashlib.sha256(f"{task}/{version}".encode()).hexdigest())
 
 
 def _uniform_numpy(key: str) -> Uniform:

@@ -27,7 +27,7 @@ from typing import Literal
 import numpy as np
 
 from lr_sweep.datasets import files
-from lr_sweep.datasets.task import DataError, Split, TaskData, TaskShape, check_limits
+from lr_sweep.datasets.task import DataError, Split, TaskData, TaskShape, always, check_limits
 
 Records = list[tuple[str, int]]
 """Sequences with their folds."""
@@ -68,14 +68,8 @@ def shape(options: Options) -> TaskShape:
     return TaskShape(num_tokens=options.max_length, num_classes=NUM_FOLDS, num_token_ids=1 + len(LETTERS))
 
 
-def num_train(options: Options) -> int:
-    """Return the number of training sequences; `longer: drop` leaves some out, by default 7."""
-    return SIZES[0]
-
-
-def num_held_out(options: Options) -> int:
-    """Return the number of validation and test sequences; `longer: drop` leaves some out."""
-    return SIZES[1] + SIZES[2]
+num_train = always(SIZES[0])  # `longer: drop` leaves some out, by default 7
+num_held_out = always(SIZES[1] + SIZES[2])
 
 
 def checksum(options: Options, data_dir: Path) -> str:

@@ -46,12 +46,9 @@ class Classifier(nn.Module):
         self.output_layer = nn.Linear(size.width, task.num_outputs)
 
     def forward(self, tokens: Tensor, lengths: Tensor | None = None, noise: torch.Generator | None = None) -> Tensor:
-        """Return logits (B, C), or (B, Q, C) where an example has several answers.
+        """Return logits (B, C), or (B, Q, C), of tokens: (B, T) int64 ids or (B, T, token_dim) float32.
 
-        Args:
-            tokens: (B, T) int64 ids or (B, T, token_dim) float32.
-            lengths: (B,) int64, real tokens of each example; None: all T.
-            noise: draws the dropout masks; None is evaluation mode.
+        `lengths` (B,) int64: real tokens of each example; None: all. `noise` draws masks; None is evaluation mode.
         """
         return logits_of(self.output_layer(self.features(tokens, lengths, noise)), self.task)
 
@@ -76,7 +73,7 @@ class Classifier(nn.Module):
         return {**self.body.parts(), "input": [self.input_layer], "output": [self.output_layer]}
 
     def freeze_all_but(self, trained: Iterable[str]) -> None:
-        """Let gradients reach the named parts only; ValueError: a name is not in `PARTS`, or there is none."""
+        """Let gradients reach the named parts only; raises ValueError as `sorted_parts`."""
         trained, parts = sorted_parts(trained), self.parts()
         self.requires_grad_(False)
         for part in trained:

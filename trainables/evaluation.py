@@ -8,7 +8,7 @@ Shape legend: `R` runs, `B` batch, `Q` answers an example, `C` classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,13 @@ def evaluated_splits(data: TaskData, protocol: Protocol) -> dict[str, Split]:
     """Return what an evaluation is of: of `test` where `wants_test` says so, which comes last."""
     train = data.train[: protocol.train_examples_evaluated]
     return {"train": train, "validation": data.validation, "test": data.test}
+
+
+def in_batches(split: Split, num_tokens: int, tokens_a_batch: int) -> Iterator[Split]:
+    """Yield a split in batches of about so many tokens, where an example has `num_tokens`."""
+    size = max(1, tokens_a_batch // num_tokens)
+    for start in range(0, len(split), size):
+        yield split[start : start + size]
 
 
 def wants_test(protocol: Protocol, progress: Progress, scores: Mapping[str, tuple[float, float]]) -> bool:
@@ -54,11 +61,9 @@ def example_losses(logits: Tensor, labels: Tensor) -> Tensor:
 @torch.no_grad()
 def evaluate(model: nn.Module, data: TaskData, split: Split) -> tuple[float, float]:
     """Return mean cross-entropy in nats and accuracy as a fraction over all answers, in evaluation mode."""
-    size = max(1, TOKENS_A_BATCH // data.shape.num_tokens)
     loss_sum = torch.zeros((), dtype=torch.float64, device=split.labels.device)
     num_correct = torch.zeros((), dtype=torch.int64, device=split.labels.device)
-    for start in range(0, len(split), size):
-        batch = split[start : start + size]
+    for batch in in_batches(split, data.shape.num_tokens, TOKENS_A_BATCH):
         logits = widened(model(data.tokens(batch.inputs), batch.lengths))
         loss_sum += F.cross_entropy(logits.flatten(0, -2), batch.labels.flatten(), reduction="sum").double()
         num_correct += (logits.argmax(-1) == batch.labels).sum()

@@ -42,11 +42,7 @@ class StackTiming:
 def time_engine(
     runs: Sequence[Run], data: TaskData, weights: dict[str, Tensor] | None, device: torch.device, *, plain: bool
 ) -> StackTiming:
-    """Time the stacked engine with these runs of one cell, or the plain one with the first.
-
-    Raises:
-        MemoryError, torch.OutOfMemoryError: the runs do not fit.
-    """
+    """Time the stacked engine with these runs of one cell, or the plain one with the first; raises as `Engine.add`."""
     training: Training | StackedTraining
     if plain:
         training = Training(runs[0], data, weights, device)
@@ -82,9 +78,7 @@ def time_evaluations(
 ) -> tuple[float, ...]:
     """Return seconds of a whole evaluation, `REPEATS` times, scaled up from a part of the examples.
 
-    Args:
-        evaluate: evaluates on so many examples of each split, and returns the share of all examples that this is.
-        longest: examples of the longest split: so many are all.
+    `evaluate` takes a number of examples of each split and returns their share of all; `longest` of them are all.
     """
     number = FIRST_PART
     evaluate(number)

@@ -82,11 +82,7 @@ def text_files(recipe: PretrainRecipe, data_dir: Path) -> list[Path]:
 
 
 def read_corpus(recipe: PretrainRecipe, data_dir: Path) -> bytes:
-    """Return the whole text of a recipe.
-
-    Raises:
-        OSError: a file cannot be read, is no plain file, or they are too large together.
-    """
+    """Return the whole text; raises OSError if a file is unreadable or no plain file, or they are too large."""
     left, parts = MAX_TEXT_BYTES, []
     for path in text_files(recipe, data_dir):
         parts.append(read_plain(path, left))

@@ -83,11 +83,7 @@ def find_weights(source: WeightsSource, *, download: bool) -> Path | None:
 
 
 def check_weights_fit(folder: Path, size: BodySize) -> None:
-    """Compare weights, all of their `config.json` and of their tensors, with what our body computes of a size.
-
-    Raises:
-        WeightsError: this model cannot start from them; the message has every mistake.
-    """
+    """Raise WeightsError, with every mistake of `config.json` and tensors, if a body cannot start from them."""
     if mistakes := [*fit.config_mistakes(folder, size.family, size), *fit.tensor_mistakes(folder, size)]:
         raise WeightsError(_unusable(str(folder), size.family, mistakes))
 
@@ -143,11 +139,7 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def weights_checksum(folder: Path) -> str:
-    """Return the sha256 of `model.safetensors`, read once a process for an unchanged file.
-
-    Raises:
-        WeightsError: it cannot be read.
-    """
+    """Return the sha256 of `model.safetensors`, read once a process if unchanged; raises WeightsError if unreadable."""
     with _readable(folder):
         return _checksum(folder)
 

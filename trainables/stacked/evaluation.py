@@ -16,7 +16,7 @@ from torch import Tensor
 
 from lr_sweep.common.files import cache_folder
 from lr_sweep.datasets.task import Split, TaskData
-from lr_sweep.trainables.evaluation import example_losses
+from lr_sweep.trainables.evaluation import example_losses, in_batches
 from lr_sweep.trainables.stacked.model import Mask, StackedBatch, StackedModel
 
 TOKENS_A_BATCH = 2**8
@@ -59,10 +59,8 @@ def compiled_dir() -> Path:
 @torch.no_grad()
 def evaluate_stacked(model: StackedModel, data: TaskData, split: Split) -> list[tuple[float, float]]:
     """Return each run's mean cross-entropy in nats and accuracy as a fraction, in evaluation mode."""
-    size = max(1, TOKENS_A_BATCH // data.shape.num_tokens)
     losses, hits = [], []
-    for start in range(0, len(split), size):
-        batch = split[start : start + size]
+    for batch in in_batches(split, data.shape.num_tokens, TOKENS_A_BATCH):
         lengths = None if batch.lengths is None else batch.lengths.unsqueeze(0)  # (1, B)
         tokens = data.tokens(batch.inputs).unsqueeze(0)  # (1, B, T) or (1, B, T, token_dim)
         logits = model.logits(StackedBatch(tokens=tokens, lengths=lengths, num_runs=model.num_runs))
