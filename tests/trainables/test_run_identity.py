@@ -240,13 +240,18 @@ def _runs(study: Study, folder: Path) -> list[WantedRun]:
     return wanted_runs(study, find_backbones(study, folder), folder / "data")
 
 
-def test_table_1_is_432_runs_before_anything_is_fetched(shipped: dict[str, list[WantedRun]]) -> None:
-    runs = shipped["rothermel2021-table1"]
-    assert len(runs) == len({run.run_id for run in runs}) == 432
-    assert len(by_cell(runs)) == 16
-    checksums = {run.run.weights_checksum for run in runs}
-    assert checksums == {None, MODELS["gpt2"].sha256}  # pinned, so these ids are final
+def test_shipped_tables_share_runs_whose_ids_are_final(shipped: dict[str, list[WantedRun]]) -> None:
+    table_1, table_4 = ({run.run_id: run for run in runs} for runs in shipped.values())
+    assert (len(table_1), len(shipped["rothermel2021-table1"])) == (432, 432)
+    assert len(by_cell(shipped["rothermel2021-table1"])) == 16
+    checksums = {run.run.weights_checksum for run in table_1.values()}
+    assert checksums == {None, MODELS["gpt2"].sha256}  # pinned before anything is fetched
     assert not any(map(is_unknown, checksums))
+    assert len(table_4) == 648  # 3 tasks x 2 models x 4 variants x 9 learning rates x 3 seeds
+    gpt2 = {run_id for run_id, run in table_4.items() if run.model == "gpt2"}
+    assert len(gpt2) == 324
+    assert gpt2 == {run_id for run_id, run in table_1.items() if run.run.task != "listops"}
+    assert table_1.keys() & table_4.keys() == gpt2
 
 
 def test_the_shipped_tasks_have_the_ids_they_had(shipped: dict[str, list[WantedRun]], tmp_path: Path) -> None:
@@ -269,12 +274,3 @@ def test_the_shipped_tasks_have_the_ids_they_had(shipped: dict[str, list[WantedR
         "remote-homology": "c78a2c373a09e899",
     }
     assert first.keys() == SHIPPED
-
-
-def test_table_4_shares_its_gpt2_runs_with_table_1(shipped: dict[str, list[WantedRun]]) -> None:
-    table_1, table_4 = ({run.run_id: run for run in runs} for runs in shipped.values())
-    assert len(table_4) == 648  # 3 tasks x 2 models x 4 variants x 9 learning rates x 3 seeds
-    gpt2 = {run_id for run_id, run in table_4.items() if run.model == "gpt2"}
-    assert len(gpt2) == 324
-    assert gpt2 == {run_id for run_id, run in table_1.items() if run.run.task != "listops"}
-    assert table_1.keys() & table_4.keys() == gpt2

@@ -200,7 +200,7 @@ def test_a_damaged_checkpoint_is_passed_over(undisturbed: dict[str, Path], tmp_p
 PRETRAIN = """
 import sys
 from pathlib import Path
-from lr_sweep.tests.trainables.test_pretraining import train
+from lr_sweep.tests.trainables.pretraining.test_pretraining import train
 train("text", Path(sys.argv[1]), lambda step, loss: print(step, flush=True))
 """
 
