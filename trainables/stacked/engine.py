@@ -78,6 +78,8 @@ class StackedTraining:
         """By seed, of those in the stack."""
         self._rows: Rows | None = None
         self._model: StackedModel | None = None
+        self._stopped = torch.zeros(0, device=device)
+        """(R,), 1 where a run is over; float, because torch's kernels take it so."""
 
     def add(self, runs: Sequence[Run]) -> list[StackedSlot]:
         """Take runs in at step 0; all runs of a stack differ in learning rate and seed alone."""
@@ -119,8 +121,7 @@ class StackedTraining:
         self._model = None
         self._rows.keep(order)
         self._model = self._model_of(self.slots, dict(self._rows.parameters))
-        # Float, because torch's kernels take it so; 1 where a run is over.
-        self._stopped = torch.tensor([float(slot.progress.diverged) for slot in self.slots], device=self.device)  # (R,)
+        self._stopped = torch.tensor([float(slot.progress.diverged) for slot in self.slots], device=self.device)
 
     def _model_of(self, slots: Sequence[StackedSlot], trained: dict[str, Tensor]) -> StackedModel:
         starts, run = [slot.start for slot in slots], slots[0].run
