@@ -17,9 +17,9 @@ from lr_sweep.benchmarks.engine_cases import TINY, Cell, run_of
 from lr_sweep.datasets import digits
 from lr_sweep.datasets.task import TaskData
 from lr_sweep.trainables.curve import Evaluation
+from lr_sweep.trainables.plain import Training
 from lr_sweep.trainables.run import Run
 from lr_sweep.trainables.stacked.engine import StackedTraining
-from lr_sweep.trainables.training import Training
 
 RATES = (1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 VARIANTS = ("frozen-random", "unfrozen-random")
@@ -42,7 +42,7 @@ def plain(run: Run, data: TaskData, num_steps: int, noise: float = 0.0) -> list[
     with torch.no_grad():
         for parameter in training.trained.values():
             parameter += noise * torch.randn(parameter.shape, generator=generator)
-    while not training.diverged and training.progress.step < num_steps:
+    while not training.progress.diverged and training.progress.step < num_steps:
         training.advance()
     return training.progress.curve
 
@@ -51,7 +51,7 @@ def stacked(runs: Sequence[Run], data: TaskData, num_steps: int) -> list[list[Ev
     """Return the stacked engine's curves."""
     stack = StackedTraining(data, None, CPU)
     slots = stack.add(runs)
-    while any(not slot.diverged and slot.progress.step < num_steps for slot in slots):
+    while any(not slot.progress.diverged and slot.progress.step < num_steps for slot in slots):
         stack.advance()
     return [slot.progress.curve for slot in slots]
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import torch
 
 from lr_sweep.benchmarks.engine_cases import CELLS, Case, made_up_data, sweep_of, weights_of
+from lr_sweep.trainables.plain import Training
 from lr_sweep.trainables.stacked.engine import StackedTraining
-from lr_sweep.trainables.training import Training
 
 COMPILING_S = 150.0
 """What `torch.compile` may take: with less time left, it is not begun."""
@@ -38,7 +38,7 @@ def plain(case: Case, device: torch.device) -> Steps:
     """Return the plain engine with one run."""
     cell = CELLS[case.cell]
     (run,) = sweep_of(cell, 1, precision=case.plain_precision)
-    return Training(run, made_up_data(cell).to(device), weights_of(cell), device)._train_chunk
+    return Training(run, made_up_data(cell).to(device), weights_of(cell), device).train_chunk
 
 
 def stack(case: Case, number: int, device: torch.device, *, compiled: bool = False) -> Steps:
@@ -46,7 +46,7 @@ def stack(case: Case, number: int, device: torch.device, *, compiled: bool = Fal
     cell = CELLS[case.cell]
     training = StackedTraining(made_up_data(cell).to(device), weights_of(cell), device, compiled=compiled)
     training.add(sweep_of(cell, number, precision=case.precision))
-    return training._train_chunk
+    return training.train_chunk
 
 
 def seconds_a_step(steps: Steps, number: int, device: torch.device) -> float:

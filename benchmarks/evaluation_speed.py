@@ -17,8 +17,8 @@ from lr_sweep.benchmarks.engine_cases import CELLS, sweep_of, weights_of
 from lr_sweep.benchmarks.engine_speed import machine
 from lr_sweep.datasets import digits
 from lr_sweep.trainables.evaluation import evaluate
+from lr_sweep.trainables.plain import Training
 from lr_sweep.trainables.stacked.engine import StackedTraining
-from lr_sweep.trainables.training import Training
 
 CPU = torch.device("cpu")
 
@@ -38,7 +38,7 @@ def compare(name: str, num_runs: int, rounds: int) -> str:
     stack.add(runs)
 
     def of_stack() -> None:
-        stack._scores(stack.slots)
+        stack.scores(stack.slots)
 
     def of_plain() -> None:
         for split in (data.train, data.validation, data.test):

@@ -43,12 +43,12 @@ def measure(attention: Attention, num_tokens: int, precision: Precision) -> dict
     training.add(runs)
     gc.collect()
     before = resident_bytes("VmRSS") if on_cpu else torch.cuda.memory_allocated()
-    training._train_chunk(NUM_STEPS)
+    training.train_chunk(NUM_STEPS)
     most = resident_bytes("VmHWM") if on_cpu else torch.cuda.max_memory_allocated()
     took_s = []
     for _ in range(NUM_TIMED):
         began = time.monotonic()
-        training._train_chunk(NUM_STEPS)  # which reads the losses, so that it waits for a GPU
+        training.train_chunk(NUM_STEPS)  # which reads the losses, so that it waits for a GPU
         took_s.append((time.monotonic() - began) / NUM_STEPS)
     predicted = stack_bytes(runs[0], cell.shape, 1, 1, on_cpu=on_cpu)
     return {"measured_bytes": most - before, "predicted_bytes": predicted, "step_s": median(took_s)}

@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lr_sweep.datasets import bits
-from lr_sweep.datasets.task import ENDLESS, Split, TaskData, TaskShape, check_limits
+from lr_sweep.datasets.bits import fetch, num_held_out, num_train, origin
+from lr_sweep.datasets.task import Split, TaskData, TaskShape, check_limits
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+__all__ = ["Options", "checksum", "fetch", "load", "num_held_out", "num_train", "origin", "shape"]
 
 GENERATOR_VERSION = 1
 """Part of the data's checksum; raise it when the same seed gives other examples."""
@@ -37,7 +40,7 @@ class Options(bits.HeldOutOptions):
     bits_per_token: int = 50
     """Bits of a token."""
     mask_probability: float = 0.5
-    """Of each bit of the last pattern, 0 to 1."""
+    """Probability of masking each bit of the last pattern."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,28 +65,7 @@ def shape(options: Options) -> TaskShape:
     )
 
 
-def num_train(options: Options) -> int:
-    """Return that training examples are endless."""
-    return ENDLESS
-
-
-def num_held_out(options: Options) -> int:
-    """Return the validation and test examples."""
-    return options.num_validation + options.num_test
-
-
-def checksum(options: Options, data_dir: Path) -> str:
-    """Return the sha256 of the generator's version."""
-    return bits.version_checksum("bit-memory", GENERATOR_VERSION)
-
-
-def origin(options: Options, data_dir: Path) -> str:
-    """Return that examples are generated."""
-    return "generated"
-
-
-def fetch(options: Options, data_dir: Path) -> None:
-    """Do nothing: there are no files."""
+checksum = bits.version_checksum("bit-memory", GENERATOR_VERSION)
 
 
 def load(options: Options, data_dir: Path) -> TaskData:

@@ -1,8 +1,8 @@
 """Bit XOR (Lu et al. 2021, section 2.1): two strings of random bits, and their XOR.
 
 The model is shown 5 bits and 5 more, one a token. At the position of each bit of the second string it answers its XOR
-with the same bit of the first. Tokens are 0 and 1: Lu et al.'s text says "bits" and names no numbers, and their public
-code has 0 and 1 here (in bit memory 0 is a masked bit, and bits are -1 and +1).
+with the same bit of the first. Tokens are 0 and 1, as in Lu et al.'s public code; their text names no numbers. (In bit
+memory, bits are -1 and +1, and 0 is a masked bit.)
 
 Two strings of 5 bits make only 1024 different examples. Held-out sets therefore overlap with training batches, and
 their accuracy shows whether the function is learned, not whether it generalises. With 20 bits or more they are new.
@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lr_sweep.datasets import bits
-from lr_sweep.datasets.task import ENDLESS, Split, TaskData, TaskShape, check_limits
+from lr_sweep.datasets.bits import fetch, num_held_out, num_train, origin
+from lr_sweep.datasets.task import Split, TaskData, TaskShape, check_limits
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+__all__ = ["Options", "checksum", "fetch", "load", "num_held_out", "num_train", "origin", "shape"]
 
 GENERATOR_VERSION = 1
 """Part of the data's checksum; raise it when the same seed gives other examples."""
@@ -48,28 +51,7 @@ def shape(options: Options) -> TaskShape:
     )
 
 
-def num_train(options: Options) -> int:
-    """Return that training examples are endless."""
-    return ENDLESS
-
-
-def num_held_out(options: Options) -> int:
-    """Return the validation and test examples."""
-    return options.num_validation + options.num_test
-
-
-def checksum(options: Options, data_dir: Path) -> str:
-    """Return the sha256 of the generator's version."""
-    return bits.version_checksum("bit-xor", GENERATOR_VERSION)
-
-
-def origin(options: Options, data_dir: Path) -> str:
-    """Return that examples are generated."""
-    return "generated"
-
-
-def fetch(options: Options, data_dir: Path) -> None:
-    """Do nothing: there are no files."""
+checksum = bits.version_checksum("bit-xor", GENERATOR_VERSION)
 
 
 def load(options: Options, data_dir: Path) -> TaskData:

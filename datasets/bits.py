@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lr_sweep.datasets.task import LARGEST_SEED, Split, TaskData, TaskShape, check_limits
+from lr_sweep.datasets.task import ENDLESS, LARGEST_SEED, Split, TaskData, TaskShape, always, check_limits
 
 if TYPE_CHECKING:
     import torch
@@ -48,6 +48,16 @@ class HeldOutOptions:
         check_limits(self, ("data_seed",), 0, LARGEST_SEED)
 
 
+num_train = always(ENDLESS)
+origin = always("generated")
+fetch = always(None)  # there are no files
+
+
+def num_held_out(options: HeldOutOptions) -> int:
+    """Return the validation and test examples."""
+    return options.num_validation + options.num_test
+
+
 def data_of(task: str, shape: TaskShape, options: HeldOutOptions, make: Make) -> TaskData:
     """Make a task's fixed sets on the CPU; further training examples are drawn with the generator passed."""
 
@@ -63,9 +73,9 @@ def data_of(task: str, shape: TaskShape, options: HeldOutOptions, make: Make) ->
     )
 
 
-def version_checksum(task: str, version: int) -> str:
-    """Return the sha256 of a generator's name and version: nothing else but the options decides its examples."""
-    return hashlib.sha256(f"{task}/{version}".encode()).hexdigest()
+def version_checksum(task: str, version: int) -> Callable[..., str]:
+    """Return a task's `checksum`, of the generator's name and version: else, its options decide the examples."""
+    return always(hashlib.sha256(f"{task}/{version}".encode()).hexdigest())
 
 
 def _uniform_numpy(key: str) -> Uniform:

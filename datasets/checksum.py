@@ -17,7 +17,7 @@ INTERFACE = "datasets/task.py"
 def data_checksum(name: str, options: Any, data_dir: Path) -> str:
     """Return what identifies a task's data in the ids of its runs.
 
-    That is the task's own `checksum` and, of a task that is not shipped, the version of its source: the modules that
+    That is the task's own `checksum`. A task that is not shipped adds the version of its source: the modules that
     define it, and what they import of `datasets` and of their own package.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from lr_sweep.datasets import files
 from lr_sweep.datasets.images import check_patches, to_patches
-from lr_sweep.datasets.task import Split, TaskData, TaskShape, check_limits
+from lr_sweep.datasets.task import Split, TaskData, TaskShape, always, check_limits
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -93,14 +93,8 @@ def num_held_out(options: SplitOptions) -> int:
     return num_validation + IMAGES_PER_BATCH
 
 
-def checksum(options: SplitOptions, data_dir: Path) -> str:
-    """Return the sha256 of the file list; `fetch` accepts no other content."""
-    return FILES.checksum
-
-
-def origin(options: SplitOptions, data_dir: Path) -> str:
-    """Return the library that reads the images."""
-    return "torchvision"
+checksum = always(FILES.checksum)  # of the file list: `fetch` accepts no other content
+origin = always("torchvision")
 
 
 def fetch(options: SplitOptions, data_dir: Path) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lr_sweep.datasets.images import draw_per_class, to_patches
-from lr_sweep.datasets.task import LARGEST_SEED, DataError, Split, TaskData, TaskShape, check_limits
+from lr_sweep.datasets.task import LARGEST_SEED, DataError, Split, TaskData, TaskShape, always, check_limits
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,24 +42,10 @@ def shape(options: Options) -> TaskShape:
     return TaskShape(num_tokens=(IMAGE_SIZE // PATCH_SIZE) ** 2, num_classes=10, token_dim=PATCH_SIZE**2)
 
 
-def num_train(options: Options) -> int:
-    """Return all images but 30 of each class for validation and as many for test: 1197."""
-    return NUM_IMAGES - 2 * 10 * HELD_OUT_PER_CLASS
-
-
-def num_held_out(options: Options) -> int:
-    """Return the validation and test images."""
-    return 2 * 10 * HELD_OUT_PER_CLASS
-
-
-def checksum(options: Options, data_dir: Path) -> str:
-    """Return a constant; `fetch` accepts no other content."""
-    return CHECKSUM
-
-
-def origin(options: Options, data_dir: Path) -> str:
-    """Return the library that reads the images."""
-    return "scikit-learn"
+num_held_out = always(2 * 10 * HELD_OUT_PER_CLASS)
+num_train = always(NUM_IMAGES - 2 * 10 * HELD_OUT_PER_CLASS)
+checksum = always(CHECKSUM)  # `fetch` accepts no other content
+origin = always("scikit-learn")
 
 
 def fetch(options: Options, data_dir: Path) -> None:

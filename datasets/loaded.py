@@ -24,11 +24,7 @@ TYPES = {
 
 
 def load_checked(name: str, definition: Task, options: Any, data_dir: Path) -> TaskData:
-    """Load a task onto the CPU and compare the result with the shape that the task declares.
-
-    Raises:
-        DataError: the data is missing, or differs from what is declared; the message has all mismatches.
-    """
+    """Load a task onto the CPU; raises DataError, with all mismatches, if it is missing or not as `shape` declares."""
     declared = definition.shape(options)
     data = definition.load(options, data_dir)
     if wrong := list(mismatches(data, declared)):

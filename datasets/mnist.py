@@ -14,7 +14,7 @@ import numpy as np
 
 from lr_sweep.datasets import files
 from lr_sweep.datasets.images import check_patches, draw_per_class, to_patches
-from lr_sweep.datasets.task import LARGEST_SEED, Split, TaskData, TaskShape, check_limits
+from lr_sweep.datasets.task import LARGEST_SEED, Split, TaskData, TaskShape, always, check_limits
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,14 +80,8 @@ def num_held_out(options: Options) -> int:
     return 10 * options.validation_per_class + 10_000
 
 
-def checksum(options: Options, data_dir: Path) -> str:
-    """Return the sha256 of the file list; `fetch` accepts no other content."""
-    return FILES.checksum
-
-
-def origin(options: Options, data_dir: Path) -> str:
-    """Return the library that fetches the images."""
-    return "torchvision"
+checksum = always(FILES.checksum)  # of the file list: `fetch` accepts no other content
+origin = always("torchvision")
 
 
 def fetch(options: Options, data_dir: Path) -> None:

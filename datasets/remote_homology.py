@@ -4,8 +4,8 @@
 in training. Lu et al. 2021, section 2.1, leave out sequences of 1024 amino acids and more. Seven in training and two in
 validation are longer, and none has 1024: 12,305, 734 and 718 remain.
 
-Lu et al.'s public code differs from their text: it tested on the validation split, left out every batch with a long
-sequence in it, multiplied accuracies by 0.9739 to correct for that, and put a start and an end token around sequences.
+Lu et al.'s public code differs from their text. It tested on the validation split, and put a start and an end token
+around sequences. It left out every batch with a long sequence, and multiplied accuracies by 0.9739 to correct for that.
 
 Two forms of the files are read: TAPE's JSON, and a CSV copy (columns seq, label; from the repository
 technion-cs-nlp/BiologicalTokenizers), which is preferred where both are there. TAPE's LMDB files hold pickles, which
@@ -27,7 +27,7 @@ from typing import Literal
 import numpy as np
 
 from lr_sweep.datasets import files
-from lr_sweep.datasets.task import DataError, Split, TaskData, TaskShape, check_limits
+from lr_sweep.datasets.task import DataError, Split, TaskData, TaskShape, always, check_limits
 
 Records = list[tuple[str, int]]
 """Sequences with their folds."""
@@ -68,14 +68,8 @@ def shape(options: Options) -> TaskShape:
     return TaskShape(num_tokens=options.max_length, num_classes=NUM_FOLDS, num_token_ids=1 + len(LETTERS))
 
 
-def num_train(options: Options) -> int:
-    """Return the number of training sequences; `longer: drop` leaves some out, by default 7."""
-    return SIZES[0]
-
-
-def num_held_out(options: Options) -> int:
-    """Return the number of validation and test sequences; `longer: drop` leaves some out."""
-    return SIZES[1] + SIZES[2]
+num_train = always(SIZES[0])  # `longer: drop` leaves some out, by default 7
+num_held_out = always(SIZES[1] + SIZES[2])
 
 
 def checksum(options: Options, data_dir: Path) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+T = TypeVar("T")
 
 ENDLESS = 10**9
 """`Task.num_train` of tasks whose training examples are drawn (`TaskData.draw`)."""
@@ -35,6 +36,11 @@ def check_limits(options: object, names: Iterable[str], low: int, high: int) -> 
     for name in names:
         if not low <= getattr(options, name) <= high:
             raise ValueError(f"{name} is {getattr(options, name)}, wanted {low} to {high}")
+
+
+def always(value: T) -> Callable[..., T]:
+    """Return a function of `Task` that returns this whatever the options, such as `origin`."""
+    return lambda *arguments: value
 
 
 def options_content(options: Any) -> dict[str, Any]:
@@ -62,7 +68,7 @@ class TaskShape:
     num_tokens: int
     """Tokens an example, padding included."""
     num_classes: int
-    """Of each answer."""
+    """Classes of each answer."""
     num_token_ids: int | None = None
     """Size of the vocabulary, padding included; None: tokens are real-valued."""
     token_dim: int | None = None
@@ -140,7 +146,7 @@ class TaskData:
 
     shape: TaskShape
     train: Split
-    """Of an endless task, examples on which train accuracy is measured."""
+    """In an endless task, examples on which train accuracy is measured."""
     validation: Split
     test: Split
     scale: Tensor | None = None

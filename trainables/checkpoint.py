@@ -155,11 +155,7 @@ class CheckpointStore:
         self._uploads = BackgroundWorker("checkpoint-store", self._upload_newest, self._report, retry_s=RETRY_S)
 
     def fetch_newer(self, folder: Path, step: int) -> Iterator[Path]:
-        """Fetch a run's checkpoints beyond a step into its local folder, newest first, and yield each.
-
-        Raises:
-            OSError: the store does not answer.
-        """
+        """Fetch a run's checkpoints beyond a step, newest first, and yield each; raises OSError without an answer."""
         for name in self._patiently(lambda: self._names(folder)):
             if int(name.split("-")[1]) <= step:
                 return
@@ -177,11 +173,7 @@ class CheckpointStore:
         self._uploads.wait(folders, LEAVING_PATIENCE_S)
 
     def finish(self, folders: list[Path]) -> None:
-        """Wait for the last checkpoints of runs that have ended, then free this machine's disk of the copies.
-
-        Raises:
-            OSError: the store does not answer.
-        """
+        """Wait for the last checkpoints of ended runs, then remove the copies here; OSError without an answer."""
         if not self._uploads.wait(folders, self.patience_s):
             raise self._away(next(iter(self._uploads.failing.values()), OSError("no answer")))
         for folder in folders:

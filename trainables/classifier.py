@@ -11,11 +11,21 @@ import torch
 from torch import Tensor, nn
 
 from lr_sweep.datasets.task import TaskShape
-from lr_sweep.trainables.answers import logits_of, read_positions
 from lr_sweep.trainables.backbones import load_family
 from lr_sweep.trainables.backbones.family import Dropout
 from lr_sweep.trainables.parts import sorted_parts
 from lr_sweep.trainables.run import BodySize, Protocol
+
+
+def read_positions(lengths: Tensor, num_read: int) -> Tensor:
+    """Return the last M of so many tokens: (..., M) of lengths (...)."""
+    return lengths.unsqueeze(-1) + torch.arange(-num_read, 0, device=lengths.device)
+
+
+def logits_of(outputs: Tensor, task: TaskShape) -> Tensor:
+    """Sort what the output layer gives at B M positions, (..., B M, Q / M * C), into logits (..., B, C or Q, C)."""
+    answers = (task.num_answers,) if task.num_answers > 1 else ()
+    return outputs.view(*outputs.shape[:-2], -1, *answers, task.num_classes)
 
 
 class Classifier(nn.Module):
@@ -36,12 +46,9 @@ class Classifier(nn.Module):
         self.output_layer = nn.Linear(size.width, task.num_outputs)
 
     def forward(self, tokens: Tensor, lengths: Tensor | None = None, noise: torch.Generator | None = None) -> Tensor:
-        """Return logits (B, C), or (B, Q, C) where an example has several answers.
+        """Return logits (B, C), or (B, Q, C), of tokens: (B, T) int64 ids or (B, T, token_dim) float32.
 
-        Args:
-            tokens: (B, T) int64 ids or (B, T, token_dim) float32.
-            lengths: (B,) int64, real tokens of each example; None: all T.
-            noise: draws the dropout masks; None is evaluation mode.
+        `lengths` (B,) int64: real tokens of each example; None: all. `noise` draws masks; None is evaluation mode.
         """
         return logits_of(self.output_layer(self.features(tokens, lengths, noise)), self.task)
 
@@ -66,11 +73,7 @@ class Classifier(nn.Module):
         return {**self.body.parts(), "input": [self.input_layer], "output": [self.output_layer]}
 
     def freeze_all_but(self, trained: Iterable[str]) -> None:
-        """Let gradients reach the named parts only.
-
-        Raises:
-            ValueError: a name is not in `PARTS`, or there is none.
-        """
+        """Let gradients reach the named parts only; raises ValueError as `sorted_parts`."""
         trained, parts = sorted_parts(trained), self.parts()
         self.requires_grad_(False)
         for part in trained:

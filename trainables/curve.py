@@ -38,7 +38,7 @@ class Progress:
     diverged_at_step: int | None = None
     """First step whose loss was not finite, or after which an evaluation's was not."""
     loss_sum: float = 0.0
-    """Of the steps since the last evaluation."""
+    """Sum of the losses since the last evaluation."""
     elapsed_s: float = 0.0
 
     @classmethod
@@ -65,13 +65,9 @@ class Progress:
         return all(validation_accuracy > earlier.validation_accuracy for earlier in self.curve)
 
     def record(self, scores: dict[str, float], evaluate_every: int, unix_s: float) -> Evaluation | None:
-        """Append the evaluation of this step to the curve and return it; None: the run has diverged.
+        """Append the evaluation of this step to the curve and return it; None: a score is not finite, so it diverged.
 
-        Args:
-            scores: by the names of `Evaluation`'s fields, all but the train loss; finite unless the run has diverged.
-                Those of the test split may be left out.
-            evaluate_every: steps since the last evaluation.
-            unix_s: Unix time.
+        `scores` are by the names of `Evaluation`'s fields, without the train loss, and without test if not evaluated.
         """
         if not all(math.isfinite(score) for score in scores.values()):
             self.diverged_at_step = self.step  # the last step's update went wrong, after its loss was taken

@@ -1,6 +1,6 @@
 """What trains runs: the interface between a `Session` and the engines, and the pace they report.
 
-`Session` keeps checkpoints, budgets and events; an engine takes gradient steps. There are three: `trainables.training`,
+`Session` keeps checkpoints, budgets and events; an engine takes gradient steps. There are three: `trainables.plain`,
 one eager run, which defines what is computed, `trainables.stacked.engine`, which computes the same for many runs as one
 program, and `trainables.own.engine`, which calls a training function of the user's own.
 

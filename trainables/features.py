@@ -9,7 +9,7 @@ Shape legend: `N` examples, `B` batch, `M` positions read, `D` width.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from lr_sweep.datasets.task import Split, TaskData, TaskShape
 from lr_sweep.trainables.backbones.family import Body, Dropout
 from lr_sweep.trainables.classifier import Classifier
-from lr_sweep.trainables.evaluation import TOKENS_A_BATCH
+from lr_sweep.trainables.evaluation import TOKENS_A_BATCH, in_batches
 from lr_sweep.trainables.run import Protocol, Run, reads_features
 
 MAX_BYTES = 2**30
-"""Of all splits' features; a run with more trains without them. 350,000 examples at GPT-2's width and one position."""
+"""Most memory for the features of all splits: 350,000 examples at GPT-2's width; a run with more trains without."""
 
 
 def can_cache(run: Run, data: TaskData) -> bool:
@@ -31,17 +31,8 @@ def can_cache(run: Run, data: TaskData) -> bool:
     return reads_features(run.trained, vars(run.protocol)) and data.augment is None and data.draw is None and fit
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Kept:
-    cell: str
-    """Content of a run, without its learning rate."""
-    device: torch.device
-    data: TaskData
-    features: TaskData
-
-
-_kept: list[_Kept] = []
-"""The newest: the runs of a cell and seed, which come one after the other in a process, have the same."""
+_kept: list[tuple[str, torch.device, TaskData, TaskData]] = []
+"""The newest features, after content without learning rate, device and task: runs of a cell and seed share them."""
 
 
 def to_features(run: Run, model: Classifier, data: TaskData) -> TaskData:
@@ -49,12 +40,12 @@ def to_features(run: Run, model: Classifier, data: TaskData) -> TaskData:
 
     `model` and `data` are on the run's device.
     """
-    cell, device = replace(run, learning_rate=0.0).canonical_json(), data.train.labels.device
-    if not any((each.cell, each.device) == (cell, device) and each.data is data for each in _kept):
+    content, device = replace(run, learning_rate=0.0).canonical_json(), data.train.labels.device
+    if not any(kept[:2] == (content, device) and kept[2] is data for kept in _kept):
         _kept.clear()  # before memory is taken for others
-        _kept.append(_Kept(cell=cell, device=device, data=data, features=_computed(model, data)))
+        _kept.append((content, device, data, _computed(model, data)))
     model.input_layer, model.body = nn.Identity(), _NoBody()
-    return _kept[0].features
+    return _kept[0][3]
 
 
 class _NoBody(Body):
@@ -85,10 +76,8 @@ def _computed(model: Classifier, data: TaskData) -> TaskData:
 
 @torch.no_grad()
 def _features(model: Classifier, data: TaskData, split: Split) -> Split:
-    size = max(1, TOKENS_A_BATCH // data.shape.num_tokens)
     found = []
-    for start in range(0, len(split), size):
-        batch = split[start : start + size]
+    for batch in in_batches(split, data.shape.num_tokens, TOKENS_A_BATCH):
         states = model.features(data.tokens(batch.inputs), batch.lengths).float()  # (B M, D)
         found.append(states.view(len(batch), data.shape.num_read, -1))
     return Split(inputs=torch.cat(found), labels=split.labels)

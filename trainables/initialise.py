@@ -21,13 +21,10 @@ from lr_sweep.trainables.run import Run
 def build_classifier(run: Run, task: TaskShape, weights: dict[str, Tensor] | None) -> Classifier:
     """Return the run's model at step 0 on the CPU, with its frozen parts frozen.
 
-    Random numbers are keyed by the run's seed and drawn on the CPU in a fixed order, so that variants and learning
-    rates of one seed share their input and output layers, on every device.
+    Random numbers are keyed by the run's seed and drawn on the CPU in a fixed order. Variants and learning rates of one
+    seed therefore share their input and output layers, on every device.
 
-    `weights`: the body's pretrained tensors by name (`load_weights`); None for random initialisation.
-
-    Raises:
-        WeightsError: the weights do not fit the model.
+    `weights`: the body's pretrained tensors by name (`load_weights`); raises WeightsError where they do not fit.
     """
     model = Classifier(run.model, task, run.protocol)
     initialise_randomly(model, run)
@@ -82,11 +79,7 @@ def alike(weights: dict[str, Tensor], seed: int) -> dict[str, Tensor]:
 
 
 def load_weights(folder: Path, family: str = "gpt2") -> dict[str, Tensor]:
-    """Read the body's tensors from a `save_pretrained` folder, float32, named as in the family's body.
-
-    Raises:
-        WeightsError: no `model.safetensors` there, or not a readable one.
-    """
+    """Read the body's tensors from a `save_pretrained` folder, float32, by name; raises WeightsError if unreadable."""
     path = folder / "model.safetensors"
     if not path.is_file():
         raise WeightsError(f"no model.safetensors in {folder}")

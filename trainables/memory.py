@@ -38,9 +38,9 @@ BLOCK_TENSORS = 6
 """(B, H, Q, T) tensors of blocked attention, of one block of Q queries and one run at a time: weights, masks, and what
 is computed of them."""
 USABLE = 0.85
-"""Of a trial's share; the rest is for what is not predicted: libraries' workspaces, the allocator's holes."""
+"""Part of a trial's share that is planned with; libraries' workspaces and the allocator's holes take the rest."""
 PROCESS_BYTES = 1.0e9
-"""Of a worker on a CPU before it trains anything: Python, torch, Ray (measured: 0.95 GB)."""
+"""Memory of a worker on a CPU before it trains anything: Python, torch, Ray (measured: 0.95 GB)."""
 
 
 def part_sizes(size: BodySize, task: TaskShape) -> dict[str, int]:

@@ -22,7 +22,7 @@ class KnownModel:
     revision: str | None = None
     """Commit of the repository; None: the newest."""
     sha256: str | None = None
-    """Of `model.safetensors` at that revision, 64 hex digits; None: not pinned, whatever comes is taken."""
+    """sha256 of `model.safetensors` at that revision, 64 hex digits; None: whatever comes is taken."""
 
     @property
     def size(self) -> BodySize:

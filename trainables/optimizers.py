@@ -47,11 +47,7 @@ class Lion(Optimizer):
 
 
 def optimizers_of(protocol: Protocol, learning_rate: float, model: Classifier) -> list[Optimizer]:
-    """Return what trains a model's trained parameters: one optimizer, or Muon and AdamW.
-
-    Raises:
-        ValueError: Muon has no matrix to train.
-    """
+    """Return what trains a model's trained parameters: one optimizer, or Muon and AdamW (see `hidden_matrices`)."""
     p, trained = protocol, [parameter for _, parameter in model.trained_parameters()]
     decay: dict[str, Any] = {"lr": learning_rate, "weight_decay": p.weight_decay}
     adam: dict[str, Any] = decay | {"betas": (p.adam_beta1, p.adam_beta2), "eps": p.adam_eps, "fused": True}
@@ -73,7 +69,10 @@ def optimizers_of(protocol: Protocol, learning_rate: float, model: Classifier) -
 
 
 def hidden_matrices(model: Classifier) -> list[Tensor]:
-    """Return the trained matrices of the body's attention and feedforward, which Muon is for (Jordan et al. 2024)."""
+    """Return the trained matrices of attention and feedforward, which Muon is for (Jordan et al. 2024).
+
+    Raises ValueError where there is none.
+    """
     parts = model.parts()
     inner = [p for part in ("attention", "feedforward") for p in parameters_of(parts.get(part, []))]
     found: list[Tensor] = [p for p in inner if p.requires_grad and p.ndim == 2]
@@ -102,15 +101,11 @@ def counts_steps(protocol: Protocol) -> bool:
 def step_row(
     protocol: Protocol, row: Tensor, gradient: Tensor, moments: list[Tensor], steps: Tensor, *, lr: float, skip: Tensor
 ) -> None:
-    """Take a step of all trained numbers of a run in place, unless `skip`, a float32 scalar on the device, is 1.
+    """Take step `steps` of all trained numbers of a run, (P,), in place, unless `skip` is 1.
 
-    The operations are those under torch's optimizers with `fused=True`; called directly, because an optimizer with a
-    parameter group for each run spends more time on the groups than a small model's step takes.
-
-    Args:
-        row, gradient: (P,).
-        moments: `moments_of`, each (P,).
-        steps: float32 scalar on the device, the number of this step.
+    The operations are those under torch's optimizers with `fused=True`. They are called directly, because an optimizer
+    with a parameter group for each run spends more time on the groups than a small model's step takes. `steps` and
+    `skip` are float32 scalars on the device; gradient and `moments_of` are (P,), too.
     """
     p = protocol
     decay: dict[str, Any] = {"lr": lr, "weight_decay": p.weight_decay}

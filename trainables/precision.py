@@ -9,11 +9,7 @@ from lr_sweep.trainables.run import Precision
 
 
 def products_in(precision: Precision, device: torch.device) -> torch.autocast:
-    """Set what fp32 products are made of in this process, and return the context that forward passes run in.
-
-    Raises:
-        ValueError: tf32 on a CPU, which has none.
-    """
+    """Set what fp32 products are made of in this process; return the context of forward passes. A CPU has no tf32."""
     if device.type == "cuda":
         torch.backends.cuda.matmul.fp32_precision = "tf32" if precision == "tf32" else "ieee"
     elif precision == "tf32":

@@ -24,7 +24,7 @@ Attention = Literal["written", "blocked", "fused"]
 OWN_MASKS: tuple[Attention | None, ...] = ("blocked", "fused")
 """Kinds of attention that draw dropout's masks themselves, by (seed, step, layer)."""
 QUERY_BLOCK = 128
-"""Queries of a block of `trainables.blocked_attention`; its masks depend on it."""
+"""Queries of a block of `trainables.attention`; its masks depend on it."""
 BLOCKED_FROM_TOKENS = 512
 """Tokens from which GPT-2's attention is blocked where a study leaves it open."""
 

@@ -37,10 +37,10 @@ from lr_sweep.trainables.initialise import load_weights
 from lr_sweep.trainables.memory import largest_stack
 from lr_sweep.trainables.own.engine import OwnEngine, OwnTraining
 from lr_sweep.trainables.own.output import Output
+from lr_sweep.trainables.plain import PlainEngine, Training
 from lr_sweep.trainables.pretraining.weights import WeightsError, WeightsSource, find_weights, weights_checksum
 from lr_sweep.trainables.run import Run
 from lr_sweep.trainables.stacked.engine import StackedTraining
-from lr_sweep.trainables.training import PlainEngine, Training
 
 
 @dataclass(kw_only=True, eq=False)

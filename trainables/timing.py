@@ -13,9 +13,9 @@ from torch import Tensor
 
 from lr_sweep.datasets.task import TaskData
 from lr_sweep.trainables.evaluation import evaluated_splits
+from lr_sweep.trainables.plain import CHUNK_STEPS, Training
 from lr_sweep.trainables.run import Run
 from lr_sweep.trainables.stacked.engine import StackedTraining
-from lr_sweep.trainables.training import CHUNK_STEPS, Training
 
 WARM_UP_STEPS = 3
 """Not timed: the first steps allocate memory and choose kernels."""
@@ -42,19 +42,15 @@ class StackTiming:
 def time_engine(
     runs: Sequence[Run], data: TaskData, weights: dict[str, Tensor] | None, device: torch.device, *, plain: bool
 ) -> StackTiming:
-    """Time the stacked engine with these runs of one cell, or the plain one with the first.
-
-    Raises:
-        MemoryError, torch.OutOfMemoryError: the runs do not fit.
-    """
+    """Time the stacked engine with these runs of one cell, or the plain one with the first; raises as `Engine.add`."""
     training: Training | StackedTraining
     if plain:
         training = Training(runs[0], data, weights, device)
-        evaluate: Callable[[], object] = training._scores
+        evaluate: Callable[[], object] = training.scores
     else:
         training = StackedTraining(data, weights, device)
-        evaluate = partial(training._scores, training.add(runs))
-    step_s = time_steps(training._train_chunk)
+        evaluate = partial(training.scores, training.add(runs))
+    step_s = time_steps(training.train_chunk)
     data = training.data  # of features, where a run reads those
     splits = evaluated_splits(data, runs[0].protocol)
     lengths = [len(split) for split in splits.values()]
@@ -82,9 +78,7 @@ def time_evaluations(
 ) -> tuple[float, ...]:
     """Return seconds of a whole evaluation, `REPEATS` times, scaled up from a part of the examples.
 
-    Args:
-        evaluate: evaluates on so many examples of each split, and returns the share of all examples that this is.
-        longest: examples of the longest split: so many are all.
+    `evaluate` takes a number of examples of each split and returns their share of all; `longest` of them are all.
     """
     number = FIRST_PART
     evaluate(number)

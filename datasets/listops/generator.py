@@ -3,9 +3,9 @@
 A node is an operator with probability 0.25, else a digit; an operator has 2 to 10 arguments; the root has depth 1 and
 nodes of depth 10 are digits. Expressions are kept if their length lies between two exclusive bounds and they are new.
 
-Recursion in Python takes minutes for 100k examples, so a forest of many trees is drawn at once, a depth at a time:
-structure from the roots down, lengths from the leaves up, trees of a wrong length dropped, then digits, operators and
-values from the leaves up and token positions from the roots down.
+Recursion in Python takes minutes for 100k examples, so a forest of many trees is drawn at once, a depth at a time. Its
+structure comes from the roots down, lengths from the leaves up; trees of a wrong length are dropped. Then come digits,
+operators and values from the leaves up, and token positions from the roots down.
 """
 
 from __future__ import annotations

@@ -37,11 +37,7 @@ _FUNCTIONS: dict[str, Callable[[list[int]], int]] = {
 
 
 def find(data_dir: Path) -> Path | None:
-    """Return the folder with all three files, or None if there is none of them.
-
-    Raises:
-        DataError: some of the three are there, but not all.
-    """
+    """Return the folder with all three files, None without any; raises DataError where only some are there."""
     for folder in (data_dir / name for name in FOLDERS):
         missing = [name for name in NAMES if not (folder / name).is_file()]
         if not missing:
@@ -60,11 +56,7 @@ def checksum(folder: Path) -> str:
 
 
 def read(path: Path, max_tree_length: int) -> Examples:
-    """Read one file; inputs are (N, max_tree_length) uint8.
-
-    Raises:
-        DataError: lines are not as described above, or not shorter than `max_tree_length`; the message has the first.
-    """
+    """Read one file; inputs are (N, max_tree_length) uint8. Raises DataError with the first lines that are unsound."""
     examples: list[tuple[bytes, int]] = []
     problems: list[str] = []
     with path.open(encoding="utf-8", errors="replace", newline="\n") as file:

@@ -99,8 +99,8 @@ def fetch(options: Options, data_dir: Path) -> None:
     """Check the release line by line (100k: about a minute), or generate examples (20 s), unless it was done before.
 
     Raises:
-        DataError: as `checksum`; the data directory does not exist, a line of the release is not as it should be,
-            there are not so many distinct examples, or what was kept of them is corrupted.
+        DataError: as `checksum`; the data directory does not exist, or the release or what was kept is corrupted;
+            there are not so many distinct examples.
     """
     _examples(options, data_dir)
 

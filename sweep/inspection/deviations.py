@@ -36,7 +36,7 @@ def write_deviations(given: str, model: str | None, results: Results, folder: Pa
         WeightsError: the weights are missing, damaged, or cannot be read.
     """
     name, where = _weights(given, model, results)
-    if mistakes := config_mistakes(where, None):
+    if mistakes := config_mistakes(where, "gpt2", None):
         raise WeightsError(f"{where}: {'; '.join(mistakes)}")
     rows = list(deviations(load_weights(where)))
     if not rows:

@@ -35,10 +35,10 @@ LAUNCH_S = Span(low=4e-6, middle=8e-6, high=16e-6)
 KERNELS_A_STEP, KERNELS_A_BLOCK = 65, 97
 """Operations of a stack's step that are no views, counted, whatever the number of runs; the second for each block."""
 KERNELS_A_QUERY_BLOCK = 52
-"""More of each run and block of queries of `trainables.blocked_attention`, there and back. Counted; 44 where
+"""More of each run and block of queries of `trainables.attention`, there and back. Counted; 44 where
 the masks are another run's, too."""
 KERNELS_A_FUSED_RUN = 10
-"""More of each run and layer of `trainables.fused_attention`: three operands copied, the kernels, there and back. Read
+"""More of each run and layer of fused attention there: three operands copied, the kernels, there and back. Read
 in the code, not counted."""
 PASSES_BLOCKED = 37
 """Over each weight of such a block, there and back, masks included. Counted in its operations."""

@@ -34,7 +34,7 @@ from lr_sweep.trainables.run import engine_for
 
 ENGINES = {
     "stacked": "lr_sweep.trainables.stacked.engine",
-    "plain": "lr_sweep.trainables.training",
+    "plain": "lr_sweep.trainables.plain",
     "own": "lr_sweep.trainables.own.engine",
 }
 """The module that each engine is in, by name: importing it would import torch, which `plan` does without."""

@@ -13,8 +13,7 @@ from lr_sweep.common.text import duration, percent
 from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, Recipe, StudyModel
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.texts import corpus_of, missing_text
-from lr_sweep.trainables.pretraining.recipe import pretrained_folder
-from lr_sweep.trainables.pretraining.task_recipe import TaskRecipe
+from lr_sweep.trainables.pretraining.recipe import TaskRecipe, pretrained_folder
 from lr_sweep.trainables.pretraining.weights import (
     WEIGHTS,
     WeightsError,

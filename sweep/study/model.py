@@ -42,8 +42,7 @@ from lr_sweep.sweep.study.validation import (
 )
 from lr_sweep.trainables.backbones import FAMILIES, size_type
 from lr_sweep.trainables.models import MODELS
-from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, in_data_dir
-from lr_sweep.trainables.pretraining.task_recipe import TaskRecipe, endless_tasks
+from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, TaskRecipe, endless_tasks, in_data_dir
 from lr_sweep.trainables.run import BodySize, ModelSize
 
 
@@ -166,7 +165,7 @@ class PretrainedHere(Strict):
     """Weights that this program pretrains, on text or on a task."""
 
     pretrain: Annotated[Recipe, PlainValidator(_recipe_from)]
-    """See `trainables.pretraining.recipe.PretrainRecipe`, and `task_recipe.TaskRecipe` beside it."""
+    """See `trainables.pretraining.recipe.PretrainRecipe` and `TaskRecipe`."""
 
 
 _SOURCES = {"hub": HubWeights, "folder": FolderWeights, "pretrain": PretrainedHere}

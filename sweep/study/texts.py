@@ -10,12 +10,12 @@ from lr_sweep.datasets.files import default_data_dir
 from lr_sweep.sweep.study.model import Recipe
 from lr_sweep.trainables.pretraining.recipe import (
     VALIDATION_SHARE,
+    TaskRecipe,
     describe_corpus,
     fewest_bytes,
     read_corpus,
     text_files,
 )
-from lr_sweep.trainables.pretraining.task_recipe import TaskRecipe
 
 GIVE_TEXT = (
     "Put a text file there, or name yours in a copy of the study (`text: [FILE]`); other text gives other weights, and "

@@ -115,7 +115,7 @@ def test_the_engines_files(engine: str) -> None:
     assert find_spec(ENGINES[engine]) is not None
     found = code_of_runs("digits", [ENGINES[engine], FAMILIES["gpt2"]])
     assert {
-        "trainables/training.py",
+        "trainables/plain.py",
         "trainables/backbones/gpt2.py",
         "trainables/run.py",
         "datasets/digits.py",

@@ -17,22 +17,12 @@ def square(*rows: list[float]) -> torch.Tensor:
     return torch.tensor(rows, dtype=torch.float32).view(1, len(rows), len(rows), 1)
 
 
-def test_crop_in_the_middle_is_the_image() -> None:
-    images = torch.rand(3, 8, 8, 2)
-    assert torch.equal(crop(images, torch.full((3, 2), 4), torch.zeros(2)), images)
-
-
 def test_crop_by_hand() -> None:
-    image = square([1, 2, 3], [4, 5, 6], [7, 8, 9])
-    # Padded by 4: the crop from row 3 and column 6 starts one row above the image and in its third column.
-    got = crop(image, torch.tensor([[3, 6]]), BLACK)
-    assert torch.equal(got, square([-7, -7, -7], [3, -7, -7], [6, -7, -7]))
-
-
-def test_crop_is_drawn_for_each_image() -> None:
-    images = square([1, 2], [3, 4]).repeat(2, 1, 1, 1)
-    got = crop(images, torch.tensor([[4, 4], [5, 4]]), BLACK)
-    assert torch.equal(got, torch.cat([square([1, 2], [3, 4]), square([3, 4], [-7, -7])]))
+    """Padded by 4, an image begins at (4, 4); a crop from (3, 6) begins one row above it, in its third column."""
+    images = square([1, 2, 3], [4, 5, 6], [7, 8, 9]).repeat(2, 1, 1, 1)
+    whole, part = crop(images, torch.tensor([[4, 4], [3, 6]]), BLACK).split(1)
+    assert torch.equal(whole, images[:1])
+    assert torch.equal(part, square([-7, -7, -7], [3, -7, -7], [6, -7, -7]))
 
 
 def test_flip_by_hand() -> None:

@@ -9,54 +9,28 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from urllib.error import URLError
 
 import pytest
 
 from lr_sweep.datasets import TASKS, cifar10, files, mnist
 from lr_sweep.datasets.task import DataError
 from lr_sweep.tests.support.real_data import require
-
-CONTENT = {"raw/a.bin": b"first", "raw/b.bin": b"second"}
-
-
-def write_files(folder: Path) -> None:
-    for name, content in CONTENT.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-
-
-def no_network(folder: Path) -> None:
-    raise URLError("Name or service not known")
-
-
-REMOTE = files.RemoteFiles(
-    task="toy",
-    md5s={name: hashlib.md5(content).hexdigest() for name, content in CONTENT.items()},
-    download=write_files,
-    by_hand="copy the files to {folder}.",
-)
-OFFLINE = dataclasses.replace(REMOTE, download=no_network)
+from lr_sweep.tests.support.toy_files import OFFLINE, REMOTE, write_files
 
 
 def listing(folder: Path) -> list[tuple[str, int]]:
     return sorted((str(path), path.stat().st_mtime_ns) for path in [folder, *folder.rglob("*")])
 
 
-def test_downloads_what_is_missing(tmp_path: Path) -> None:
-    assert files.fetch(REMOTE, tmp_path) == tmp_path / "toy"
-    assert (tmp_path / "toy/raw/b.bin").read_bytes() == b"second"
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".toy.lock", "toy"]
-
-
-def test_keeps_what_is_there(tmp_path: Path) -> None:
-    (tmp_path / "toy/raw").mkdir(parents=True)
+def test_what_is_missing_is_downloaded_and_what_is_there_is_kept(tmp_path: Path) -> None:
     kept = tmp_path / "toy/raw/a.bin"
+    kept.parent.mkdir(parents=True)
     kept.write_bytes(b"first")
     before = kept.stat().st_ino
-    files.fetch(REMOTE, tmp_path)
+    assert files.fetch(REMOTE, tmp_path) == tmp_path / "toy"
     assert kept.stat().st_ino == before
-    assert (tmp_path / "toy/raw/b.bin").is_file()
+    assert (tmp_path / "toy/raw/b.bin").read_bytes() == b"second"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".toy.lock", "toy"]
 
 
 def test_complete_folder_is_only_read(tmp_path: Path) -> None:

@@ -16,30 +16,12 @@ from lr_sweep.datasets.listops import release as listops_release
 from lr_sweep.datasets.listops import task as listops
 from lr_sweep.datasets.listops.examples import VOCABULARY, Examples, to_lu2021
 from lr_sweep.datasets.task import DataError
-
-LINES = {
-    "basic_train.tsv": ["( ( ( [MAX 2 ) 9 ) ] )\t9", "( ( ( [SM 1 ) ( ( ( [MIN 5 ) 4 ) ] ) ) ] )\t5"],
-    "basic_val.tsv": ["( ( ( [MED 1 ) 4 ) ] )\t2"],
-    "basic_test.tsv": ["( ( ( [MIN 3 ) 4 ) ] )\t3"],
-}
+from lr_sweep.tests.support.listops_release import LINES, write_release
 
 
 def small(**changes: object) -> listops.Options:
-    defaults: dict = {
-        "num_train": 60,
-        "num_validation": 20,
-        "num_test": 30,
-        "min_tree_length": 5,
-        "max_tree_length": 40,
-    }
-    return listops.Options(**defaults | changes)
-
-
-def write_release(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    for name, lines in LINES.items():
-        # csv.writer, which wrote the release, ends lines with \r\n
-        (folder / name).write_bytes("\r\n".join(["Source\tTarget", *lines, ""]).encode())
+    sizes: dict = {"num_train": 60, "num_validation": 20, "num_test": 30, "min_tree_length": 5, "max_tree_length": 40}
+    return listops.Options(**sizes | changes)
 
 
 @pytest.fixture(autouse=True)
@@ -54,8 +36,9 @@ def generated_folder(data_dir: Path) -> Path:
     return folder
 
 
-def test_release_by_hand(tmp_path: Path) -> None:
-    write_release(tmp_path / "listops")
+@pytest.mark.parametrize("folder", ["listops", "listops/listops-1000"])  # the second is how it unpacks
+def test_release_by_hand(tmp_path: Path, folder: str) -> None:
+    write_release(tmp_path / folder)
     data = listops.load(listops.Options(), tmp_path)
     assert listops.origin(listops.Options(), tmp_path) == "release"
     assert data.train.inputs.shape == (2, 2000)
@@ -65,17 +48,8 @@ def test_release_by_hand(tmp_path: Path) -> None:
     assert data.train.inputs[1, 8:].max() == 0
     assert data.train.lengths is not None
     assert data.train.lengths.tolist() == [4, 7]
-    assert (data.train.labels.tolist(), data.validation.labels.tolist(), data.test.labels.tolist()) == (
-        [9, 5],
-        [2],
-        [3],
-    )
+    assert [split.labels.tolist() for split in (data.train, data.validation, data.test)] == [[9, 5], [2], [3]]
     assert data.tokens(data.train.inputs).dtype == torch.int64
-
-
-def test_release_where_it_unpacks(tmp_path: Path) -> None:
-    write_release(tmp_path / "listops" / "listops-1000")
-    assert len(listops.load(listops.Options(source="release"), tmp_path).train) == 2
 
 
 def test_release_checksum_is_of_the_content(tmp_path: Path) -> None:
@@ -89,12 +63,9 @@ def test_release_checksum_is_of_the_content(tmp_path: Path) -> None:
     assert listops.checksum(listops.Options(source="generated"), tmp_path / "b") not in (first, second)
 
 
-def test_release_wanted_but_missing(tmp_path: Path) -> None:
+def test_release_missing_or_in_part(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"basic_train\.tsv, basic_val\.tsv, basic_test\.tsv are not in"):
         listops.fetch(listops.Options(source="release"), tmp_path)
-
-
-def test_release_in_part(tmp_path: Path) -> None:
     write_release(tmp_path / "listops")
     (tmp_path / "listops" / "basic_val.tsv").unlink()
     with pytest.raises(DataError, match=r"part of the release, but not basic_val.tsv"):
@@ -133,14 +104,6 @@ def test_a_release_is_checked_where_nothing_can_be_kept(tmp_path: Path, monkeypa
     (tmp_path / "listops/basic_val.tsv").write_text("Source\tTarget\n( [MIN 1 )\t1\n")
     with pytest.raises(DataError, match="1 of 1 examples"):
         listops.fetch(listops.Options(), tmp_path)
-
-
-def test_lu2021_of_a_release(tmp_path: Path) -> None:
-    write_release(tmp_path / "listops")
-    data = listops.load(listops.Options(tokenisation="lu2021"), tmp_path)
-    assert data.train.inputs.shape == (2, 512)
-    assert data.train.inputs[1, :6].tolist() == [14, 2, 11, 6, 5, 0]
-    assert data.train.labels.tolist() == [9, 5]
 
 
 @pytest.mark.parametrize(
@@ -265,11 +228,6 @@ def test_examples_are_generated_each_time_where_no_folder_can_be_written(
     assert torch.equal(first.train.inputs, again.train.inputs)
     assert list(tmp_path.iterdir()) == []
     assert f"neither {tmp_path} nor " in caplog.messages[0]
-
-
-def test_data_directory_that_does_not_exist(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"does not exist\. Create it"):
-        listops.fetch(small(), tmp_path / "typo")
 
 
 def test_several_processes_generate_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from lr_sweep.datasets.listops import release as listops_release
 from lr_sweep.datasets.listops.examples import VOCABULARY
 from lr_sweep.datasets.listops.release import parse
 from lr_sweep.datasets.task import DataError
-from lr_sweep.tests.datasets.test_listops_generator import evaluate
+from lr_sweep.tests.support.listops_release import evaluate
 
 Tree = int | tuple[str, list["Tree"]]
 
@@ -141,12 +141,8 @@ def test_the_first_bad_lines_are_shown_and_all_counted(tmp_path: Path) -> None:
         listops_release.read(path, max_tree_length=20)
     lines = str(raised.value).splitlines()
     assert lines[0].startswith("listops: 1500 of 3000 examples in ")
-    assert [line.split(":")[0] for line in lines[1:-1]] == [
-        "  line 1502",
-        "  line 1503",
-        "  line 1504",
-        "  and 1497 more",
-    ]
+    shown = [f"  line {number}" for number in (1502, 1503, 1504)]
+    assert [line.split(":")[0] for line in lines[1:-1]] == [*shown, "  and 1497 more"]
 
 
 def test_columns_may_stand_in_another_order(tmp_path: Path) -> None:

@@ -64,111 +64,49 @@ def test_symbols_are_recognised_by_the_declared_shape() -> None:
     assert scaled.tokens(ids).equal(ids.long())
 
 
-@pytest.mark.parametrize(
-    ("declared", "data", "want"),
-    [
-        (
-            SYMBOLS,
-            with_train(SYMBOLS, inputs=SYMBOLS.train.inputs.float()),
-            "inputs: got float32 of shape (40, 6), want integers of shape (40, 6), by num_tokens and",
-        ),
-        (
-            SYMBOLS,
-            with_train(SYMBOLS, inputs=with_first(SYMBOLS.train.inputs, 6)),
-            "train.inputs: got 0 to 6, want 0 to 5, by num_tokens and num_token_ids",
-        ),
-        (SYMBOLS, with_train(SYMBOLS, inputs=with_first(SYMBOLS.train.inputs.long(), -1)), "got -1 to 5, want 0 to 5"),
-        (
-            SYMBOLS,
-            with_train(SYMBOLS, inputs=SYMBOLS.train.inputs[:, :5]),
-            "shape (40, 5), want integers of shape (40, 6)",
-        ),
-        (
-            SYMBOLS,
-            with_train(SYMBOLS, lengths=torch.zeros(40, dtype=torch.int64)),
-            "train.lengths: got 0 to 0, want 1 to 6",
-        ),
-        (SYMBOLS, with_train(SYMBOLS, lengths=torch.full((40,), 7)), "train.lengths: got 7 to 7, want 1 to 6"),
-        (
-            SYMBOLS,
-            with_train(SYMBOLS, lengths=torch.ones(39, dtype=torch.int64)),
-            "got int64 of shape (39,), want int64 of shape",
-        ),
-        (
-            SYMBOLS,
-            dataclasses.replace(SYMBOLS, scale=torch.ones(6)),
-            "scale: got one, want none: num_token_ids declares symbols",
-        ),
-        (
-            NUMBERS,
-            with_train(NUMBERS, inputs=INPUTS[:, :, :3]),
-            "shape (40, 6, 3), want real numbers of shape (40, 6, 4)",
-        ),
-        (
-            NUMBERS,
-            with_train(NUMBERS, inputs=INPUTS.bool()),
-            "train.inputs: got bool of shape (40, 6, 4), want real numbers",
-        ),
-        (
-            NUMBERS,
-            with_train(NUMBERS, inputs=with_first(INPUTS.float(), float("nan"))),
-            "inputs: got numbers that are not finite",
-        ),
-        (
-            NUMBERS,
-            with_train(NUMBERS, inputs=with_first(INPUTS.float(), -torch.inf)),
-            "inputs: got numbers that are not finite",
-        ),
-        (NUMBERS, with_train(NUMBERS, inputs=INPUTS.numpy()), "train.inputs: got ndarray, want a torch tensor"),
-        (
-            NUMBERS,
-            with_train(NUMBERS, labels=with_first(LABELS, 3)),
-            "train.labels: got 0 to 3, want 0 to 2, by num_classes",
-        ),
-        (
-            NUMBERS,
-            with_train(NUMBERS, labels=LABELS.to(torch.uint8)),
-            "train.labels: got uint8 of shape (40,), want int64",
-        ),
-        (
-            NUMBERS,
-            with_train(NUMBERS, inputs=INPUTS[:0], labels=LABELS[:0]),
-            "train: got no examples, want one or more",
-        ),
-        (
-            NUMBERS,
-            dataclasses.replace(NUMBERS, shift=None),
-            "scale: got it alone, want both scale and shift, or neither",
-        ),
-        (
-            NUMBERS,
-            dataclasses.replace(NUMBERS, scale=None),
-            "shift: got it alone, want both scale and shift, or neither",
-        ),
-        (
-            NUMBERS,
-            dataclasses.replace(NUMBERS, scale=torch.ones(3)),
-            "scale: got float32 of shape (3,), want float32 of shape",
-        ),
-        (
-            NUMBERS,
-            dataclasses.replace(NUMBERS, shift=torch.ones(4).double()),
-            "shift: got float64 of shape (4,), want float32",
-        ),
-        (
-            NUMBERS,
-            dataclasses.replace(NUMBERS, scale=torch.full((4,), torch.inf)),
-            "scale: got numbers that are not finite",
-        ),
-        (NUMBERS, dataclasses.replace(NUMBERS, scale=np.ones(4)), "scale: got ndarray, want a torch tensor"),
-        (NUMBERS, dataclasses.replace(NUMBERS, test=(INPUTS, LABELS)), "test: got a tuple, want a Split"),
-        (
-            NUMBERS,
-            dataclasses.replace(NUMBERS, shape=SYMBOLS.shape),
-            "shape: got TaskShape(num_tokens=6, num_classes=2",
-        ),
-    ],
-)
+IDS, FLOATS = SYMBOLS.train.inputs, INPUTS.float()
+ONES = torch.ones(40, dtype=torch.int64)
+OF_SYMBOLS: list[tuple[dict[str, Any], str]] = [
+    (
+        {"inputs": IDS.float()},
+        "inputs: got float32 of shape (40, 6), want integers of shape (40, 6), by num_",
+    ),
+    ({"inputs": with_first(IDS, 6)}, "train.inputs: got 0 to 6, want 0 to 5, by num_tokens and num_token_ids"),
+    ({"inputs": with_first(IDS.long(), -1)}, "got -1 to 5, want 0 to 5"),
+    ({"inputs": IDS[:, :5]}, "shape (40, 5), want integers of shape (40, 6)"),
+    ({"lengths": 0 * ONES}, "train.lengths: got 0 to 0, want 1 to 6"),
+    ({"lengths": 7 * ONES}, "train.lengths: got 7 to 7, want 1 to 6"),
+    ({"lengths": ONES[1:]}, "got int64 of shape (39,), want int64 of shape"),
+]
+OF_NUMBERS: list[tuple[dict[str, Any], str]] = [
+    ({"inputs": INPUTS[:, :, :3]}, "shape (40, 6, 3), want real numbers of shape (40, 6, 4)"),
+    ({"inputs": INPUTS.bool()}, "train.inputs: got bool of shape (40, 6, 4), want real numbers"),
+    ({"inputs": with_first(FLOATS, float("nan"))}, "inputs: got numbers that are not finite"),
+    ({"inputs": with_first(FLOATS, -torch.inf)}, "inputs: got numbers that are not finite"),
+    ({"inputs": INPUTS.numpy()}, "train.inputs: got ndarray, want a torch tensor"),
+    ({"labels": with_first(LABELS, 3)}, "train.labels: got 0 to 3, want 0 to 2, by num_classes"),
+    ({"labels": LABELS.to(torch.uint8)}, "train.labels: got uint8 of shape (40,), want int64"),
+    ({"inputs": INPUTS[:0], "labels": LABELS[:0]}, "train: got no examples, want one or more"),
+]
+OF_DATA: list[tuple[TaskData, dict[str, Any], str]] = [
+    (SYMBOLS, {"scale": torch.ones(6)}, "scale: got one, want none: num_token_ids declares symbols"),
+    (NUMBERS, {"shift": None}, "scale: got it alone, want both scale and shift, or neither"),
+    (NUMBERS, {"scale": None}, "shift: got it alone, want both scale and shift, or neither"),
+    (NUMBERS, {"scale": torch.ones(3)}, "scale: got float32 of shape (3,), want float32 of shape"),
+    (NUMBERS, {"shift": torch.ones(4).double()}, "shift: got float64 of shape (4,), want float32"),
+    (NUMBERS, {"scale": torch.full((4,), torch.inf)}, "scale: got numbers that are not finite"),
+    (NUMBERS, {"scale": np.ones(4)}, "scale: got ndarray, want a torch tensor"),
+    (NUMBERS, {"test": (INPUTS, LABELS)}, "test: got a tuple, want a Split"),
+    (NUMBERS, {"shape": SYMBOLS.shape}, "shape: got TaskShape(num_tokens=6, num_classes=2"),
+]
+MISMATCHES = [
+    *((SYMBOLS, with_train(SYMBOLS, **changes), want) for changes, want in OF_SYMBOLS),
+    *((NUMBERS, with_train(NUMBERS, **changes), want) for changes, want in OF_NUMBERS),
+    *((data, dataclasses.replace(data, **changes), want) for data, changes, want in OF_DATA),
+]
+
+
+@pytest.mark.parametrize(("declared", "data", "want"), MISMATCHES)
 def test_a_mismatch_says_what_was_got_and_wanted(declared: TaskData, data: TaskData, want: str) -> None:
     (message,) = found(data, declared.shape)
     assert want in message

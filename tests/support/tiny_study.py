@@ -9,11 +9,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from lr_sweep.analysis.record.read import read_curves, read_runs
 from lr_sweep.sweep.cli.parser import main
@@ -27,6 +28,7 @@ from lr_sweep.sweep.study.study import Resources
 from lr_sweep.sweep.tune.run_study import write_wanted
 from lr_sweep.sweep.tune.trials import cohort_of
 from lr_sweep.tests.support.small_runs import random_weights
+from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.curve import Evaluation
 from lr_sweep.trainables.events import Advanced, Event, Finished, Started
@@ -189,3 +191,11 @@ def timeless(run_id: str, evaluation: Evaluation) -> dict[str, Any]:
     point = {"run_id": run_id, **vars(evaluation)}
     del point["time_ms"], point["elapsed_s"]
     return point
+
+
+def end_of(events: Iterable[Event], folder: Path, run: WantedRun) -> tuple[Any, dict[str, Tensor]]:
+    """The curve by the events of a run, and the final state."""
+    points = {point.step: timeless(run.run_id, point) for event in events for point in evaluations(event)}
+    curve = [points[step] for step in sorted(points)]
+    (final,) = checkpoints(Results(folder).checkpoints(run.run_id))
+    return curve, load_file(final)

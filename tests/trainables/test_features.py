@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 
-from lr_sweep.datasets.task import TaskData
-from lr_sweep.tests.support.small_runs import (
-    CPU,
-    pairs_task,
-    random_weights,
-    real_valued_task,
-    run_of,
-    symbol_task,
-    xor_task,
-)
-from lr_sweep.trainables import features, training
+from lr_sweep.tests.support.engine_runs import TASKS, plain, plain_of, same_bits
+from lr_sweep.tests.support.small_runs import CPU, pairs_task, random_weights, real_valued_task, run_of, xor_task
+from lr_sweep.trainables import features
+from lr_sweep.trainables.initialise import build_classifier
 from lr_sweep.trainables.run import Run, engine_of
 from lr_sweep.trainables.timing import time_engine
-from lr_sweep.trainables.training import Training
 
 OUTPUT_ONLY: dict[str, Any] = {"trained": ("output",), "dropout": 0.0, "input_dropout": 0.0}
-TASKS: dict[str, Callable[[], TaskData]] = {"numbers": real_valued_task, "symbols": symbol_task, "pairs": pairs_task}
 
 
 @pytest.fixture(autouse=True)
@@ -39,48 +30,36 @@ def output_only(**changes: Any) -> Run:
     return run_of("frozen-pretrained", **OUTPUT_ONLY | changes)
 
 
-def started(run: Run, data: TaskData) -> Training:
-    return Training(run, data, random_weights(), CPU, lambda: 0.0)
-
-
-def trained(run: Run, data: TaskData, num_evaluations: int = 5) -> Training:
-    begun = started(run, data)
-    for _ in range(num_evaluations):
-        begun.advance()
-    return begun
-
-
 @pytest.mark.parametrize("readout", ["final_position", "last_token"])
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", ["numbers", "symbols", "pairs"])
 def test_curves_are_those_without_a_cache(task: str, readout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """50 steps of 10 epochs, so the order of the batches matters, too."""
-    data, run = TASKS[task](), output_only(readout=readout, learning_rate=1e-2)
-    cached = trained(run, data)
+    data, run = TASKS[task], output_only(readout=readout, learning_rate=1e-2)
+    cached = plain(run, 50, data)
     assert cached.data.shape.token_dim == 16  # it reads features
-    monkeypatch.setattr(training, "can_cache", lambda run, data: False)
-    plain = trained(run, data)
-    assert plain.data is data
-    assert cached.progress.step == plain.progress.step == 50
-    for got, want in zip(cached.progress.curve, plain.progress.curve, strict=True):
+    monkeypatch.setattr("lr_sweep.trainables.plain.can_cache", lambda run, data: False)
+    without = plain(run, 50, data)
+    assert without.data is data
+    assert cached.progress.step == without.progress.step == 50
+    for got, want in zip(cached.progress.curve, without.progress.curve, strict=True):
         assert dataclasses.astuple(got)[:-1] == pytest.approx(dataclasses.astuple(want)[:-1], abs=1e-5)
-    assert plain.progress.curve[-1].train_loss < plain.progress.curve[0].train_loss - 0.005
-    assert cached.trained.keys() == plain.trained.keys() == {"output_layer.weight", "output_layer.bias"}
+    assert without.progress.curve[-1].train_loss < without.progress.curve[0].train_loss - 0.005
+    assert cached.trained.keys() == without.trained.keys() == {"output_layer.weight", "output_layer.bias"}
     for name, parameter in cached.trained.items():
-        torch.testing.assert_close(parameter, plain.trained[name], rtol=0, atol=1e-5)
+        torch.testing.assert_close(parameter, without.trained[name], rtol=0, atol=1e-5)
 
 
 def test_a_run_resumes_to_the_same_bits() -> None:
     data, run = real_valued_task(), output_only()
-    whole, begun = trained(run, data), trained(run, data, 2)
+    whole, begun = plain(run, 50, data), plain(run, 20, data)
     tensors = {name: tensor.clone() for name, tensor in begun.state()[0].items()}
     progress = begun.state()[1]
     features._kept.clear()  # in another process
-    resumed = started(run, data)
+    resumed = plain_of(run, data)
     resumed.load_state(tensors, progress)
     for _ in range(3):
         resumed.advance()
-    assert resumed.state()[0].keys() == whole.state()[0].keys()
-    assert all(torch.equal(tensor, whole.state()[0][name]) for name, tensor in resumed.state()[0].items())
+    assert same_bits(resumed.state()[0], whole.state()[0])
     assert [each.test_loss for each in resumed.progress.curve] == [each.test_loss for each in whole.progress.curve]
 
 
@@ -88,13 +67,13 @@ def test_learning_rates_of_a_seed_share_features(monkeypatch: pytest.MonkeyPatch
     data, computed = real_valued_task(), []
     compute = features._computed
     monkeypatch.setattr(features, "_computed", lambda *given: computed.append(1) or compute(*given))
-    first = started(output_only(learning_rate=1e-3), data)
-    second = started(output_only(learning_rate=1e-2), data)
+    first = plain_of(output_only(learning_rate=1e-3), data)
+    second = plain_of(output_only(learning_rate=1e-2), data)
     assert second.data is first.data
     assert not list(first.model.body.parameters())  # let go
-    other = started(output_only(seed=1), data)
+    other = plain_of(output_only(seed=1), data)
     assert not torch.equal(other.data.train.inputs, first.data.train.inputs)  # of another input layer
-    started(output_only(seed=1), real_valued_task())
+    plain_of(output_only(seed=1), real_valued_task())
     assert len(computed) == 3
     assert len(features._kept) == 1
 
@@ -103,8 +82,8 @@ def test_features_are_what_the_output_layer_reads() -> None:
     """Two answers are read at the last two real tokens of each example: by hand, an example at a time."""
     data, run = pairs_task(), output_only(readout="last_token")
     assert data.test.lengths is not None
-    cached = started(run, data)
-    body = training.build_classifier(run, data.shape, random_weights())
+    cached = plain_of(run, data)
+    body = build_classifier(run, data.shape, random_weights())
     for example in range(3):
         tokens = data.tokens(data.test.inputs[example : example + 1])
         end = int(data.test.lengths[example])
@@ -124,7 +103,7 @@ def test_only_runs_whose_features_never_change_are_cached(monkeypatch: pytest.Mo
     assert features.can_cache(output_only(), data)
     monkeypatch.setattr(features, "MAX_BYTES", 4 * 80 * 16 - 1)
     assert not features.can_cache(output_only(), data)
-    assert trained(output_only(), data, 1).data is data
+    assert plain(output_only(), 10, data).data is data
 
 
 def test_they_are_timed_as_they_train() -> None:

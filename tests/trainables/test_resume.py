@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load_file
 
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.tests.support.tiny_study import cohort_here, evaluations, runs_of, timeless, write_study
-from lr_sweep.trainables.checkpoint import checkpoints, load_newest_checkpoint, save_checkpoint
+from lr_sweep.tests.support.tiny_study import cohort_here, end_of, evaluations, runs_of, write_study
+from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.events import Event, Started
 from lr_sweep.trainables.session import Session
 
@@ -33,14 +32,6 @@ def trained(
     """The events of a worker's plain engine, which saves whenever it can and reports every few steps."""
     session = Session(cohort_here([run], Results(folder), engine="plain", every_s=every_s), wall_clock)
     return itertools.chain.from_iterable(session.events(report_every_s))
-
-
-def end_of(events: Iterable[Event], folder: Path, run: WantedRun) -> tuple[Any, dict[str, torch.Tensor]]:
-    """The curve by the events of a run, and the final state."""
-    points = {point.step: timeless(run.run_id, point) for event in events for point in evaluations(event)}
-    curve = [points[step] for step in sorted(points)]
-    (final,) = checkpoints(Results(folder).checkpoints(run.run_id))
-    return curve, load_file(final)
 
 
 @pytest.fixture(scope="module")
@@ -93,17 +84,6 @@ def test_any_number_of_deaths_and_damaged_checkpoints_change_nothing(
     assert tensors.keys() == undisturbed[1].keys()
     assert all(torch.equal(tensor, undisturbed[1][name]) for name, tensor in tensors.items())
     assert not list(own.glob("partial-*"))
-
-
-@pytest.mark.parametrize("harm", ["link", "folder"])
-def test_what_is_no_checkpoint_is_set_aside(tmp_path: Path, harm: str) -> None:
-    intact = save_checkpoint(tmp_path, {}, {"step": 10})
-    wrong = tmp_path / "step-000000020-0123456789abcdef.safetensors"
-    wrong.symlink_to("nothing") if harm == "link" else wrong.mkdir()
-    seen: list[Path] = []
-    assert load_newest_checkpoint(tmp_path, seen.append) == ({}, {"step": 10})
-    assert seen == [tmp_path / f"damaged-{wrong.name}"]
-    assert checkpoints(tmp_path) == [intact]
 
 
 def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_is_used(run: WantedRun, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from lr_sweep.sweep.study.backbones import find_backbones, is_unknown
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import WantedRun, by_cell, wanted_runs
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.tests.datasets.test_listops import write_release
+from lr_sweep.tests.support.listops_release import write_release
 from lr_sweep.tests.support.small_bodies import SIZES
 from lr_sweep.tests.support.small_runs import random_weights, run_of
 from lr_sweep.tests.support.tiny_study import SIZE, runs_of, write_study
@@ -134,24 +134,11 @@ def test_every_field_of_a_family_s_size_changes_the_id(family: str) -> None:
     assert len(ids) == 2 + len(dataclasses.fields(size))
 
 
-@pytest.mark.parametrize("family", FAMILY_IDS)
-def test_a_run_of_another_family_comes_back_from_its_content(family: str) -> None:
-    run = run_of(size=SIZES[family])
-    content = json.loads(json.dumps(run.content()))
-    assert content["model"]["family"] == family
-    assert Run.from_content(content, size_from(content["model"])) == run
-
-
 def test_the_order_of_parts_changes_no_id() -> None:
     run = run_of("frozen-random")
     for trained in itertools.permutations(run.trained):
         assert dataclasses.replace(run, trained=trained) == run
         assert dataclasses.replace(run, trained=trained).run_id == run.run_id
-
-
-def test_equal_learning_rates_are_the_same_run() -> None:
-    assert run_of(learning_rate=1e-3).run_id == run_of(learning_rate=0.001).run_id
-    assert run_of(learning_rate=1e-3).run_id == run_of(learning_rate=10**-3).run_id
 
 
 @given(
@@ -165,21 +152,18 @@ def test_siblings_have_their_own_ids(learning_rate: float, seed: int, options: d
     assert one.sibling_ids()(learning_rate, seed) == other.run_id
 
 
-def test_every_run_of_a_grid_has_its_own_id(tmp_path: Path) -> None:
-    runs = runs_of(write_study(tmp_path, seeds=3, rates=[1e-4, 1e-3, 1e-2]), tmp_path / "results")
-    assert [run.run_id for run in runs] == [run.run.run_id for run in runs]
-    assert len({run.run_id for run in runs}) == 18
-
-
 def test_options_in_another_order_are_the_same_run() -> None:
     one, other = (dataclasses.replace(run_of(), task_options=o) for o in ({"a": 1, "b": 2}, {"b": 2, "a": 1}))
     assert one.run_id == other.run_id
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_a_run_comes_back_from_its_content(variant: str) -> None:
-    run = run_of(variant, gradient_clip_norm=None)
+RUNS = [*(run_of(variant, gradient_clip_norm=None) for variant in VARIANTS), *(run_of(size=s) for s in SIZES.values())]
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.model.family}-{run.initialisation}-{len(run.trained)}")
+def test_a_run_comes_back_from_its_content(run: Run) -> None:
     content = json.loads(json.dumps(run.content()))
+    assert content["model"].get("family", "gpt2") == run.model.family
     again = Run.from_content(content, size_from(content["model"]))
     assert again == run
     assert again.run_id == run.run_id
@@ -222,27 +206,24 @@ def test_data_that_was_found_is_the_same_run_as_data_that_was_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # `runs_of` looks for data here
-    auto, generated = (
-        ids(tmp_path, tasks=f"{{listops: {{num_steps: 20, source: {source}}}}}") for source in ("auto", "generated")
-    )
-    assert auto == generated
+
+    def of(source: str) -> list[str]:
+        return ids(tmp_path, tasks=f"{{listops: {{num_steps: 20, source: {source}}}}}")
+
+    generated = of("generated")
+    assert of("auto") == generated
     write_release(tmp_path / "listops")
-    auto, release = (
-        ids(tmp_path, tasks=f"{{listops: {{num_steps: 20, source: {source}}}}}") for source in ("auto", "release")
-    )
-    assert auto == release
-    assert not set(auto) & set(generated)
+    assert of("auto") == of("release")
+    assert not set(of("auto")) & set(generated)
 
 
-def test_seeds_are_outermost(tmp_path: Path) -> None:
+def test_seeds_are_outermost_and_every_run_has_its_own_id(tmp_path: Path) -> None:
     runs = runs_of(write_study(tmp_path, seeds=2), tmp_path / "results")
     order = [(run.run.seed, run.variant, run.run.learning_rate) for run in runs]
-    assert order == [
-        (seed, variant, rate)
-        for seed in (0, 1)
-        for variant in ("frozen-pretrained", "unfrozen-random")
-        for rate in (1e-3, 1e-2)
-    ]
+    variants, rates = ("frozen-pretrained", "unfrozen-random"), (1e-3, 1e-2)
+    assert order == list(itertools.product((0, 1), variants, rates))
+    assert [run.run_id for run in runs] == [run.run.run_id for run in runs]
+    assert len({run.run_id for run in runs}) == 8
 
 
 @pytest.fixture
@@ -259,13 +240,18 @@ def _runs(study: Study, folder: Path) -> list[WantedRun]:
     return wanted_runs(study, find_backbones(study, folder), folder / "data")
 
 
-def test_table_1_is_432_runs_before_anything_is_fetched(shipped: dict[str, list[WantedRun]]) -> None:
-    runs = shipped["rothermel2021-table1"]
-    assert len(runs) == len({run.run_id for run in runs}) == 432
-    assert len(by_cell(runs)) == 16
-    checksums = {run.run.weights_checksum for run in runs}
-    assert checksums == {None, MODELS["gpt2"].sha256}  # pinned, so these ids are final
+def test_shipped_tables_share_runs_whose_ids_are_final(shipped: dict[str, list[WantedRun]]) -> None:
+    table_1, table_4 = ({run.run_id: run for run in runs} for runs in shipped.values())
+    assert (len(table_1), len(shipped["rothermel2021-table1"])) == (432, 432)
+    assert len(by_cell(shipped["rothermel2021-table1"])) == 16
+    checksums = {run.run.weights_checksum for run in table_1.values()}
+    assert checksums == {None, MODELS["gpt2"].sha256}  # pinned before anything is fetched
     assert not any(map(is_unknown, checksums))
+    assert len(table_4) == 648  # 3 tasks x 2 models x 4 variants x 9 learning rates x 3 seeds
+    gpt2 = {run_id for run_id, run in table_4.items() if run.model == "gpt2"}
+    assert len(gpt2) == 324
+    assert gpt2 == {run_id for run_id, run in table_1.items() if run.run.task != "listops"}
+    assert table_1.keys() & table_4.keys() == gpt2
 
 
 def test_the_shipped_tasks_have_the_ids_they_had(shipped: dict[str, list[WantedRun]], tmp_path: Path) -> None:
@@ -288,12 +274,3 @@ def test_the_shipped_tasks_have_the_ids_they_had(shipped: dict[str, list[WantedR
         "remote-homology": "c78a2c373a09e899",
     }
     assert first.keys() == SHIPPED
-
-
-def test_table_4_shares_its_gpt2_runs_with_table_1(shipped: dict[str, list[WantedRun]]) -> None:
-    table_1, table_4 = ({run.run_id: run for run in runs} for runs in shipped.values())
-    assert len(table_4) == 648  # 3 tasks x 2 models x 4 variants x 9 learning rates x 3 seeds
-    gpt2 = {run_id for run_id, run in table_4.items() if run.model == "gpt2"}
-    assert len(gpt2) == 324
-    assert gpt2 == {run_id for run_id, run in table_1.items() if run.run.task != "listops"}
-    assert table_1.keys() & table_4.keys() == gpt2

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import torch
 
+from lr_sweep.tests.support.engine_runs import assert_close, stacked
 from lr_sweep.tests.support.small_runs import CPU, random_weights, real_valued_task, run_of
 from lr_sweep.tests.support.tiny_study import ROOT, runs_of, write_study
-from lr_sweep.tests.trainables.test_stacked_training import assert_close, stacked
 from lr_sweep.trainables.initialise import build_classifier
 from lr_sweep.trainables.parts import EVERYTHING, VARIANTS, Variant
-from lr_sweep.trainables.training import Training
+from lr_sweep.trainables.plain import Training
 
 NORMS = Variant(initialisation="pretrained", trained=("output", "layer_norms"))
 LINE = '    "frozen-norms": Variant(initialisation="pretrained", trained=("output", "layer_norms")),\n'
@@ -46,6 +46,10 @@ def test_parts_are_sorted_however_a_variant_names_them() -> None:
         (("input", "output", "input"), f"trained: got 'input' more than once; {WANT}"),
         ((), f"trained: got no part; {WANT}"),
         ("output", "trained: got the text 'output', want a tuple of parts: ('output',)"),
+        (
+            ("last_attention", "output", "attention"),
+            f"trained: got attention and last_attention, which is a part of it; {WANT}",
+        ),
     ],
 )
 def test_parts_that_are_none(trained: Any, problem: str) -> None:
@@ -58,14 +62,6 @@ def test_parts_that_are_none(trained: Any, problem: str) -> None:
         with pytest.raises(ValueError, match=f"^{re.escape(problem)}$"):
             make()
     assert all(p.requires_grad for p in model.parameters())
-
-
-def test_a_part_and_a_part_of_it() -> None:
-    with pytest.raises(ValueError, match="attention and last_attention, which is a part of it; want some of"):
-        Variant(initialisation="random", trained=("last_attention", "output", "attention"))
-
-
-def test_an_initialisation_that_is_none() -> None:
     with pytest.raises(ValueError, match="initialisation: got 'pretraind', want one of random, pretrained, statistics"):
         Variant(initialisation="pretraind", trained=("output",))  # type: ignore[arg-type]
 

@@ -7,7 +7,7 @@ Shape legend: `B` batch, `T` tokens, `D` width.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,25 +16,18 @@ from torch import Tensor, nn
 from transformers import BertConfig
 from transformers.models.bert.modeling_bert import BertEncoder
 
-from lr_sweep.trainables.backbones.family import LibraryBody
-from lr_sweep.trainables.pretraining.config import ConfigFields
-from lr_sweep.trainables.run import BodySize, Protocol
+from lr_sweep.trainables.backbones.config import ConfigFields
+from lr_sweep.trainables.backbones.family import LibraryBody, LibrarySize
+from lr_sweep.trainables.run import Protocol
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size(BodySize):
+class Size(LibrarySize):
     """A BERT; `bert-base-uncased` is 12 layers, 12 heads, width 768."""
 
     family: ClassVar[str] = "bert"
-    heads: int
-    """Attention heads in each layer; divides `width`."""
     positions: int = 512
     """Rows of the positional embedding table. Tasks with more tokens get further rows (`Protocol.position_std`)."""
-
-    @property
-    def feedforward(self) -> int:
-        """Width of the feedforward."""
-        return 4 * self.width
 
 
 class Embeddings(nn.Module):
@@ -147,16 +140,10 @@ COMPUTED: dict[str, tuple[Any, ...]] = {
     "hidden_act": ("gelu", "gelu_python"),
     "position_embedding_type": ("absolute", None),
     "is_decoder": (False,),
-    "quantization_config": (None,),
-    "auto_map": (None,),
 }
 FIELDS = ConfigFields(
     model_type="bert",
     sizes=SIZES | {"max_position_embeddings": "positions"},
     computed=COMPUTED | {"layer_norm_eps": (1e-12,)},
 )
-
-
-def config_mistakes(config: Mapping[str, Any], size: Any) -> Iterator[str]:
-    """Yield what `config.json` says that a BERT of this size does not compute."""
-    return FIELDS.mistakes(config, size)
+config_mistakes = FIELDS.mistakes

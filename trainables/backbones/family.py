@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -17,7 +18,7 @@ from lr_sweep.trainables.randomness import global_generator_keyed
 from lr_sweep.trainables.run import Attention, BodySize
 
 WEIGHT_STD = 0.02
-"""Of random weights and embeddings (`initializer_range` of the transformers library's defaults)."""
+"""Standard deviation of random weights and embeddings (`initializer_range` of the transformers library's defaults)."""
 
 
 class Dropout:
@@ -67,6 +68,19 @@ def parameters_of(part: Sequence[nn.Module | nn.Parameter]) -> list[nn.Parameter
     return [p for each in part for p in ([each] if isinstance(each, nn.Parameter) else each.parameters())]
 
 
+@dataclass(frozen=True, kw_only=True)
+class LibrarySize(BodySize):
+    """A transformer whose feedforward is four times as wide as the model."""
+
+    heads: int
+    """Attention heads in each layer; divides `width`."""
+
+    @property
+    def feedforward(self) -> int:
+        """Width of the feedforward."""
+        return 4 * self.width
+
+
 class LibraryBody(Body):
     """A body made of modules of the transformers library, whose dropout draws from torch's global generators."""
 
@@ -75,10 +89,13 @@ class LibraryBody(Body):
         """Map (B, T, D) to (B, T, D), in the mode that the modules are in."""
 
     def set_dropout(self, probability: float) -> None:
-        """Set the probability of every dropout; a family adds those that are no modules."""
+        """Set the probability of every dropout: modules, and what attentions pass to functions."""
         for module in self.modules():
             if isinstance(module, nn.Dropout):
                 module.p = probability
+            for name in ("dropout", "attention_dropout"):
+                if isinstance(getattr(module, name, None), float | int):
+                    setattr(module, name, probability)
 
     def forward(self, embeddings: Tensor, dropout: Dropout | None = None) -> Tensor:
         """Map (B, T, D) to (B, T, D)."""

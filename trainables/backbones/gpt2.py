@@ -1,7 +1,7 @@
 """GPT-2's transformer body (Radford et al. 2019) with the parameter names and layouts of Hugging Face's `GPT2Model`.
 
-Written out rather than imported because dropout must draw from a generator that is passed in (a run's masks are keyed
-by seed and step) and because there is no token table: tokens of other modalities enter as embeddings.
+Written out rather than imported, because dropout must draw from a generator that is passed in: a run's masks are keyed
+by seed and step. There is no token table: tokens of other modalities enter as embeddings.
 
 Shape legend: `B` batch, `T` tokens, `D` width, `H` heads, `K` = D / H.
 """
@@ -16,10 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lr_sweep.trainables.attention import AttentionNoise, attend_long
+from lr_sweep.trainables.backbones.config import gpt2_mistakes
 from lr_sweep.trainables.backbones.family import WEIGHT_STD, Body, Dropout
-from lr_sweep.trainables.blocked_attention import AttentionNoise, attend_in_blocks
-from lr_sweep.trainables.fused_attention import attend_fused
-from lr_sweep.trainables.pretraining.fit import field_mistakes
 from lr_sweep.trainables.run import OWN_MASKS, ModelSize, Protocol
 
 Size = ModelSize
@@ -57,8 +56,7 @@ class Attention(nn.Module):
         elif dropout.attention in OWN_MASKS:
             key = dropout.generator.initial_seed()
             noise = AttentionNoise(keys=(key,), readers=((0,),), layer=self.layer, probability=dropout.probability)
-            attend = attend_in_blocks if dropout.attention == "blocked" else attend_fused
-            mixed = attend(q, k, v, noise)  # (B, H, T, K)
+            mixed = attend_long(dropout.attention, q, k, v, noise)  # (B, H, T, K)
         else:
             mixed = dropout(_causal_weights(q, k)) @ v  # (B, H, T, K)
         return self.c_proj(mixed.transpose(1, 2).reshape(batch, tokens, width))  # (B, T, D)
@@ -167,7 +165,7 @@ class GPT2(Body):
 
 
 build = GPT2
-config_mistakes = field_mistakes
+config_mistakes = gpt2_mistakes
 
 
 def body_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

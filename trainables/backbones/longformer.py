@@ -19,7 +19,7 @@ from transformers.models.longformer.modeling_longformer import LongformerEncoder
 
 from lr_sweep.trainables.backbones import bert
 from lr_sweep.trainables.backbones.bert import BERT, common_config, encoder_tensors
-from lr_sweep.trainables.pretraining.config import ConfigFields
+from lr_sweep.trainables.backbones.config import ConfigFields
 
 OFFSET = 2
 """Rows of a published position table before that of the first token, as in RoBERTa; no token has them."""
@@ -34,7 +34,7 @@ class Size(bert.Size):
 
     family: ClassVar[str] = "longformer"
     layer_norm_eps: ClassVar[float] = 1e-5
-    """Of the published models; the library's default is BERT's."""
+    """Value in the published models; the library's default is BERT's."""
     positions: int = 4096
     """Rows of the positional embedding table, without the two that no token has."""
     attention_window: int = 512
@@ -66,12 +66,6 @@ class Longformer(BERT):
             attention = layer.attention.self
             del attention.query_global, attention.key_global, attention.value_global
         return encoder
-
-    def set_dropout(self, probability: float) -> None:
-        """Set the probability of every dropout."""
-        super().set_dropout(probability)
-        for layer in self.layers:
-            layer.attention.self.dropout = probability
 
     def hidden_states(self, embeddings: Tensor) -> Tensor:
         """Map (B, T, D) to (B, T, D)."""

@@ -22,7 +22,7 @@ from lr_sweep.trainables.backbones.family import Body, Dropout
 from lr_sweep.trainables.run import BodySize, Protocol
 
 POSITION_STD = 0.02
-"""Of random position rows, as GPT-2's."""
+"""Standard deviation of random position rows, as GPT-2's."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ Shape legend: `B` batch, `T` tokens, `D` width.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,21 +16,19 @@ from torch import Tensor, nn
 from transformers import T5Config
 from transformers.models.t5.modeling_t5 import T5Block, T5LayerNorm
 
-from lr_sweep.trainables.backbones.family import LibraryBody
-from lr_sweep.trainables.pretraining.config import ConfigFields
-from lr_sweep.trainables.run import BodySize, Protocol
+from lr_sweep.trainables.backbones.config import ConfigFields
+from lr_sweep.trainables.backbones.family import LibraryBody, LibrarySize
+from lr_sweep.trainables.run import Protocol
 
 LEAST_BUCKETS = 4
 """A quarter of the buckets are for single distances; with fewer, that is none, and the library divides by it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size(BodySize):
+class Size(LibrarySize):
     """An encoder of T5's first version; `t5-base` is 12 layers, 12 heads, width 768."""
 
     family: ClassVar[str] = "t5"
-    heads: int
-    """Attention heads in each block; divides `width`."""
     buckets: int = 32
     """Rows of the table of relative positions, from 4; half of them are for tokens to the right."""
     max_distance: int = 128
@@ -46,11 +44,6 @@ class Size(BodySize):
     def head_width(self) -> int:
         """Width of a head."""
         return self.width // self.heads
-
-    @property
-    def feedforward(self) -> int:
-        """Width of the feedforward."""
-        return 4 * self.width
 
 
 class T5Encoder(LibraryBody):
@@ -81,12 +74,6 @@ class T5Encoder(LibraryBody):
         """Self-attention and feedforward of each block, with their layer norms."""
         blocks: list[Any] = list(self.block)
         return [(block.layer[0], block.layer[1]) for block in blocks]
-
-    def set_dropout(self, probability: float) -> None:
-        """Set the probability of every dropout."""
-        super().set_dropout(probability)
-        for attention, _ in self.layers:
-            attention.SelfAttention.dropout = probability
 
     def hidden_states(self, embeddings: Tensor) -> Tensor:
         """Map (B, T, D) to (B, T, D)."""
@@ -144,12 +131,7 @@ FIELDS = ConfigFields(
         "relative_attention_num_buckets": "buckets",
         "relative_attention_max_distance": "max_distance",
     },
-    computed={
-        "feed_forward_proj": ("relu",),
-        "layer_norm_epsilon": (1e-6,),
-        "quantization_config": (None,),
-        "auto_map": (None,),
-    },
+    computed={"feed_forward_proj": ("relu",), "layer_norm_epsilon": (1e-6,)},
     aliases={
         "hidden_size": "d_model",
         "num_attention_heads": "num_heads",
@@ -158,8 +140,4 @@ FIELDS = ConfigFields(
     },
     defaults={"relative_attention_max_distance": 128},  # files from before 2022 lack it
 )
-
-
-def config_mistakes(config: Mapping[str, Any], size: Any) -> Iterator[str]:
-    """Yield what `config.json` says that a T5 encoder of this size does not compute."""
-    return FIELDS.mistakes(config, size)
+config_mistakes = FIELDS.mistakes

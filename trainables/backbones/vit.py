@@ -18,26 +18,19 @@ from torch import Tensor, nn
 from transformers import ViTConfig
 from transformers.models.vit.modeling_vit import ViTLayer
 
-from lr_sweep.trainables.backbones.bert import common_config
-from lr_sweep.trainables.backbones.family import LibraryBody
-from lr_sweep.trainables.pretraining.config import ConfigFields, got
-from lr_sweep.trainables.run import BodySize, Protocol
+from lr_sweep.trainables.backbones.bert import SIZES, common_config
+from lr_sweep.trainables.backbones.config import ConfigFields, got
+from lr_sweep.trainables.backbones.family import LibraryBody, LibrarySize
+from lr_sweep.trainables.run import Protocol
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size(BodySize):
+class Size(LibrarySize):
     """A ViT; `vit-base-patch16-224-in21k` is 12 layers, 12 heads, width 768."""
 
     family: ClassVar[str] = "vit"
-    heads: int
-    """Attention heads in each layer; divides `width`."""
     layer_norm_eps: float = 1e-12
-    """Of layer norms: 1e-12 in the transformers library's models, 1e-6 in timm's."""
-
-    @property
-    def feedforward(self) -> int:
-        """Width of the feedforward."""
-        return 4 * self.width
+    """Added to the variance by layer norms: 1e-12 in the transformers library, 1e-6 in timm."""
 
 
 class ViT(LibraryBody):
@@ -53,13 +46,6 @@ class ViT(LibraryBody):
         self.dropout = nn.Dropout()
         self.layers = nn.ModuleList(ViTLayer(config) for _ in range(size.layers))
         self.layernorm = nn.LayerNorm(size.width, eps=size.layer_norm_eps)
-
-    def set_dropout(self, probability: float) -> None:
-        """Set the probability of every dropout."""
-        super().set_dropout(probability)
-        layers: list[Any] = list(self.layers)
-        for layer in layers:
-            layer.attention.attention_dropout = probability
 
     def hidden_states(self, embeddings: Tensor) -> Tensor:
         """Map (B, T, D) to (B, T, D)."""
@@ -124,19 +110,8 @@ def body_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 FIELDS = ConfigFields(
     model_type="vit",
-    sizes={
-        "hidden_size": "width",
-        "num_hidden_layers": "layers",
-        "num_attention_heads": "heads",
-        "intermediate_size": "feedforward",
-        "layer_norm_eps": "layer_norm_eps",
-    },
-    computed={
-        "hidden_act": ("gelu", "gelu_python"),
-        "qkv_bias": (True,),
-        "quantization_config": (None,),
-        "auto_map": (None,),
-    },
+    sizes=SIZES | {"layer_norm_eps": "layer_norm_eps"},
+    computed={"hidden_act": ("gelu", "gelu_python"), "qkv_bias": (True,)},
     defaults={"layer_norm_eps": 1e-12},
 )
 _OF_TIMM = re.compile(r"vit_(tiny|small|base|large)_patch\d+_\d+(\..+)?")

@@ -21,7 +21,7 @@ from lr_sweep.trainables.own.randomness import generator_states, restore_generat
 from lr_sweep.trainables.own.run import OwnFiles, OwnRun
 from lr_sweep.trainables.own.session import MisuseError, OwnSession, RunToTrain, Scores
 from lr_sweep.trainables.own.state import restore, state_of
-from lr_sweep.trainables.training import CPU_THREADS
+from lr_sweep.trainables.plain import CPU_THREADS
 
 
 class OwnTraining:

@@ -1,14 +1,14 @@
-"""What `config.json` and `model.safetensors` must hold, so that our GPT-2 computes what the weights were made for.
+"""Whether pretrained weights are those of a body: what `config.json` and `model.safetensors` say, by name.
 
-The tables have every field of transformers' `GPT2Config` that changes hidden states of a body that gets embeddings and
-is trained in float32; tests/trainables/test_weights_config.py lists the others and tries each. Needs no torch.
+GPT-2's are read without torch, so that a look at a study stays quick; other families' bodies need torch anyway.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -16,39 +16,10 @@ from typing import Any
 import numpy as np
 from safetensors import safe_open
 
-from lr_sweep.trainables.pretraining.config import ConfigFields, file_mistakes, got
-from lr_sweep.trainables.run import ModelSize
+from lr_sweep.trainables.backbones import load_family
+from lr_sweep.trainables.backbones.config import gpt2_mistakes, shown
+from lr_sweep.trainables.run import BodySize, ModelSize
 
-FAMILY = "gpt2"
-"""Of `model_type`. Others have tensors of the same names and compute something else."""
-
-SIZES = {"n_layer": "layers", "n_head": "heads", "n_embd": "width", "n_positions": "positions"}
-"""Fields that must be there and agree with the study's model -> their names in `ModelSize`."""
-
-ALIASES = {
-    "num_hidden_layers": "n_layer",
-    "num_attention_heads": "n_head",
-    "hidden_size": "n_embd",
-    "max_position_embeddings": "n_positions",
-}
-"""Other names that transformers reads."""
-
-COMPUTED: dict[str, tuple[Any, ...]] = {
-    "activation_function": ("gelu_new", "gelu_fast", "gelu_accurate", "gelu_pytorch_tanh", "gelu_python_tanh"),
-    "layer_norm_epsilon": (1e-5,),
-    "scale_attn_weights": (True,),
-    "scale_attn_by_inverse_layer_idx": (False,),
-    "is_causal": (True,),
-    "quantization_config": (None,),
-    "auto_map": (None,),
-}
-"""Fields that change the function -> the values that this program computes, first the one that a missing field means.
-
-The activations are one function, the tanh approximation of GELU, written in different ways. `is_causal` is no field of
-`GPT2Config`, yet transformers obeys it; `auto_map` names code of the model's own.
-"""
-FEEDFORWARD = "n_inner"
-"""Width of the feedforward; null is 4 x n_embd, the one that this program computes."""
 EXPONENTS: dict[str, tuple[type[np.unsignedinteger[Any]], int]] = {
     "F32": (np.uint32, 0x7F800000),
     "F16": (np.uint16, 0x7C00),
@@ -61,23 +32,69 @@ MAX_SHOWN = 5
 """Tensors named in a message, of those that share a mistake."""
 
 
-FIELDS = ConfigFields(model_type=FAMILY, sizes=SIZES, computed=COMPUTED, aliases=ALIASES)
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """A tensor of a body in a file."""
+
+    dtype: str
+    """As safetensors calls it, if it is read."""
+    shape: tuple[int, ...]
+    num_not_finite: Callable[[], int]
+    """Counts the numbers that are NaN or infinite."""
 
 
-def config_mistakes(folder: Path, size: ModelSize | None) -> list[str]:
+def config_mistakes(folder: Path, family: str, size: BodySize | None) -> list[str]:
     """Return what is wrong with the `config.json` of a `save_pretrained` folder, field by field; None: any size."""
-    return file_mistakes(folder, "n_head, n_layer", partial(field_mistakes, size=size))
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ["there is no config.json, which says how many heads there are and what the model computes"]
+    except (OSError, ValueError, RecursionError) as error:
+        return [f"config.json cannot be read ({error}): put the one there that was saved with the weights"]
+    if not isinstance(config, dict):
+        return [f"config.json: got {shown(config)}, want an object with model_type and so on"]
+    mistakes_of = gpt2_mistakes if family == "gpt2" else load_family(family).config_mistakes
+    return [f"config.json: {mistake}" for mistake in mistakes_of(config, size)]
 
 
-def field_mistakes(config: Mapping[str, Any], size: ModelSize | None) -> Iterator[str]:
-    """Yield what `config.json` says that a GPT-2 of this size does not compute; None: of any size."""
-    yield from FIELDS.mistakes(config, size)
-    if config.get("model_type") == FAMILY and size and config.get(FEEDFORWARD) not in (None, 4 * size.width):
-        yield f"{FEEDFORWARD}: {got(config, FEEDFORWARD)}, want null or {4 * size.width} (4 x n_embd)"
+def tensor_mistakes(folder: Path, size: BodySize) -> list[str]:
+    """Return which tensors of a body are missing, misshapen or not finite; an unchanged file is read once a process."""
+    path = folder / "model.safetensors"
+    try:
+        status = path.stat()
+        return list(_mistakes_at(path, status.st_mtime_ns, status.st_size, size))
+    except Exception as error:  # safetensors raises its own type, OSError or ValueError by what is wrong
+        return [f"model.safetensors cannot be read as safetensors: {error}"]
 
 
-def body_shapes(size: ModelSize) -> dict[str, tuple[int, ...]]:
-    """Return the names and shapes of a body's tensors, those of `trainables.backbones.gpt2.GPT2`."""
+@cache
+def _mistakes_at(path: Path, mtime_ns: int, num_bytes: int, size: BodySize) -> tuple[str, ...]:
+    is_gpt2 = isinstance(size, ModelSize)
+    found, wanted = (_read_header(path) if is_gpt2 else _read_tensors(path, size.family)), body_shapes(size)
+    body = {name: found[name] for name in wanted if name in found}
+    shapes = [f"{name} has shape {t.shape}, want {wanted[name]}" for name, t in body.items() if t.shape != wanted[name]]
+    types = [f"{name} is of {tensor.dtype}" for name, tensor in body.items() if tensor.dtype not in EXPONENTS]
+    mistakes = [
+        *_listed(" lacks", [name for name in wanted if name not in body]),
+        *_listed(":", shapes),
+        *_listed(":", types, f"; want {', '.join(EXPONENTS)}"),
+    ]
+    return tuple(mistakes or _listed(":", list(_not_finite(body))))
+
+
+def body_shapes(size: BodySize) -> dict[str, tuple[int, ...]]:
+    """Return the names and shapes of the tensors that a body takes from pretrained weights; GPT-2's without torch."""
+    if isinstance(size, ModelSize):
+        return _gpt2_shapes(size)
+    import torch
+
+    with torch.device("meta"):
+        body = load_family(size.family).build(size, 0)
+    return {name: tuple(p.shape) for name, p in body.named_parameters() if name not in body.always_new}
+
+
+def _gpt2_shapes(size: ModelSize) -> dict[str, tuple[int, ...]]:
     width = size.width
     block: dict[str, tuple[int, ...]] = {
         "ln_1": (width,),
@@ -94,64 +111,55 @@ def body_shapes(size: ModelSize) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def tensor_mistakes(folder: Path, size: ModelSize) -> list[str]:
-    """Return which tensors of a body are missing, misshapen or not finite; an unchanged file is read once a process."""
-    return unless_unreadable(folder, partial(_mistakes_at, size=size))
-
-
-def unless_unreadable(folder: Path, mistakes_at: Callable[[Path, int, int], Iterable[str]]) -> list[str]:
-    """Return what `mistakes_at` finds by path, time of change in ns and size of weights, or why they are unreadable."""
-    path = folder / "model.safetensors"
-    try:
-        status = path.stat()
-        return list(mistakes_at(path, status.st_mtime_ns, status.st_size))
-    except Exception as error:  # safetensors raises its own type, OSError or ValueError by what is wrong
-        return [f"model.safetensors cannot be read as safetensors: {error}"]
-
-
-@cache
-def _mistakes_at(path: Path, mtime_ns: int, num_bytes: int, size: ModelSize) -> tuple[str, ...]:
-    tensors, data_at = _tensors(path)
-    wanted = body_shapes(size)
-    missing = [name for name in wanted if name not in tensors]
-    body = {name: tensors[name] for name in wanted if name in tensors}
-    shapes = {name: tuple(tensor["shape"]) for name, tensor in body.items()}
-    misshapen = [
-        f"{name} has shape {shape}, want {wanted[name]}" for name, shape in shapes.items() if shape != wanted[name]
-    ]
-    types = [f"{name} is of {tensor['dtype']}" for name, tensor in body.items() if tensor["dtype"] not in EXPONENTS]
-    mistakes = [
-        *listed(" lacks", missing),
-        *listed(":", misshapen),
-        *listed(":", types, f"; want {', '.join(EXPONENTS)}"),
-    ]
-    return tuple(mistakes or listed(":", _not_finite(path, data_at, body)))
-
-
-def _tensors(path: Path) -> tuple[dict[str, Any], int]:
-    """Return tensors by their names in the body, with `dtype`, `shape` and `data_offsets`, and where data begin."""
+def _read_header(path: Path) -> dict[str, _Found]:
+    """Return the tensors of a GPT-2 by their names in the body."""
     with safe_open(path, framework="numpy"):  # checks the header against the file's size
         pass
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(length))
     header.pop("__metadata__", None)
-    return {name.removeprefix("transformer."): tensor for name, tensor in header.items()}, 8 + length
+    return {
+        name.removeprefix("transformer."): _Found(
+            dtype=tensor["dtype"],
+            shape=tuple(tensor["shape"]),
+            num_not_finite=partial(_num_not_finite, path, tensor, 8 + length + tensor["data_offsets"][0]),
+        )
+        for name, tensor in header.items()
+    }
 
 
-def _not_finite(path: Path, data_at: int, tensors: dict[str, Any]) -> list[str]:
-    found = []
-    for name, tensor in tensors.items():
-        unsigned, exponent = EXPONENTS[tensor["dtype"]]
-        size = math.prod(tensor["shape"])
-        numbers = np.memmap(path, unsigned, mode="r", offset=data_at + tensor["data_offsets"][0], shape=(size,))
-        pieces = (numbers[start : start + PIECE] for start in range(0, size, PIECE))
-        if wrong := sum(int(np.count_nonzero((piece & exponent) == exponent)) for piece in pieces):
-            found.append(f"{name} has {wrong} of {size} numbers that are NaN or infinite")
-    return found
+def _read_tensors(path: Path, family: str) -> dict[str, _Found]:
+    """Return the tensors of another family by their names in the body."""
+    import torch
+    from safetensors.torch import load_file
+
+    names = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+    return {
+        name: _Found(
+            dtype=names.get(tensor.dtype, str(tensor.dtype)),
+            shape=tuple(tensor.shape),
+            num_not_finite=lambda tensor=tensor: int((~tensor.isfinite()).sum()),  # type: ignore[misc]
+        )
+        for name, tensor in load_family(family).body_tensors(load_file(path)).items()
+    }
 
 
-def listed(verb: str, mistakes: list[str], wanted: str = "") -> list[str]:
+def _not_finite(body: Mapping[str, _Found]) -> Iterator[str]:
+    for name, tensor in body.items():
+        if wrong := tensor.num_not_finite():
+            yield f"{name} has {wrong} of {math.prod(tensor.shape)} numbers that are NaN or infinite"
+
+
+def _num_not_finite(path: Path, tensor: Mapping[str, Any], offset: int) -> int:
+    unsigned, exponent = EXPONENTS[tensor["dtype"]]
+    size = math.prod(tensor["shape"])
+    numbers = np.memmap(path, unsigned, mode="r", offset=offset, shape=(size,))
+    pieces = (numbers[start : start + PIECE] for start in range(0, size, PIECE))
+    return sum(int(np.count_nonzero((piece & exponent) == exponent)) for piece in pieces)
+
+
+def _listed(verb: str, mistakes: list[str], wanted: str = "") -> list[str]:
     """Return mistakes of tensors as one, a few of them by name; none if there are none."""
     more = f" and {len(mistakes) - MAX_SHOWN} more" if len(mistakes) > MAX_SHOWN else ""
     return [f"model.safetensors{verb} {', '.join(mistakes[:MAX_SHOWN])}{more}{wanted}"] if mistakes else []

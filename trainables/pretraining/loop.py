@@ -32,8 +32,17 @@ class Trainee(Protocol):
     def step(self) -> int:
         """Gradient steps taken."""
 
+    def measure(self) -> None:
+        """Note how good the model is; called before its first step."""
+
     def take_step(self) -> float:
         """Take the next gradient step and return its loss."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return what `pretraining.json` says of the training, after its last step."""
+
+    def save(self, folder: Path) -> object:
+        """Write `config.json` and `model.safetensors` into a new folder."""
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what is needed to resume: tensors by name, and plain JSON values with `step` among them."""
@@ -42,19 +51,34 @@ class Trainee(Protocol):
         """Resume from what `state` returned."""
 
 
-def resume(trainee: Trainee, folder: Path) -> bool:
-    """Load the newest intact checkpoint of a pretraining into `folder` that did not end; False: there is none."""
-    saved = checkpoint.newest_checkpoint(
-        pretraining_checkpoints(folder), None, lambda path: log.warning("%s is damaged", path)
-    )
-    if saved is not None:
-        trainee.load_state(*saved)
-    return saved is not None
+def train_and_save(
+    start: Callable[[], Trainee],
+    num_steps: int,
+    folder: Path,
+    on_step: OnStep,
+    *,
+    checkpoint_every_s: float,
+    num_threads: int | None = None,
+) -> dict[str, Any]:
+    """Train what `start` returns, or resume an earlier call that did not end; save it with its facts, and return those.
+
+    `num_threads`: CPU threads of torch; None: as many as there are. They are restored at the end.
+    """
+    with _threads_kept(num_threads):
+        trainee = start()
+        checkpoints = pretraining_checkpoints(folder)
+        saved = checkpoint.newest_checkpoint(checkpoints, None, lambda path: log.warning("%s is damaged", path))
+        if saved is None:
+            trainee.measure()
+        else:
+            trainee.load_state(*saved)
+        _train(trainee, num_steps, checkpoints, on_step, checkpoint_every_s)
+        facts = trainee.facts()
+    _save(trainee, facts, folder)
+    return facts
 
 
-def train_to(num_steps: int, trainee: Trainee, folder: Path, on_step: OnStep, checkpoint_every_s: float) -> None:
-    """Take the steps that are left, and save a checkpoint each time so many seconds have passed."""
-    checkpoints = pretraining_checkpoints(folder)
+def _train(trainee: Trainee, num_steps: int, checkpoints: Path, on_step: OnStep, checkpoint_every_s: float) -> None:
     saved_at = time.monotonic()
     while trainee.step < num_steps:
         loss = trainee.take_step()
@@ -66,8 +90,7 @@ def train_to(num_steps: int, trainee: Trainee, folder: Path, on_step: OnStep, ch
 
 
 @contextmanager
-def threads_kept(number: int | None = None) -> Iterator[None]:
-    """Set torch's number of CPU threads for the block, None: leave it; and restore it, if the block sets it, too."""
+def _threads_kept(number: int | None) -> Iterator[None]:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(number or before)
@@ -76,15 +99,12 @@ def threads_kept(number: int | None = None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def save_weights(folder: Path, facts: dict[str, Any], write: Callable[[Path], object]) -> None:
-    """Have `write` put `config.json` and weights into a folder, add the facts, and remove the checkpoints.
-
-    The folder is there whole or not at all; the facts get the weights' sha256.
-    """
+def _save(trainee: Trainee, facts: dict[str, Any], folder: Path) -> None:
+    """Write a folder that is there whole or not at all, and remove the checkpoints; the facts get sha256s."""
     remove_dead_partials(folder.parent)
     partial = partial_path(folder)
     shutil.rmtree(partial, ignore_errors=True)
-    write(partial)
+    trainee.save(partial)
     follow_umask(partial / WEIGHTS)
     others = {path.name: hash_file(path) for path in sorted(partial.iterdir()) if path.name != WEIGHTS}
     checked = sealed(facts | {"weights_sha256": hash_file(partial / WEIGHTS), FILES: others})

@@ -1,4 +1,4 @@
-"""How a model is pretrained here, where published weights are too large or out of reach: on which text, into what."""
+"""How a model is pretrained here, on text or on a task, and into which folder; nothing here needs torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from lr_sweep.common.files import read_plain
-from lr_sweep.trainables.run import ModelSize
+from lr_sweep.datasets import TASKS
+from lr_sweep.datasets.checksum import data_checksum
+from lr_sweep.datasets.task import ENDLESS, options_content
+from lr_sweep.trainables.parts import EVERYTHING
+from lr_sweep.trainables.run import ModelSize, Protocol, Run
 
 DATA = "DATA"
 """Stands for the data directory in a path of text."""
@@ -25,6 +29,8 @@ DEFAULT_THREADS = 2
 """Of torch on a CPU, where a recipe names no number; the committed results are of machines with two cores."""
 MAX_TEXT_BYTES = 2_000_000_000
 """The text is held in memory, a few times over."""
+NO_FILES = Path()
+"""In place of a data directory: endless tasks read none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +82,7 @@ def text_files(recipe: PretrainRecipe, data_dir: Path) -> list[Path]:
 
 
 def read_corpus(recipe: PretrainRecipe, data_dir: Path) -> bytes:
-    """Return the whole text of a recipe.
-
-    Raises:
-        OSError: a file cannot be read, is no plain file, or they are too large together.
-    """
+    """Return the whole text; raises OSError if a file is unreadable or no plain file, or they are too large."""
     left, parts = MAX_TEXT_BYTES, []
     for path in text_files(recipe, data_dir):
         parts.append(read_plain(path, left))
@@ -126,3 +128,59 @@ def describe_corpus(recipe: PretrainRecipe) -> str:
     if isinstance(recipe.text, str):
         return f"the Python {sys.version_info.major}.{sys.version_info.minor} standard library's source"
     return ", ".join(path.name for path in recipe.text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRecipe:
+    """Training of all parts of a model from its random start on a task. Everything in it can change the weights."""
+
+    predicts: ClassVar[str] = "answer"
+    """What its losses are means over."""
+    task: str
+    """Name of an endless task in `datasets.TASKS` (`endless_tasks`)."""
+    options: Any
+    """The task's own `Options`; a study has them beside the other fields."""
+    num_steps: int
+    """Gradient steps."""
+    batch_size: int = 8
+    """Examples a gradient step."""
+    learning_rate: float = 1e-3
+    """Of Adam, constant (Lu et al. 2021, appendix C)."""
+    seed: int = 0
+    """Of the initial weights, the examples and dropout; not the seed of a run."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of an example; at most the model's `positions`."""
+        return TASKS[self.task].shape(self.options).num_tokens
+
+    def run(self, size: ModelSize) -> Run:
+        """Return the training as a run, by the default protocol; it is evaluated at its end alone."""
+        return Run(
+            task=self.task,
+            task_options=options_content(self.options),
+            data_checksum=data_checksum(self.task, self.options, NO_FILES),
+            model=size,
+            initialisation="random",
+            weights_checksum=None,
+            trained=EVERYTHING,
+            learning_rate=self.learning_rate,
+            seed=self.seed,
+            protocol=Protocol(batch_size=self.batch_size, evaluate_every=self.num_steps),
+        )
+
+    def folder(self, root: Path, size: ModelSize) -> Path:
+        """Return the folder the weights are saved in, named after everything that goes into them."""
+        return root / f"gpt2-{size.layers}x{size.width}-{self.run(size).run_id[:12]}"
+
+    def description(self, size: ModelSize) -> str:
+        """Return what tables call the weights."""
+        return (
+            f"GPT-2 of {size.layers} layers x width {size.width}, all of it trained for {self.num_steps} steps "
+            f"({self.num_steps * self.batch_size:,} examples) on {self.task}"
+        )
+
+
+def endless_tasks() -> list[str]:
+    """Return the names of the tasks whose examples are drawn at every step, which need no data directory."""
+    return [name for name, task in TASKS.items() if task.num_train(task.Options()) == ENDLESS]

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
-from lr_sweep.trainables.pretraining.loop import OnStep, resume, save_weights, threads_kept, train_to
+from lr_sweep.trainables.pretraining.loop import OnStep, train_and_save
 from lr_sweep.trainables.pretraining.recipe import (
     DEFAULT_THREADS,
     NUM_BYTES,
@@ -31,11 +31,11 @@ from lr_sweep.trainables.randomness import keyed_generator
 from lr_sweep.trainables.run import ModelSize
 
 WARMUP_SHARE = 0.1
-"""Of the steps, while the learning rate rises; then it falls to zero along a half cosine."""
+"""Part of the steps in which the learning rate rises; then it falls to zero along half a cosine."""
 VALIDATION_WINDOWS = 64
 """Windows of held-out text in the reported bits per byte."""
 NUM_EVALUATIONS = 50
-"""Of the held-out text in a pretraining, at about equal distances; the last is after the last step."""
+"""Evaluations of the held-out text, at about equal distances; the last is after the last step."""
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 """AdamW's state of a parameter, besides the number of steps."""
@@ -61,28 +61,14 @@ def pretrain(
         What `pretraining.json` holds: the recipe, and bits per byte on held-out text before, during (`curve`, pairs of
         step and bits) and after.
     """
-    text = torch.frombuffer(bytearray(corpus), dtype=torch.uint8)
-    split = held_out_from(len(text))
-    train, held_out = text[:split].to(device), text[split:].to(device)
-    with threads_kept(recipe.num_threads or DEFAULT_THREADS):
-        training = _Training(_language_model(size, recipe).to(device), recipe, train, held_out)
-        if not resume(training, folder):
-            training.evaluate()
-        train_to(recipe.num_steps, training, folder, on_step, checkpoint_every_s)
-    facts = {
-        "text": describe_corpus(recipe),
-        "text_sha256": hashlib.sha256(corpus).hexdigest(),
-        "text_bytes": len(corpus),
-        "recipe": {name: value for name, value in recipe.content().items() if name != "text"},
-        "size": asdict(size),
-        "held_out_bits_per_byte_before": training.curve[0][1],
-        "held_out_bits_per_byte": training.curve[-1][1],
-        "curve": training.curve,
-        "duration_s": training.duration_s(),
-        "torch": torch.__version__,
-    }
-    save_weights(folder, facts, lambda path: _save(training.model, path))
-    return facts
+
+    def start() -> _Trainee:
+        return _Trainee(size, recipe, corpus, device)
+
+    threads = recipe.num_threads or DEFAULT_THREADS
+    return train_and_save(
+        start, recipe.num_steps, folder, on_step, checkpoint_every_s=checkpoint_every_s, num_threads=threads
+    )
 
 
 def _language_model(size: ModelSize, recipe: PretrainRecipe) -> Any:
@@ -107,12 +93,15 @@ def _language_model(size: ModelSize, recipe: PretrainRecipe) -> Any:
         return GPT2LMHeadModel(config)
 
 
-class _Training:
-    """A model in training by AdamW on a text, bytes (N,), evaluated on another, bytes (M,)."""
+class _Trainee:
+    """A model in training by AdamW on the first part of a text, evaluated on the rest."""
 
-    def __init__(self, model: Any, recipe: PretrainRecipe, text: Tensor, held_out: Tensor) -> None:
-        self.model, self.recipe, self.text, self.held_out = model, recipe, text, held_out
-        self.parameters: dict[str, Tensor] = dict(model.named_parameters())
+    def __init__(self, size: ModelSize, recipe: PretrainRecipe, corpus: bytes, device: torch.device) -> None:
+        self.size, self.recipe, self.corpus = size, recipe, corpus
+        whole, split = torch.frombuffer(bytearray(corpus), dtype=torch.uint8), held_out_from(len(corpus))
+        self.text, self.held_out = whole[:split].to(device), whole[split:].to(device)  # (N,), (M,)
+        self.model = _language_model(size, recipe).to(device)
+        self.parameters: dict[str, Tensor] = dict(self.model.named_parameters())
         self.optimizer = torch.optim.AdamW(
             self.parameters.values(), lr=recipe.learning_rate, betas=(0.9, 0.95), fused=True
         )
@@ -121,12 +110,15 @@ class _Training:
         self.evaluated_at = evaluation_steps(recipe.num_steps)
         self._earlier_s, self._began = 0.0, time.monotonic()
 
-    def duration_s(self) -> float:
+    def _duration_s(self) -> float:
         """Return the seconds of training up to now, those before a break included."""
         return self._earlier_s + time.monotonic() - self._began
 
+    def measure(self) -> None:
+        """Add the bits per byte of the held-out text to the curve."""
+        self.curve.append((self.step, bits_per_byte(self.model, self.held_out, self.recipe)))
+
     def take_step(self) -> float:
-        """Take the next gradient step and return its loss."""
         self.model.train()
         self.step += 1
         share = learning_rate_share(self.step, self.recipe.num_steps)
@@ -137,24 +129,38 @@ class _Training:
         clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         if self.step in self.evaluated_at:
-            self.evaluate()
+            self.measure()
         return loss.item()
 
-    def evaluate(self) -> None:
-        """Add the bits per byte of the held-out text to the curve."""
-        self.curve.append((self.step, bits_per_byte(self.model, self.held_out, self.recipe)))
+    def facts(self) -> dict[str, Any]:
+        return {
+            "text": describe_corpus(self.recipe),
+            "text_sha256": hashlib.sha256(self.corpus).hexdigest(),
+            "text_bytes": len(self.corpus),
+            "recipe": {name: value for name, value in self.recipe.content().items() if name != "text"},
+            "size": asdict(self.size),
+            "held_out_bits_per_byte_before": self.curve[0][1],
+            "held_out_bits_per_byte": self.curve[-1][1],
+            "curve": self.curve,
+            "duration_s": self._duration_s(),
+            "torch": torch.__version__,
+        }
+
+    def save(self, folder: Path) -> None:
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()  # of this process for good: nothing else here shows one of the library's
+        self.model.save_pretrained(folder)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return what is needed to resume."""
         states = self.optimizer.state
         tensors = {f"model/{name}": parameter.detach() for name, parameter in self.parameters.items()}
         for moment in MOMENTS:
             tensors |= {f"{moment}/{name}": states[parameter][moment] for name, parameter in self.parameters.items()}
-        return tensors, {"step": self.step, "duration_s": self.duration_s(), "curve": self.curve}
+        return tensors, {"step": self.step, "duration_s": self._duration_s(), "curve": self.curve}
 
     @torch.no_grad()
     def load_state(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
-        """Resume from what `state` returned."""
         self.step, self._earlier_s = progress["step"], progress["duration_s"]
         self.curve = [(step, bits) for step, bits in progress.get("curve") or [(0, progress["before"])]]
         for name, parameter in self.parameters.items():
@@ -195,10 +201,3 @@ def bits_per_byte(model: Any, text: Tensor, recipe: PretrainRecipe) -> float:
     """Return the cross-entropy in bits per byte on fixed windows of a text; 8 is that of a uniform guess."""
     model.eval()
     return _loss(model, _windows(text, recipe, 0, VALIDATION_WINDOWS)).item() / math.log(2)
-
-
-def _save(model: Any, folder: Path) -> None:
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()  # of this process for good: nothing else here shows one of the library's
-    model.save_pretrained(folder)

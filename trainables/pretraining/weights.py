@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from lr_sweep.common.files import hash_file, is_changed, open_plain, read_plain
 from lr_sweep.trainables.pretraining import fit
-from lr_sweep.trainables.run import BodySize, ModelSize
+from lr_sweep.trainables.run import BodySize
 
 WEIGHTS, CONFIG, FACTS = "model.safetensors", "config.json", "pretraining.json"
 """Files of a folder of weights. The last one has the checksum of the first; only pretraining here writes it."""
@@ -83,30 +83,9 @@ def find_weights(source: WeightsSource, *, download: bool) -> Path | None:
 
 
 def check_weights_fit(folder: Path, size: BodySize) -> None:
-    """Compare weights, all of their `config.json` and of their tensors, with what our body computes of a size.
-
-    Raises:
-        WeightsError: this model cannot start from them; the message has every mistake.
-    """
-    if mistakes := [*_config_mistakes(folder, size.family, size), *_tensor_mistakes(folder, size)]:
+    """Raise WeightsError, with every mistake of `config.json` and tensors, if a body cannot start from them."""
+    if mistakes := [*fit.config_mistakes(folder, size.family, size), *fit.tensor_mistakes(folder, size)]:
         raise WeightsError(_unusable(str(folder), size.family, mistakes))
-
-
-def _config_mistakes(folder: Path, family: str, size: BodySize | None) -> list[str]:
-    if family == "gpt2":
-        assert size is None or isinstance(size, ModelSize)
-        return fit.config_mistakes(folder, size)
-    from lr_sweep.trainables.pretraining import family_fit  # imported late: takes torch and transformers
-
-    return family_fit.config_mistakes(folder, family, size)
-
-
-def _tensor_mistakes(folder: Path, size: BodySize) -> list[str]:
-    if isinstance(size, ModelSize):
-        return fit.tensor_mistakes(folder, size)
-    from lr_sweep.trainables.pretraining import family_fit
-
-    return family_fit.tensor_mistakes(folder, size)
 
 
 def check_made_here(folder: Path) -> None:
@@ -160,11 +139,7 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def weights_checksum(folder: Path) -> str:
-    """Return the sha256 of `model.safetensors`, read once a process for an unchanged file.
-
-    Raises:
-        WeightsError: it cannot be read.
-    """
+    """Return the sha256 of `model.safetensors`, read once a process if unchanged; raises WeightsError if unreadable."""
     with _readable(folder):
         return _checksum(folder)
 
@@ -244,7 +219,7 @@ def _fetch(source: WeightsSource, weights: Path | None) -> Path:
         # Asked once first: without a network a download repeats the question for 23 seconds.
         get_hf_file_metadata(hf_hub_url(filename=first, **file), timeout=ANSWER_TIMEOUT_S)
         config = Path(hf_hub_download(filename=CONFIG, **file))
-        if not (mistakes := _config_mistakes(config.parent, source.family, None)):
+        if not (mistakes := fit.config_mistakes(config.parent, source.family, None)):
             return (weights or Path(hf_hub_download(filename=WEIGHTS, **file))).parent
     except RemoteEntryNotFoundError as error:
         raise WeightsError(

@@ -45,8 +45,8 @@ def joined_masks(keep: Tensor, joined: int) -> Tensor:
 class _Product(Function):
     """a (S, H, ., .) times b (S, H, ., .) of R runs.
 
-    `a @ b` copies what it cannot view as (S H, ., .), operands and gradients; where S is 1 it can view all of them, and
-    MKL then multiplies transposed matrices, which rounds otherwise on some CPUs (seen on an AMD EPYC).
+    `a @ b` copies operands and gradients that it cannot view as (S H, ., .). Where S is 1 it can view all of them. MKL
+    then multiplies transposed matrices, which rounds otherwise on some CPUs (seen on an AMD EPYC).
     """
 
     @staticmethod
@@ -75,12 +75,10 @@ def _product(a: Tensor, b: Tensor, num_runs: int) -> Tensor:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, keep: Tensor | None, *, num_runs: int) -> Tensor:
-    """Mix values v by softmax(q k^T / sqrt(D / H)); return (S, H, J M, D / H).
+    """Mix values v (S, H, J T, D / H), as k, by softmax(q k^T / sqrt(D / H)) into the shape of q, (S, H, J M, D / H).
 
-    Args:
-        q: (S, H, J M, D / H); k and v are (S, H, J T, D / H).
-        hidden: bool, what positions do not see, in a shape that spreads to (S, H, J M, J T); None: they see all.
-        keep: (S, H, J M, J T), dropout's masks; None: evaluation mode.
+    `hidden`: bool, what positions do not see, in a shape that spreads to (S, H, J M, J T); None: they see all. `keep`
+    (S, H, J M, J T): dropout's masks; None: evaluation mode.
     """
     scores = _product(q / math.sqrt(q.shape[-1]), k.mT, num_runs)  # (S, H, J M, J T)
     if hidden is not None:

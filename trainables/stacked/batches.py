@@ -20,6 +20,10 @@ class Batches:
 
     def __init__(self, data: TaskData, device: torch.device) -> None:
         self.data, self.device = data, device
+        self._keys: Sequence[tuple[int, int]] = ()
+        self._readers: tuple[tuple[int, ...], ...] = ()
+        self._of_run: Tensor | None = None
+        self._size = self._num_runs = 0
         self._orders: dict[tuple[int, int], Tensor] = {}
         """By seed and epoch: (N,), those in use."""
         self._generators: list[torch.Generator] = []

@@ -1,6 +1,6 @@
 """The fast engine: runs of one cell trained as one program; each run's numbers are those it would have alone.
 
-`trainables.training`, the plain engine, defines a step; this one takes it of R runs at a time. Runs are
+`trainables.plain`, the plain engine, defines a step; this one takes it of R runs at a time. Runs are
 added and removed between steps, may be at different steps, and pass from one engine to the other through `state`.
 
 Shape legend: `R` runs, `K` distinct (seed, step) among them, `B` batch, `N` examples, `S` steps a chunk, `C` classes.
@@ -24,6 +24,7 @@ from lr_sweep.trainables.engine import Pace, steps_per_evaluation
 from lr_sweep.trainables.evaluation import evaluated_splits, named_scores, wants_test
 from lr_sweep.trainables.memory import keep_freed_memory
 from lr_sweep.trainables.optimizers import counts_steps, moments_of
+from lr_sweep.trainables.plain import CHUNK_STEPS, CPU_THREADS
 from lr_sweep.trainables.precision import products_in
 from lr_sweep.trainables.run import OWN_MASKS, Run, gpt2_size
 from lr_sweep.trainables.schedules import learning_rate_at
@@ -31,7 +32,6 @@ from lr_sweep.trainables.stacked.batches import Batches
 from lr_sweep.trainables.stacked.evaluation import compiled_losses, evaluate_stacked, losses_of
 from lr_sweep.trainables.stacked.model import Mask, StackedModel
 from lr_sweep.trainables.stacked.weights import Rows, Start, shared_layers, stacked_constants, start_of
-from lr_sweep.trainables.training import CHUNK_STEPS, CPU_THREADS
 
 
 @dataclass(kw_only=True, eq=False)
@@ -43,11 +43,6 @@ class StackedSlot:
     progress: Progress = field(default_factory=Progress)
     best: Tensor | None = None
     """(P,), its row at `progress.best_step`."""
-
-    @property
-    def diverged(self) -> bool:
-        """Whether a loss was not finite; such a run has ended."""
-        return self.progress.diverged
 
     @property
     def steps_to_evaluation(self) -> int:
@@ -83,6 +78,8 @@ class StackedTraining:
         """By seed, of those in the stack."""
         self._rows: Rows | None = None
         self._model: StackedModel | None = None
+        self._stopped = torch.zeros(0, device=device)
+        """(R,), 1 where a run is over; float, because torch's kernels take it so."""
 
     def add(self, runs: Sequence[Run]) -> list[StackedSlot]:
         """Take runs in at step 0; all runs of a stack differ in learning rate and seed alone."""
@@ -124,8 +121,7 @@ class StackedTraining:
         self._model = None
         self._rows.keep(order)
         self._model = self._model_of(self.slots, dict(self._rows.parameters))
-        # Float, because torch's kernels take it so; 1 where a run is over.
-        self._stopped = torch.tensor([float(slot.diverged) for slot in self.slots], device=self.device)  # (R,)
+        self._stopped = torch.tensor([float(slot.progress.diverged) for slot in self.slots], device=self.device)
 
     def _model_of(self, slots: Sequence[StackedSlot], trained: dict[str, Tensor]) -> StackedModel:
         starts, run = [slot.start for slot in slots], slots[0].run
@@ -136,16 +132,16 @@ class StackedTraining:
     def advance(self, *, for_s: float = math.inf) -> list[tuple[StackedSlot, Evaluation]]:
         """Train as `Engine.advance` says; the caller removes runs that diverged."""
         started = time.monotonic()
-        living = [slot for slot in self.slots if not slot.diverged]
+        living = [slot for slot in self.slots if not slot.progress.diverged]
         left = total = min(slot.steps_to_evaluation for slot in living)
-        while left and not any(slot.diverged for slot in living) and time.monotonic() - started < for_s:
+        while left and not any(slot.progress.diverged for slot in living) and time.monotonic() - started < for_s:
             chunk = min(CHUNK_STEPS, left)
-            self._train_chunk(chunk)
+            self.train_chunk(chunk)
             left -= chunk
         trained = time.monotonic()
         every = self.slots[0].run.protocol.evaluate_every
-        due = [slot for slot in living if not left and not slot.diverged and slot.steps_to_evaluation == every]
-        scores = self._scores(due) if due else []
+        due = [slot for slot in living if not left and not slot.progress.diverged and slot.steps_to_evaluation == every]
+        scores = self.scores(due) if due else []
         self.pace.steps.add(trained - started, (total - left) * len(living))
         if due:
             self.pace.evaluations.add(time.monotonic() - trained, len(due))
@@ -158,13 +154,14 @@ class StackedTraining:
             if (evaluation := self._record(slot, its)) is not None
         ]
 
-    def _train_chunk(self, num_steps: int) -> None:
+    def train_chunk(self, num_steps: int) -> None:
+        """Take gradient steps of every run, then read their losses."""
         keys = list(dict.fromkeys((slot.run.seed, slot.progress.step) for slot in self.slots))
         of_run = [keys.index((slot.run.seed, slot.progress.step)) for slot in self.slots]
         self._batches.follow(keys, of_run, self.slots[0].run.protocol.batch_size)
         losses = torch.stack([self._step(number) for number in range(1, num_steps + 1)], 1).tolist()  # (R, S)
         for slot, of_slot in zip(self.slots, losses, strict=True):
-            if not slot.diverged:
+            if not slot.progress.diverged:
                 slot.progress.count(of_slot)
 
     def _step(self, number: int) -> Tensor:
@@ -189,7 +186,8 @@ class StackedTraining:
         return losses.detach().clone()  # the next step writes over what a CUDA graph returned
 
     @torch.no_grad()
-    def _scores(self, due: Sequence[StackedSlot]) -> list[dict[str, float]]:
+    def scores(self, due: Sequence[StackedSlot]) -> list[dict[str, float]]:
+        """Return losses and accuracies of an evaluation by name, of each of these runs."""
         protocol = due[0].run.protocol
         scores: list[dict[str, tuple[float, float]]] = [{} for _ in due]
         for name, split in evaluated_splits(self.data, protocol).items():

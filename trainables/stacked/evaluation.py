@@ -16,11 +16,11 @@ from torch import Tensor
 
 from lr_sweep.common.files import cache_folder
 from lr_sweep.datasets.task import Split, TaskData
-from lr_sweep.trainables.answers import example_losses
+from lr_sweep.trainables.evaluation import example_losses, in_batches
 from lr_sweep.trainables.stacked.model import Mask, StackedBatch, StackedModel
 
 TOKENS_A_BATCH = 2**8
-"""Of each run. Few, because R runs read them at once; fixed, because a sum's last bits follow the shape of a batch."""
+"""Tokens of a run in an evaluation batch: few, because R runs read them at once; fixed, as last bits depend on it."""
 
 
 def losses_of(model: StackedModel, batch: StackedBatch, labels: Tensor, masks: Iterable[Mask]) -> Tensor:
@@ -35,8 +35,8 @@ def compiled_losses(device: torch.device) -> Callable[..., Tensor]:
     """Return `losses_of` compiled, on a GPU into CUDA graphs (never run: no GPU was to be had); backward passes, too.
 
     What is random is drawn outside, so that the masks are the plain engine's. It is compiled for the first number of
-    runs, for any number when a second comes, and again when one seed or one run is left: torch goes back to eager
-    steps after 8 times (`torch._dynamo.config.recompile_limit`), which it counts over a process.
+    runs, for any number when a second comes, and again when one seed or one run is left. After 8 times in a process,
+    torch goes back to eager steps (`torch._dynamo.config.recompile_limit`).
     """
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled_dir()))
     torch.compiler.reset()  # a worker's earlier cells are not to count
@@ -59,10 +59,8 @@ def compiled_dir() -> Path:
 @torch.no_grad()
 def evaluate_stacked(model: StackedModel, data: TaskData, split: Split) -> list[tuple[float, float]]:
     """Return each run's mean cross-entropy in nats and accuracy as a fraction, in evaluation mode."""
-    size = max(1, TOKENS_A_BATCH // data.shape.num_tokens)
     losses, hits = [], []
-    for start in range(0, len(split), size):
-        batch = split[start : start + size]
+    for batch in in_batches(split, data.shape.num_tokens, TOKENS_A_BATCH):
         lengths = None if batch.lengths is None else batch.lengths.unsqueeze(0)  # (1, B)
         tokens = data.tokens(batch.inputs).unsqueeze(0)  # (1, B, T) or (1, B, T, token_dim)
         logits = model.logits(StackedBatch(tokens=tokens, lengths=lengths, num_runs=model.num_runs))

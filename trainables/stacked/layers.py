@@ -1,8 +1,8 @@
 """Layers of R runs at once, each run with parameters of its own; gradients are written where Adam reads them.
 
-A run's slice of every result has, on a CPU, the same bits for any R and any other runs of the stack: the products here
-are batched ones, whose slices MKL computes alike (not so where runs are folded into more rows: the kernel follows their
-number). `tests/trainables/test_stacked_bits.py` holds that.
+On a CPU, a run's slice of every result has the same bits for any R and any other runs of the stack: MKL computes all
+slices of a batched product alike. It does not where runs are folded into more rows, whose number picks the kernel.
+`tests/trainables/stacked/test_stacked_bits.py` holds that.
 
 Every trained tensor is used once a step, so backward passes overwrite `parameter.grad`, which the engine points at a
 slice of one buffer, and hand autograd nothing. A compiler sees none of that: it gets the same functions in plain

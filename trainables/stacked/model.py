@@ -20,9 +20,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lr_sweep.datasets.task import TaskShape
-from lr_sweep.trainables.answers import logits_of, read_positions
-from lr_sweep.trainables.blocked_attention import AttentionNoise, attend_in_blocks
-from lr_sweep.trainables.fused_attention import attend_fused
+from lr_sweep.trainables.attention import AttentionNoise, attend_long
+from lr_sweep.trainables.classifier import logits_of, read_positions
 from lr_sweep.trainables.run import OWN_MASKS, ModelSize, Protocol
 from lr_sweep.trainables.stacked.attention import attend, attend_causally, joined_masks, num_joined, same_example
 from lr_sweep.trainables.stacked.layers import Shared, add_positions, affine, embed, gelu, linear, shared_linear
@@ -187,8 +186,7 @@ class StackedModel:
 
     def _mixed(self, q: Tensor, k: Tensor, v: Tensor, joined: int, dropout: StackedDropout | None) -> Tensor:
         if dropout and self.protocol.attention in OWN_MASKS:
-            attend_long = attend_in_blocks if self.protocol.attention == "blocked" else attend_fused
-            return attend_long(q, k, v, dropout.noise())
+            return attend_long(self.protocol.attention, q, k, v, dropout.noise())
         keep = None
         if dropout:
             masks = dropout.keep(q)  # (K, B, H, T, T)

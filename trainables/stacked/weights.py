@@ -1,8 +1,8 @@
 """The tensors of R runs: trained ones in one row a run, frozen ones shared.
 
-All trained numbers of a run stand in one row of a buffer, so that the optimizer, clipping and the best model so far are
-each one operation a run, whatever the number of tensors. Position rows beyond the tokens in use never get a gradient
-and are left out: they stay as at step 0, which changes no output, also where the plain engine's weights decay.
+All trained numbers of a run stand in one row of a buffer. The optimizer, clipping and the best model so far are
+then each one operation a run, whatever the number of tensors. Position rows beyond the tokens in use never get a
+gradient and are left out: they stay as at step 0, which changes no output, also where the plain engine's weights decay.
 
 Shape legend: `R` runs, `P` numbers in a run's row, `T` tokens in use.
 """
@@ -67,7 +67,7 @@ class Start:
     row: Tensor
     """(P,), the trained tensors at step 0."""
     unused: dict[str, Tensor]
-    """Of trained tensors, the rows beyond those in use."""
+    """Rows of trained tensors beyond those in use."""
     constants: dict[str, Tensor]
     """Frozen tensors that are small; stacked like trained ones."""
     body: dict[str, Shared]

@@ -11,8 +11,8 @@ import pytest
 
 from lr_sweep.common.program import command
 from lr_sweep.datasets import files
-from lr_sweep.tests.datasets.test_files import OFFLINE
 from lr_sweep.tests.support.tiny_study import ROOT
+from lr_sweep.tests.support.toy_files import OFFLINE
 
 
 def test_a_printed_command_can_be_pasted() -> None:

@@ -18,7 +18,7 @@ from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.plan import roofline
 from lr_sweep.sweep.plan.gpus import GPUS
 from lr_sweep.tests.support.small_runs import run_of
-from lr_sweep.trainables.blocked_attention import AttentionNoise, attend_in_blocks
+from lr_sweep.trainables.attention import AttentionNoise, attend_in_blocks
 from lr_sweep.trainables.run import QUERY_BLOCK, ModelSize
 from lr_sweep.trainables.stacked.engine import StackedTraining
 
@@ -43,9 +43,9 @@ def operations(layers: int, variant: str) -> tuple[int, int]:
     cell = Cell(size=ModelSize(layers=layers, heads=4, width=16, positions=64), num_tokens=64, variant=variant)
     stack = StackedTraining(made_up_data(cell), None, torch.device("cpu"))
     stack.add(sweep_of(cell, 3))
-    stack._train_chunk(1)
+    stack.train_chunk(1)
     with CountOperations() as step:
-        stack._train_chunk(1)
+        stack.train_chunk(1)
     with CountOperations() as evaluation:
         stack._evaluate(stack.slots, stack.data.test[:4])  # one batch: 256 tokens
     return step.number, evaluation.number

@@ -18,8 +18,7 @@ from lr_sweep.sweep.study.study import Study, StudyTask
 from lr_sweep.tests.support.study_example import GRID, PRETRAINED, SIZE, STUDY, write
 from lr_sweep.trainables.models import MODELS
 from lr_sweep.trainables.parts import VARIANTS, Variant
-from lr_sweep.trainables.pretraining.recipe import PretrainRecipe
-from lr_sweep.trainables.pretraining.task_recipe import TaskRecipe
+from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, TaskRecipe
 from lr_sweep.trainables.run import ModelSize, Protocol
 
 

@@ -15,8 +15,7 @@ from lr_sweep.datasets.task import Task
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.study.validation import some_distinct
 from lr_sweep.tests.support.study_example import GRID, PRETRAINED, SIZE, STUDY, mistakes
-from lr_sweep.trainables.pretraining.recipe import PretrainRecipe
-from lr_sweep.trainables.pretraining.task_recipe import TaskRecipe
+from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, TaskRecipe
 from lr_sweep.trainables.run import ModelSize, Protocol
 
 

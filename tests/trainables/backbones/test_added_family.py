@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from lr_sweep.sweep.results.changes import code_of_tasks
 from lr_sweep.sweep.results.directory import Results
@@ -118,13 +117,3 @@ def test_a_part_that_it_lacks_alone_is_refused(mean: str, tmp_path: Path, capsys
     assert code == 2
     want = "variant 'norms' would train nothing of it: a mean of this size has no layer_norms and no positions"
     assert want in capsys.readouterr().err
-
-
-def test_the_tested_body_is_the_one_in_the_file(mean: str) -> None:
-    from lr_sweep.trainables.backbones import load_family
-
-    body = load_family("mean").build(size_type("mean")(layers=1, width=2, share=1.0), 3)  # type: ignore[call-arg]
-    with torch.no_grad():
-        for parameter in body.parameters():
-            parameter.fill_(1.0)
-        assert body(torch.tensor([[[1.0, 0.0], [3.0, 0.0]]])).tolist() == [[[4.0, 3.0], [6.0, 3.0]]]

@@ -26,9 +26,9 @@ from lr_sweep.trainables.backbones.family import Dropout
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.classifier import Classifier
 from lr_sweep.trainables.initialise import build_classifier
+from lr_sweep.trainables.plain import Training
 from lr_sweep.trainables.randomness import keyed_generator
 from lr_sweep.trainables.session import Session
-from lr_sweep.trainables.training import Training
 
 OTHERS = [family for family in FAMILIES if family != "gpt2"]
 NUM_STEPS = 20

@@ -13,19 +13,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import BertConfig, LongformerConfig, T5Config, ViTConfig
 
-from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.study.backbones import find_backbones
-from lr_sweep.sweep.study.file import load_study
+from lr_sweep.tests.support.servers.weights_hub import MINE, hub  # noqa: F401 (a fixture)
 from lr_sweep.tests.support.small_bodies import LIBRARY, SIZES, library_model, new_body, saved
-from lr_sweep.tests.support.small_runs import run_of
-from lr_sweep.tests.support.tiny_study import write_study
-from lr_sweep.tests.trainables.test_weights_hub import MINE, hub  # noqa: F401 (a fixture)
+from lr_sweep.tests.support.small_runs import real_valued_task, run_of
 from lr_sweep.trainables.backbones import load_family, vit
 from lr_sweep.trainables.backbones.family import parameters_of
 from lr_sweep.trainables.initialise import build_classifier, load_weights, put_weights
 from lr_sweep.trainables.models import MODELS
 from lr_sweep.trainables.pretraining.weights import WeightsError, check_weights_fit, find_weights
-from lr_sweep.trainables.run import BodySize
 
 CONFIGS: dict[str, Any] = {"bert": BertConfig, "t5": T5Config, "longformer": LongformerConfig, "vit": ViTConfig}
 BERT_LIKE = {"hidden_act": "gelu", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
@@ -56,41 +51,24 @@ WITHOUT_EFFECT = {
 }
 """Fields of the library that change no hidden state of a body that gets embeddings."""
 
-CHANGES: dict[str, list[dict[str, Any]]] = {
+CHANGES: dict[str, list[tuple[str, Any]]] = {
     "bert": [
-        {"hidden_act": "gelu_new"},
-        {"layer_norm_eps": 1e-5},
-        {"position_embedding_type": "relative_key"},
-        {"is_decoder": True},
-        {"max_position_embeddings": 13},
-        {"intermediate_size": 32},
-        {"num_attention_heads": 4},
-        {"num_hidden_layers": 3},
-        {"hidden_size": 32},
-        {"model_type": "roberta"},
-        {"auto_map": {"AutoModel": "mine.Model"}},
-        {"quantization_config": {"bits": 4}},
+        *(("hidden_act", "gelu_new"), ("layer_norm_eps", 1e-5), ("position_embedding_type", "relative_key")),
+        *(("is_decoder", True), ("max_position_embeddings", 13), ("intermediate_size", 32), ("hidden_size", 32)),
+        *(("num_attention_heads", 4), ("num_hidden_layers", 3), ("model_type", "roberta")),
+        *(("auto_map", {"AutoModel": "mine.Model"}), ("quantization_config", {"bits": 4})),
     ],
     "t5": [
-        {"feed_forward_proj": "gated-gelu"},
-        {"d_kv": 16},
-        {"d_ff": 32},
-        {"relative_attention_num_buckets": 32},
-        {"relative_attention_max_distance": 128},
-        {"layer_norm_epsilon": 1e-5},
-        {"model_type": "mt5"},
+        *(("feed_forward_proj", "gated-gelu"), ("d_kv", 16), ("d_ff", 32), ("relative_attention_num_buckets", 32)),
+        *(("relative_attention_max_distance", 128), ("layer_norm_epsilon", 1e-5), ("model_type", "mt5")),
     ],
     "longformer": [
-        {"attention_window": 8},
-        {"attention_window": [4, 8]},
-        {"max_position_embeddings": 12},
-        {"layer_norm_eps": 1e-12},
-        {"pad_token_id": 0},
-        {"hidden_act": "relu"},
+        *(("attention_window", 8), ("attention_window", [4, 8]), ("max_position_embeddings", 12)),
+        *(("layer_norm_eps", 1e-12), ("pad_token_id", 0), ("hidden_act", "relu")),
     ],
-    "vit": [{"layer_norm_eps": 1e-6}, {"qkv_bias": False}, {"hidden_act": "gelu_new"}, {"num_attention_heads": 4}],
+    "vit": [("layer_norm_eps", 1e-6), ("qkv_bias", False), ("hidden_act", "gelu_new"), ("num_attention_heads", 4)],
 }
-CASES = [(family, change) for family, changes in CHANGES.items() for change in changes]
+CASES = [(family, field, value) for family, changes in CHANGES.items() for field, value in changes]
 
 
 @pytest.fixture(scope="module")
@@ -122,13 +100,12 @@ def test_what_the_library_saves_is_loaded(family: str, folders: dict[str, Path])
             assert torch.equal(parameter, wanted[: len(parameter)]), name
 
 
-@pytest.mark.parametrize(("family", "change"), CASES, ids=str)
+@pytest.mark.parametrize(("family", "field", "value"), CASES, ids=str)
 def test_what_is_not_computed_is_refused(
-    family: str, change: dict[str, Any], folders: dict[str, Path], tmp_path: Path
+    family: str, field: str, value: Any, folders: dict[str, Path], tmp_path: Path
 ) -> None:
-    (field,) = change
     with pytest.raises(WeightsError) as caught:
-        check_weights_fit(copied(folders[family], tmp_path, **change), SIZES[family])
+        check_weights_fit(copied(folders[family], tmp_path, **{field: value}), SIZES[family])
     lines = str(caught.value).splitlines()
     assert lines[1].startswith(f"  config.json: {field}: got ")
     assert lines[2:] == [f"Correct the model's size in the study, or name weights of a plain {family} of this size."]
@@ -213,55 +190,37 @@ def test_a_vit_of_timm_s_is_the_same(folders: dict[str, Path], tmp_path: Path) -
 
 @pytest.mark.parametrize("family", LIBRARY)
 def test_tensors_that_do_not_make_the_body(family: str, folders: dict[str, Path], tmp_path: Path) -> None:
-    body = load_weights(folders[family], family)
-    prefix = "encoder." if family == "t5" else ""
-    first, second = sorted(body)[-2:]
-    missing = {prefix + name: tensor.clone() for name, tensor in body.items() if name != first}
-    missing[prefix + second] = torch.ones(3)
-    folder = copied(folders[family], tmp_path)
-    if family == "longformer":
-        table = "embeddings.position_embeddings.weight"
-        missing[table] = torch.cat([torch.zeros(2, 16), body[table]])  # as files have it
-    save_file(missing, folder / "model.safetensors")
-    with pytest.raises(WeightsError) as caught:
-        check_weights_fit(folder, SIZES[family])
-    assert f"model.safetensors lacks {first}" in str(caught.value)
-    assert f"{second} has shape (3,), want" in str(caught.value)
-
-
-@pytest.mark.parametrize("family", LIBRARY)
-def test_numbers_that_are_not_finite_are_counted(family: str, folders: dict[str, Path], tmp_path: Path) -> None:
     folder = copied(folders[family], tmp_path)
     tensors = load_file(folder / "model.safetensors")
     body = load_family(family).body_tensors(tensors)
     name, tensor = next((name, t) for name, t in sorted(body.items()) if t.dim() == 2 and "layer" in name)
     tensor[1, 1] = torch.nan  # in the file's own tensor, of which it is a view
     save_file(tensors, folder / "model.safetensors")
-    number = tensor.numel()
-    with pytest.raises(WeightsError, match=rf"{name} has 1 of {number} numbers that are NaN or infinite"):
+    with pytest.raises(WeightsError, match=rf"{name} has 1 of {tensor.numel()} numbers that are NaN or infinite"):
         check_weights_fit(folder, SIZES[family])
-
-
-def test_integers_are_no_weights(folders: dict[str, Path], tmp_path: Path) -> None:
-    folder = copied(folders["bert"], tmp_path)
-    tensors = load_file(folder / "model.safetensors")
-    tensors["embeddings.LayerNorm.bias"] = torch.ones(16, dtype=torch.int8)
-    save_file(tensors, folder / "model.safetensors")
-    with pytest.raises(WeightsError, match=r"embeddings.LayerNorm.bias is of torch.int8; want F32, F16, BF16"):
-        check_weights_fit(folder, SIZES["bert"])
+    prefix, table = "encoder." if family == "t5" else "", "embeddings.position_embeddings.weight"
+    first, second, third = sorted(name for name in body if body[name].dim() == 1)[-3:]
+    changed = {second: torch.ones(3), third: torch.ones(16, dtype=torch.int8)}
+    others = {prefix + name: tensor.clone() for name, tensor in (body | changed).items() if name != first}
+    if family == "longformer":
+        others[table] = torch.cat([torch.zeros(2, 16), body[table]])  # as files have it
+    save_file(others, folder / "model.safetensors")
+    with pytest.raises(WeightsError) as caught:
+        check_weights_fit(folder, SIZES[family])
+    assert f" lacks {first}" in str(caught.value)
+    assert f"{second} has shape (3,), want" in str(caught.value)
+    assert f"{third} is of torch.int8; want F32, F16, BF16" in str(caught.value)
     (folder / "model.safetensors").write_bytes(b"none")
     with pytest.raises(WeightsError, match=r"cannot be read as safetensors"):
-        check_weights_fit(folder, SIZES["bert"])
+        check_weights_fit(folder, SIZES[family])
 
 
 @pytest.mark.parametrize("family", LIBRARY)
 @pytest.mark.parametrize("initialisation", ["pretrained", "statistics"])
 def test_a_run_starts_from_them(family: str, initialisation: str, folders: dict[str, Path]) -> None:
-    from lr_sweep.tests.trainables.backbones.test_parts import SHAPE
-
     weights = load_weights(folders[family], family)
     run = run_of("frozen-pretrained", size=SIZES[family], initialisation=initialisation)
-    body = build_classifier(run, SHAPE, weights).body
+    body = build_classifier(run, real_valued_task().shape, weights).body
     for name, tensor in weights.items():
         as_they_are = initialisation == "pretrained" or tensor.std() == 0
         assert torch.equal(body.get_parameter(name)[: len(tensor)], tensor) == as_they_are
@@ -291,26 +250,3 @@ def test_a_hub_s_config_is_checked_by_family_before_its_weights_are_fetched(
     assert folder is not None
     check_weights_fit(folder, SIZES["bert"])
     assert sent[-2:] == ["config.json", "model.safetensors"]
-
-
-def size_text(size: BodySize) -> str:
-    return json.dumps(vars(size))
-
-
-def test_plan_names_the_mistakes_of_every_model(
-    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    copied(folders["bert"], tmp_path / "bert", hidden_act="relu")
-    copied(folders["t5"], tmp_path / "t5", d_ff=32)
-    named = [f"{f}: {{family: {f}, size: {size_text(SIZES[f])}, pretrained: {{folder: {f}}}}}" for f in ("bert", "t5")]
-    lstm = f"lstm: {{family: lstm, size: {size_text(SIZES['lstm'])}, pretrained: {{folder: bert}}}}"
-    study = write_study(tmp_path, models=f"{{{', '.join([*named, lstm])}}}")
-    with pytest.raises(WeightsError) as caught:
-        find_backbones(load_study(study), tmp_path)
-    assert [line for line in str(caught.value).splitlines() if line.startswith("  config")] == [
-        '  config.json: hidden_act: got "relu", want "gelu" (or "gelu_python", which are the same)',
-        "  config.json: d_ff: got 32, want 64: the study's model has feedforward: 64",
-        "  config.json: got weights of a pretrained model, want none: an LSTM starts at random",
-    ]
-    assert main(["plan", str(study), "--results", str(tmp_path / "results")]) == 2
-    assert capsys.readouterr().err == f"error: {caught.value}\n"

@@ -16,8 +16,8 @@ from lr_sweep.trainables.classifier import Classifier
 from lr_sweep.trainables.memory import part_sizes
 from lr_sweep.trainables.models import MODELS
 from lr_sweep.trainables.parts import EVERYTHING, FROZEN_BODY, PARTS
-from lr_sweep.trainables.run import BodySize, Protocol
-from lr_sweep.trainables.training import Training
+from lr_sweep.trainables.plain import Training
+from lr_sweep.trainables.run import Protocol
 
 SHAPE = TaskShape(num_tokens=6, num_classes=3, token_dim=4)
 """Of `real_valued_task`."""
@@ -70,6 +70,7 @@ def test_parts_have_as_many_numbers_as_by_hand(family: str) -> None:
 def test_every_parameter_is_in_exactly_one_part(family: str) -> None:
     model = Classifier(SIZES[family], SHAPE, Protocol())
     parts = model.parts()
+    assert parts.keys() <= PARTS.keys() == {*EVERYTHING, "last_attention"}
     found = [id(p) for part in EVERYTHING for p in parameters_of(parts[part])]
     assert sorted(found) == sorted(id(p) for p in model.parameters())
     last = {id(p) for p in parameters_of(parts["last_attention"])}
@@ -109,10 +110,9 @@ def test_the_trained_parts_move_and_no_other_bit(family: str, trained: tuple[str
     assert named - moved <= {name for name in named if name.endswith(("key.bias", "k_proj.bias"))}
 
 
-@pytest.mark.parametrize("sizes", [SIZES, {"lstm": lstm.Size(layers=1, width=16)}], ids=["all", "plain lstm"])
-def test_sizes_of_parts_are_those_of_the_model(sizes: dict[str, BodySize]) -> None:
+def test_sizes_of_parts_are_those_of_the_model() -> None:
     task = TaskShape(num_tokens=20, num_classes=3, num_token_ids=7)
-    for size in sizes.values():
+    for size in (*SIZES.values(), lstm.Size(layers=1, width=16)):
         parts = Classifier(size, task, Protocol()).parts()
         counted = {name: sum(p.numel() for p in parameters_of(modules)) for name, modules in parts.items()}
         assert part_sizes(size, task) == dict.fromkeys(PARTS, 0) | counted

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from lr_sweep.tests.support.engine_runs import alone_of, assert_same_in, stacked, sweep_of
 from lr_sweep.tests.support.small_runs import run_of
-from lr_sweep.tests.trainables.test_stacked_bits import alone_of, assert_same_in
-from lr_sweep.tests.trainables.test_stacked_training import stacked, sweep_of
 from lr_sweep.trainables.run import ModelSize
 from lr_sweep.trainables.stacked import products
 from lr_sweep.trainables.stacked.products import batched, is_zen_5, onednn_is_faster
@@ -69,9 +68,9 @@ def test_a_run_has_the_bits_that_it_has_alone(variant: str, width: int) -> None:
     pretrained = variant.endswith("pretrained")
     size = {} if pretrained else {"size": ModelSize(layers=2, heads=2, width=width, positions=8)}
     runs = sweep_of(variant, **size)
-    alone = alone_of(runs, None)
+    alone = alone_of(runs)
     for group in (runs, runs[1:3]):
-        assert_same_in(group, None, alone)
+        assert_same_in(group, alone)
 
 
 def test_a_run_is_trained_as_by_torch_s_products() -> None:

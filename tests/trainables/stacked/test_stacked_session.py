@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.tests.support.tiny_study import cohort_here, evaluations, runs_of, write_study
-from lr_sweep.tests.trainables.test_resume import end_of
+from lr_sweep.tests.support.tiny_study import cohort_here, end_of, evaluations, runs_of, write_study
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.events import Advanced, Event, Finished, Started
 from lr_sweep.trainables.session import Session
@@ -151,7 +150,7 @@ def test_asked_to_stop_it_saves_every_run_but_not_in_the_middle_of_a_step(
             slot.progress.step += 1
         raise MemoryError
 
-    monkeypatch.setattr(engine, "_train_chunk", broken)
+    monkeypatch.setattr(engine, "train_chunk", broken)
     with pytest.raises(MemoryError):
         next(one.events(0.0001))
     one.leave()

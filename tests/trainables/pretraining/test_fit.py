@@ -1,35 +1,33 @@
-"""Which `config.json` is accepted: every field of the library's is classified, and truly so by its own model."""
+"""Which `config.json` and which tensors of a GPT-2 are accepted, tried with the library's own model."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 from transformers import GPT2Config, GPT2Model
 from transformers.activations import ACT2FN
 
-from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.study.backbones import find_backbones
-from lr_sweep.sweep.study.file import load_study
-from lr_sweep.tests.support.tiny_study import SIZE, write_config, write_study, write_weights
+from lr_sweep.tests.support.small_runs import SIZE as SMALL
+from lr_sweep.tests.support.small_runs import random_weights
+from lr_sweep.tests.support.tiny_study import SIZE, write_config
+from lr_sweep.trainables.backbones import config
+from lr_sweep.trainables.backbones.config import FEEDFORWARD
 from lr_sweep.trainables.backbones.gpt2 import GPT2
 from lr_sweep.trainables.initialise import load_weights
-from lr_sweep.trainables.pretraining.fit import (
-    ALIASES,
-    COMPUTED,
-    FEEDFORWARD,
-    SIZES,
-    config_mistakes,
-)
-from lr_sweep.trainables.pretraining.weights import WeightsError
+from lr_sweep.trainables.pretraining import fit
+from lr_sweep.trainables.pretraining.fit import EXPONENTS, body_shapes, tensor_mistakes
 from lr_sweep.trainables.run import ModelSize
 
 TOLERANCE = 1e-5
+SIZES, ALIASES, COMPUTED = config.GPT2.sizes, config.GPT2.aliases, config.GPT2.computed
 LIBRARY = {field.name: field.default for field in dataclasses.fields(GPT2Config)}
 DEEP = ModelSize(layers=3, heads=2, width=16, positions=12)
 
@@ -49,18 +47,10 @@ WITHOUT_EFFECT = frozenset(
 )
 """Fields of the library that change no hidden state of a body that gets embeddings and is trained in float32."""
 
-CHANGING: list[dict[str, Any]] = [
-    {"activation_function": "relu"},
-    {"activation_function": "gelu"},
-    {"activation_function": "quick_gelu"},
-    {"activation_function": "silu"},
-    {"layer_norm_epsilon": 1e-3},
-    {"layer_norm_epsilon": 1e-6},
-    {"scale_attn_weights": False},
-    {"scale_attn_by_inverse_layer_idx": True},
-    {"is_causal": False},
-    {"n_head": 4},
-    {"num_attention_heads": 4},
+CHANGING: list[tuple[str, Any]] = [
+    *(("activation_function", name) for name in ("relu", "gelu", "quick_gelu", "silu")),
+    *(("layer_norm_epsilon", 1e-3), ("layer_norm_epsilon", 1e-6), ("n_head", 4), ("num_attention_heads", 4)),
+    *(("scale_attn_weights", False), ("scale_attn_by_inverse_layer_idx", True), ("is_causal", False)),
 ]
 """Each changes the function and leaves the tensors as they are."""
 
@@ -81,12 +71,16 @@ HARMLESS: list[dict[str, Any]] = [
 ]
 
 
+def config_mistakes(folder: Path, size: ModelSize) -> list[str]:
+    return fit.config_mistakes(folder, "gpt2", size)
+
+
 def test_every_field_of_the_library_is_classified() -> None:
     """One that a new version adds has to be put in a table, once it is known whether it changes hidden states."""
     classified = {*SIZES, *COMPUTED, FEEDFORWARD, *WITHOUT_EFFECT}
     assert LIBRARY.keys() - classified == set()
     assert {*SIZES, FEEDFORWARD, *WITHOUT_EFFECT} - LIBRARY.keys() == set()
-    assert COMPUTED.keys() - LIBRARY.keys() == {"is_causal", "quantization_config", "auto_map"}
+    assert COMPUTED.keys() - LIBRARY.keys() == {"is_causal"}
     assert GPT2Config.attribute_map == ALIASES
 
 
@@ -134,10 +128,9 @@ def difference(folder: Path) -> float:
         return (got - ours(embeddings)).abs().max().item()
 
 
-@pytest.mark.parametrize("changes", CHANGING, ids=str)
-def test_what_is_refused_changes_hidden_states(saved: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
-    folder = changed(saved, tmp_path, changes)
-    (name,) = changes
+@pytest.mark.parametrize(("name", "value"), CHANGING)
+def test_what_is_refused_changes_hidden_states(saved: Path, tmp_path: Path, name: str, value: Any) -> None:
+    folder = changed(saved, tmp_path, {name: value})
     (mistake,) = config_mistakes(folder, DEEP)
     assert mistake.startswith(f"config.json: {ALIASES.get(name, name)}: got ")
     assert difference(folder) > TOLERANCE
@@ -157,7 +150,7 @@ def test_what_is_accepted_computes_the_same(saved: Path, tmp_path: Path, changes
         ("{", "config.json cannot be read ("),
         ("[" * 100_000, "config.json cannot be read ("),
         ("\ud800", "config.json cannot be read ("),
-        ("[1]", "config.json: got [1], want an object with n_head, n_layer and so on"),
+        ("[1]", "config.json: got [1], want an object with model_type and so on"),
         ("{}", "config.json: model_type: it is missing, want 'gpt2'"),
         ('{"model_type": "gpt_neo"}', "config.json: model_type: got \"gpt_neo\", want 'gpt2': only that family"),
         ('{"model_type": "imagegpt"}', 'config.json: model_type: got "imagegpt"'),
@@ -193,29 +186,87 @@ def test_weights_that_run_other_code_are_refused(tmp_path: Path) -> None:
     ]
 
 
-def test_plan_and_run_name_every_mistake_of_every_model_at_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+Tensors = dict[str, Tensor]
+
+
+@pytest.mark.parametrize("size", [SMALL, ModelSize(layers=12, heads=12, width=768)])
+def test_shapes_are_those_of_the_body(size: ModelSize) -> None:
+    with torch.device("meta"):
+        body = GPT2(size)
+    assert body_shapes(size) == {name: tuple(tensor.shape) for name, tensor in body.state_dict().items()}
+
+
+def mistakes(folder: Path, tensors: Tensors) -> list[str]:
+    save_file(tensors, folder / "model.safetensors")
+    return tensor_mistakes(folder, SMALL)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_sound_tensors_are_accepted_in_every_type(tmp_path: Path, dtype: torch.dtype) -> None:
+    tensors = {f"transformer.{name}": tensor.to(dtype) for name, tensor in random_weights().items()}
+    tensors["lm_head.weight"] = torch.full((3,), torch.nan)  # not of the body
+    tensors["transformer.h.0.attn.bias"] = torch.ones(2, dtype=torch.bool)  # a mask, as old checkpoints have it
+    assert mistakes(tmp_path, tensors) == []
+
+
+def without(prefix: str) -> Callable[[Tensors], Tensors]:
+    return lambda tensors: {name: tensor for name, tensor in tensors.items() if not name.startswith(prefix)}
+
+
+def narrow(tensors: Tensors) -> Tensors:
+    """A feedforward of twice the width, as `n_inner` makes it."""
+    return tensors | {"h.1.mlp.c_fc.weight": torch.ones(16, 32), "h.1.mlp.c_proj.weight": torch.ones(32, 16)}
+
+
+LAST_ATTENTION = "h.1.attn.c_attn.weight, h.1.attn.c_attn.bias"
+WIDE = ": h.1.mlp.c_fc.weight has shape (16, 32), want (16, 64)"
+
+
+@pytest.mark.parametrize(
+    ("change", "messages"),
+    [
+        (without("h.1.attn.c_attn"), [f"lacks {LAST_ATTENTION}"]),
+        (without("h.1.attn"), [f"lacks {LAST_ATTENTION}, h.1.attn.c_proj.weight, h.1.attn.c_proj.bias"]),
+        (without("h.1."), [f"lacks h.1.ln_1.weight, h.1.ln_1.bias, {LAST_ATTENTION},"]),
+        (without("wpe"), ["lacks wpe.weight"]),
+        (lambda t: t | {"wpe.weight": torch.ones(3)}, [": wpe.weight has shape (3,), want ("]),
+        (narrow, [f"{WIDE}, h.1.mlp.c_proj.weight has shape (32, 16)"]),
+        (lambda t: t | {"ln_f.bias": torch.ones(16).char()}, [": ln_f.bias is of I8; want F32, F16, BF16"]),
+        (lambda t: narrow(without("ln_f")(t)), ["lacks ln_f.weight, ln_f.bias", WIDE]),
+    ],
+)
+def test_tensors_that_do_not_make_the_body(
+    tmp_path: Path, change: Callable[[Tensors], Tensors], messages: list[str]
 ) -> None:
-    size = f"{{layers: {SIZE.layers}, heads: {SIZE.heads}, width: {SIZE.width}, positions: {SIZE.positions}}}"
-    for name in ("a", "b"):
-        write_weights(tmp_path / name)
-    write_config(tmp_path / "a", scale_attn_weights=False, n_inner=32)
-    (tmp_path / "b" / "config.json").unlink()
-    models = ", ".join(f"{name}: {{size: {size}, pretrained: {{folder: {name}}}}}" for name in ("a", "b"))
-    study = write_study(tmp_path, models=f"{{{models}}}")
-    with pytest.raises(WeightsError) as caught:
-        find_backbones(load_study(study), tmp_path)
-    lines = str(caught.value).splitlines()
-    assert lines == [
-        f"model a: the weights in {tmp_path / 'a'} are not what the study's model computes:",
-        "  config.json: scale_attn_weights: got false, want true",
-        "  config.json: n_inner: got 32, want null or 64 (4 x n_embd)",
-        lines[3],
-        f"model b: the weights in {tmp_path / 'b'} are not what the study's model computes:",
-        "  there is no config.json, which says how many heads there are and what the model computes",
-        lines[3],
+    found = mistakes(tmp_path, change(random_weights()))
+    assert len(found) == len(messages)
+    for mistake, start in zip(found, messages, strict=True):
+        assert mistake.startswith(f"model.safetensors{'' if start[0] == ':' else ' '}{start}")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_numbers_that_are_not_finite_are_counted(tmp_path: Path, dtype: torch.dtype, value: float) -> None:
+    tensors = {name: tensor.to(dtype) for name, tensor in random_weights().items()}
+    tensors["ln_f.bias"][[0, 15]] = value
+    tensors["h.0.mlp.c_fc.weight"][3, 4] = value
+    assert mistakes(tmp_path, tensors) == [
+        "model.safetensors: h.0.mlp.c_fc.weight has 1 of 1024 numbers that are NaN or infinite, "
+        "ln_f.bias has 2 of 16 numbers that are NaN or infinite"
     ]
-    assert lines[3] == "Correct the model's size in the study, or name weights of a plain GPT-2 of this size."
-    for command in ("plan", "run"):
-        assert main([command, str(study), "--results", str(tmp_path / "results")]) == 2
-        assert capsys.readouterr().err == f"error: {caught.value}\n"
+
+
+def test_the_largest_numbers_are_finite() -> None:
+    for dtype, (unsigned, exponent) in zip(
+        (torch.float32, torch.float16, torch.bfloat16), EXPONENTS.values(), strict=True
+    ):
+        raw = torch.tensor([torch.finfo(dtype).max], dtype=dtype).view(torch.uint8).numpy().view(unsigned)
+        assert (raw & exponent) != exponent
+
+
+@pytest.mark.parametrize("content", [b"", b"no safetensors", b"\xff" * 100, None])
+def test_files_that_are_no_safetensors(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "model.safetensors").write_bytes(content)
+    (mistake,) = tensor_mistakes(tmp_path, SMALL)
+    assert mistake.startswith("model.safetensors cannot be read as safetensors: ")

@@ -1,8 +1,9 @@
-"""Causal attention with dropout in memory linear in the number of tokens.
+"""Causal attention with dropout in memory linear in the number of tokens: in blocks, or by torch's fused kernels.
 
-Queries are taken in blocks, and the backward pass computes each block's weights and masks again (Rabe and Staats 2021;
-Dao et al. 2022). A block's masks are a function of (seed, step, layer, block) alone. Runs follow one another, so that
-each has the bits that it has alone.
+In blocks of queries, the backward pass computes each block's weights and masks again (Rabe and Staats 2021; Dao et al.
+2022). A block's masks are a function of (seed, step, layer, block) alone. A fused kernel draws masks from the device's
+global generator, which is keyed by (seed, step, layer) before each call. They may differ on another kind of device or
+with another torch. Runs follow one another, so that each has the bits that it has alone.
 
 Shape legend: `R` runs, `K` distinct (seed, step) among them, `B` batch, `H` heads, `T` tokens, `M` positions read,
 `W` width of a head, `Q` queries of a block, `P` keys that it sees: its own positions and those before.
@@ -18,10 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.nn import functional as F
 
 from lr_sweep.trainables.precision import product_dtype, widened
-from lr_sweep.trainables.randomness import rekey
-from lr_sweep.trainables.run import QUERY_BLOCK
+from lr_sweep.trainables.randomness import global_generator_keyed, rekey
+from lr_sweep.trainables.run import QUERY_BLOCK, Attention
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +37,7 @@ class AttentionNoise:
     layer: int
     """From 0."""
     probability: float
-    """Of dropping a weight."""
+    """Probability of dropping a weight."""
 
     def mask(self, key: int, start: int, like: Tensor, num_tokens: int) -> Tensor:
         """Draw the masks of the queries from `start` on, (B, H, Q, P); `like`: (B, H, ., .), of the same device.
@@ -64,10 +66,28 @@ class AttentionNoise:
         return found
 
 
-def attend_in_blocks(q: Tensor, k: Tensor, v: Tensor, noise: AttentionNoise) -> Tensor:
+def attend_long(kind: Attention | None, q: Tensor, k: Tensor, v: Tensor, noise: AttentionNoise) -> Tensor:
     """Mix values v by dropout(softmax(q k^T / sqrt(W))), each position those so far; all are (R B, H, T, W)."""
+    return attend_in_blocks(q, k, v, noise) if kind == "blocked" else attend_fused(q, k, v, noise)
+
+
+def attend_in_blocks(q: Tensor, k: Tensor, v: Tensor, noise: AttentionNoise) -> Tensor:
+    """Do `attend_long` in blocks of queries."""
     mixed: Tensor = _Blocked.apply(q, k, v, noise)
     return mixed
+
+
+def attend_fused(q: Tensor, k: Tensor, v: Tensor, noise: AttentionNoise) -> Tensor:
+    """Do `attend_long` by torch's kernels, one run after the other: at such lengths one run fills a GPU."""
+    key_of = {run: key for key, readers in zip(noise.keys, noise.readers, strict=True) for run in readers}
+    of_runs = [x.unflatten(0, (len(key_of), -1)).unbind() for x in (q, k, v)]
+    mixed = []
+    for run, operands in enumerate(zip(*of_runs, strict=True)):
+        queries, keys, values = (x.clone(memory_format=torch.contiguous_format) for x in operands)  # (B, H, T, W)
+        with global_generator_keyed(key_of[run], f"attention {noise.layer}", q.device):
+            own = F.scaled_dot_product_attention(queries, keys, values, dropout_p=noise.probability, is_causal=True)
+        mixed.append(own)
+    return torch.cat(mixed)  # (R B, H, T, W)
 
 
 class _Blocked(Function):

@@ -1,7 +1,7 @@
 """The plain engine: one run, eager. This file is the definition of the experiment.
 
-No Ray, no MLflow, no files. Everything a step depends on is keyed by (seed, step) or held in `state()`, so a run that
-resumes from a state has, on a CPU, the same numbers bit for bit as one that was never stopped.
+No Ray, no MLflow, no files. Everything a step depends on is keyed by (seed, step) or held in `state()`. On a CPU, a run
+that resumes from a state therefore has the bits of one that was never stopped.
 
 Shape legend: `B` batch, `N` examples of a split, `S` steps a chunk, `T` tokens, `Q` answers an example, `C` classes.
 """
@@ -19,10 +19,9 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
 from lr_sweep.datasets.task import Split, TaskData
-from lr_sweep.trainables.answers import mean_loss
 from lr_sweep.trainables.curve import Evaluation, Progress
 from lr_sweep.trainables.engine import Pace, steps_per_evaluation
-from lr_sweep.trainables.evaluation import evaluate, evaluated_splits, named_scores, wants_test
+from lr_sweep.trainables.evaluation import evaluate, evaluated_splits, mean_loss, named_scores, wants_test
 from lr_sweep.trainables.features import can_cache, to_features
 from lr_sweep.trainables.initialise import build_classifier
 from lr_sweep.trainables.optimizers import optimizers_of
@@ -71,28 +70,24 @@ class Training:
         self.best: dict[str, Tensor] = {}
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.int64)
 
-    @property
-    def diverged(self) -> bool:
-        """Whether a loss was not finite; such a run has ended."""
-        return self.progress.diverged
-
     def advance(self, *, for_s: float = math.inf) -> Evaluation | None:
         """Train to the next evaluation, to divergence, or for `for_s` seconds; return the evaluation, if reached."""
         started = time.monotonic()
         first, every = self.progress.step, self.run.protocol.evaluate_every
         stop_at = (first // every + 1) * every
-        while not self.diverged and self.progress.step < stop_at and time.monotonic() - started < for_s:
-            self._train_chunk(min(CHUNK_STEPS, stop_at - self.progress.step))
+        while not self.progress.diverged and self.progress.step < stop_at and time.monotonic() - started < for_s:
+            self.train_chunk(min(CHUNK_STEPS, stop_at - self.progress.step))
         trained = time.monotonic()
         self.pace.steps.add(trained - started, self.progress.step - first)
-        reached = self.progress.step == stop_at and not self.diverged
-        scores = self._scores() if reached else {}
+        reached = self.progress.step == stop_at and not self.progress.diverged
+        scores = self.scores() if reached else {}
         if reached:
             self.pace.evaluations.add(time.monotonic() - trained, 1)
         self.progress.elapsed_s += time.monotonic() - started
         return self._record(scores) if reached else None
 
-    def _train_chunk(self, num_steps: int) -> None:
+    def train_chunk(self, num_steps: int) -> None:
+        """Take gradient steps, then read their losses."""
         first = self.progress.step + 1
         losses = [self._step(step) for step in range(first, first + num_steps)]
         self.progress.count(torch.stack(losses).tolist())  # (S,)
@@ -134,7 +129,8 @@ class Training:
             tokens = self.data.augment(tokens, keyed_generator(self.run.seed, "augment", step, device=self.device))
         return tokens, batch
 
-    def _scores(self) -> dict[str, float]:
+    def scores(self) -> dict[str, float]:
+        """Return losses and accuracies of an evaluation by name."""
         scores: dict[str, tuple[float, float]] = {}
         for name, split in evaluated_splits(self.data, self.run.protocol).items():
             if name != "test" or wants_test(self.run.protocol, self.progress, scores):

@@ -5,96 +5,43 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 import torch
 
-from lr_sweep.datasets.task import DataError, TaskData
-from lr_sweep.tests.support.small_runs import (
-    CPU,
-    pairs_task,
-    random_weights,
-    real_valued_task,
-    run_of,
-    symbol_task,
-    xor_task,
+from lr_sweep.datasets.task import DataError
+from lr_sweep.tests.support.engine_runs import (
+    TASKS,
+    assert_both_engines_agree,
+    assert_close,
+    double_models,
+    go_on,
+    in_float64,
+    plain,
+    plain_of,
+    same_bits,
+    stack_of,
+    stacked,
+    sweep_of,
+    weights_for,
 )
-from lr_sweep.trainables.curve import Evaluation
+from lr_sweep.tests.support.small_runs import real_valued_task, run_of
 from lr_sweep.trainables.initialise import build_classifier
 from lr_sweep.trainables.parts import VARIANTS
-from lr_sweep.trainables.run import Run
-from lr_sweep.trainables.stacked.engine import StackedSlot, StackedTraining
-from lr_sweep.trainables.training import Training
-
-NUM_STEPS = 50
-LOSSES = ("train_loss", "validation_loss", "test_loss")
-TASKS = {"numbers": real_valued_task(), "symbols": symbol_task(), "pairs": pairs_task(), "xor": xor_task()}
-
-
-def plain(run: Run, num_steps: int = NUM_STEPS, data: TaskData | None = None) -> Training:
-    weights = random_weights() if run.initialisation == "pretrained" else None
-    training = Training(run, data or TASKS["numbers"], weights, CPU, wall_clock=lambda: 1000.0)
-    while not training.diverged and training.progress.step < num_steps:
-        training.advance()
-    return training
-
-
-def stack_of(runs: Sequence[Run], data: TaskData | None = None) -> tuple[StackedTraining, list[StackedSlot]]:
-    weights = random_weights() if runs[0].initialisation == "pretrained" else None
-    stack = StackedTraining(data or TASKS["numbers"], weights, CPU, wall_clock=lambda: 1000.0)
-    stack.add(runs)
-    by_id = {slot.run.run_id: slot for slot in stack.slots}
-    return stack, [by_id[run.run_id] for run in runs]
-
-
-def stacked(
-    runs: Sequence[Run], num_steps: int = NUM_STEPS, data: TaskData | None = None
-) -> tuple[StackedTraining, list[StackedSlot]]:
-    stack, slots = stack_of(runs, data)
-    go_on(stack, num_steps)
-    return stack, slots
-
-
-def go_on(stack: StackedTraining, num_steps: int) -> None:
-    while any(not slot.diverged and slot.progress.step < num_steps for slot in stack.slots):
-        stack.advance()
-
-
-def sweep_of(variant: str, **changes: Any) -> list[Run]:
-    return [run_of(variant, learning_rate=rate, seed=seed, **changes) for seed in (0, 1) for rate in (1e-3, 3e-3)]
-
-
-def assert_close(ours: Sequence[Evaluation], theirs: Sequence[Evaluation], relative: float) -> None:
-    assert [evaluation.step for evaluation in ours] == [evaluation.step for evaluation in theirs]
-    for one, other in zip(ours, theirs, strict=True):
-        for loss in LOSSES:
-            assert getattr(one, loss) == pytest.approx(getattr(other, loss), rel=relative, abs=relative), (
-                one.step,
-                loss,
-            )
-
-
-def same_bits(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_a_batch_larger_than_the_training_split_is_refused() -> None:
-    with pytest.raises(DataError, match="batch_size is 41, and the training split has 40 examples: lower it"):
-        stacked([run_of(batch_size=41)])
+    for train in (lambda run: stacked([run]), plain):
+        with pytest.raises(DataError, match="batch_size is 41, and the training split has 40 examples: lower it"):
+            train(run_of(batch_size=41))
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize(
-    ("task", "readout"),
+    ("task", "readout", "dropout"),
     [
-        ("numbers", "final_position"),
-        ("symbols", "final_position"),
-        ("symbols", "last_token"),
-        ("pairs", "final_position"),
-        ("pairs", "last_token"),
-        ("xor", "final_position"),
+        *((task, "final_position", 0.1) for task in TASKS),
+        *(("symbols", "last_token", 0.1), ("pairs", "last_token", 0.1)),
+        *(("numbers", "final_position", 0.0), ("symbols", "last_token", 0.0)),
     ],
 )
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -110,21 +57,14 @@ def test_alone_and_in_a_cohort_a_run_has_the_plain_engine_s_curve(
     assert_close(alone.progress.curve, oracles[0].progress.curve, 1e-4)
 
 
-@pytest.fixture
-def in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("lr_sweep.trainables.training", "lr_sweep.trainables.stacked.weights"):
-        monkeypatch.setattr(f"{module}.build_classifier", lambda *arguments: build_classifier(*arguments).double())
-
-
-@pytest.mark.usefixtures("in_float64")
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_in_float64_the_curves_agree_to_nine_digits(variant: str, task: str, dropout: float) -> None:
-    data = TASKS[task]
-    if data.scale is not None and data.shift is not None:
-        data = dataclasses.replace(data, scale=data.scale.double(), shift=data.shift.double())
-    runs = sweep_of(variant, readout="last_token", dropout=dropout)
+def test_in_float64_the_curves_agree_to_nine_digits(
+    variant: str, task: str, dropout: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    double_models(monkeypatch)
+    data, runs = in_float64(TASKS[task]), sweep_of(variant, readout="last_token", dropout=dropout)
     for run, slot in list(zip(runs, stacked(runs, data=data)[1], strict=True))[1:3]:
         oracle = plain(run, data=data)
         assert_close(slot.progress.curve, oracle.progress.curve, 1e-9)
@@ -134,9 +74,8 @@ def test_in_float64_the_curves_agree_to_nine_digits(variant: str, task: str, dro
 
 @pytest.mark.parametrize(("clip", "input_dropout"), [(None, 0.0), (0.05, 0.3)])
 def test_other_protocols_agree_too(clip: float | None, input_dropout: float) -> None:
-    runs = sweep_of("unfrozen-random", gradient_clip_norm=clip, input_dropout=input_dropout, adam_beta1=0.5)
-    for run, slot in zip(runs[:2], stacked(runs)[1], strict=False):
-        assert_close(slot.progress.curve, plain(run).progress.curve, 1e-4)
+    changes = {"gradient_clip_norm": clip, "input_dropout": input_dropout, "adam_beta1": 0.5}
+    assert_both_engines_agree(sweep_of("unfrozen-random", **changes))
 
 
 def test_augmented_batches_are_the_plain_engine_s() -> None:
@@ -144,9 +83,7 @@ def test_augmented_batches_are_the_plain_engine_s() -> None:
         return tokens + torch.randn(tokens.shape, generator=generator)
 
     data = dataclasses.replace(real_valued_task(), augment=noisy)
-    runs = sweep_of("frozen-random")
-    for run, slot in zip(runs[:2], stacked(runs, data=data)[1], strict=False):
-        assert_close(slot.progress.curve, plain(run, data=data).progress.curve, 1e-4)
+    assert_both_engines_agree(sweep_of("frozen-random"), data)
 
 
 def test_frozen_tensors_keep_every_bit() -> None:
@@ -154,8 +91,7 @@ def test_frozen_tensors_keep_every_bit() -> None:
         runs = sweep_of(variant)
         _, slots = stacked(runs)
         for run, slot in zip(runs, slots, strict=True):
-            weights = random_weights() if run.initialisation == "pretrained" else None
-            before = dict(build_classifier(run, TASKS["numbers"].shape, weights).named_parameters())
+            before = dict(build_classifier(run, TASKS["numbers"].shape, weights_for(run)).named_parameters())
             assert len(slot.start.body) == 8  # four layers in each of two blocks
             for name, layer in slot.start.body.items():
                 assert torch.equal(layer.weight[0], before[f"{name}.weight"])
@@ -183,16 +119,16 @@ def test_moving_between_engines_changes_nothing(variant: str) -> None:
     go_on(stack, 30)
     other, others = stack_of(runs)
     for run, slot, moved, oracle in zip(runs, slots, others, whole, strict=True):
-        from_stack = Training(run, stack.data, stack.weights, CPU, wall_clock=lambda: 1000.0)
+        from_stack = plain_of(run)
         from_stack.load_state(*stack.state(slot))
         assert same_bits(from_stack.state()[0], stack.state(slot)[0])
-        while from_stack.progress.step < NUM_STEPS:
+        while from_stack.progress.step < 50:
             from_stack.advance()
         assert_close(from_stack.progress.curve, oracle.progress.curve, 1e-4)
         half = plain(run, 30)
         other.load_state(moved, *half.state())
         assert same_bits(other.state(moved)[0], half.state()[0])
-    go_on(other, NUM_STEPS)
+    go_on(other, 50)
     for moved, oracle in zip(others, whole, strict=True):
         assert_close(moved.progress.curve, oracle.progress.curve, 1e-4)
 
@@ -235,7 +171,7 @@ def test_the_best_model_is_kept_by_run() -> None:
         again, (loaded,) = stack_of([run])
         model = {name: tensors[name.replace("model.", "best.")] for name in tensors if name.startswith("model.")}
         again.load_state(loaded, tensors | model, progress)
-        assert again._scores([loaded])[0]["validation_accuracy"] == best.validation_accuracy
+        assert again.scores([loaded])[0]["validation_accuracy"] == best.validation_accuracy
 
 
 def test_without_the_test_split_where_it_selects_nothing_all_else_has_the_same_bits() -> None:

@@ -4,40 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Sequence
 
 import pytest
 import torch
 
-from lr_sweep.datasets.task import TaskData
+from lr_sweep.datasets.task import Split, TaskData
+from lr_sweep.tests.support.engine_runs import (
+    TASKS,
+    alone_of,
+    assert_same_in,
+    go_on,
+    numbers,
+    same_bits,
+    stack_of,
+    stacked,
+    sweep_of,
+)
 from lr_sweep.tests.support.small_runs import real_valued_task, run_of
-from lr_sweep.tests.trainables.test_stacked_training import TASKS, go_on, same_bits, stack_of, stacked, sweep_of
 from lr_sweep.trainables.parts import VARIANTS
-from lr_sweep.trainables.run import ModelSize, Run
-from lr_sweep.trainables.stacked.engine import StackedSlot
+from lr_sweep.trainables.run import ModelSize
 
 NUM_STEPS = 20
-
-Alone = dict[str, tuple[object, dict[str, torch.Tensor]]]
-
-
-def numbers(slot: StackedSlot) -> list[dict[str, object]]:
-    return [dataclasses.asdict(evaluation) | {"elapsed_s": 0.0} for evaluation in slot.progress.curve]
-
-
-def assert_same_in(group: Sequence[Run], data: TaskData | None, alone: Alone) -> None:
-    stack, slots = stacked(group, NUM_STEPS, data)
-    for run, slot in zip(group, slots, strict=True):
-        assert numbers(slot) == alone[run.run_id][0], run.learning_rate
-        assert same_bits(stack.state(slot)[0], alone[run.run_id][1])
-
-
-def alone_of(runs: Sequence[Run], data: TaskData | None) -> Alone:
-    found = {}
-    for run in runs:
-        stack, (slot,) = stacked([run], NUM_STEPS, data)
-        found[run.run_id] = numbers(slot), stack.state(slot)[0]
-    return found
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
@@ -47,8 +34,8 @@ def test_sizes_slots_and_other_runs_change_no_bit(variant: str, task: str, dropo
     runs = sweep_of(variant, dropout=dropout, readout="last_token")
     alone = alone_of(runs, TASKS[task])
     shuffled = random.Random(3).sample(runs, len(runs))
-    for group in (runs, shuffled, runs[2:], shuffled[:3]):
-        assert_same_in(group, TASKS[task], alone)
+    for group in (shuffled, runs[2:], shuffled[:3]):
+        assert_same_in(group, alone, TASKS[task])
 
 
 @pytest.mark.parametrize("variant", ["frozen-random", "unfrozen-random"])
@@ -66,7 +53,7 @@ def test_shapes_change_no_bit(variant: str, size: ModelSize, token_dim: int, bat
     runs = sweep_of(variant, size=size, batch_size=batch_size)
     alone = alone_of(runs, data)
     for group in (runs, runs[1:3]):
-        assert_same_in(group, data, alone)
+        assert_same_in(group, alone, data)
 
 
 def _narrow(token_dim: int) -> TaskData:
@@ -75,25 +62,19 @@ def _narrow(token_dim: int) -> TaskData:
     assert data.scale is not None
     assert data.shift is not None
 
-    def cut(split: object) -> object:
-        inputs = split.inputs.repeat(1, 1, 2)[:, :, :token_dim]  # type: ignore[attr-defined]
-        return dataclasses.replace(split, inputs=inputs)  # type: ignore[type-var]
+    def cut(split: Split) -> Split:
+        return dataclasses.replace(split, inputs=split.inputs.repeat(1, 1, 2)[:, :, :token_dim])
 
-    return dataclasses.replace(
-        data,
-        shape=dataclasses.replace(data.shape, token_dim=token_dim),
-        train=cut(data.train),
-        validation=cut(data.validation),
-        test=cut(data.test),
-        scale=data.scale[:1].expand(token_dim),
-        shift=data.shift[:1].expand(token_dim),
-    )
+    shape = dataclasses.replace(data.shape, token_dim=token_dim)
+    splits = {name: cut(getattr(data, name)) for name in ("train", "validation", "test")}
+    scale, shift = (each[:1].expand(token_dim) for each in (data.scale, data.shift))
+    return dataclasses.replace(data, shape=shape, scale=scale, shift=shift, **splits)
 
 
 @pytest.mark.parametrize("variant", ["frozen-random", "frozen-pretrained", "unfrozen-random"])
 def test_a_companion_that_diverges_changes_no_bit(variant: str) -> None:
     runs = sweep_of(variant)
-    alone = alone_of(runs, None)
+    alone = alone_of(runs)
     stack, slots = stack_of(runs)
     sick = slots[1]
     stack._rows.values[stack.slots.index(sick)] = torch.nan
@@ -103,7 +84,7 @@ def test_a_companion_that_diverges_changes_no_bit(variant: str) -> None:
     go_on(stack, NUM_STEPS)
     for run, slot in zip(runs, slots, strict=True):
         if slot is not sick:
-            assert numbers(slot) == alone[run.run_id][0]
+            assert numbers(slot.progress.curve) == alone[run.run_id][0]
             assert same_bits(stack.state(slot)[0], alone[run.run_id][1])
 
 
@@ -111,9 +92,9 @@ def test_a_companion_that_diverges_changes_no_bit(variant: str) -> None:
 def test_runs_that_leave_and_join_in_between_change_no_bit(variant: str) -> None:
     """A waiting run takes the free slot; runs are then at different steps, and evaluated at different times."""
     runs = sweep_of(variant)
-    alone = alone_of(runs, None)
+    alone = alone_of(runs)
     stack, slots = stacked(runs[:3], 10)
-    stack._train_chunk(3)
+    stack.train_chunk(3)
     saved = stack.state(slots[0])
     stack.remove([slots[0], slots[2]])
     stack.add([runs[3], runs[0]])
@@ -123,7 +104,7 @@ def test_runs_that_leave_and_join_in_between_change_no_bit(variant: str) -> None
         over = [slot for slot in stack.slots if slot.progress.step == NUM_STEPS]
         for slot in over:
             expected, tensors = alone[slot.run.run_id]
-            assert numbers(slot) == expected
+            assert numbers(slot.progress.curve) == expected
             assert same_bits(stack.state(slot)[0], tensors)
         stack.remove(over)
         if stack.slots:
@@ -136,6 +117,6 @@ def test_random_companies() -> None:
         run_of("unfrozen-pretrained", learning_rate=10.0 ** -draw.uniform(1, 5), seed=draw.randrange(4))
         for _ in range(12)
     ]
-    alone = alone_of(runs, None)
+    alone = alone_of(runs)
     for size in (3, 8):
-        assert_same_in(draw.sample(runs, size), None, alone)
+        assert_same_in(draw.sample(runs, size), alone)

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from lr_sweep.tests.support.small_runs import CPU, random_weights
-from lr_sweep.tests.trainables.test_stacked_training import TASKS, assert_close, plain, sweep_of
+from lr_sweep.tests.support.engine_runs import TASKS, assert_close, plain, sweep_of, weights_for
+from lr_sweep.tests.support.small_runs import CPU
 from lr_sweep.trainables.stacked.engine import StackedTraining
 from lr_sweep.trainables.stacked.evaluation import compiled_dir, compiled_losses
 
@@ -52,8 +52,7 @@ def test_compiled_code_is_kept_by_user_torch_and_cpu(tmp_path: Path, monkeypatch
 
 def compared_with_plain(variant: str, task: str) -> None:
     runs = sweep_of(variant, readout="last_token")
-    weights = random_weights() if runs[0].initialisation == "pretrained" else None
-    stack = StackedTraining(TASKS[task], weights, CPU, lambda: 1000.0, compiled=True)
+    stack = StackedTraining(TASKS[task], weights_for(runs[0]), CPU, lambda: 1000.0, compiled=True)
     counters.clear()
     slots = stack.add(runs)
     stack.advance()

@@ -1,22 +1,27 @@
-"""Weights of the Hugging Face hub: looked up in the cache, fetched, and what the errors say without a network."""
+"""Weights of a folder or of the Hugging Face hub: looked up, verified, fetched, and what the errors say."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import http.server
 import socket
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lr_sweep.tests.support.servers.weights_hub import COMMIT, MINE, hub  # noqa: F401 (a fixture)
 from lr_sweep.tests.support.tiny_study import SIZE as TINY
 from lr_sweep.tests.support.tiny_study import write_config, write_weights
-from lr_sweep.trainables.pretraining.weights import WeightsError, WeightsSource, check_weights_fit, find_weights
+from lr_sweep.trainables.pretraining.weights import (
+    WeightsError,
+    WeightsSource,
+    check_weights_fit,
+    find_weights,
+    weights_checksum,
+)
+
+Hub = tuple[Path, list[str]]
 
 GPT2 = WeightsSource(hub="openai-community/gpt2", revision="607a30d783dfa663caf39e06633721c8d4cfcd7e")
 
@@ -80,55 +85,7 @@ def test_weights_in_the_hub_s_cache_without_their_config_are_not_enough(empty_hu
         find_weights(GPT2, download=True)
 
 
-COMMIT = "c0ffee" + "0" * 34
-
-
-@pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, list[str]]]:
-    """A hub on this machine: the folder of its repository `lab/mine`, and what it was asked to send."""
-    served, sent = tmp_path / "served", list[str]()
-    served.mkdir()
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
-            name = self.path.rpartition("/")[2]
-            found = self.path.startswith("/lab/mine/resolve/") and (served / name).is_file()
-            self.send_response(200 if found else 404)
-            content = (served / name).read_bytes() if found else b""
-            self.send_header("Content-Length", str(len(content)))
-            self.send_header("X-Repo-Commit", COMMIT)
-            self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
-            if not found:
-                self.send_header("X-Error-Code", "EntryNotFound")
-            self.end_headers()
-            if self.command == "GET":
-                sent.append(name)
-                self.wfile.write(content)
-
-        do_GET = do_HEAD  # noqa: N815
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
-    url = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", url)
-    monkeypatch.setattr(
-        "huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}"
-    )
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield served, sent
-    server.shutdown()
-    server.server_close()
-
-
-MINE = WeightsSource(hub="lab/mine")
-
-
-def test_config_and_weights_are_fetched(hub: tuple[Path, list[str]]) -> None:
+def test_config_and_weights_are_fetched(hub: Hub) -> None:  # noqa: F811
     served, sent = hub
     write_weights(served, TINY)
     assert find_weights(MINE, download=False) is None
@@ -143,7 +100,7 @@ def test_config_and_weights_are_fetched(hub: tuple[Path, list[str]]) -> None:
     assert sent == ["config.json", "model.safetensors", "config.json"]
 
 
-def test_weights_of_another_family_are_refused_before_they_are_fetched(hub: tuple[Path, list[str]]) -> None:
+def test_weights_of_another_family_are_refused_before_they_are_fetched(hub: Hub) -> None:  # noqa: F811
     served, sent = hub
     write_weights(served, TINY)
     write_config(served, TINY, model_type="gpt_neox")
@@ -153,9 +110,35 @@ def test_weights_of_another_family_are_refused_before_they_are_fetched(hub: tupl
 
 
 @pytest.mark.parametrize("lacking", ["model.safetensors", "config.json"])
-def test_a_repository_without_the_files_is_reported(hub: tuple[Path, list[str]], lacking: str) -> None:
+def test_a_repository_without_the_files_is_reported(hub: Hub, lacking: str) -> None:  # noqa: F811
     served, _ = hub
     write_weights(served, TINY)
     (served / lacking).unlink()
     with pytest.raises(WeightsError, match=r"the repository lab/mine has no model\.safetensors or no config\.json: "):
         find_weights(MINE, download=True)
+
+
+def test_other_bytes_than_wanted_are_refused(tmp_path: Path) -> None:
+    folder = write_weights(tmp_path / "weights")
+    right = WeightsSource(folder=str(folder), sha256=weights_checksum(folder))
+    assert find_weights(right, download=False) == folder
+    with pytest.raises(WeightsError, match=r"has sha256 [0-9a-f]{64}, wanted 0000"):
+        find_weights(dataclasses.replace(right, sha256="0" * 64), download=False)
+    write_weights(folder, dataclasses.replace(TINY, width=32))  # a file that changes is read again
+    with pytest.raises(WeightsError, match="has sha256"):
+        find_weights(right, download=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("model.safetensors.index.json", "they are in several files (model.safetensors.index.json lists them)"),
+        ("pytorch_model.bin", "it has pytorch_model.bin, and only safetensors are read"),
+    ],
+)
+def test_weights_in_another_form_are_reported_with_how_to_convert_them(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(WeightsError) as caught:
+        find_weights(WeightsSource(folder=str(tmp_path)), download=False)
+    assert message in str(caught.value)
+    assert f".from_pretrained('{tmp_path}').save_pretrained('NEW', max_shard_size='1TB')" in str(caught.value)

@@ -1,0 +1,344 @@
+"""Weights that a study names or has pretrained: found, made once, and what is said when they are missing or damaged."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import hash_file
+from lr_sweep.sweep.cli.parser import main
+from lr_sweep.sweep.inspection.gc import find_garbage
+from lr_sweep.sweep.inspection.status import status_text
+from lr_sweep.sweep.inspection.verify import Verification
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.study.backbones import (
+    Reporter,
+    ensure_backbones,
+    find_backbones,
+    is_unknown,
+    pretrain_model,
+    to_pretrain,
+)
+from lr_sweep.sweep.study.file import load_study, study_to_yaml
+from lr_sweep.sweep.study.model import PretrainedHere
+from lr_sweep.tests.support.small_bodies import SIZES, library_model, saved
+from lr_sweep.tests.support.small_runs import CPU, run_of
+from lr_sweep.tests.support.tiny_study import SIZE, in_process, sweep, write_config, write_study, write_weights
+from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, pretrained_folder, pretraining_checkpoints
+from lr_sweep.trainables.pretraining.train import pretrain
+from lr_sweep.trainables.pretraining.weights import WeightsError, WeightsSource, find_weights, weights_checksum
+from lr_sweep.trainables.session import pretrained_tensors
+
+CORPUS = b"the quick brown fox jumps over the lazy dog; " * 100
+RECIPE = PretrainRecipe(num_steps=2, batch_size=2, num_tokens=12)
+SIZE_TEXT = "{layers: 1, heads: 2, width: 16, positions: 12}"
+ON_TASK = (
+    "{task: bit-memory, num_steps: 7, batch_size: 4, num_bits: 40, bits_per_token: 20, num_validation: 20, "
+    "num_test: 50, num_train_evaluated: 20}"
+)
+
+
+def recipe_study(
+    folder: Path, recipe: str = "{text: [text.txt], num_steps: 2, batch_size: 2, num_tokens: 12}", size: str = SIZE_TEXT
+) -> Path:
+    """Write a study whose model is pretrained by a recipe, and the text beside it."""
+    (folder / "text.txt").write_bytes(CORPUS)
+    return write_study(folder, models=f"{{tiny: {{size: {size}, pretrained: {{pretrain: {recipe}}}}}}}")
+
+
+def assert_written_again_it_is_the_same(study_file: Path, folder: Path) -> None:
+    study, copy = load_study(study_file), folder / "copy" / "tiny.yaml"
+    copy.parent.mkdir()
+    copy.write_text(study_to_yaml(study))
+    assert load_study(copy) == study
+
+
+def test_weights_are_pretrained_once_and_quietly(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    study, results = load_study(recipe_study(tmp_path)), Results(tmp_path / "results")
+    root = results.pretrained
+    before = find_backbones(study, root)["tiny"]
+    assert (before.here, is_unknown(before.checksum)) == (False, True)
+
+    said: list[str] = []
+    made = ensure_backbones(study, root, results.pretraining_progress, CPU, said.append)["tiny"]
+    assert said[0].startswith("pretraining tiny: byte-level GPT-2 of 1 layers x width 16, trained for 2 steps")
+    assert said[0].endswith("on text.txt")
+    assert "bits per held-out byte" in said[-1]
+    (folder,) = root.iterdir()
+    assert (made.here, made.checksum) == (True, weights_checksum(folder))
+    captured = capfd.readouterr()
+    assert captured.out + captured.err == ""
+
+    said.clear()
+    assert ensure_backbones(study, root, results.pretraining_progress, CPU, said.append)["tiny"] == made
+    assert said == []
+    (tmp_path / "text.txt").unlink()
+    assert find_backbones(study, root)["tiny"].missing_text == str(tmp_path / "text.txt")
+    with pytest.raises(UserError, match=r"cannot read the text to pretrain on: .*text\.txt: No such file.*Put a text"):
+        ensure_backbones(study, root, results.pretraining_progress, CPU, said.append)
+
+
+def test_a_study_pretrains_on_a_task_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = recipe_study(tmp_path, ON_TASK)
+    study, results = load_study(path), Results(tmp_path / "results")
+    assert_written_again_it_is_the_same(path, tmp_path)
+    source = study.models["tiny"].pretrained
+    assert isinstance(source, PretrainedHere)
+    assert is_unknown(find_backbones(study, results.pretrained)["tiny"].checksum)
+    code, plan = in_process("plan", path, "--results", results.root)
+    assert code == 0
+    what = "GPT-2 of 1 layers x width 16, all of it trained for 7 steps (28 examples) on bit-memory"
+    assert f"tiny: {what} (not here yet; `run` gets or trains them first)" in plan
+    code, said = in_process("pretrain", path, "--results", results.root)
+    first, last, folder = said.splitlines()
+    assert (code, first) == (0, f"pretraining tiny: {what}")
+    assert last.endswith("% of test answers right")
+    assert folder == str(source.pretrain.folder(results.pretrained, SIZE))  # type: ignore[union-attr]
+    here = find_backbones(study, results.pretrained)["tiny"]
+    assert (here.here, here.checksum) == (True, hash_file(Path(folder) / "model.safetensors"))
+    assert "already there" in in_process("pretrain", path, "--results", results.root)[1]
+    assert main(["verify", "--results", str(results.root)]) == 0
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        ("{task: listops, num_steps: 1}", "task: unknown task to pretrain on 'listops'; valid: bit-memory, bit-xor"),
+        ("{task: bit-memory}", "num_steps: missing"),
+        ("{task: bit-memory, num_steps: 1, num_bits: 7}", "bits_per_token is 50, wanted 1 to 7"),
+        ("{task: bit-memory, num_steps: 0}", "num_steps: got 0, want greater than or equal to 1"),
+        ("{task: bit-memory, num_steps: 1}", "task: 120 tokens are more than size.positions = 12"),
+        ("{task: bit-memory, num_steps: 1, text: python-stdlib}", "text: unknown key 'text'"),
+    ],
+)
+def test_mistakes_of_a_recipe(tmp_path: Path, recipe: str, message: str) -> None:
+    with pytest.raises(UserError) as raised:
+        load_study(recipe_study(tmp_path, recipe))
+    assert message in str(raised.value)
+
+
+def test_text_in_the_data_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A study names it without saying where that directory is, or whether the text is there."""
+    path = recipe_study(tmp_path, "{text: [DATA/text/books.txt], num_steps: 2, batch_size: 2, num_tokens: 12}")
+    study, data_dir = load_study(path), tmp_path / "data"
+    assert_written_again_it_is_the_same(path, tmp_path)
+
+    command = ["plan", str(path), "--results", str(tmp_path / "results"), "--data-dir", str(data_dir)]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert "on books.txt (their text is missing)" in printed
+    assert f"no file {data_dir}/text/books.txt, which `run` needs. Put a text file there" in printed
+    assert main(["pretrain", *command[1:]]) == 2
+    assert f"cannot read the text to pretrain on: {data_dir}/text/books.txt" in capsys.readouterr().err
+
+    (data_dir / "text").mkdir(parents=True)
+    (data_dir / "text" / "books.txt").write_bytes(CORPUS)
+    assert main(["pretrain", *command[1:]]) == 0
+    backbone = find_backbones(study, tmp_path / "results" / "pretrained", data_dir)["tiny"]
+    assert (backbone.here, backbone.missing_text) == (True, None)
+    assert backbone.source == WeightsSource(  # the text's bytes name it, not where they are
+        folder=str(pretrained_folder(tmp_path / "results" / "pretrained", SIZE, RECIPE, CORPUS))
+    )
+
+
+def test_a_text_that_is_too_short_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    """41 bytes hold out 3, 40 bytes 2: a sequence of 2 tokens needs the token after it, too."""
+    study = load_study(recipe_study(tmp_path, "{text: [text.txt], num_tokens: 2, num_steps: 1}"))
+    for length in (0, 40):
+        (tmp_path / "text.txt").write_bytes(b"x" * length)
+        with pytest.raises(UserError, match=f"text.txt. has {length} bytes, want at least 41: 5% is held out"):
+            find_backbones(study, tmp_path)
+    (tmp_path / "text.txt").write_bytes(b"x" * 41)
+    assert is_unknown(find_backbones(study, tmp_path)["tiny"].checksum)
+    facts = pretrain(SIZE, study.models["tiny"].pretrained.pretrain, b"x" * 41, tmp_path / "w", CPU, lambda *_: None)  # type: ignore[union-attr, arg-type]
+    assert facts["text_bytes"] == 41
+
+
+def test_random_variants_want_no_weights_and_others_report_a_folder_without(tmp_path: Path) -> None:
+    study = load_study(write_study(tmp_path))
+    random = load_study(write_study(tmp_path, variants=("unfrozen-random",)))
+    (tmp_path / "weights" / "model.safetensors").unlink()
+    assert find_backbones(random, tmp_path)["tiny"].source is None
+    with pytest.raises(WeightsError, match=r"no pretrained weights at .*weights: wanted a folder with model\.safetens"):
+        find_backbones(study, tmp_path)
+
+
+def test_weights_of_another_size_are_reported_before_anything_starts(tmp_path: Path) -> None:
+    write_weights(tmp_path / "weights", dataclasses.replace(SIZE, width=32, heads=4))
+    with pytest.raises(WeightsError) as caught:
+        find_backbones(load_study(write_study(tmp_path)), tmp_path)
+    *fields, tensors = str(caught.value).splitlines()[1:-1]
+    assert fields == [
+        "  config.json: n_head: got 4, want 2: the study's model has heads: 2",
+        "  config.json: n_embd: got 32, want 16: the study's model has width: 16",
+    ]
+    assert tensors.startswith("  model.safetensors: wpe.weight has shape (12, 32), want (12, 16), h.0.ln_1.weight has")
+
+
+def test_plan_and_run_name_every_mistake_of_every_model_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = {"bert": {"hidden_act": "relu"}, "t5": {"d_ff": 32}}
+    for family, change in changes.items():
+        path = saved(library_model(SIZES[family]), tmp_path / family) / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    for name in ("a", "b"):
+        write_weights(tmp_path / name)
+    write_config(tmp_path / "a", scale_attn_weights=False, n_inner=32)
+    (tmp_path / "b" / "config.json").unlink()
+    named = {"a": ("gpt2", SIZE, "a"), "b": ("gpt2", SIZE, "b"), "lstm": ("lstm", SIZES["lstm"], "bert")}
+    named |= {family: (family, SIZES[family], family) for family in changes}
+    models = {
+        name: {"family": family, "size": vars(size), "pretrained": {"folder": folder}}
+        for name, (family, size, folder) in named.items()
+    }
+    study = write_study(tmp_path, models=json.dumps(models))
+    with pytest.raises(WeightsError) as caught:
+        find_backbones(load_study(study), tmp_path)
+    lines = str(caught.value).splitlines()
+    assert lines[:3] == [
+        f"model a: the weights in {tmp_path / 'a'} are not what the study's model computes:",
+        "  config.json: scale_attn_weights: got false, want true",
+        "  config.json: n_inner: got 32, want null or 64 (4 x n_embd)",
+    ]
+    assert lines[3] == "Correct the model's size in the study, or name weights of a plain GPT-2 of this size."
+    assert [line for line in lines[4:] if line.startswith("  ")] == [
+        "  there is no config.json, which says how many heads there are and what the model computes",
+        "  config.json: got weights of a pretrained model, want none: an LSTM starts at random",
+        *[line for line in lines if "model.safetensors" in line],
+        '  config.json: hidden_act: got "relu", want "gelu" (or "gelu_python", which are the same)',
+        "  config.json: d_ff: got 32, want 64: the study's model has feedforward: 64",
+    ]
+    for command in ("plan", "run"):
+        assert main([command, str(study), "--results", str(tmp_path / "results")]) == 2
+        assert capsys.readouterr().err == f"error: {caught.value}\n"
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_flipped_bit_is_reported_and_nothing_trains(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, results = recipe_study(tmp_path), Results(tmp_path / "results")
+    results.prepare()
+    folder = pretrained_folder(results.pretrained, SIZE, RECIPE, CORPUS)
+    pretrain(SIZE, RECIPE, CORPUS, folder, CPU, lambda *_: None)
+    assert find_backbones(load_study(study), folder.parent)["tiny"].here
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    for weights in (folder, copy):
+        flip_a_bit(weights / "model.safetensors")
+    monkeypatch.setattr("lr_sweep.trainables.pretraining.train.pretrain", lambda *_: pytest.fail("has begun"))
+    for command in ("plan", "run", "pretrain"):
+        assert main([command, str(study), "--results", str(results.root)]) == 2
+        printed = capsys.readouterr().err
+        assert printed.startswith(f"error: model tiny: the weights in {folder} are damaged: its weights have sha256 ")
+        assert "Put an intact copy there (an archive made by `export` has one), or delete the folder" in printed
+    assert not results.study("tiny").exists()
+    source = WeightsSource(folder=str(copy))  # of a folder that a study names
+    with pytest.raises(WeightsError, match=r"If you changed the weights on purpose, delete pretraining\.json there"):
+        find_weights(source, download=False)
+    (copy / "pretraining.json").unlink()
+    assert find_weights(source, download=False) == copy
+
+
+def test_a_worker_with_other_weights_trains_nothing(tmp_path: Path) -> None:
+    folder = write_weights(tmp_path / "weights")
+    source = WeightsSource(folder=str(folder))
+    run = dataclasses.replace(run_of("frozen-pretrained"), weights_checksum=weights_checksum(folder))
+    assert pretrained_tensors(run, source, None)
+    flip_a_bit(folder / "model.safetensors")
+    with pytest.raises(WeightsError, match=r"have sha256 [0-9a-f]{64}, the run was planned with"):
+        pretrained_tensors(run, source, None)
+
+
+def test_lines_say_the_time_left_and_where_it_resumes(tmp_path: Path) -> None:
+    said: list[str] = []
+    now = 0.0
+    reporter = Reporter("tiny", 100, tmp_path / "progress.json", said.append, lambda: now)
+    for step in range(40, 61):  # two seconds a step
+        reporter(step, 2.5)
+        now += 2.0
+    assert said[0] == "  resumes after step 39 of 100"
+    assert said[1] == "  step 45 of 100, training loss 2.50 nats per byte, 0:01:50 left"
+    written = json.loads((tmp_path / "progress.json").read_text())
+    assert written.items() >= {"model": "tiny", "step": 60, "num_steps": 100, "time_left_s": 80.0}.items()
+
+
+def test_status_reports_a_pretraining(tmp_path: Path) -> None:
+    study, results = load_study(recipe_study(tmp_path)), Results(tmp_path / "results")
+    results.prepare()
+    progress = {"model": "tiny", "step": 30, "num_steps": 90, "time_left_s": 125.0, "updated_at": 1000.0}
+    with results.writing("tiny"):
+        results.pretraining_progress.write_text(json.dumps(progress))
+        lines = status_text(results, "tiny", 1003.0).splitlines()
+        assert lines[0] == "tiny: no run yet"
+        assert lines[1].endswith(" pretrains tiny for tiny: step 30 of 90, about 0:02:05 left (as of 3 s ago)")
+        code, output = in_process("status", tmp_path / "tiny.yaml", "--results", results.root)
+        assert (code, output.splitlines()[0]) == (0, "tiny: no run yet")
+    results.pretraining_progress.write_text(json.dumps(progress))  # its process was killed
+    with results.writing("other"):
+        assert not results.pretraining_progress.exists()
+    seen: list[str] = []
+    pretrain_model("tiny", study.models["tiny"], results.pretrained, results.pretraining_progress, CPU, seen.append)
+    assert not results.pretraining_progress.exists()
+
+
+def test_a_disk_that_cannot_hold_it_is_reported_before_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [str(recipe_study(tmp_path)), "--results", str(tmp_path / "results")]
+    monkeypatch.setattr("lr_sweep.trainables.pretraining.train.pretrain", lambda *_: pytest.fail("has begun"))
+    monkeypatch.setattr(Results, "free_bytes", lambda self: 100_000)
+    # 4 bytes x (3,520 numbers of the body + 256 x 16 of the token table) x (1 + 3 checkpoints x 3 copies) = 0.3 MB
+    for command, what in (("pretrain", "the weights to pretrain and the runs"), ("run", "the weights to pretrain and")):
+        assert main([command, *arguments]) == 2
+        assert f"has 0.1 MB free and {what}" in capsys.readouterr().err
+    assert main(["plan", *arguments]) == 0
+    assert "for weights, checkpoints and record, 0.1 MB free: not enough" in capsys.readouterr().out
+
+
+def test_checkpoints_of_a_pretraining_are_kept_until_it_ends(tmp_path: Path) -> None:
+    study, results = load_study(recipe_study(tmp_path)), Results(tmp_path / "results")
+    results.prepare()
+    backbone = find_backbones(study, results.pretrained)["tiny"]
+    assert to_pretrain(study, {"tiny": backbone}) == [SIZE]
+    assert backbone.source
+    assert backbone.source.folder
+    pretrained = Path(backbone.source.folder)
+    folder = pretraining_checkpoints(pretrained)
+    folder.mkdir()
+    (folder / "step-000000001-ab.safetensors").write_bytes(b"1")
+    assert not find_garbage(results, ["leftovers"]).kinds
+    notes = [issue.text for issue in Verification(results).issues() if issue.is_note]
+    assert notes[0].startswith(f"{folder}: a pretraining that has not ended; `run` and `pretrain` resume it")
+    pretrained.mkdir()
+    (pretrained / "model.safetensors").write_bytes(b"")
+    (left,) = find_garbage(results, ["leftovers"]).kinds["leftovers"].files
+    assert left.parent == folder
+
+
+@pytest.mark.slow
+def test_pretrain_and_run_make_the_same_weights_with_one_two_and_four_threads(tmp_path: Path) -> None:
+    """`ray up` and Slurm set OMP_NUM_THREADS; the ids of runs follow the weights."""
+    size = "{layers: 2, heads: 4, width: 128, positions: 128}"  # large enough for threads to divide the sums
+    models = f"{{small: {{size: {size}, pretrained: {{pretrain: {{num_steps: 2, batch_size: 16, num_tokens: 128}}}}}}}}"
+    study = write_study(tmp_path, models=models, num_steps=10)
+    made = {}
+    for command in ("pretrain", "run"):
+        for number in ("1", "2", "4"):
+            results = tmp_path / f"{command}-{number}"
+            code, printed = sweep(command, study, "--results", results, env={"OMP_NUM_THREADS": number})
+            assert code == 0, printed
+            (folder,) = (path for path in (results / "pretrained").iterdir() if path.is_dir())
+            made[results.name] = weights_checksum(folder)
+    assert len(set(made.values())) == 1, made

@@ -1,0 +1,90 @@
+"""What `config.json` of pretrained weights must say, so that a body computes what they are for. Needs no torch.
+
+A family's table has every field of the transformers library's configuration that changes hidden states of a body that
+gets embeddings and is trained in float32; tests of weights list the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+OWN_CODE: dict[str, tuple[Any, ...]] = {"quantization_config": (None,), "auto_map": (None,)}
+"""Fields of `computed` in every family: other products, and code of the model's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigFields:
+    """The fields of a family's configuration that change the function."""
+
+    model_type: str
+    """Name of the family. Others may have tensors of the same names and compute something else."""
+    sizes: Mapping[str, str]
+    """Fields that must agree with the study's model -> their names in the family's `Size`."""
+    computed: Mapping[str, tuple[Any, ...]]
+    """Other fields -> the values that are computed, first the one that a missing field means."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Other names that transformers reads -> the names above."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of `sizes` that may be missing -> what they are then."""
+
+    def mistakes(self, config: Mapping[str, Any], size: Any) -> Iterator[str]:
+        """Yield what a configuration says that a body of this size does not compute; size None: of any size."""
+        if config.get("model_type") != self.model_type:
+            yield f"model_type: {got(config, 'model_type')}, want {self.model_type!r}: only that family is computed"
+            return
+        config = dict(config)
+        for alias, name in self.aliases.items():
+            if alias in config and config.setdefault(name, config[alias]) != config[alias]:
+                yield f"{name}: {got(config, name)}, and {shown(config[alias])} as {alias}, want one"
+        for name, values in {**self.computed, **OWN_CODE}.items():
+            if name in config and config[name] not in values:
+                first, *others = map(shown, values)
+                same = f" (or {', '.join(others)}, which are the same)" if others else ""
+                yield f"{name}: {got(config, name)}, want {first}{same}"
+        for name, attribute in self.sizes.items() if size is not None else ():
+            value = getattr(size, attribute)
+            if config.get(name, self.defaults.get(name)) != value:
+                yield f"{name}: {got(config, name)}, want {value}: the study's model has {attribute}: {value}"
+
+
+GPT2 = ConfigFields(
+    model_type="gpt2",
+    sizes={"n_layer": "layers", "n_head": "heads", "n_embd": "width", "n_positions": "positions"},
+    computed={
+        # One function, the tanh approximation of GELU, written in different ways.
+        "activation_function": ("gelu_new", "gelu_fast", "gelu_accurate", "gelu_pytorch_tanh", "gelu_python_tanh"),
+        "layer_norm_epsilon": (1e-5,),
+        "scale_attn_weights": (True,),
+        "scale_attn_by_inverse_layer_idx": (False,),
+        "is_causal": (True,),  # no field of `GPT2Config`, yet transformers obeys it
+    },
+    aliases={
+        "num_hidden_layers": "n_layer",
+        "num_attention_heads": "n_head",
+        "hidden_size": "n_embd",
+        "max_position_embeddings": "n_positions",
+    },
+)
+FEEDFORWARD = "n_inner"
+"""Width of GPT-2's feedforward; null is 4 x n_embd, the one that is computed."""
+
+
+def gpt2_mistakes(config: Mapping[str, Any], size: Any) -> Iterator[str]:
+    """Yield what a configuration says that a GPT-2 of this size does not compute; size None: of any size."""
+    yield from GPT2.mistakes(config, size)
+    if config.get("model_type") == GPT2.model_type and size and config.get(FEEDFORWARD) not in (None, 4 * size.width):
+        yield f"{FEEDFORWARD}: {got(config, FEEDFORWARD)}, want null or {4 * size.width} (4 x n_embd)"
+
+
+def got(config: Mapping[str, Any], name: str) -> str:
+    """Return what a configuration has as a field."""
+    return f"got {shown(config[name])}" if name in config else "it is missing"
+
+
+def shown(value: Any) -> str:
+    """Return a JSON value in 60 characters at most."""
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
