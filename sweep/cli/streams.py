@@ -1,4 +1,4 @@
-"""Standard input, output and errors where they are closed, full, or a pipe that nothing reads."""
+"""Standard input, output and errors, also where they are closed, full, or a pipe that nothing reads."""
 
 from __future__ import annotations
 
@@ -116,3 +116,13 @@ def _abandon(number: int) -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, number)
     os.close(null)
+
+
+def agreed(question: str, elsewhere: str) -> bool:
+    """Ask, and return whether the answer is yes; raises UserError with the other text where there is no terminal."""
+    if not sys.stdin.isatty():
+        raise UserError(elsewhere)
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False

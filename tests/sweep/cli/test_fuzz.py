@@ -6,7 +6,6 @@ In this process: `main` raises what a user would see as a traceback. `run` and `
 from __future__ import annotations
 
 import contextlib
-import io
 import random
 import shutil
 import tarfile
@@ -17,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lr_sweep.sweep.cli.parser import main
+from lr_sweep.tests.support.command_lines import said
 from lr_sweep.tests.support.fuzz import limited
 from lr_sweep.tests.support.records import four_runs, run_id_of
 from lr_sweep.tests.support.study_example import STUDY
@@ -110,19 +109,6 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
 LINES = st.sampled_from(COMMANDS).flatmap(
     lambda words: st.tuples(*(st.just(word) if isinstance(word, str) else word for word in words))
 )
-
-
-def said(*arguments: str) -> tuple[int, str]:
-    """Run a command and return its exit code and what it printed; what it raises is a traceback."""
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-        try:
-            code = main(arguments)
-        except SystemExit as ending:  # argparse's
-            code = int(ending.code or 0)
-    assert code in (0, 1, 2), output.getvalue()
-    assert code != 2 or "error: " in output.getvalue()
-    return code, output.getvalue()
 
 
 @pytest.fixture(scope="module")

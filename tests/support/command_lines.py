@@ -1,0 +1,32 @@
+"""Command lines: read, or carried out in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from lr_sweep.sweep.cli.parser import app, main
+
+
+def arguments_of(line: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of a command line by name; raises UserError or typer.TyperException for a mistake."""
+    command, *words = line
+    context = typer.main.get_command(app).commands[command].make_context(command, list(words))
+    return dict(context.params)
+
+
+def said(*arguments: str | Path) -> tuple[int, str]:
+    """Run a command; return its exit code and what it printed. What it raises would be a traceback."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        code = main([*map(str, arguments)])
+    printed = output.getvalue()
+    assert code in (0, 1, 2), printed
+    assert "Traceback" not in printed
+    assert printed.count("error: ") == (code == 2), printed
+    return code, printed
