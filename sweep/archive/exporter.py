@@ -188,7 +188,7 @@ class _Exporter:
         recorded = _recorded_checksum(folder)
         if recorded is not None and not self._began_from & {recorded, None}:
             return
-        if problem := weights_damage(folder) or _config_problem(folder):
+        if problem := weights_damage(folder) or ("" if (folder / CONFIG).exists() else f"it has no {CONFIG}"):
             raise RecordError(f"{folder}: {problem}: delete it; `run` and `pretrain` make it again")
         facts = {folder / name: _bytes(folder / name) for name in WEIGHTS_FILES if name != WEIGHTS}
         with open_plain(folder / WEIGHTS) as file:
@@ -221,14 +221,6 @@ class _Exporter:
                 raise RecordError(f"{path}: an archive cannot hold a file of this name with {size} bytes: rename it")
         for path, (file, entry) in files.items():
             self.writer.add(names[path], file, entry)
-
-
-def _config_problem(weights: Path) -> str | None:
-    try:
-        json.loads(read_plain(weights / CONFIG, MAX_JSON))
-    except (FileNotFoundError, ValueError) as error:
-        return f"{CONFIG} cannot be read ({error})"
-    return None
 
 
 def _recorded_checksum(weights: Path) -> str | None:

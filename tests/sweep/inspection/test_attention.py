@@ -12,7 +12,7 @@ import torch
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.loaded import load_checked
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.inspection.rebuild import rebuild, recorded_run
+from lr_sweep.sweep.inspection.attention import rebuild, recorded_run
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.small_runs import random_weights
