@@ -43,10 +43,11 @@ class Command(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """List arguments by their names alone, without typer's `<list[str]>`, and options."""
         for kind in ("argument", "option"):
-            params = [param for param in self.get_params(ctx) if param.param_type_name == kind]
-            records = [(param, record) for param in params if (record := param.get_help_record(ctx))]
-            short = kind == "argument"
-            rows = [((short and getattr(param, "metavar", None)) or name, does) for param, (name, does) in records]
+            rows = []
+            for param in self.get_params(ctx):
+                if param.param_type_name == kind and (record := param.get_help_record(ctx)):
+                    name = kind == "argument" and getattr(param, "metavar", None)
+                    rows.append((name or record[0], record[1]))
             if rows:
                 with formatter.section(f"{kind.capitalize()}s"):
                     formatter.write_dl(rows)

@@ -22,15 +22,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed runs or problems, 2 cannot be done, 130 stopped."""
     if "_LR_SWEEP_COMPLETE" in os.environ:  # a shell asks what may be typed next
         app(prog_name=PROGRAM)
-    with streams.mended():
-        try:
+    code = 0
+    try:
+        with streams.usable():
             code = _run(sys.argv[1:] if arguments is None else list(arguments))
-        except KeyboardInterrupt:
-            streams.say_last("stopped")
-            code = 130
-        except BrokenPipeError:  # the reader, such as `head`, has ended
-            code = 0
-        return streams.ended(code)
+    except KeyboardInterrupt:
+        streams.say_last("stopped")
+        return 130
+    except BrokenPipeError:  # the reader, such as `head`, has ended
+        streams.close_output()
+    except (UserError, typer.TyperException) as error:
+        streams.say_last(f"error: {_mistake(error) if isinstance(error, typer.TyperException) else error}")
+        return 2
+    return code
 
 
 def _run(arguments: list[str]) -> int:
@@ -40,13 +44,6 @@ def _run(arguments: list[str]) -> int:
             return int(program.invoke(context) or 0)
     except typer.Exit as ending:  # `--help` has printed it
         return ending.exit_code
-    except typer.TyperException as mistake:
-        problem = _mistake(mistake)
-    except UserError as error:
-        problem = str(error)
-    sys.stdout.flush()
-    streams.say_last(f"error: {problem}")
-    return 2
 
 
 def _mistake(error: typer.TyperException) -> str:

@@ -115,11 +115,14 @@ def test_a_directory_with_every_kind_of_file_is_sound(results: Results) -> None:
 @pytest.mark.parametrize("harm", [*CONTENT, *PLACE])
 @pytest.mark.parametrize("pattern", READ)
 def test_verify_names_it_and_export_leaves_it_out_with_a_word(results: Results, pattern: str, harm: str) -> None:
-    path = found_in(results, pattern)
+    path, sound_files = found_in(results, pattern), files(results.root)
     name = path.relative_to(results.root).as_posix()
     damage(path, harm)
     about = [line for line in verify_lines(results)[:-1] if str(path) in line or f"{path.parent}: " in line]
     assert len(about) == 1, verify_lines(results)
+    if pattern == CHECKPOINT and harm == "cut":
+        assert about[0].startswith(f"problem: {path}: its sha256 begins with ")
+        assert about[0].endswith(": delete it; its run resumes from an earlier one, or from step 0")
     assert about[0].startswith("note: " if name == "index.parquet" and harm in CONTENT else "problem: ")
     archive = results.root.parent / "a.tar"
     done = export(results, archive, (), checkpoints=True)
@@ -129,7 +132,9 @@ def test_verify_names_it_and_export_leaves_it_out_with_a_word(results: Results, 
         assert any(str(path) in text or str(path.parent) in text for text in done.left_out), done.left_out
     into = new_results(results.root.parent / "into")
     import_archive(archive, into)
-    assert name not in files(into.root)
+    arrived = files(into.root)
+    assert name not in arrived
+    assert arrived == {other: sound_files[other] for other in arrived}
 
 
 @pytest.mark.parametrize("harm", PLACE)

@@ -116,9 +116,6 @@ def test_first_best_and_last_are_always_shown(number: int, data: st.DataObject) 
 def test_a_bar_is_as_long_as_its_fraction(fraction: float) -> None:
     eighths = {"█": 8, "▏": 1, "▎": 2, "▍": 3, "▌": 4, "▋": 5, "▊": 6, "▉": 7}
     assert abs(sum(eighths[letter] for letter in bar(fraction)) / (8 * 24) - fraction) <= 1 / (2 * 8 * 24) + 1e-12
-
-
-def test_bars_of_nothing_and_all() -> None:
     assert (bar(0.0), bar(1.0), bar(math.nan)) == ("", "█" * 24, "")
 
 
