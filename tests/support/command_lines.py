@@ -30,3 +30,10 @@ def said(*arguments: str | Path) -> tuple[int, str]:
     assert "Traceback" not in printed
     assert sum(line.startswith("error: ") for line in printed.splitlines()) == (code == 2), printed
     return code, printed
+
+
+def refused(*arguments: str | Path) -> str:
+    """Run a command that cannot be carried out; return what it printed."""
+    code, printed = said(*arguments)
+    assert code == 2
+    return printed

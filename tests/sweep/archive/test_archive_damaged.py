@@ -13,8 +13,8 @@ import pytest
 from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.sweep.archive.exporter import Exported, export
 from lr_sweep.sweep.archive.importer import import_archive
-from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.records import (
     Trained,
     add,
@@ -104,18 +104,17 @@ def test_a_study_with_a_name_that_no_study_has_is_left_out(tmp_path: Path) -> No
     assert done.left_out
 
 
-def test_exit_codes(sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    results = Results(Path(shutil.copytree(sound, tmp_path / "results")))
-    arguments = ["export", str(tmp_path / "a.tar"), "--results", str(results.root)]
-    assert main(arguments) == 0
-    (tmp_path / "a.tar").unlink()
+def test_exit_codes(sound: Path, tmp_path: Path) -> None:
+    results, archive = Results(Path(shutil.copytree(sound, tmp_path / "results"))), tmp_path / "a.tar"
+    assert said("export", archive, "--results", results.root)[0] == 0
+    archive.unlink()
     (results.study("first") / "wanted.parquet").write_bytes(b"torn")
-    assert main(arguments) == 1
-    printed = capsys.readouterr().out
+    code, printed = said("export", archive, "--results", results.root)
+    assert code == 1
     assert "\nleft out: study first: cannot read " in printed
     assert "1 left out, since they do not verify; the archive holds the rest and can be imported" in printed
-    assert main(["import", str(tmp_path / "a.tar"), "--results", str(tmp_path / "into")]) == 0
-    (tmp_path / "a.tar").unlink()
-    assert main([*arguments[:2], "first", *arguments[2:]]) == 2  # which runs it wants is not known
-    assert "nothing was exported, since nothing verifies" in capsys.readouterr().err
-    assert not (tmp_path / "a.tar").exists()
+    assert said("import", archive, "--results", tmp_path / "into")[0] == 0
+    archive.unlink()
+    printed = refused("export", archive, "first", "--results", results.root)  # which runs it wants is not known
+    assert "nothing was exported, since nothing verifies" in printed
+    assert not archive.exists()

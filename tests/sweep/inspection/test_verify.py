@@ -19,9 +19,9 @@ from safetensors.numpy import save_file
 from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED
 from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.common.files import hash_file
-from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.inspection.verify import Verification, verify
 from lr_sweep.sweep.results.directory import Results, write_parquet
+from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.tiny_study import train, write_study
 
 CLEAN = "2 runs, 4 evaluations, 2 checkpoints, 1 weights: no problems"
@@ -283,14 +283,12 @@ def test_files_that_vanish_or_change_meanwhile_are_no_problems(
     assert not checkpoint.exists()
 
 
-def test_exit_codes(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["verify", "--results", str(results.root)]
-    assert main(arguments) == 0
+def test_exit_codes(results: Results) -> None:
+    assert said("verify", "--results", results.root)[0] == 0
     results.run(first_id(results)).write_bytes(b"")
-    assert main(arguments) == 1
+    assert said("verify", "--results", results.root)[0] == 1
     (results.root / "format.json").write_text("{")
-    assert main(arguments) == 2
-    assert 'write {"format": 1} into it' in capsys.readouterr().err
+    assert 'write {"format": 1} into it' in refused("verify", "--results", results.root)
 
 
 def record_files(results: Path) -> list[Path]:
