@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 from lr_sweep.analysis.record.parquet import MAX_DECODED
 from lr_sweep.analysis.record.read import FORMAT
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import remove_dead_partials
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.results.provenance import git_state
 
@@ -62,6 +63,15 @@ _ENTRY = re.compile(rb'"([^"\\]{1,300})":\{"sha256":"([0-9a-f]{64})","bytes":([0
 """The manifest as `manifest_text` writes it: JSON of any form could hold millions of lists in a line."""
 
 OpenFile = io.BufferedReader | io.BytesIO
+
+
+def check_target(target: Path) -> None:
+    """Refuse what exists or has no folder; remove what killed exports left beside it."""
+    if target.exists():
+        raise UserError(f"{target} exists; `export` overwrites nothing. Remove it, or name another path.")
+    if not target.parent.is_dir():
+        raise UserError(f"there is no folder {target.parent}; make it, or name a path elsewhere.")
+    remove_dead_partials(target.parent)
 
 
 def study_files(study: str) -> tuple[str, ...]:

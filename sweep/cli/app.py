@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -29,14 +30,18 @@ class Group(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command: names all unknown options at once, and explains what the user can put right."""
+    """A command: names all wrong options at once, and explains what the user can put right."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; raises UserError or a TyperException."""
-        known = [name for param in self.get_params(ctx) for name in param.opts if name.startswith("--")]
-        before_dashes = args[: args.index("--")] if "--" in args else args
-        given = [word.partition("=")[0] for word in before_dashes if word.startswith("--")]
-        if mistakes := [unknown("option", name, known) for name in given if name not in known]:
+        options = {name: param for param in self.get_params(ctx) for name in param.opts if name.startswith("--")}
+        words = args[: args.index("--")] if "--" in args else args
+        given = [word.partition("=")[0] for word in words if word.startswith("--")]
+        mistakes = [unknown("option", name, options) for name in given if name not in options]
+        for name, value in pairwise(words):
+            if value.startswith("--") and name in options and not options[name].is_flag:
+                mistakes.append(f"{name}: got no value before {value}")
+        if mistakes:
             raise UserError("\n".join(mistakes))
         return super().parse_args(ctx, args)
 

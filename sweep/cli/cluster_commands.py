@@ -47,8 +47,9 @@ def submit(
     from lr_sweep.sweep.cluster.submit import submit as submit_study
 
     check_paths(results, data_dir)
+    resources = {"cpus_per_trial": cpus_per_trial, "gpus_per_trial": gpus_per_trial, "runs_per_trial": runs_per_trial}
     part = opt.chosen_runs(only)
-    (loaded,) = opt.load_studies([study], cpus_per_trial, gpus_per_trial, runs_per_trial)
+    (loaded,) = opt.load_studies([study], **resources)
     ClusterJobs(address)  # refuses one that does not answer before the plan is printed
     print(plan_elsewhere(loaded, results, Path(data_dir), part))
     options = ["--max-attempts", str(max_attempts), "--checkpoint-every-s", str(checkpoint_every_s)]

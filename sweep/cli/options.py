@@ -171,26 +171,19 @@ def chosen_runs(only: str | None) -> OnlyRuns:
     return ALL_RUNS if only is None else parse_only(only)
 
 
-def load_studies(
-    names: list[str], cpus_per_trial: int | None, gpus_per_trial: float | None, runs_per_trial: int | None
-) -> list[AnyStudy]:
+def load_studies(names: list[str], **resources: float | None) -> list[AnyStudy]:
     """Load all studies before anything is done for the first, with the resources given on the command line."""
-    from lr_sweep.sweep.study.file import load_study
-
-    given = {"cpus_per_trial": cpus_per_trial, "gpus_per_trial": gpus_per_trial, "runs_per_trial": runs_per_trial}
-    given = {name: value for name, value in given.items() if value is not None}
-    return [_with_resources(load_study(name), given) for name in names]
-
-
-def _with_resources(study: AnyStudy, given: dict[str, float | None]) -> AnyStudy:
     from pydantic import ValidationError
 
+    from lr_sweep.sweep.study.file import load_study
     from lr_sweep.sweep.study.study import Resources
 
+    given = {name: value for name, value in resources.items() if value is not None}
+    studies = [load_study(name) for name in names]
     try:
-        resources = Resources(**dict(study.resources) | given)
+        held = [Resources(**dict(study.resources) | given) for study in studies]
     except ValidationError as error:
         first = error.errors()[0]
         option = "-".join(map(str, first["loc"])).replace("_", "-")
         raise UserError(f"--{option}: {first['msg']}") from error
-    return study.model_copy(update={"resources": resources})
+    return [study.model_copy(update={"resources": each}) for study, each in zip(studies, held, strict=True)]

@@ -167,7 +167,7 @@ def verify(
         from lr_sweep.sweep.inspection.probe_study import probe_study  # only it needs torch
 
         say, folder = partial(print, flush=True), opt.data_folder(data_dir)
-        problems += sum(probe_study(study, folder, say) for study in opt.load_studies(studies, None, None, None))
+        problems += sum(probe_study(study, folder, say) for study in opt.load_studies(studies))
     return 1 if problems else 0
 
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 from lr_sweep.common.errors import UserError
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of an output that takes no more. One of another file has its name, or was explained where it was written."""
 REDIRECT = "Redirect it to a file with room, or to /dev/null; the same command can be given again."
 
 
@@ -33,7 +35,7 @@ def usable() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except OSError as error:
-        if error.filename is not None or error.errno == errno.EPIPE:
+        if error.filename is not None or error.errno not in FULL:
             raise
         _lead_nowhere(1)
         raise UserError(f"cannot write to the standard output: {error.strerror}. {REDIRECT}") from error

@@ -66,9 +66,10 @@ def plan(
     gpu = None if device is None else GPUS[device]
     if gpu is not None and measure:
         raise UserError(f"--measure times this machine, --device computes for {gpu.title}: leave one of them out")
+    resources = {"cpus_per_trial": cpus_per_trial, "gpus_per_trial": gpus_per_trial, "runs_per_trial": runs_per_trial}
     part, recorded = opt.chosen_runs(only), opt.open_results(results, weights=True)
     recorded.check()
-    for study in opt.load_studies(studies, cpus_per_trial, gpus_per_trial, runs_per_trial):
+    for study in opt.load_studies(studies, **resources):
         study = study if gpu is None else _on_gpus(study)
         placement = Placement(resources=study.resources)
         planned = Plan(study, placement, recorded, opt.data_folder(data_dir), part)
@@ -131,10 +132,11 @@ def run(
     from lr_sweep.sweep.tune.options import Options
     from lr_sweep.sweep.tune.run_study import run_study
 
+    resources = {"cpus_per_trial": cpus_per_trial, "gpus_per_trial": gpus_per_trial, "runs_per_trial": runs_per_trial}
     with last_word(CUT_SHORT), lasting_output(), signals_as_ctrl_c():
         try:
             recorded, part, code = opt.open_results(results), opt.chosen_runs(only), 0
-            for study in opt.load_studies(studies, cpus_per_trial, gpus_per_trial, runs_per_trial):
+            for study in opt.load_studies(studies, **resources):
                 options = Options(
                     results=recorded,
                     data_dir=opt.data_folder(data_dir),

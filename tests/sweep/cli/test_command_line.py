@@ -96,6 +96,7 @@ def test_options_may_stand_anywhere_and_have_an_equals_sign() -> None:
         (["plan", "x", "--cpsu", "3", "--wat=4"], "\nunknown option '--wat'"),
         (["ls", "--resul", "x"], "unknown option '--resul'; did you mean '--results'?"),
         (["plan", "x", "--cpus"], "Option '--cpus' requires an argument."),
+        (["judge", "x", "--metric", "--strict"], "--metric: got no value before --strict"),
         (["plan", "x", "--ids=3"], "Option '--ids' does not take a value."),
         (["show", "abcd", "efgh"], "Got unexpected extra argument(s) (efgh)"),
         (["job", "halt"], "action: 'halt' is not one of 'status', 'logs', 'stop'."),
@@ -127,7 +128,7 @@ def test_mistakes_in_a_command_line(tmp_path: Path, line: list[str], wanted: str
 
 @pytest.mark.parametrize(
     ("chosen", "policy", "spins_briefly"),
-    [(None, "PASSIVE", True), ("PASSIVE", "PASSIVE", False), ("ACTIVE", "ACTIVE", False)],
+    [(None, "PASSIVE", True), ("ACTIVE", "ACTIVE", False)],
 )
 def test_threads_of_torch_soon_sleep_unless_the_user_says_otherwise(
     chosen: str | None, policy: str, spins_briefly: bool, tmp_path: Path
