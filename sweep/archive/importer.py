@@ -80,7 +80,7 @@ def _unpacked(reader: ArchiveReader, results: Results) -> Iterator[Results]:
 def _refuse_damage(archive: Path, unpacked: Results) -> None:
     """Refuse an archive that has anything in it that `verify` would name: it is not trusted."""
     try:
-        problem = next((issue.text for issue in Verification(unpacked).issues() if not issue.is_note), None)
+        problem = next(Verification(unpacked).problems(), None)
         for path in unpacked.root.glob("checkpoints/*/*"):
             with safe_open(path, framework="numpy") as file:
                 saved = STEP.match((file.metadata() or {})["progress"])

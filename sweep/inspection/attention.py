@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from lr_sweep.analysis.record.read import check_format
 from lr_sweep.analysis.report.figures import save
 from lr_sweep.analysis.report.model_figures import attention_figure
 from lr_sweep.common.errors import UserError
@@ -108,8 +107,7 @@ def recorded_run(results: Results, given: str) -> tuple[KnownRun, Run]:
         UserError: no such run, it has not ended, or it is of another version of the protocol.
         RecordError: damaged files.
     """
-    check_format(results.root)
-    known = find_run(given, run_state.known_runs(results, run_state.read_all_wanted(results), ["content"]))
+    known = find_run(results, given, ["content"])
     if known.end is None:
         raise UserError(f"run {known.run_id} is {known.status}: want one that has ended; `ls` lists them")
     content: dict[str, Any] = json.loads(known.end["content"])
