@@ -39,7 +39,7 @@ class Command(TyperCommand):
         given = [word.partition("=")[0] for word in words if word.startswith("--")]
         mistakes = [unknown("option", name, options) for name in given if name not in options]
         for name, value in pairwise(words):
-            if value.startswith("--") and name in options and not options[name].is_flag:
+            if value.startswith("--") and name in options and not getattr(options[name], "is_flag", False):
                 mistakes.append(f"{name}: got no value before {value}")
         if mistakes:
             raise UserError("\n".join(mistakes))

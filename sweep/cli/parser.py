@@ -52,7 +52,7 @@ def _mistake(error: typer.TyperException) -> str:
     message = error.format_message()
     if param is not None and error.message:
         message = f"{_name(param)}: {error.message.removeprefix('Value error, ')}"
-    elif param is not None:
+    elif param is not None and context is not None:
         needed = [each for each in context.command.params if each.required and each.name not in context.params]
         message = f"missing: {', '.join(map(_name, needed))}"
     return f"{message}\n`{context.command_path} --help` says more" if context else message

@@ -11,7 +11,7 @@ from lr_sweep.common.text import aligned, duration
 from lr_sweep.sweep.inspection.status import counts_lines
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.run_state import KnownRun, Row
+from lr_sweep.sweep.results.run_state import KnownRun, Row, State
 
 TITLE_WIDTH = 48
 """Letters of a study's title that are shown."""
@@ -39,7 +39,7 @@ def _study_lines(
     if not studies:
         return ["no study was run here yet"]
     ends = {run.run_id: run.end for run in runs if run.end}
-    counts = {
+    counts: dict[tuple[str, ...], Counter[State]] = {
         (name, textwrap.shorten(study.title, TITLE_WIDTH, placeholder=" ...")): Counter(
             run_state.study_states(results, name, wanted[name], ends)
         )
