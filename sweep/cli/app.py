@@ -32,6 +32,11 @@ class Group(TyperGroup):
 class Command(TyperCommand):
     """A command: names all wrong options at once, and explains what the user can put right."""
 
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        for param in self.params:
+            param.secondary_opts = []  # typer's `--no-strict` of a flag `--strict`
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; raises UserError or a TyperException."""
         options = {name: param for param in self.get_params(ctx) for name in param.opts if name.startswith("--")}

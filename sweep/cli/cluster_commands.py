@@ -30,7 +30,7 @@ def submit(
     results: Annotated[str, opt.option("DIR", "results directory, on a disk that all share, or s3://BUCKET/PREFIX")],
     data_dir: Annotated[str, opt.option("DIR", "folder of data sets, on such a disk")],
     address: Address = DEFAULT_ADDRESS,
-    no_follow: Annotated[bool, opt.flag("--no-follow", "end once the job is accepted")] = False,
+    no_follow: Annotated[bool, opt.flag("end once the job is accepted")] = False,
     cpus_per_trial: opt.CpusPerTrial = None,
     gpus_per_trial: opt.GpusPerTrial = None,
     runs_per_trial: opt.RunsPerTrial = None,

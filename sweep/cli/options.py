@@ -81,9 +81,9 @@ def number(does: str, parser: Callable[[Any], float] = whole) -> Any:
     return option("N", does, parser)
 
 
-def flag(name: str, does: str) -> Any:
-    """Return an option without a value."""
-    return typer.Option(name, help=does)
+def flag(does: str) -> Any:
+    """Return an option without a value, named as the parameter."""
+    return typer.Option(help=does)
 
 
 def not_together(**given: object) -> None:
@@ -104,17 +104,15 @@ Results = Annotated[str, option("DIR", RESULTS_HELP, location)]
 DataDir = Annotated[Path | None, option("DIR", DATA_HELP, local_path)]
 Out = Annotated[Path, option("FOLDER", "where files are written", local_path)]
 Run = Annotated[str, argument("RUN", "its id, or at least 4 of its first letters; `ls` lists them")]
-Strict = Annotated[bool, flag("--strict", "exit with code 1 if a report's checks find a problem")]
+Strict = Annotated[bool, flag("exit with code 1 if a report's checks find a problem")]
 
 CpusPerTrial = Annotated[int | None, number("default: the study's")]
 GpusPerTrial = Annotated[float | None, option("G", "default: the study's; a fraction shares a GPU", float)]
 RunsPerTrial = Annotated[int | None, number("default: the study's")]
 Priority = Annotated[int, number("a sweep with 2 gets twice as many trials at once as one with 1")]
 Only = Annotated[str | None, option("AXIS=VALUE,...", ONLY_HELP)]
-Replace = Annotated[
-    bool, flag("--replace", "train a changed study though it no longer wants runs that are recorded; default: ask")
-]
-RetryFailed = Annotated[bool, flag("--retry-failed", "train failed runs again, and stopped ones further")]
+Replace = Annotated[bool, flag("train a changed study though it no longer wants runs that are recorded; default: ask")]
+RetryFailed = Annotated[bool, flag("train failed runs again, and stopped ones further")]
 MaxAttempts = Annotated[int, number("with --retry-failed: skip runs that were started N times")]
 CheckpointEveryS = Annotated[
     float, option("S", "seconds between checkpoints", partial(above_zero, what="a number of seconds"))

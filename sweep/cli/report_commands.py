@@ -23,8 +23,7 @@ def report(
     results: opt.Results = "results",
     strict: opt.Strict = False,
     watch: Annotated[
-        bool,
-        opt.flag("--watch", "write them again whenever a run has ended, until Ctrl-C; an open page refreshes itself"),
+        bool, opt.flag("write them again whenever a run has ended, until Ctrl-C; an open page refreshes itself")
     ] = False,
 ) -> int:
     """Write tables, figures and checks of what is recorded so far."""
@@ -84,11 +83,10 @@ def judge(
     metric: Annotated[
         str | None, opt.option("NAME", "name of the metric; default: the name of validation's column")
     ] = None,
-    lower_is_better: Annotated[bool, opt.flag("--lower-is-better", "of the metric; default: by its name")] = False,
-    higher_is_better: Annotated[bool, opt.flag("--higher-is-better", "of the metric; default: by its name")] = False,
+    lower_is_better: Annotated[bool, opt.flag("of the metric; default: by its name")] = False,
+    higher_is_better: Annotated[bool, opt.flag("of the metric; default: by its name")] = False,
     select_on_test: Annotated[
-        bool,
-        opt.flag("--select-on-test", "choose on test data, in a table without validation data; the report says so"),
+        bool, opt.flag("choose on test data, in a table without validation data; the report says so")
     ] = False,
     out: Annotated[Path | None, opt.option("FOLDER", "of the report; default: ./judged/TABLE", opt.local_path)] = None,
     strict: opt.Strict = False,

@@ -52,9 +52,7 @@ def ls(
 @command("0f3a --log")
 def show(
     run: opt.Run,
-    log: Annotated[
-        bool, opt.flag("--log", "its log instead: starts, evaluations, what a training function printed, failures")
-    ] = False,
+    log: Annotated[bool, opt.flag("its log instead: starts, evaluations, what a function printed, failures")] = False,
     results: opt.Results = "results",
 ) -> None:
     """Print everything about a run: what defines it, how it ended, what it cost, its files and its curve."""
@@ -107,14 +105,12 @@ def export(
         Path, opt.argument("TARGET", "the file or folder to make; `export` replaces none", opt.local_path)
     ],
     studies: Annotated[SomeStudies, opt.argument("STUDY", "studies by name; default: every run there is")] = None,
-    checkpoints: Annotated[
-        bool, opt.flag("--checkpoints", "include what runs need to be trained further; far larger")
-    ] = False,
+    checkpoints: Annotated[bool, opt.flag("include what runs need to be trained further; far larger")] = False,
     csv: Annotated[
-        bool, opt.flag("--csv", "write every evaluation into a CSV file instead, for `judge`, pandas or W&B")
+        bool, opt.flag("write every evaluation into a CSV file instead, for `judge`, pandas or W&B")
     ] = False,
     tensorboard: Annotated[
-        bool, opt.flag("--tensorboard", "write event files into a folder instead, one a run, for TensorBoard")
+        bool, opt.flag("write event files into a folder instead, one a run, for TensorBoard")
     ] = False,
     results: opt.Results = "results",
 ) -> int:
@@ -173,7 +169,7 @@ def verify(
 
 @command("--only leftovers --only checkpoints")
 def gc(
-    yes: Annotated[bool, opt.flag("--yes", "remove it all without asking")] = False,
+    yes: Annotated[bool, opt.flag("remove it all without asking")] = False,
     only: Annotated[
         list[str] | None,
         opt.option(

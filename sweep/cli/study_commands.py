@@ -54,10 +54,8 @@ def plan(
         ),
     ] = None,
     only: opt.Only = None,
-    measure: Annotated[
-        bool, opt.flag("--measure", "time a few steps of each cell here first, and keep the timings")
-    ] = False,
-    ids: Annotated[bool, opt.flag("--ids", "list every run with its id and state")] = False,
+    measure: Annotated[bool, opt.flag("time a few steps of each cell here first, and keep the timings")] = False,
+    ids: Annotated[bool, opt.flag("list every run with its id and state")] = False,
 ) -> None:
     """Print the grid, what is done, what `run` would train, what it needs and costs; train nothing."""
     from lr_sweep.sweep.plan.placement import Placement, devices_here
@@ -114,7 +112,7 @@ def run(
         str | None, opt.option("ADDRESS", "a running Ray cluster (`auto`, HOST:PORT); default: start Ray here")
     ] = None,
     cpus: Annotated[int | None, opt.number("CPUs that a Ray started here may use; default: all")] = None,
-    force: Annotated[bool, opt.flag("--force", "let --cpus be more than this machine has")] = False,
+    force: Annotated[bool, opt.flag("let --cpus be more than this machine has")] = False,
     cpus_per_trial: opt.CpusPerTrial = None,
     gpus_per_trial: opt.GpusPerTrial = None,
     runs_per_trial: opt.RunsPerTrial = None,

@@ -16,7 +16,8 @@ from lr_sweep.sweep.cli.parser import app, main
 def arguments_of(line: Sequence[str]) -> dict[str, Any]:
     """Return the arguments of a command line by name; raises UserError or typer.TyperException for a mistake."""
     command, *words = line
-    context = typer.main.get_command(app).commands[command].make_context(command, list(words))
+    program: Any = typer.main.get_command(app)
+    context = program.commands[command].make_context(command, list(words))
     return dict(context.params)
 
 
@@ -27,7 +28,6 @@ def said(*arguments: str | Path) -> tuple[int, str]:
         code = main([*map(str, arguments)])
     printed = output.getvalue()
     assert code in (0, 1, 2), printed
-    assert "Traceback" not in printed
     assert sum(line.startswith("error: ") for line in printed.splitlines()) == (code == 2), printed
     return code, printed
 
@@ -36,4 +36,5 @@ def refused(*arguments: str | Path) -> str:
     """Run a command that cannot be carried out; return what it printed."""
     code, printed = said(*arguments)
     assert code == 2
+    assert "Traceback" not in printed  # Ray's log, which a terminal does not show, may have one
     return printed
