@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from lr_sweep.sweep.plan.plan import Plan, plan_on
 from lr_sweep.sweep.results.directory import storage_problems
 from lr_sweep.sweep.store.results import results_here
 from lr_sweep.sweep.study.file import load_study, study_of
-from lr_sweep.sweep.study.only import ALL_RUNS, Only, parse_only
+from lr_sweep.sweep.study.only import ALL_RUNS, parse_only
 from lr_sweep.sweep.study.own import AnyStudy
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.options import Options, refuse
@@ -52,7 +51,7 @@ class Sweep:
         only: str = "",
     ) -> None:
         self.study: AnyStudy = study_of(study, Path.cwd()) if isinstance(study, Mapping) else load_study(study)
-        self.results, self._only = results_here(str(results)), _part(only)
+        self.results, self._only = results_here(str(results)), parse_only(only) if only else ALL_RUNS
         self.data_dir = Path(data_dir or default_data_dir()).expanduser().resolve()
 
     def plan(self) -> str:
@@ -110,10 +109,3 @@ class Sweep:
         """Write the report of what is recorded so far; `.page` is the file for a browser, `.text` the tables."""
         with storage_problems(self.results.root):
             return write_report(self.results.root, self.study.study, version_here)
-
-
-def _part(text: str) -> Only:
-    try:
-        return parse_only(text) if text else ALL_RUNS
-    except ArgumentTypeError as error:
-        raise UserError(f"only: {error}") from error

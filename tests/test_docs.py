@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lr_sweep.analysis.record.columns import markdown
 from lr_sweep.sweep.study.file import load_study, shipped_studies
+from lr_sweep.tests.support.command_lines import arguments_of
 from lr_sweep.trainables.run import Protocol
 
 ROOT = Path(__file__).parent.parent
@@ -55,12 +56,10 @@ def test_the_tree_is_true_and_complete() -> None:
 
 
 def test_commands_in_the_docs_are_commands() -> None:
-    from lr_sweep.sweep.cli.parser import parser
-
     commands = [command for page in PAGES for command in commands_in(page.read_text())]
     assert len(commands) > 8
     for command in commands:
-        parser().parse_args(command.split())
+        arguments_of(command.split())
 
 
 def commands_in(text: str) -> list[str]:

@@ -10,8 +10,9 @@ import pandas as pd
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.report.spreadsheet import write_csv as write_table
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import remove_dead_partials, whole_file, whole_folder
+from lr_sweep.common.files import whole_file, whole_folder
 from lr_sweep.common.text import counted, rate_text
+from lr_sweep.sweep.archive.format import check_target
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import LABELS
 
@@ -64,11 +65,7 @@ def write_tensorboard(results: Results, studies: Sequence[str], target: Path) ->
 
 def _checked(results: Results, studies: Sequence[str], target: Path) -> pd.DataFrame:
     record.check_format(results.root)
-    if target.exists():
-        raise UserError(f"{target} exists; `export` overwrites nothing. Remove it, or name another path.")
-    if not target.parent.is_dir():
-        raise UserError(f"there is no folder {target.parent}; make it, or name a path elsewhere.")
-    remove_dead_partials(target.parent)
+    check_target(target)
     names = list(dict.fromkeys(studies)) or record.recorded_studies(results.root)
     table = curve_table(results, names) if names else pd.DataFrame()
     if table.empty:

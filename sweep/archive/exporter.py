@@ -15,7 +15,7 @@ from lr_sweep.analysis.record.columns import PLANNED
 from lr_sweep.analysis.record.parquet import MAX_BYTES
 from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import open_plain, read_plain, remove_dead_partials, whole_file
+from lr_sweep.common.files import open_plain, read_plain, whole_file
 from lr_sweep.common.text import counted, gigabytes
 from lr_sweep.sweep.archive.format import (
     RUN_ID,
@@ -24,6 +24,7 @@ from lr_sweep.sweep.archive.format import (
     ArchiveWriter,
     Entry,
     OpenFile,
+    check_target,
     max_bytes,
     study_files,
 )
@@ -51,16 +52,12 @@ def export(results: Results, target: Path, names: Sequence[str], *, checkpoints:
         checkpoints: take each run's newest intact checkpoint along, without which it cannot be trained further.
     """
     record.check_format(results.root)
-    if target.exists():
-        raise UserError(f"{target} exists; `export` overwrites nothing. Remove it, or name another file.")
-    if not target.parent.is_dir():
-        raise UserError(f"there is no folder {target.parent}; make it, or name a file elsewhere.")
+    check_target(target)
     studies = list(dict.fromkeys(names)) or _all_studies(results)
     run_ids = _wanted(results, studies) if names else list(filter(RUN_ID.fullmatch, recorded_ids(results)))
     run_ids = [each for each in run_ids if names or checkpoints or results.holds(each)]
     if not studies and not run_ids:
         raise UserError(f"{results.root} holds nothing to export; `run` a study first, or give its --results.")
-    remove_dead_partials(target.parent)
     with storage_problems(target), whole_file(target) as partial, partial.open("w+b") as file:
         # The manifest comes first and is known last: room for the most files there can be, with the longest names.
         num_files = 3 * len(run_ids) + len(WEIGHTS_FILES) * len(_weights(results))
@@ -68,12 +65,11 @@ def export(results: Results, target: Path, names: Sequence[str], *, checkpoints:
         exporter.add_all(studies, run_ids, checkpoints)
     left_out = tuple(exporter.left_out)
     lines = [f"{target}: {exporter.writer.summary()}; {gigabytes(target.stat().st_size)}"]
-    num_saved = 0 if checkpoints else sum(any(results.checkpoints(each).glob("step-*")) for each in run_ids)
-    if num_saved:
+    if not checkpoints and (saved := [each for each in run_ids if any(results.checkpoints(each).glob("step-*"))]):
         further = "to train these further where the archive is imported, export with --checkpoints"
-        lines.append(f"without the checkpoints of {counted(num_saved, 'run')}: {further}")
-    lines += [f"left out: {text}" for text in left_out]
+        lines.append(f"without the checkpoints of {counted(len(saved), 'run')}: {further}")
     if left_out:
+        lines += [f"left out: {text}" for text in left_out]
         rest = "the archive holds the rest and can be imported"
         lines.append(f"{len(left_out)} left out, since they do not verify; {rest}")
     return Exported("\n".join(lines), left_out)
@@ -188,7 +184,7 @@ class _Exporter:
         recorded = _recorded_checksum(folder)
         if recorded is not None and not self._began_from & {recorded, None}:
             return
-        if problem := weights_damage(folder) or _config_problem(folder):
+        if problem := weights_damage(folder) or ("" if (folder / CONFIG).exists() else f"it has no {CONFIG}"):
             raise RecordError(f"{folder}: {problem}: delete it; `run` and `pretrain` make it again")
         facts = {folder / name: _bytes(folder / name) for name in WEIGHTS_FILES if name != WEIGHTS}
         with open_plain(folder / WEIGHTS) as file:
@@ -221,14 +217,6 @@ class _Exporter:
                 raise RecordError(f"{path}: an archive cannot hold a file of this name with {size} bytes: rename it")
         for path, (file, entry) in files.items():
             self.writer.add(names[path], file, entry)
-
-
-def _config_problem(weights: Path) -> str | None:
-    try:
-        json.loads(read_plain(weights / CONFIG, MAX_JSON))
-    except (FileNotFoundError, ValueError) as error:
-        return f"{CONFIG} cannot be read ({error})"
-    return None
 
 
 def _recorded_checksum(weights: Path) -> str | None:

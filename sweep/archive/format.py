@@ -14,14 +14,14 @@ import tarfile
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from lr_sweep.analysis.record.parquet import MAX_DECODED
 from lr_sweep.analysis.record.read import FORMAT
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import remove_dead_partials
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.results.provenance import git_state
 
@@ -65,13 +65,21 @@ _ENTRY = re.compile(rb'"([^"\\]{1,300})":\{"sha256":"([0-9a-f]{64})","bytes":([0
 OpenFile = io.BufferedReader | io.BytesIO
 
 
+def check_target(target: Path) -> None:
+    """Refuse what exists or has no folder; remove what killed exports left beside it."""
+    if target.exists():
+        raise UserError(f"{target} exists; `export` overwrites nothing. Remove it, or name another path.")
+    if not target.parent.is_dir():
+        raise UserError(f"there is no folder {target.parent}; make it, or name a path elsewhere.")
+    remove_dead_partials(target.parent)
+
+
 def study_files(study: str) -> tuple[str, ...]:
     """Return the files of a study's folder, in the order in which they are moved: the last one makes it complete."""
     return f"{study}.yaml", "planned.parquet", "proposals.parquet", "rungs.parquet", "wanted.parquet", "study.json"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """What the manifest says of a file."""
 
     sha256: str
@@ -118,8 +126,10 @@ class _File(io.FileIO):
 class ArchiveReader:
     """An archive opened for reading. Everything in it is refused that the manifest and its path do not allow."""
 
-    def __init__(self, path: Path, file: _File, tar: tarfile.TarFile) -> None:
-        self.path, self._file, self._tar = path, file, tar
+    def __init__(self, path: Path, file: _File) -> None:
+        self.path, self._file = path, file
+        with self._refusing("it is no tar file"):  # reads the first header
+            self._tar = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115 - it opens nothing
         first = self._next()
         if first is None or first.name != MANIFEST or not 0 < first.size <= _MOST_BLANK:
             raise refused(path, f"its first member is not {MANIFEST}")
@@ -151,7 +161,7 @@ class ArchiveReader:
             raise refused(self.path, f"{len(left)} files of its manifest are missing, {min(left)} for one")
 
     def _next(self) -> tarfile.TarInfo | None:
-        with self._refusing("it"):
+        with self._refusing("it cannot be read"):
             member = self._tar.next()
             self._tar.members.clear()  # type: ignore[attr-defined]  # it would keep all
         if member is not None and (member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse()):
@@ -161,7 +171,7 @@ class ArchiveReader:
     def _pieces(self, member: tarfile.TarInfo) -> Iterator[bytes]:
         read = 0
         while read < member.size:
-            with self._refusing("it"):  # catches no error of the caller, who writes the pieces
+            with self._refusing("it cannot be read"):  # catches no error of the caller, who writes the pieces
                 piece = self._file.read_at(member.offset_data + read, min(member.size - read, 1 << 20))
                 if not piece:
                     raise EOFError("unexpected end of data")
@@ -169,14 +179,14 @@ class ArchiveReader:
             yield piece
 
     @contextmanager
-    def _refusing(self, what: str) -> Iterator[None]:
+    def _refusing(self, reason: str) -> Iterator[None]:
         try:
             yield
         except DAMAGED as error:
-            raise refused(self.path, f"{what} cannot be read ({error})") from error
+            raise refused(self.path, f"{reason} ({error})") from error
 
     def _entries(self, text: bytearray) -> dict[str, Entry]:
-        with self._refusing(f"its {MANIFEST}"):
+        with self._refusing(f"its {MANIFEST} cannot be read"):
             begin = _FACTS.match(text)
             if begin is None:
                 raise ValueError("it is not as `export` writes it")
@@ -206,11 +216,7 @@ def open_archive(path: Path) -> Iterator[ArchiveReader]:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}. Give an archive made by `export`.") from error
     with file:
-        try:
-            tar = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115 - it opens nothing
-        except DAMAGED as error:  # it reads the first header
-            raise refused(path, f"it is no tar file ({error})") from error
-        yield ArchiveReader(path, file, tar)
+        yield ArchiveReader(path, file)
 
 
 def max_bytes(path: str) -> int:

@@ -13,8 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 from safetensors import SafetensorError, safe_open
 
-from lr_sweep.analysis.record.columns import PLANNED
-from lr_sweep.analysis.record.read import RecordError, planned_path, read_rows, read_wanted_rows, recorded_studies
+from lr_sweep.analysis.record.read import RecordError, read_wanted_rows, recorded_studies
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file
 from lr_sweep.common.program import command
@@ -29,16 +28,14 @@ from lr_sweep.sweep.archive.format import (
     study_files,
 )
 from lr_sweep.sweep.archive.merge import RunRecord, contradiction, merge, read_run
+from lr_sweep.sweep.inspection.verify import Verification
 from lr_sweep.sweep.results.directory import Results, storage_problems
-from lr_sweep.sweep.results.run_state import LABELS, Row, label
-from lr_sweep.sweep.results.validation import check_options, digest_problem, study_problems
+from lr_sweep.sweep.results.run_state import LABELS, Row, label, recorded_ids
 from lr_sweep.trainables.checkpoint import checkpoints
-from lr_sweep.trainables.pretraining.weights import FACTS, WEIGHTS, weights_damage
+from lr_sweep.trainables.pretraining.weights import WEIGHTS
 
 STEP = re.compile(r'\{"step": ([0-9]{1,18})[,}]')
-"""Begins the progress in a checkpoint, as every version has saved it."""
-MAX_HEADER = 32_000_000
-"""Bytes of the header of tensors; the curve of a run is in that of its checkpoint."""
+"""Begins the progress in a checkpoint, as every version has saved it; the rest, which may be any, is not read."""
 MAX_CONFLICTS = 20
 """Conflicts that an error lists."""
 
@@ -52,14 +49,16 @@ def import_archive(archive: Path, results: Results) -> str:
     with open_archive(archive) as reader:
         results.prepare()
         with storage_problems(results.root), results.writing("import"), _unpacked(reader, results) as folder:
-            merger = _Merger(archive, folder, results)
-            merger.plan()
+            _refuse_damage(archive, folder)
+            merger = _Merger(folder, results)
+            if merger.conflicts:
+                raise UserError(_conflict_text(archive, results.root, merger.conflicts))
             merger.carry_out()
     return merger.summary()
 
 
 @contextmanager
-def _unpacked(reader: ArchiveReader, results: Results) -> Iterator[Path]:
+def _unpacked(reader: ArchiveReader, results: Results) -> Iterator[Results]:
     """Unpack an archive on the same disk for a while; remove what killed imports left."""
     needed, free = sum(entry.num_bytes for entry in reader.files.values()), results.free_bytes()
     if needed > free:
@@ -73,9 +72,25 @@ def _unpacked(reader: ArchiveReader, results: Results) -> Iterator[Path]:
     folder.mkdir()
     try:
         reader.unpack(folder)
-        yield folder
+        yield Results(folder)
     finally:
         shutil.rmtree(folder)
+
+
+def _refuse_damage(archive: Path, unpacked: Results) -> None:
+    """Refuse an archive that has anything in it that `verify` would name: it is not trusted."""
+    try:
+        problem = next(Verification(unpacked).problems(), None)
+        for path in unpacked.root.glob("checkpoints/*/*"):
+            with safe_open(path, framework="numpy") as file:
+                saved = STEP.match((file.metadata() or {})["progress"])
+            if saved is None or int(saved[1]) != _step_in_name(path):
+                problem = problem or f"{path}: its step is not the one in its name"
+    except (RecordError, pa.ArrowException, SafetensorError, *DAMAGED) as error:
+        problem = str(error)
+    if problem:
+        reason = problem.replace(f"{unpacked.root}/", "").split(": delete it")[0].split(": run ")[0]
+        raise refused(archive, f"it is not as this program writes it ({reason})")
 
 
 def _newest_checkpoint(results: Results, run_id: str) -> Path | None:
@@ -87,26 +102,12 @@ def _step_in_name(checkpoint: Path) -> int:
     return int(checkpoint.name.split("-")[1])
 
 
-def _metadata(path: Path) -> dict[str, str]:
-    with path.open("rb") as begin:
-        size = int.from_bytes(begin.read(8), "little")
-    if size > MAX_HEADER:
-        raise ValueError(f"its header has {size:,} bytes, want at most {MAX_HEADER:,}")
-    with safe_open(path, framework="numpy") as file:
-        return file.metadata() or {}
-
-
-def _saved_step(checkpoint: Path) -> int | None:
-    """Return the step that a checkpoint says it is of; its progress is not read as JSON, which may be any."""
-    found = STEP.match(_metadata(checkpoint)["progress"])
-    return int(found[1]) if found else None
-
-
 class _Merger:
-    """Merges an unpacked archive, which is not trusted: decides everything, then moves files."""
+    """Decides everything about an unpacked archive, then moves files."""
 
-    def __init__(self, archive: Path, unpacked: Path, ours: Results) -> None:
-        self.archive, self.theirs, self.ours = archive, Results(unpacked), ours
+    def __init__(self, theirs: Results, ours: Results) -> None:
+        """Compare all that was unpacked with what is here."""
+        self.theirs, self.ours = theirs, ours
         self.conflicts: list[str] = []
         self._taken: list[Path] = []
         """Files of the archive to move; those of one folder in this order."""
@@ -115,35 +116,15 @@ class _Merger:
         self._counts: Counter[str] = Counter()
         self._names: dict[str, list[str]] = defaultdict(list)
         """Studies and weights, by what becomes of them."""
-
-    def plan(self) -> None:
-        """Compare all that was unpacked with what is here; raises UserError for a contradiction."""
-        folders = ("runs", "curves", "checkpoints")
-        for run_id in sorted({path.stem for name in folders for path in self.theirs.root.glob(f"{name}/*")}):
+        for run_id in recorded_ids(theirs):
             self._plan_run(run_id)
-        for folder in sorted(self.theirs.root.glob("pretrained/*")):
+        for folder in sorted(theirs.root.glob("pretrained/*")):
             self._plan_weights(folder)
-        for study in sorted(path.name for path in self.theirs.root.glob("studies/*")):
+        for study in recorded_studies(theirs.root):
             self._plan_study(study)
-        if self.conflicts:
-            raise UserError(_conflict_text(self.archive, self.ours.root, self.conflicts))
-
-    @contextmanager
-    def _checked(self, what: str) -> Iterator[list[str]]:
-        """Refuse the archive for whatever a reader raises, or for problems that are put into the list."""
-        problems: list[str] = []
-        try:
-            yield problems
-            if problems:
-                raise ValueError("; ".join(problems))
-        except (RecordError, pa.ArrowException, SafetensorError, *DAMAGED) as error:
-            reason = str(error).replace(f"{self.theirs.root}/", "").split(": delete it")[0].split(": run ")[0]
-            raise refused(self.archive, f"{what} is not as this program writes it ({reason})") from error
 
     def _plan_run(self, run_id: str) -> None:
-        with self._checked(f"run {run_id}") as problems:
-            theirs = read_run(self.theirs.root, run_id)  # None: only checkpoints of it are there
-            problems += theirs.problems() if theirs else []
+        theirs = read_run(self.theirs.root, run_id)  # None: only checkpoints of it are there
         ours = read_run(self.ours.root, run_id)
         found = contradiction(ours, theirs) if ours and theirs else None
         if found:
@@ -170,22 +151,11 @@ class _Merger:
     def _plan_checkpoint(self, run_id: str) -> None:
         """Take the newest checkpoint, if there is one, unless one as new is here."""
         theirs, ours = (_newest_checkpoint(results, run_id) for results in (self.theirs, self.ours))
-        if theirs is None:
-            return
-        with self._checked(f"checkpoint {theirs.name} of run {run_id}") as problems:
-            if problem := digest_problem(theirs.name, hash_file(theirs)):
-                problems.append(problem)
-            elif _saved_step(theirs) != _step_in_name(theirs):
-                problems.append("its step is not the one in its name")
-        if ours is None or _step_in_name(ours) < _step_in_name(theirs):
+        if theirs and (ours is None or _step_in_name(ours) < _step_in_name(theirs)):
             self._taken.append(theirs)
             self._counts["checkpoints"] += 1
 
     def _plan_weights(self, folder: Path) -> None:
-        with self._checked(f"pretrained/{folder.name}") as problems:
-            _metadata(folder / WEIGHTS)  # it holds tensors
-            if (folder / FACTS).exists() and (damage := weights_damage(folder)):
-                problems.append(damage)
         here = self.ours.pretrained / folder.name / WEIGHTS
         if not here.is_file():
             self._take(folder, WEIGHTS_FILES)
@@ -195,10 +165,6 @@ class _Merger:
             self.conflicts.append(f"pretrained/{folder.name}: sha256 of {WEIGHTS}: {differ}")
 
     def _plan_study(self, name: str) -> None:
-        with self._checked(f"study {name}") as problems:
-            problems += study_problems(self.theirs, name)
-            read_rows(planned_path(self.theirs.root, name), PLANNED)
-            check_options(self.theirs.study(name) / f"{name}.yaml")
         if name not in recorded_studies(self.ours.root):
             self._take(self.theirs.study(name), study_files(name))
             self._names["added"].append(name)

@@ -3,66 +3,130 @@
 from __future__ import annotations
 
 import time
-from argparse import Namespace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.program import command
+from lr_sweep.common.program import command as program_command
 from lr_sweep.common.text import aligned, counted, duration, machines_there, most_machines_in
-from lr_sweep.sweep.cli.study_commands import plan_elsewhere, with_resources
-from lr_sweep.sweep.cluster.jobs import STOP_WAIT_S, ClusterJobs, Job
-from lr_sweep.sweep.cluster.submit import check_paths
-from lr_sweep.sweep.cluster.submit import submit as submit_study
-from lr_sweep.sweep.study.file import load_study
-from lr_sweep.sweep.study.only import only_text
+from lr_sweep.sweep.cli import options as opt
+from lr_sweep.sweep.cli.app import command
+from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, STOP_WAIT_S, ClusterJobs, Job
+from lr_sweep.sweep.study.only import ALL_RUNS, Only, only_text
+
+if TYPE_CHECKING:
+    from lr_sweep.sweep.study.own import AnyStudy
 
 _say = partial(print, flush=True)
 _write = partial(print, end="", flush=True)
 
+Address = Annotated[str, opt.option("URL", "the cluster's job server")]
 
-def submit(chosen: Namespace) -> int:
-    """Show the plan, send the study, and follow its job."""
-    check_paths(chosen.results, chosen.data_dir)
-    study = with_resources(load_study(chosen.study), chosen)
-    ClusterJobs(chosen.address)  # refuses one that does not answer before the plan is printed
-    print(plan_elsewhere(study, chosen.results, Path(chosen.data_dir), chosen.only))
-    options = ["--max-attempts", str(chosen.max_attempts), "--checkpoint-every-s", str(chosen.checkpoint_every_s)]
-    options += ["--priority", str(chosen.priority)]
-    options += ["--only", only_text(chosen.only)] if chosen.only else []
-    options += [
-        f"--{name}" for name in ("replace", "retry-failed", "strict") if getattr(chosen, name.replace("-", "_"))
-    ]
-    job = submit_study(study, chosen.results, chosen.data_dir, chosen.address, options=options, say=_say)
+
+@command("rothermel2021-table1 --results /shared/results --data-dir /shared/data")
+def submit(
+    study: opt.Study,
+    results: Annotated[str, opt.option("DIR", "results directory, on a disk that all share, or s3://BUCKET/PREFIX")],
+    data_dir: Annotated[str, opt.option("DIR", "folder of data sets, on such a disk")],
+    address: Address = DEFAULT_ADDRESS,
+    no_follow: Annotated[bool, opt.flag("end once the job is accepted")] = False,
+    cpus_per_trial: opt.CpusPerTrial = None,
+    gpus_per_trial: opt.GpusPerTrial = None,
+    runs_per_trial: opt.RunsPerTrial = None,
+    priority: opt.Priority = 1,
+    only: opt.Only = None,
+    replace: opt.Replace = False,
+    retry_failed: opt.RetryFailed = False,
+    max_attempts: opt.MaxAttempts = 10,
+    checkpoint_every_s: opt.CheckpointEveryS = 60.0,
+    strict: opt.Strict = False,
+) -> int:
+    """Train a study on a cluster: send the program there, and follow what it prints."""
+    from lr_sweep.sweep.cluster.submit import check_paths
+    from lr_sweep.sweep.cluster.submit import submit as submit_study
+
+    check_paths(results, data_dir)
+    resources = {"cpus_per_trial": cpus_per_trial, "gpus_per_trial": gpus_per_trial, "runs_per_trial": runs_per_trial}
+    part = opt.chosen_runs(only)
+    (loaded,) = opt.load_studies([study], **resources)
+    ClusterJobs(address)  # refuses one that does not answer before the plan is printed
+    print(plan_elsewhere(loaded, results, Path(data_dir), part))
+    options = ["--max-attempts", str(max_attempts), "--checkpoint-every-s", str(checkpoint_every_s)]
+    options += ["--priority", str(priority)]
+    options += ["--only", only_text(part)] if part else []
+    flags = {"--replace": replace, "--retry-failed": retry_failed, "--strict": strict}
+    options += [name for name, given in flags.items() if given]
+    job = submit_study(loaded, results, data_dir, address, options=options, say=_say)
     _say(f"{job.name} was accepted")
-    return 0 if chosen.no_follow else _follow(chosen.address, job)
+    return 0 if no_follow else _follow(address, job)
 
 
-def job(chosen: Namespace) -> int:
-    """List jobs, or follow or stop the newest of a study."""
-    cluster = ClusterJobs(chosen.address)
-    if chosen.action == "status":
-        return _status(cluster, chosen.study and _study_name(chosen.study))
-    if chosen.study is None:
-        raise UserError(f"`job {chosen.action}` needs a STUDY; `{command('job', 'status')}` lists them.")
-    newest = cluster.newest(_study_name(chosen.study))
-    return _stop(cluster, newest) if chosen.action == "stop" else _follow(chosen.address, newest)
+def plan_elsewhere(study: AnyStudy, location: str, data_dir: Path, only: Only = ALL_RUNS) -> str:
+    """Return what `run` would do on other machines, as far as this one knows."""
+    from lr_sweep.common.object_store import StoreError
+    from lr_sweep.sweep.plan.cost import estimate_cost
+    from lr_sweep.sweep.plan.placement import Placement, devices_here
+    from lr_sweep.sweep.plan.plan import Plan, plan_text
+
+    placement = Placement(resources=study.resources)
+    try:
+        results = opt.open_results(location, weights=True)
+    except StoreError as problem:  # the cluster's machines may have credentials that this one lacks
+        return f"No plan from here: {problem}"
+    results.check()
+    planned = Plan(study, placement, results, data_dir, only)
+    at_once = placement.trials_at_once([devices_here(None, 0)])  # what the cluster has is unknown here
+    cost = estimate_cost(planned.reconciled, {}, placement, at_once, results)
+    text = plan_text(planned, cost, elsewhere=True)
+    if results.exists() or results.uri is not None:
+        return text
+    return (
+        f"{text}\nThis plan is for an empty results directory: {location} is not on this machine. The job prints what "
+        f"is left to train there."
+    )
 
 
-def cluster(chosen: Namespace) -> int:
-    """Check a cluster file."""
+@command("logs rothermel2021-table1")
+def job(
+    action: Annotated[
+        Literal["status", "logs", "stop"], opt.argument(None, "what to do with the newest job of the study")
+    ],
+    study: Annotated[str | None, opt.argument("STUDY", f"{opt.STUDY_HELP}; `status` without one lists all")] = None,
+    address: Address = DEFAULT_ADDRESS,
+) -> int:
+    """`job status` lists submitted studies, `job logs` follows one, `job stop` makes it save and end."""
+    cluster = ClusterJobs(address)
+    if action == "status":
+        return _status(cluster, study and _study_name(study))
+    if study is None:
+        raise UserError(f"`job {action}` needs a STUDY; `{program_command('job', 'status')}` lists them.")
+    newest = cluster.newest(_study_name(study))
+    return _stop(cluster, newest) if action == "stop" else _follow(address, newest)
+
+
+@command("check cluster.yaml")
+def cluster(
+    action: Annotated[Literal["check"], opt.argument(None, "the only action")],
+    file: Annotated[Path, opt.argument("FILE", "the file that `ray up` is to be given", opt.local_path)],
+) -> int:
+    """`cluster check` says what is wrong in a cluster file, before `ray up` starts machines; exit code 1 if
+    something is.
+    """
     from lr_sweep.sweep.cluster.check import problems_in
 
-    problems = problems_in(chosen.file)
+    problems = problems_in(file)
     for problem in problems:
         _say(f"problem: {problem}")
     number = counted(len(problems), "problem")
-    _say(f"{chosen.file}: {number}" if problems else f"{chosen.file}: no problems; `ray up {chosen.file}` starts it")
+    _say(f"{file}: {number}" if problems else f"{file}: no problems; `ray up {file}` starts it")
     return 1 if problems else 0
 
 
 def _study_name(name_or_path: str) -> str:
     """Return a study's name from its name or file; a study that has jobs needs no file here."""
+    from lr_sweep.sweep.study.file import load_study
+
     path = Path(name_or_path)
     return load_study(path).study if path.suffix in (".yaml", ".yml") else name_or_path
 
@@ -89,7 +153,7 @@ def _took(job: Job) -> str:
 
 def _follow(address: str, job: Job) -> int:
     """Print what a job prints until it ends; Ctrl-C leaves the job running."""
-    again = command("job", "logs", job.study, "--address", address)
+    again = program_command("job", "logs", job.study, "--address", address)
     try:
         _say(f"following {job.name}; Ctrl-C leaves it running, `{again}` follows it again")
         return _ended(ClusterJobs(address).follow(job.name, _write))

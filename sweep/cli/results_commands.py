@@ -1,191 +1,193 @@
-"""Commands that show or maintain a results directory, as those of `sweep.cli.study_commands`; none needs torch."""
+"""Commands that look into a results directory or maintain it; they import what takes a moment."""
 
 from __future__ import annotations
 
-from argparse import Namespace
-from collections.abc import Collection
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from lr_sweep.analysis.record.read import check_format, recorded_studies
-from lr_sweep.analysis.record.working_copy import publish
-from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.cli import asking
-from lr_sweep.sweep.results.directory import Results, storage_problems
-from lr_sweep.sweep.store.results import directory_at, fetched, results_here
+from lr_sweep.sweep.cli import options as opt
+from lr_sweep.sweep.cli import streams
+from lr_sweep.sweep.cli.app import command
 
+if TYPE_CHECKING:
+    pass
 
-def status(chosen: Namespace) -> int:
-    """Print the progress of studies."""
-    from lr_sweep.sweep.inspection.status import status_text
-
-    results = results_here(chosen.results)
-    results.check()
-    for study in _study_names(chosen, results):
-        print(status_text(results, study))
-    return 0
+SomeStudies = list[str] | None
 
 
-def stop(chosen: Namespace) -> int:
-    """Ask for the end of one run of a sweep that is running."""
+@command("0f3a")
+def stop(run: opt.Run, results: opt.Results = "results") -> None:
+    """End one run of a sweep that is running; the others train on, and `run --retry-failed` trains it further."""
     from lr_sweep.sweep.inspection.stop import request_stop
 
-    print(request_stop(directory_at(chosen.results, "stop"), chosen.run))
-    return 0
+    print(request_stop(opt.open_directory(results, "stop"), run))
 
 
-def report(chosen: Namespace) -> int:
-    """Write reports of what is recorded."""
-    from lr_sweep.analysis.study_report import write_report
-    from lr_sweep.common.source_code import version_here
-    from lr_sweep.sweep.mirror.sync import mirror_report
+@command("quickstart")
+def status(studies: opt.Studies, results: opt.Results = "results") -> None:
+    """Print the progress of a study, while it runs or after a crash."""
+    from lr_sweep.sweep.inspection.status import status_text
 
-    num_problems = 0
-    results = results_here(chosen.results)
-    results.check()
-    if chosen.watch:
-        _watch(chosen, results)
-    for study in _study_names(chosen, results):
-        with storage_problems(results.root):
-            written = write_report(results.root, study, version_here)
-        print(f"{written.text}\n\nreport     {written.page}")
-        if line := mirror_report(results, study):
-            print(line)
-        if results.uri is not None:
-            print(f"store      {publish(results.uri, results.root, written.folder)}")
-        num_problems += written.num_problems
-    return int(chosen.strict and num_problems > 0)
+    recorded = opt.open_results(results)
+    recorded.check()
+    for study in opt.study_names(studies, recorded):
+        print(status_text(recorded, study))
 
 
-def _watch(chosen: Namespace, results: Results) -> None:
-    """Write reports again whenever their record has changed; ends by KeyboardInterrupt."""
-    from lr_sweep.analysis.study_report import Report
-    from lr_sweep.analysis.watch import watch
-    from lr_sweep.common.source_code import version_here
-    from lr_sweep.sweep.terminal import signals_as_ctrl_c
-
-    if chosen.strict:
-        raise UserError("--watch ends by Ctrl-C, so --strict has no exit code to set: leave one of them out")
-    if results.uri is not None:
-        raise UserError(f"--watch reads a results directory on this machine, got {results.uri}: run `report` instead")
-
-    def show(report: Report) -> None:
-        opening = next(line for line in report.text.splitlines() if " runs wanted: " in line)
-        print(f"{opening} {report.page}", flush=True)
-
-    with signals_as_ctrl_c(), storage_problems(results.root):
-        watch(results.root, _study_names(chosen, results), version_here, show)
-
-
-def ls(chosen: Namespace) -> int:
-    """List studies and runs."""
+@command("quickstart")
+def ls(
+    studies: Annotated[SomeStudies, opt.argument("STUDY", "only these studies and their runs, in their order")] = None,
+    results: opt.Results = "results",
+) -> None:
+    """List the studies of a results directory, and every run that has started or ended, with its accuracies at the
+    step of the highest validation accuracy.
+    """
     from lr_sweep.sweep.inspection.ls import listing
 
-    results = results_here(chosen.results)
-    print(listing(results, _study_names(chosen, results)))
-    return 0
+    recorded = opt.open_results(results)
+    print(listing(recorded, opt.study_names(studies, recorded)))
 
 
-def show(chosen: Namespace) -> int:
-    """Print everything about a run."""
+@command("0f3a --log")
+def show(
+    run: opt.Run,
+    log: Annotated[bool, opt.flag("its log instead: starts, evaluations, what a function printed, failures")] = False,
+    results: opt.Results = "results",
+) -> None:
+    """Print everything about a run: what defines it, how it ended, what it cost, its files and its curve."""
     from lr_sweep.sweep.inspection.show import log_text, run_text
 
-    text = log_text if chosen.log else run_text
-    print(text(results_here(chosen.results), chosen.run))
-    return 0
+    text = log_text if log else run_text
+    print(text(opt.open_results(results), run))
 
 
-def mlflow(chosen: Namespace) -> int:
-    """Rebuild MLflow from the record."""
-    from lr_sweep.sweep.mirror.sync import sync
+@command("0f3a --examples 8 --out maps")
+def attention(
+    run: opt.Run,
+    results: opt.Results = "results",
+    data_dir: opt.DataDir = None,
+    examples: Annotated[int, opt.number("how many test examples, the first ones")] = 1,
+    layer: Annotated[int, opt.number("from 0, the first", partial(opt.whole, least=0))] = 0,
+    out: opt.Out = Path(),
+) -> None:
+    """Write what a trained GPT-2 attends to in its first layer, as an array and a figure (Lu et al. 2021, figure 4)."""
+    from lr_sweep.sweep.inspection.attention import write_attention
 
-    results = results_here(chosen.results)
-    results.check()
-    print(sync(results, _study_names(chosen, results)))
-    return 0
-
-
-def ui(chosen: Namespace) -> int:
-    """Open the MLflow pages, and Ray's of a cluster."""
-    from lr_sweep.sweep.mirror.client import end_by_signals, open_ui
-
-    end_by_signals()
-    if chosen.cluster is not None:
-        from lr_sweep.sweep.cluster.tunnels import open_tunnels
-
-        if chosen.host != "127.0.0.1":
-            raise UserError("--host works only with --results: tunnels to a cluster listen on 127.0.0.1")
-        return open_tunnels(chosen.cluster, chosen.port)
-    return open_ui(results_here(chosen.results).root, chosen.host, chosen.port)
+    recorded = opt.open_directory(results, "attention")
+    paths = write_attention(recorded, run, opt.data_folder(data_dir), out, num_examples=examples, layer=layer)
+    print("\n".join(map(str, paths)))
 
 
-def export(chosen: Namespace) -> int:
-    """Write results into an archive, or curves for other programs."""
-    from lr_sweep.sweep.archive import exporter
+@command("rothermel2021-table1 --out figures")
+def deviations(
+    weights: Annotated[
+        str, opt.argument("STUDY|FOLDER", "a study with pretrained weights, or their folder", opt.location)
+    ],
+    model: Annotated[
+        str | None, opt.option("NAME", "which of the study's models; default: the only one with weights")
+    ] = None,
+    results: opt.Results = "results",
+    out: opt.Out = Path(),
+) -> None:
+    """Write the standard deviations of pretrained weights by layer, as a table and a figure
+    (Lu et al. 2021, figure 6).
+    """
+    from lr_sweep.sweep.inspection.deviations import write_deviations
 
-    if chosen.csv or chosen.tensorboard:
-        from lr_sweep.sweep.archive.curves import write_csv, write_tensorboard
+    recorded = opt.open_results(results, weights=True)
+    print("\n".join(map(str, write_deviations(weights, model, recorded, out))))
 
-        write = write_csv if chosen.csv else write_tensorboard
-        print(write(results_here(chosen.results), chosen.studies, chosen.target))
+
+@command("quickstart.tar quickstart")
+def export(
+    target: Annotated[
+        Path, opt.argument("TARGET", "the file or folder to make; `export` replaces none", opt.local_path)
+    ],
+    studies: Annotated[SomeStudies, opt.argument("STUDY", "studies by name; default: every run there is")] = None,
+    checkpoints: Annotated[bool, opt.flag("include what runs need to be trained further; far larger")] = False,
+    csv: Annotated[
+        bool, opt.flag("write every evaluation into a CSV file instead, for `judge`, pandas or W&B")
+    ] = False,
+    tensorboard: Annotated[
+        bool, opt.flag("write event files into a folder instead, one a run, for TensorBoard")
+    ] = False,
+    results: opt.Results = "results",
+) -> int:
+    """Write everything that is intact into one archive; exit code 1 if something is left out."""
+    from lr_sweep.sweep.archive import curves, exporter
+
+    opt.not_together(checkpoints=checkpoints, csv=csv, tensorboard=tensorboard)
+    names = studies or []
+    if csv or tensorboard:
+        write = curves.write_csv if csv else curves.write_tensorboard
+        print(write(opt.open_results(results), names, target))
         return 0
-    if chosen.checkpoints:
-        directory_at(chosen.results, "export --checkpoints")
-    results = results_here(chosen.results, weights=True)
-    exported = exporter.export(results, chosen.target, chosen.studies, checkpoints=chosen.checkpoints)
+    if checkpoints:
+        opt.open_directory(results, "export --checkpoints")
+    exported = exporter.export(opt.open_results(results, weights=True), target, names, checkpoints=checkpoints)
     print(exported.text)
     return 1 if exported.left_out else 0
 
 
-def import_(chosen: Namespace) -> int:
-    """Merge an archive into a results directory."""
+@command("mnist.tar --results results")
+def import_(
+    archive: Annotated[Path, opt.argument("ARCHIVE.tar", "an archive", opt.local_path)],
+    results: opt.Results = "results",
+) -> None:
+    """Merge an archive into a results directory by run id; if anything contradicts, nothing is changed."""
     from lr_sweep.sweep.archive.importer import import_archive
 
-    print(import_archive(chosen.archive, directory_at(chosen.results, "import")))
-    return 0
+    print(import_archive(archive, opt.open_directory(results, "import")))
 
 
-def verify(chosen: Namespace) -> int:
-    """Check every file of a results directory, and the training functions of the given studies."""
+@command("--results results")
+def verify(
+    studies: Annotated[
+        SomeStudies,
+        opt.argument(
+            "STUDY", "train a few steps of the training functions of these, too: do they repeat, and resume exactly?"
+        ),
+    ] = None,
+    results: opt.Results = "results",
+    data_dir: opt.DataDir = None,
+) -> int:
+    """Check every file of a results directory, also during a sweep; exit code 1 if something is wrong."""
     from lr_sweep.sweep.inspection.verify import verify as verify_all
+    from lr_sweep.sweep.store.results import fetched
 
-    with fetched(chosen.results) as results:
+    with fetched(results) as recorded:
         # A store is verified in a temporary copy; findings name the store.
-        problems = verify_all(results, lambda line: print(line.replace(str(results.root), results.location)))
-    if chosen.studies:
-        from lr_sweep.sweep.cli.study_commands import probe  # imported late: only training functions need torch
+        problems = verify_all(recorded, lambda line: print(line.replace(str(recorded.root), recorded.location)))
+    if studies:
+        from lr_sweep.sweep.inspection.probe_study import probe_study  # only it needs torch
 
-        problems += probe(chosen)
+        say, folder = partial(print, flush=True), opt.data_folder(data_dir)
+        problems += sum(probe_study(study, folder, say) for study in opt.load_studies(studies))
     return 1 if problems else 0
 
 
-def gc(chosen: Namespace) -> int:
-    """Remove what no study needs from a results directory, kind by kind."""
+@command("--only leftovers --only checkpoints")
+def gc(
+    yes: Annotated[bool, opt.flag("remove it all without asking")] = False,
+    only: Annotated[
+        list[str] | None,
+        opt.option(
+            "KIND",
+            "leftovers, scratch, checkpoints or unwanted (runs that no study wants); repeatable; default: all",
+            partial(opt.one_of, names=("leftovers", "scratch", "checkpoints", "unwanted")),
+        ),
+    ] = None,
+    results: opt.Results = "results",
+) -> None:
+    """List what can be removed from a results directory, and ask before removing it."""
+    from lr_sweep.analysis.record.read import check_format
     from lr_sweep.sweep.inspection.gc import KINDS, collect
 
     def agreed(kind: str) -> bool:
         elsewhere = "nothing was removed: there is no terminal to ask at. Give --yes to remove what is listed."
-        return chosen.yes or asking.agreed(f"{kind}: remove?", elsewhere)
+        return yes or streams.agreed(f"{kind}: remove?", elsewhere)
 
-    results = directory_at(chosen.results, "gc")
-    check_format(results.root)
-    collect(results, chosen.only or KINDS, agreed, print)
-    return 0
-
-
-def _study_names(chosen: Namespace, results: Results) -> list[str]:
-    """Return the names of the given studies: recorded ones, or ones that could be."""
-    if chosen.studies and results.uri is None:
-        check_format(results.root)  # first: without a record, every study would be unknown
-    recorded = recorded_studies(results.root)
-    return [_study_name(given, recorded) for given in chosen.studies]
-
-
-def _study_name(given: str, recorded: Collection[str]) -> str:
-    path = Path(given)
-    is_file = path.suffix in (".yaml", ".yml")
-    name = path.stem if is_file else given
-    if name in recorded and (path.is_file() or not is_file):
-        return name
-    from lr_sweep.sweep.study.file import load_study  # imported late: a recorded study needs no YAML
-
-    return load_study(given, recorded).study
+    recorded = opt.open_directory(results, "gc")
+    check_format(recorded.root)
+    collect(recorded, only or KINDS, agreed, print)

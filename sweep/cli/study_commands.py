@@ -1,38 +1,23 @@
-"""Commands that train studies or prepare that. They return exit codes; `sweep.cli.parser` prints their errors.
-
-Modules that take seconds to import (torch, Ray, figures, statistics) are imported by the commands that need them.
-"""
+"""`plan`, `run`, `pretrain` and `data`. They import what takes a moment."""
 
 from __future__ import annotations
 
 import math
 import sys
-from argparse import Namespace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Annotated
 
 from lr_sweep.common.errors import UserError, unknown
-from lr_sweep.common.object_store import StoreError
-from lr_sweep.common.program import command
-from lr_sweep.datasets import TASKS
-from lr_sweep.datasets.files import default_data_dir
-from lr_sweep.sweep.cli import asking
-from lr_sweep.sweep.results.directory import storage_problems
-from lr_sweep.sweep.store.results import results_here
-from lr_sweep.sweep.study.backbones import find_backbones, hub_sources, pretrain_model, to_pretrain
-from lr_sweep.sweep.study.file import listed_studies, load_built_in_study, load_study, shipped_studies
-from lr_sweep.sweep.study.model import PretrainedHere
-from lr_sweep.sweep.study.only import ALL_RUNS, Only
-from lr_sweep.sweep.study.own import AnyStudy
-from lr_sweep.sweep.study.study import Resources
-from lr_sweep.trainables.models import MODELS
-from lr_sweep.trainables.pretraining.weights import WeightsSource, find_weights
+from lr_sweep.common.program import command as program_command
+from lr_sweep.sweep.cli import options as opt
+from lr_sweep.sweep.cli import streams
+from lr_sweep.sweep.cli.app import command
+from lr_sweep.sweep.plan.gpus import GPUS
 
 if TYPE_CHECKING:
     from lr_sweep.sweep.plan.plan import Plan
+    from lr_sweep.sweep.study.own import AnyStudy
 
 CUT_SHORT = (
     "error: `run` ended without a message. Either it was killed, as the system does when memory runs out (see "
@@ -41,35 +26,60 @@ CUT_SHORT = (
 )
 """Printed when `run` ends without a message."""
 
-
 _say = partial(print, flush=True)
 
 
-def plan(chosen: Namespace) -> int:
-    """Print what `run` would do, and what it costs."""
-    from lr_sweep.sweep.plan.gpus import GPUS
+@command("rothermel2021-table1 --measure")
+def plan(
+    studies: opt.Studies,
+    results: opt.Results = "results",
+    data_dir: opt.DataDir = None,
+    cpus_per_trial: opt.CpusPerTrial = None,
+    gpus_per_trial: opt.GpusPerTrial = None,
+    runs_per_trial: opt.RunsPerTrial = None,
+    cpus: Annotated[int | None, opt.number("CPUs to plan for, if not those of this machine")] = None,
+    gpus: Annotated[int | None, opt.number("GPUs to plan for, if not those of this machine")] = None,
+    device: Annotated[
+        str | None,
+        opt.option(
+            "|".join(GPUS),
+            "a GPU that need not be here: what was not timed on one is computed",
+            partial(opt.one_of, names=GPUS),
+        ),
+    ] = None,
+    price: Annotated[
+        float | None,
+        opt.option(
+            "PER_HOUR", "of an hour of a device: prints what runs cost", partial(opt.above_zero, what="a price")
+        ),
+    ] = None,
+    only: opt.Only = None,
+    measure: Annotated[bool, opt.flag("time a few steps of each cell here first, and keep the timings")] = False,
+    ids: Annotated[bool, opt.flag("list every run with its id and state")] = False,
+) -> None:
+    """Print the grid, what is done, what `run` would train, what it needs and costs; train nothing."""
     from lr_sweep.sweep.plan.placement import Placement, devices_here
     from lr_sweep.sweep.plan.plan import Plan, id_lines, plan_on
 
-    gpu = GPUS[chosen.device] if chosen.device else None
-    if gpu is not None and chosen.measure:
+    gpu = None if device is None else GPUS[device]
+    if gpu is not None and measure:
         raise UserError(f"--measure times this machine, --device computes for {gpu.title}: leave one of them out")
-    results, data_dir = results_here(chosen.results, weights=True), data_folder(chosen)
-    results.check()
-    for loaded in _studies(chosen):
-        study = loaded if gpu is None else _on_gpus(loaded)
+    resources = {"cpus_per_trial": cpus_per_trial, "gpus_per_trial": gpus_per_trial, "runs_per_trial": runs_per_trial}
+    part, recorded = opt.chosen_runs(only), opt.open_results(results, weights=True)
+    recorded.check()
+    for study in opt.load_studies(studies, **resources):
+        study = study if gpu is None else _on_gpus(study)
         placement = Placement(resources=study.resources)
-        planned = Plan(study, placement, results, data_dir, chosen.only)
-        machine = {"CPU": chosen.cpus or math.inf, "GPU": chosen.gpus or 1}
+        planned = Plan(study, placement, recorded, opt.data_folder(data_dir), part)
+        machine = {"CPU": cpus or math.inf, "GPU": gpus or 1}
         if gpu is None:
-            count_gpus = chosen.gpus is None and placement.device == "cuda"  # takes seconds where there are GPUs
-            machine = devices_here(chosen.cpus, None if count_gpus else chosen.gpus or 0)
-        if chosen.measure:
+            count_gpus = gpus is None and placement.device == "cuda"  # takes seconds where there are GPUs
+            machine = devices_here(cpus, None if count_gpus else gpus or 0)
+        if measure:
             _measure(planned, placement.trials_at_once([machine]))
-        print(plan_on(planned, machine, gpu, chosen.price))
-        if chosen.ids:
+        print(plan_on(planned, machine, gpu, price))
+        if ids:
             print("\n".join(id_lines(planned)))
-    return 0
 
 
 def _on_gpus(study: AnyStudy) -> AnyStudy:
@@ -79,18 +89,12 @@ def _on_gpus(study: AnyStudy) -> AnyStudy:
     return study.model_copy(update={"resources": study.resources.model_copy(update={"gpus_per_trial": 1.0})})
 
 
-def probe(chosen: Namespace) -> int:
-    """Probe the training functions of studies; return how many problems there are."""
-    from lr_sweep.sweep.inspection.probe_study import probe_study
-
-    return sum(probe_study(study, data_folder(chosen), _say) for study in _studies(chosen))
-
-
 def _measure(plan: Plan, at_once: int) -> None:
     """Time the cells of a plan on this machine and keep the timings."""
     from lr_sweep.sweep.plan.measure import measure_cells
     from lr_sweep.sweep.plan.packing import cohorts
     from lr_sweep.sweep.plan.placement import check_beforehand
+    from lr_sweep.sweep.results.directory import storage_problems
 
     check_beforehand(plan.placement, plan.study.for_gpus)
     plan.results.prepare()
@@ -99,113 +103,118 @@ def _measure(plan: Plan, at_once: int) -> None:
         measure_cells(groups, plan.placement, plan.results, plan.data_dir, _say)
 
 
-def plan_elsewhere(study: AnyStudy, location: str, data_dir: Path, only: Only = ALL_RUNS) -> str:
-    """Return what `run` would do on other machines, as far as this one knows."""
-    from lr_sweep.sweep.plan.cost import estimate_cost
-    from lr_sweep.sweep.plan.placement import Placement, devices_here
-    from lr_sweep.sweep.plan.plan import Plan, plan_text
-
-    placement = Placement(resources=study.resources)
-    try:
-        results = results_here(location, weights=True)
-    except StoreError as problem:  # the cluster's machines may have credentials that this one lacks
-        return f"No plan from here: {problem}"
-    results.check()
-    planned = Plan(study, placement, results, data_dir, only)
-    at_once = placement.trials_at_once([devices_here(None, 0)])  # what the cluster has is unknown here
-    cost = estimate_cost(planned.reconciled, {}, placement, at_once, results)
-    text = plan_text(planned, cost, elsewhere=True)
-    if results.exists() or results.uri is not None:
-        return text
-    return (
-        f"{text}\nThis plan is for an empty results directory: {location} is not on this machine. The job prints what "
-        f"is left to train there."
-    )
-
-
-def run(chosen: Namespace) -> int:
-    """Train what the record lacks, study by study; explain any end, SIGKILL included."""
+@command("rothermel2021-table1 --data-dir ~/data --cpus 2")
+def run(
+    studies: opt.Studies,
+    results: opt.Results = "results",
+    data_dir: opt.DataDir = None,
+    address: Annotated[
+        str | None, opt.option("ADDRESS", "a running Ray cluster (`auto`, HOST:PORT); default: start Ray here")
+    ] = None,
+    cpus: Annotated[int | None, opt.number("CPUs that a Ray started here may use; default: all")] = None,
+    force: Annotated[bool, opt.flag("let --cpus be more than this machine has")] = False,
+    cpus_per_trial: opt.CpusPerTrial = None,
+    gpus_per_trial: opt.GpusPerTrial = None,
+    runs_per_trial: opt.RunsPerTrial = None,
+    priority: opt.Priority = 1,
+    only: opt.Only = None,
+    replace: opt.Replace = False,
+    retry_failed: opt.RetryFailed = False,
+    max_attempts: opt.MaxAttempts = 10,
+    checkpoint_every_s: opt.CheckpointEveryS = 60.0,
+    strict: opt.Strict = False,
+) -> int:
+    """Train what the record lacks of a study, then write its report."""
+    from lr_sweep.sweep.plan.placement import Placement
     from lr_sweep.sweep.terminal import STOPPED, last_word, lasting_output, signals_as_ctrl_c
+    from lr_sweep.sweep.tune.options import Options
+    from lr_sweep.sweep.tune.run_study import run_study
 
+    resources = {"cpus_per_trial": cpus_per_trial, "gpus_per_trial": gpus_per_trial, "runs_per_trial": runs_per_trial}
     with last_word(CUT_SHORT), lasting_output(), signals_as_ctrl_c():
         try:
-            return _train_studies(chosen)
+            recorded, part, code = opt.open_results(results), opt.chosen_runs(only), 0
+            for study in opt.load_studies(studies, **resources):
+                options = Options(
+                    results=recorded,
+                    data_dir=opt.data_folder(data_dir),
+                    placement=Placement(
+                        resources=study.resources, address=address, cpus=cpus, force=force, priority=priority
+                    ),
+                    max_attempts=max_attempts if retry_failed else 0,
+                    checkpoint_every_s=checkpoint_every_s,
+                    only=part,
+                    replace=partial(_may_replace, replace),
+                )
+                outcome = run_study(study, options, _say)
+                if outcome.report is not None:
+                    print(f"\n{outcome.report.text}\n\nreport     {outcome.report.page}")
+                    if recorded.uri is not None:
+                        print(f"store      {recorded.uri}")
+                    print(f"MLflow     {program_command('ui', '--results', results)}")
+                if outcome.stopped:
+                    return STOPPED
+                if outcome.failed or (strict and outcome.report is not None and outcome.report.num_problems):
+                    code = 1
+            return code
         except KeyboardInterrupt:
             print("stopped; the same command resumes", file=sys.stderr)
             return STOPPED
 
 
-def _train_studies(chosen: Namespace) -> int:
-    from lr_sweep.sweep.plan.placement import Placement
-    from lr_sweep.sweep.terminal import STOPPED
-    from lr_sweep.sweep.tune.options import Options
-    from lr_sweep.sweep.tune.run_study import run_study
-
-    results = results_here(chosen.results)
-    where = {"address": chosen.address, "cpus": chosen.cpus, "force": chosen.force, "priority": chosen.priority}
-    code = 0
-    for study in _studies(chosen):
-        options = Options(
-            results=results,
-            data_dir=data_folder(chosen),
-            placement=Placement(resources=study.resources, **where),
-            max_attempts=chosen.max_attempts if chosen.retry_failed else 0,
-            checkpoint_every_s=chosen.checkpoint_every_s,
-            only=chosen.only,
-            replace=partial(_may_replace, chosen),
-        )
-        outcome = run_study(study, options, _say)
-        if outcome.report is not None:
-            print(f"\n{outcome.report.text}\n\nreport     {outcome.report.page}")
-            if results.uri is not None:
-                print(f"store      {results.uri}")
-            print(f"MLflow     {command('ui', '--results', str(chosen.results))}")
-        if outcome.stopped:
-            return STOPPED
-        if outcome.failed or (chosen.strict and outcome.report is not None and outcome.report.num_problems):
-            code = 1
-    return code
-
-
-def _may_replace(chosen: Namespace, line: str) -> bool:
+def _may_replace(replace: bool, line: str) -> bool:
     """Say which recorded runs would no longer be wanted, and ask, unless `--replace` was given."""
     from lr_sweep.sweep.tune.options import ANOTHER_NAME
 
-    if chosen.replace:
+    if replace:
         _say(line)
         return True
-    again = f"to replace what it wanted, give --replace: `{command(*sys.argv[1:], '--replace')}`"
-    return asking.agreed(f"{line}. {ANOTHER_NAME}. Replace what it wanted?", f"{line}. {ANOTHER_NAME}; {again}")
+    again = f"to replace what it wanted, give --replace: `{program_command(*sys.argv[1:], '--replace')}`"
+    return streams.agreed(f"{line}. {ANOTHER_NAME}. Replace what it wanted?", f"{line}. {ANOTHER_NAME}; {again}")
 
 
-def pretrain(chosen: Namespace) -> int:
-    """Train the weights that studies have recipes for."""
+@command("quickstart")
+def pretrain(studies: opt.Studies, results: opt.Results = "results", data_dir: opt.DataDir = None) -> None:
+    """Pretrain the weights that a study has a recipe for; train no run."""
     import torch
 
     from lr_sweep.sweep.plan.cost import check_disk
+    from lr_sweep.sweep.results.directory import storage_problems
+    from lr_sweep.sweep.study.backbones import find_backbones, pretrain_model, to_pretrain
+    from lr_sweep.sweep.study.file import load_built_in_study
+    from lr_sweep.sweep.study.model import PretrainedHere
 
-    results, studies = results_here(chosen.results), [load_built_in_study(name) for name in chosen.studies]
-    results.prepare()
-    for study in studies:
-        with storage_problems(results.root), results.writing(study.study):
-            backbones = find_backbones(study, results.pretrained, data_folder(chosen))
-            check_disk((), results, to_pretrain(study, backbones))
+    folder = opt.data_folder(data_dir)
+    recorded, loaded = opt.open_results(results), [load_built_in_study(name) for name in studies]
+    recorded.prepare()
+    for study in loaded:
+        with storage_problems(recorded.root), recorded.writing(study.study):
+            backbones = find_backbones(study, recorded.pretrained, folder)
+            check_disk((), recorded, to_pretrain(study, backbones))
             for name, backbone in backbones.items():
                 if not isinstance(study.models[name].pretrained, PretrainedHere):
                     print(f"{name}: nothing to pretrain here; its weights come from {backbone.source}")
                 elif backbone.here:
                     print(f"{name}: already there: {backbone.source}")
                 else:
-                    paths = results.pretrained, results.pretraining_progress
-                    model, cpu = study.models[name], torch.device("cpu")
-                    print(pretrain_model(name, model, *paths, cpu, _say, data_folder(chosen)))
-    return 0
+                    paths = recorded.pretrained, recorded.pretraining_progress
+                    print(pretrain_model(name, study.models[name], *paths, torch.device("cpu"), _say, folder))
 
 
-def data(chosen: Namespace) -> int:
-    """Fetch data sets and weights by name: tasks, known models, or studies."""
-    data_dir = data_folder(chosen)
-    for name in chosen.names:
+@command("mnist cifar10 gpt2 --data-dir ~/data")
+def data(
+    names: Annotated[list[str], opt.argument("NAME", "tasks, known models, or studies (all they need)")],
+    data_dir: opt.DataDir = None,
+) -> None:
+    """Fetch and verify data sets and published weights ahead of time."""
+    from lr_sweep.datasets import TASKS
+    from lr_sweep.sweep.study.backbones import hub_sources
+    from lr_sweep.sweep.study.file import listed_studies, load_built_in_study, shipped_studies
+    from lr_sweep.trainables.models import MODELS
+    from lr_sweep.trainables.pretraining.weights import WeightsSource, find_weights
+
+    folder = opt.data_folder(data_dir)
+    for name in names:
         if name in TASKS:
             tasks, weights = {name: TASKS[name].Options()}, {}
         elif known := MODELS.get(name):
@@ -215,38 +224,11 @@ def data(chosen: Namespace) -> int:
             study = load_built_in_study(name)
             tasks, weights = {task: wanted.options for task, wanted in study.tasks.items()}, hub_sources(study)
         else:
-            names = [*TASKS, *MODELS]
-            listed = [*sorted(names), *listed_studies()]
-            raise UserError(unknown("task, model or study", name, [*names, *shipped_studies()], listed))
+            valid = [*TASKS, *MODELS]
+            listed = [*sorted(valid), *listed_studies()]
+            raise UserError(unknown("task, model or study", name, [*valid, *shipped_studies()], listed))
         for task, options in tasks.items():
-            TASKS[task].fetch(options, data_dir)
-            _say(f"{task}: verified in {data_dir}")
+            TASKS[task].fetch(options, folder)
+            _say(f"{task}: verified in {folder}")
         for model, source in weights.items():
             _say(f"{model}: verified in {find_weights(source, download=True)}")
-    return 0
-
-
-def data_folder(chosen: Namespace) -> Path:
-    """Return the folder of data sets that a command was given, or the default one."""
-    try:
-        return Path(chosen.data_dir or default_data_dir()).expanduser().resolve()
-    except RuntimeError as error:  # `~nouser`, or links that lead to themselves
-        raise UserError(f"{chosen.data_dir or '$SWEEP_DATA_DIR'}: {error}: give another --data-dir") from error
-
-
-def _studies(chosen: Namespace) -> list[AnyStudy]:
-    """Load all studies before anything is done for the first."""
-    return [with_resources(load_study(name), chosen) for name in chosen.studies]
-
-
-def with_resources(study: AnyStudy, chosen: Namespace) -> AnyStudy:
-    """Replace a study's resources by those given on the command line."""
-    names = ("cpus_per_trial", "gpus_per_trial", "runs_per_trial")
-    given = {name: value for name in names if (value := getattr(chosen, name, None)) is not None}
-    try:
-        resources = Resources(**dict(study.resources) | given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        option = "-".join(map(str, first["loc"])).replace("_", "-")
-        raise UserError(f"--{option}: {first['msg']}") from error
-    return study.model_copy(update={"resources": resources})

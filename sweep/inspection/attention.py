@@ -1,10 +1,14 @@
 """`attention`: what a trained GPT-2 attends to, as an array and a figure (Lu et al. 2021, section 3.5, figures 3 to 5).
 
-Shape legend: `N` examples, `H` heads, `T` tokens.
+The run's model is built again from its content, the weights it started from and its checkpoint. Shape legend: `N`
+examples, `H` heads, `T` tokens.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +19,37 @@ from lr_sweep.analysis.report.figures import save
 from lr_sweep.analysis.report.model_figures import attention_figure
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import whole_file
-from lr_sweep.datasets.task import Split
-from lr_sweep.sweep.inspection.rebuild import Rebuilt, rebuild, recorded_run
+from lr_sweep.datasets.task import Split, TaskData
+from lr_sweep.sweep.inspection.show import find_run
+from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.run_state import KnownRun
+from lr_sweep.sweep.study.backbones import find_backbone
+from lr_sweep.sweep.study.file import load_built_in_study
+from lr_sweep.trainables.backbones import size_from
 from lr_sweep.trainables.backbones.gpt2 import GPT2
-from lr_sweep.trainables.run import gpt2_size
+from lr_sweep.trainables.checkpoint import checkpoints, read_checkpoint
+from lr_sweep.trainables.classifier import Classifier
+from lr_sweep.trainables.initialise import build_classifier
+from lr_sweep.trainables.own.run import is_own
+from lr_sweep.trainables.pretraining.weights import WEIGHTS, WeightsSource, weights_checksum
+from lr_sweep.trainables.run import PROTOCOL_VERSION, Run, gpt2_size
+from lr_sweep.trainables.session import pretrained_tensors, task_data
 
 MOST_BYTES = 4_000_000_000
 """Of the array: it is held in memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rebuilt:
+    """A run as it was at its best validation accuracy, on the CPU."""
+
+    data: TaskData
+    model: Classifier
+    step: int
+    """The best step of its checkpoint."""
+    test_accuracy: float
+    """There, a fraction."""
 
 
 def write_attention(
@@ -53,7 +80,8 @@ def write_attention(
     arrays |= {} if split.lengths is None else {"lengths": split.lengths.numpy()}
     with whole_file(stem.with_suffix(".npz")) as partial, partial.open("wb") as file:
         np.savez(file, **arrays)
-    title = f"Attention in layer {layer}: {rebuilt.title}"
+    assert known.labels, "it has ended"
+    title = f"Attention in layer {layer}: {run_state.run_title(known.labels)}"
     caption = (
         f"Run {known.run_id} at step {rebuilt.step}, where validation is best; test accuracy there "
         f"{rebuilt.test_accuracy:.1%}. The first test example. Each row shows what a token attends to: itself and "
@@ -70,3 +98,71 @@ def attention_of(rebuilt: Rebuilt, split: Split, layer: int) -> np.ndarray:
     tokens = rebuilt.data.tokens(split.inputs)
     each = [body.attention_weights(model.input_layer(one), layer) for one in tokens.split(1)]  # (1, H, T, T)
     return torch.cat(each).numpy()
+
+
+def recorded_run(results: Results, given: str) -> tuple[KnownRun, Run]:
+    """Find an ended run by its id or the first letters of it; return it and its content.
+
+    Raises:
+        UserError: no such run, it has not ended, or it is of another version of the protocol.
+        RecordError: damaged files.
+    """
+    known = find_run(results, given, ["content"])
+    if known.end is None:
+        raise UserError(f"run {known.run_id} is {known.status}: want one that has ended; `ls` lists them")
+    content: dict[str, Any] = json.loads(known.end["content"])
+    if (version := content.get("protocol_version")) != PROTOCOL_VERSION:
+        raise UserError(
+            f"run {known.run_id} is of protocol version {version}, this program trains by version {PROTOCOL_VERSION}: "
+            f"use the program that trained it"
+        )
+    if is_own(content):
+        raise UserError(
+            f"run {known.run_id} is of the user's own function {content['trainable']}; want a built-in model"
+        )
+    return known, Run.from_content(content, size_from(content["model"]))
+
+
+def rebuild(results: Results, known: KnownRun, run: Run, data_dir: Path) -> Rebuilt:
+    """Build a run's model with the tensors of its best step.
+
+    Raises:
+        UserError: there is no intact checkpoint with an evaluation, or its pretrained weights are not known.
+        WeightsError, DataError: weights or data are missing, or not those of the run.
+    """
+    saved = next(_intact(results.checkpoints(known.run_id)), None)
+    if saved is None or saved[1]["best_step"] is None:
+        what = "no intact checkpoint" if saved is None else "no evaluation in its checkpoint"
+        raise UserError(
+            f"run {known.run_id} has {what} in {results.checkpoints(known.run_id)}. Archives have checkpoints if they "
+            f"are made with `export --checkpoints`, and `gc` removes them; without one, train the run again."
+        )
+    tensors, progress = saved
+    source = _weights_of(results, known, run) if run.weights_checksum else None
+    data = task_data(run, data_dir, "cpu")
+    model = build_classifier(run, data.shape, pretrained_tensors(run, source, None))
+    with torch.no_grad():
+        for name, parameter in model.trained_parameters():
+            parameter.copy_(tensors[f"best.{name}"])
+    (best,) = [each for each in progress["curve"] if each["step"] == progress["best_step"]]
+    return Rebuilt(data=data, model=model, step=best["step"], test_accuracy=best["test_accuracy"])
+
+
+def _intact(folder: Path) -> Iterator[tuple[dict[str, torch.Tensor], dict[str, Any]]]:
+    return (saved for path in checkpoints(folder) if (saved := read_checkpoint(path)) is not None)
+
+
+def _weights_of(results: Results, known: KnownRun, run: Run) -> WeightsSource:
+    """Return where a run's pretrained weights are: made here, else where a study that wants the run has them."""
+    for path in sorted(results.pretrained.glob(f"[!.]*/{WEIGHTS}")):
+        if weights_checksum(path.parent) == run.weights_checksum:
+            return WeightsSource(folder=str(path.parent))
+    for study in known.budgets:
+        model = load_built_in_study(results.study(study) / f"{study}.yaml").models.get((known.labels or {})["model"])
+        if model is not None and (source := find_backbone(model, results.pretrained).source) is not None:
+            return source
+    raise UserError(
+        f"run {known.run_id} started from weights with sha256 {run.weights_checksum}: they are not in "
+        f"{results.pretrained}, and no recorded study that wants the run says where they are. Put them into a folder "
+        f"there, with their config.json."
+    )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from lr_sweep.analysis.record.columns import WANTED
 from lr_sweep.analysis.record.read import RecordError, read_rows
@@ -23,11 +23,6 @@ from lr_sweep.trainables.pretraining.recipe import pretraining_checkpoints
 from lr_sweep.trainables.pretraining.weights import weights_damage
 
 LEFTOVERS, SCRATCH, CHECKPOINTS, UNWANTED = KINDS = ("leftovers", "scratch", "checkpoints", "unwanted")
-OLD_SCRATCH = ("lr-sweep-code-*", "lr-sweep-state-*", "lr-sweep-????????")
-OLD_SESSIONS = ("ray/session_*", "token-*")
-"""Names that versions without locks gave to scratch folders, and in their folder to what Ray left."""
-OLD_S = 3600.0
-"""Age of those that no process of a `run` still makes."""
 CONSEQUENCES = {
     LEFTOVERS: "of writes that were cut short, damaged checkpoints, Ray Tune's scratch; nothing is lost",
     SCRATCH: "folders for temporary files, outside of the results directory, of ended processes; nothing is lost",
@@ -55,12 +50,11 @@ class Kind:
         self.device_s += device_s
 
 
-@dataclass
-class Garbage:
+class Garbage(NamedTuple):
     """What can go, by kind, and notes on what was not looked for."""
 
-    kinds: dict[str, Kind] = field(default_factory=lambda: {name: Kind() for name in KINDS})
-    notes: list[str] = field(default_factory=list)
+    kinds: dict[str, Kind]
+    notes: list[str]
 
 
 def collect(results: Results, only: Collection[str], agreed: Callable[[str], bool], say: Callable[[str], None]) -> None:
@@ -81,7 +75,7 @@ def collect(results: Results, only: Collection[str], agreed: Callable[[str], boo
 
 def find_garbage(results: Results, only: Collection[str] = KINDS) -> Garbage:
     """Look for what can go. Reads one run at a time, and holds no more than the files' names."""
-    found = Garbage()
+    found = Garbage({name: Kind() for name in KINDS}, [])
     found.kinds[LEFTOVERS].files = list(leftovers(results))
     found.kinds[SCRATCH].files = _left_by_processes() if SCRATCH in only else []
     if set(only) - {LEFTOVERS, SCRATCH}:
@@ -91,8 +85,7 @@ def find_garbage(results: Results, only: Collection[str] = KINDS) -> Garbage:
             found.notes.append(
                 f"{error}. What studies want is unknown until then, so only {LEFTOVERS} and {SCRATCH} are listed"
             )
-    found.kinds = {name: kind for name, kind in found.kinds.items() if name in only and kind.files}
-    return found
+    return found._replace(kinds={name: kind for name, kind in found.kinds.items() if name in only and kind.files})
 
 
 def _find_runs(results: Results, found: Garbage) -> None:
@@ -174,42 +167,10 @@ def _scratch_folders(results: Results) -> list[Path]:
 
 
 def _left_by_processes() -> list[Path]:
-    """Return what ended processes of this user left outside of the results directory: code, copies, Ray's sessions.
-
-    The next `run` removes it, but for what versions without locks left: that is listed once no Ray of this user runs.
-    """
-    places = [Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()), Path(tempfile.gettempdir())]
-    own = {own_folder(place) for place in places}
-    dead = [folder for place in own for folder in dead_folders(place)]
-    if _ray_runs():
-        return sorted(dead)
-    unlocked = [path for place in places for pattern in OLD_SCRATCH for path in place.glob(pattern)]
-    unlocked += [path for place in own for pattern in OLD_SESSIONS for path in place.glob(pattern)]
-    return sorted({*dead, *filter(_is_old, unlocked)})
-
-
-def _ray_runs() -> bool:
-    """Return whether a Ray of this user runs on this machine, as far as this process can see."""
-    named = [path for path in Path("/proc").glob("[0-9]*/comm") if _is_own(path) and _text(path) == "raylet\n"]
-    return bool(named) or not Path("/proc/self/comm").exists()
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:  # the process has ended
-        return ""
-
-
-def _is_own(path: Path) -> bool:
-    try:
-        return path.lstat().st_uid == os.getuid()
-    except OSError:
-        return False
-
-
-def _is_old(path: Path) -> bool:
-    return _is_own(path) and time.time() - path.lstat().st_mtime > OLD_S
+    """Return what ended processes of this user left in folders for temporary files; the next `run` removes it, too."""
+    temporary = tempfile.gettempdir()
+    owned = {own_folder(Path(place)) for place in (os.environ.get("RAY_TMPDIR") or temporary, temporary)}
+    return sorted(folder for place in owned for folder in dead_folders(place))
 
 
 def remove(results: Results, shown: Mapping[str, Kind]) -> tuple[int, int]:

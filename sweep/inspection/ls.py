@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from lr_sweep.analysis.record.read import StudyInfo, check_format, read_study
 from lr_sweep.common.text import aligned, duration
+from lr_sweep.sweep.inspection.status import counts_lines
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.run_state import SHOWN, KnownRun, Row
+from lr_sweep.sweep.results.run_state import KnownRun, Row, State
 
 TITLE_WIDTH = 48
 """Letters of a study's title that are shown."""
@@ -38,13 +39,13 @@ def _study_lines(
     if not studies:
         return ["no study was run here yet"]
     ends = {run.run_id: run.end for run in runs if run.end}
-    counts_of = {name: Counter(run_state.study_states(results, name, wanted[name], ends)) for name in studies}
-    shown = run_state.shown_states(set().union(*counts_of.values()))
-    rows: list[tuple[str, ...]] = [("study", "title", *(SHOWN[state] for state in shown))]
-    for name, study in studies.items():
-        short = textwrap.shorten(study.title, TITLE_WIDTH, placeholder=" ...")
-        rows.append((name, short, *(str(counts_of[name][state]) for state in shown)))
-    return aligned(rows, right=range(2, 2 + len(shown)))
+    counts: dict[tuple[str, ...], Counter[State]] = {
+        (name, textwrap.shorten(study.title, TITLE_WIDTH, placeholder=" ...")): Counter(
+            run_state.study_states(results, name, wanted[name], ends)
+        )
+        for name, study in studies.items()
+    }
+    return counts_lines(("study", "title"), counts)
 
 
 def _run_lines(runs: Sequence[KnownRun], results: Results) -> list[str]:

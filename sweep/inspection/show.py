@@ -37,10 +37,10 @@ Fact = tuple[str, str]
 
 def run_text(results: Results, given: str) -> str:
     """Return everything about a run, given by its id or the first letters of it; raises UserError or RecordError."""
-    check_format(results.root)
-    run = find_run(given, run_state.known_runs(results, run_state.read_all_wanted(results)))
+    run = find_run(results, given)
     end = run_state.read_ends(results, [run.run_id], [column.name for column in RUNS]).get(run.run_id)
-    lines = _traceback_lines(end)
+    failure = (end["failure"] or "").splitlines() if end is not None else []
+    lines = {"traceback": failure} if len(failure) > 1 else {}
     sections = {"wanted by": _studies(run, end, results)}
     if end is not None:
         sections |= {"content": _content(end), "provenance": _provenance(end), "cost": _cost(end)}
@@ -53,8 +53,7 @@ def run_text(results: Results, given: str) -> str:
 
 def log_text(results: Results, given: str) -> str:
     """Return the log of a run, given as for `run_text`; raises UserError, also where there is none, or RecordError."""
-    check_format(results.root)
-    run = find_run(given, run_state.known_runs(results, run_state.read_all_wanted(results)))
+    run = find_run(results, given)
     try:
         return results.log(run.run_id).read_text(encoding="utf-8", errors="replace").rstrip("\n")
     except FileNotFoundError:
@@ -64,15 +63,14 @@ def log_text(results: Results, given: str) -> str:
         ) from None
 
 
-def _traceback_lines(end: Row | None) -> dict[str, list[str]]:
-    """Return the section with the traceback of a run that failed, if the record has it."""
-    lines = (end["failure"] or "").splitlines() if end is not None else []
-    return {"traceback": lines} if len(lines) > 1 else {}
+def find_run(results: Results, given: str, columns: Sequence[str] = ()) -> KnownRun:
+    """Return the run with an id, or the one whose id begins so, with these columns of its row.
 
-
-def find_run(given: str, runs: Sequence[KnownRun]) -> KnownRun:
-    """Return the run with an id, or the one whose id begins so; raises UserError for none and for several."""
-    by_id = {run.run_id: run for run in runs}
+    Raises UserError for none and for several, RecordError for a record that cannot be read.
+    """
+    check_format(results.root)
+    known = run_state.known_runs(results, run_state.read_all_wanted(results), columns)
+    by_id = {run.run_id: run for run in known}
     if len(given) < SHORTEST_PREFIX:
         raise UserError(
             f"got {given!r} as a run, want its id or at least {SHORTEST_PREFIX} of its first letters; "

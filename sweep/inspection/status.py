@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lr_sweep.analysis.record.read import read_study, read_wanted_rows
@@ -45,14 +45,18 @@ def _pretrains_first(results: Results, study: str) -> bool:
 
 
 def _cell_lines(wanted: Sequence[Row], states: list[State]) -> list[str]:
-    shown = shown_states(states)
-    rows: list[tuple[str, ...]] = [("task", "model", "variant", *(SHOWN[state] for state in shown))]
     cells: dict[tuple[str, ...], Counter[State]] = {}
     for row, state in zip(wanted, states, strict=True):
         cells.setdefault((row["task"], row["model"], row["variant"]), Counter())[state] += 1
-    for labels, counts in (cells | {("all", "", ""): Counter(states)}).items():
-        rows.append((*labels, *(str(counts[state]) for state in shown)))
-    return aligned(rows, right=range(3, 3 + len(shown)))
+    return counts_lines(("task", "model", "variant"), cells | {("all", "", ""): Counter(states)})
+
+
+def counts_lines(head: Sequence[str], counts: Mapping[tuple[str, ...], Counter[State]]) -> list[str]:
+    """Return a table of how many runs are in each state, a line for each of `counts`, whose keys `head` names."""
+    shown = shown_states(set().union(*counts.values()))
+    rows = [(*head, *(SHOWN[state] for state in shown))]
+    rows += [(*labels, *(str(number[state]) for state in shown)) for labels, number in counts.items()]
+    return aligned(rows, right=range(len(head), len(head) + len(shown)))
 
 
 def _activity(results: Results, now: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lr_sweep.analysis.record.read import check_format
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.inspection.show import find_run
 from lr_sweep.sweep.results import run_state
@@ -15,8 +14,7 @@ def request_stop(results: Results, given: str) -> str:
     Raises:
         UserError: no such run, it has ended, or nothing is running there.
     """
-    check_format(results.root)
-    run = find_run(given, run_state.known_runs(results, run_state.read_all_wanted(results)))
+    run = find_run(results, given)
     if all(run_state.state_of(budget, run.end, run.started).over for budget in run.budgets.values()):
         raise UserError(f"run {run.run_id} is {run.status}: want one that has not ended; `ls` lists them")
     if not results.being_written():

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from lr_sweep.analysis.record.access import closed_folder, is_folder, misplaced, unreadable
 from lr_sweep.analysis.record.columns import CURVES, PLANNED
@@ -38,26 +37,26 @@ UNREAD = ("tune", "mlflow-artifacts", "report")
 """Folders of what is scratch, or is written again from the rest."""
 
 
-class Issue(NamedTuple):
-    """A line that names a file which is not as it should be, and says what to do."""
-
-    text: str
-    is_note: bool = False
-    """Whether it does no harm."""
-
-
 class Verification:
     """Looks at everything in a results directory; a sweep may be writing to it."""
 
     def __init__(self, results: Results) -> None:
         self.results = results
         self.counts: Counter[str] = Counter()
+        self._noted: list[str] = []
+        """What `problems` found that does no harm."""
 
-    def issues(self) -> Iterator[Issue]:
-        """Yield what is found, file by file. No more than one file and the runs' ids are held at a time."""
+    def problems(self) -> Iterator[str]:
+        """Yield lines that name a file which is not as it should be, and say what to do; reads one file at a time."""
         yield from dict.fromkeys(self._all())  # a link that leads nowhere is seen by name, and where it is read
 
-    def _all(self) -> Iterator[Issue]:
+    def notes(self) -> Iterator[str]:
+        """Yield lines about what does no harm, after `problems`."""
+        yield from self._noted
+        if not self.results.being_written():
+            yield from self._garbage()
+
+    def _all(self) -> Iterator[str]:
         yield from self._closed_folders()
         yield from self._misplaced()
         yield from self._others()
@@ -73,46 +72,44 @@ class Verification:
         if self.results.uri is not None:
             yield from self._stored_checkpoints(ObjectStore(self.results.uri))
         yield from self._weights()
-        if not self.results.being_written():
-            yield from self._garbage()
 
-    def _closed_folders(self) -> Iterator[Issue]:
+    def _closed_folders(self) -> Iterator[str]:
         """Find folders that would seem to be empty; `check_format` has looked at the others."""
         for name in ("checkpoints", "pretrained"):
             folders = [self.results.root / name, *sorted((self.results.root / name).glob("[!.]*"))]
-            yield from (Issue(text) for folder in folders if (text := closed_folder(folder)))
+            yield from (text for folder in folders if (text := closed_folder(folder)))
 
-    def _misplaced(self) -> Iterator[Issue]:
+    def _misplaced(self) -> Iterator[str]:
         """Find links that lead nowhere, where readers would see no file, and what is no plain file."""
         for folder, folders, files in os.walk(self.results.root):
             folders[:] = sorted(name for name in folders if name not in UNREAD and not name.startswith("."))
             suspects = [*files, *(name for name in folders if name.endswith(FILES))]
             for name in sorted(name for name in suspects if not name.startswith(".")):
                 if text := misplaced(Path(folder, name)):
-                    yield Issue(text)
+                    yield text
 
-    def _others(self) -> Iterator[Issue]:
+    def _others(self) -> Iterator[str]:
         """Look at the files that belong to no run and no study."""
         index, mirror = index_path(self.results.root), self.results.root / "mlflow.db"
         try:
             read_table(index, INDEX)
         except UnreadableError as error:
-            yield Issue(str(error))
+            yield str(error)
         except RecordError:
-            yield Issue(f"{index}: it cannot be read, so rows are read from their files; delete it", is_note=True)
+            self._noted.append(f"{index}: it cannot be read, so rows are read from their files; delete it")
         try:
             read_measured(self.results)
         except UserError as error:
-            yield Issue(str(error))
+            yield str(error)
         if mirror.is_file() and (problem := _database_problem(mirror)):
-            yield Issue(f"{mirror}: {problem}: delete it; `run` and `mlflow sync` make it again")
+            yield f"{mirror}: {problem}: delete it; `run` and `mlflow sync` make it again"
 
-    def _studies(self) -> Iterator[Issue]:
+    def _studies(self) -> Iterator[str]:
         for folder in sorted((self.results.root / "studies").glob("*")):
             if closed := closed_folder(folder):
-                yield Issue(closed)
+                yield closed
             elif is_folder(folder):
-                yield from map(Issue, self._study(folder))
+                yield from self._study(folder)
 
     def _study(self, folder: Path) -> list[str]:
         problems: list[str] = []
@@ -133,30 +130,30 @@ class Verification:
             if isinstance(error, UnreadableError) or not begun:
                 problems.append(str(error))
 
-    def _run(self, run_id: str) -> tuple[int, list[Issue]]:
+    def _run(self, run_id: str) -> tuple[int, list[str]]:
         """Look at a run's row, then at its curve, which is written before it; return how many evaluations it has."""
         row, issues = None, []
         row_path, path = self.results.run(run_id), self.results.curve(run_id)
         try:
             row = read_sound_row(self.results, run_id)
         except RecordError as error:
-            issues.append(Issue(str(error)))
+            issues.append(str(error))
         try:
             points = read_rows(path, CURVES)
         except RecordError as error:
-            return 0, [*issues, Issue(str(error))]
+            return 0, [*issues, str(error)]
         problems = curve_problems(run_id, points, row)
         where, also = (row_path, "") if points is None else (path, f", and {row_path} if there is one,")
-        issues += [Issue(f"{where}: {problem}: delete it{also} and run the study again") for problem in problems]
+        issues += [f"{where}: {problem}: delete it{also} and run the study again" for problem in problems]
         return len(points or ()), issues
 
-    def _checkpoints(self, run_id: str) -> Iterator[Issue]:
+    def _checkpoints(self, run_id: str) -> Iterator[str]:
         for path in self._saved(run_id):
             try:
                 yield from self._checkpoint(str(path), hash_file(path))
             except OSError as error:
                 if os.path.lexists(path):  # else a sweep has saved a newer one
-                    yield Issue(unreadable(path, error))
+                    yield unreadable(path, error)
 
     def _saved(self, run_id: str) -> list[Path]:
         try:
@@ -164,40 +161,40 @@ class Verification:
         except PermissionError:  # `_closed_folders` has named the folder
             return []
 
-    def _stored_checkpoints(self, store: ObjectStore) -> Iterator[Issue]:
+    def _stored_checkpoints(self, store: ObjectStore) -> Iterator[str]:
         """Look at all checkpoints in a store; its copy has none."""
         for name in store.names("checkpoints"):
             with suppress(FileNotFoundError):  # a sweep has saved a newer one
                 yield from self._checkpoint(f"{store.uri}/{name}", store.sha256(name))
 
-    def _checkpoint(self, name: str, sha256: str) -> list[Issue]:
+    def _checkpoint(self, name: str, sha256: str) -> list[str]:
         self.counts["checkpoints"] += 1
         problem = checkpoint_problem(name, sha256)
-        return [Issue(problem)] if problem else []
+        return [problem] if problem else []
 
-    def _weights(self) -> Iterator[Issue]:
+    def _weights(self) -> Iterator[str]:
         for folder in sorted(self.results.pretrained.glob("[!.]*")):
             if not is_folder(folder) or closed_folder(folder) or ".partial-" in folder.name:  # named above, or scratch
                 continue
             try:
                 problem = weights_damage(folder)
             except OSError as error:
-                yield Issue(unreadable(Path(error.filename or folder), error))
+                yield unreadable(Path(error.filename or folder), error)
                 continue
             self.counts["weights"] += 1
             if problem and not any(map(misplaced, folder.iterdir())):  # which is named by itself
                 mend = "`run` and `pretrain` make it again; runs from other bytes are new runs"
-                yield Issue(f"{folder}: {problem}: delete it; {mend}")
+                yield f"{folder}: {problem}: delete it; {mend}"
 
-    def _garbage(self) -> Iterator[Issue]:
+    def _garbage(self) -> Iterator[str]:
         """Yield notes on what `gc` removes, and on what it leaves to the user."""
         for folder in sorted(self.results.pretrained.glob(".*.checkpoints")):
             weights = self.results.pretrained / folder.name[1:].removesuffix(".checkpoints")
             if not (weights / WEIGHTS).exists():
                 mend = "`run` and `pretrain` resume it; delete it if no study needs it"
-                yield Issue(f"{folder}: a pretraining that has not ended; {mend}", is_note=True)
+                yield f"{folder}: a pretraining that has not ended; {mend}"
         for path in leftovers(self.results):
-            yield Issue(f"{path}: a leftover of a process that died; `gc` removes it", is_note=True)
+            yield f"{path}: a leftover of a process that died; `gc` removes it"
         try:
             wanted = wanted_budgets(self.results)
         except RecordError:  # `_studies` has named it, unless there is no study at all
@@ -206,11 +203,11 @@ class Verification:
         recorded = [run_id for run_id in unwanted if self.results.holds(run_id)]
         if recorded and not damaged_weights(self.results):
             runs = counted(len(recorded), "run")
-            yield Issue(f"no recorded study wants {runs}, such as {recorded[0]}; `gc` removes them", is_note=True)
+            yield f"no recorded study wants {runs}, such as {recorded[0]}; `gc` removes them"
         for run_id in sorted(set(unwanted) - set(recorded)):
             if self._saved(run_id):
                 folder = self.results.checkpoints(run_id)
-                yield Issue(f"{folder}: of a run that has no row, curve or study; `gc` removes it", is_note=True)
+                yield f"{folder}: of a run that has no row, curve or study; `gc` removes it"
 
 
 def _database_problem(path: Path) -> str | None:
@@ -226,17 +223,18 @@ def _database_problem(path: Path) -> str | None:
 
 
 def verify(results: Results, say: Callable[[str], None]) -> int:
-    """Pass every issue to `say` as it is found, a line each, then a summary; return the number of problems."""
+    """Pass every problem and note to `say`, a line each, then a summary; return the number of problems."""
     check_format(results.root)
     verification = Verification(results)
     if results.being_written():
         say("a sweep is writing here: what it adds from now on may not be checked")
-    found: Counter[bool] = Counter()
-    for issue in verification.issues():
-        found[issue.is_note] += 1
-        say(f"{'note' if issue.is_note else 'problem'}: {issue.text}")
+    found: Counter[str] = Counter()
+    for kind, texts in (("problem", verification.problems()), ("note", verification.notes())):
+        for text in texts:
+            found[kind] += 1
+            say(f"{kind}: {text}")
     seen = ", ".join(counted(verification.counts[f"{noun}s"], noun) for noun in ("run", "evaluation", "checkpoint"))
-    problems = counted(found[False], "problem") if found[False] else "no problems"
-    notes = f", {counted(found[True], 'note')}" if found[True] else ""
+    problems = counted(found["problem"], "problem") if found["problem"] else "no problems"
+    notes = f", {counted(found['note'], 'note')}" if found["note"] else ""
     say(f"{seen}, {verification.counts['weights']} weights: {problems}{notes}")
-    return found[False]
+    return found["problem"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,12 +22,12 @@ ALL_RUNS: Only = {}
 
 
 def parse_only(text: str) -> Only:
-    """Read `variant=frozen-pretrained,learning_rate=1e-3`; values of the same axis are alternatives."""
+    """Read `variant=frozen-pretrained,learning_rate=1e-3`; values of one axis are alternatives; raises UserError."""
     wanted: dict[str, frozenset[str]] = {}
     for part in text.split(","):
         axis, equals, value = (piece.strip() for piece in part.partition("="))
         if axis not in AXES or not equals or not value:
-            raise ArgumentTypeError(f"got {part!r}, want AXIS=VALUE; axes: {', '.join(AXES)}")
+            raise UserError(f"--only: got {part!r}, want AXIS=VALUE; axes: {', '.join(AXES)}")
         wanted[axis] = wanted.get(axis, frozenset()) | {_rate(value) if axis == "learning_rate" else value}
     return wanted
 
@@ -68,5 +67,5 @@ def _rate(value: str) -> str:
     except ValueError:
         rate = math.nan
     if not 0 < rate < math.inf:
-        raise ArgumentTypeError(f"got learning_rate={value}, want a number above 0")
+        raise UserError(f"--only: got learning_rate={value}, want a number above 0")
     return rate_text(rate)

@@ -55,7 +55,7 @@ def scratch(study: Path) -> list[Path]:
 
 def notes(study: Path) -> list[str]:
     """What `verify` finds left over; the rows of a synthetic record are no real ones."""
-    return [issue.text for issue in Verification(Results(study.parent.parent)).issues() if issue.is_note]
+    return list(Verification(Results(study.parent.parent)).notes())
 
 
 def test_a_living_report_is_left_alone_and_what_a_killed_one_left_is_removed(

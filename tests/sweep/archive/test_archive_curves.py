@@ -11,9 +11,9 @@ from tensorboardX.proto.event_pb2 import Event
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.archive.curves import VALUES, write_csv, write_tensorboard
-from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import LABELS
+from lr_sweep.tests.support.command_lines import said
 from lr_sweep.tests.support.records import SyntheticRecord
 
 Scalars = dict[tuple[str, int], float]
@@ -39,10 +39,10 @@ def events(file: Path) -> list[Event]:
     return found
 
 
-def test_a_csv_has_a_row_an_evaluation(results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_csv_has_a_row_an_evaluation(results: Results, tmp_path: Path) -> None:
     target = tmp_path / "curves.csv"
-    assert main(["export", str(target), "--csv", "--results", str(results.root)]) == 0
-    assert capsys.readouterr().out == f"{target}: 3 evaluations of 2 runs\n"
+    code, printed = said("export", target, "--csv", "--results", results.root)
+    assert (code, printed) == (0, f"{target}: 3 evaluations of 2 runs\n")
     table = pd.read_csv(target)
     assert list(table.columns) == ["study", *LABELS, "run_id", "step", *VALUES]
     numbers = table[["learning_rate", "seed", "step", "validation_accuracy", "test_accuracy"]].to_numpy().tolist()

@@ -1,9 +1,11 @@
-"""An export of a results directory with a damaged file: the rest can be imported, and the damage is named."""
+"""An export of a results directory with damage: the rest can be imported, and the damage is named.
+
+Every kind of file in every way is damaged in `tests/sweep/inspection/test_every_file_damaged.py`.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,8 @@ import pytest
 from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.sweep.archive.exporter import Exported, export
 from lr_sweep.sweep.archive.importer import import_archive
-from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.records import (
     Trained,
     add,
@@ -27,14 +29,6 @@ from lr_sweep.tests.support.records import (
 )
 
 TWO = Trained(evaluations=2)
-HARMS: dict[str, Callable[[bytes], bytes | None]] = {
-    "cut": lambda content: content[: len(content) // 2],
-    "flipped": lambda content: (
-        content[: len(content) // 2] + bytes([content[len(content) // 2] ^ 1]) + content[len(content) // 2 + 1 :]
-    ),
-    "gone": lambda content: None,
-}
-"""What becomes of a file's content; None: there is no file any more."""
 
 
 @pytest.fixture(scope="module")
@@ -52,44 +46,14 @@ def exported(results: Results, *names: str) -> tuple[Exported, Results]:
     return done, Results(into)
 
 
-def named_as(path: str, harm: str) -> str:
-    """What an export says of a damaged file; empty: it cannot or need not know."""
-    folder, name = path.split("/")[:2]
-    missed = path.endswith((".json", ".safetensors", "wanted.parquet")) and folder != "checkpoints"
-    if path.endswith(".yaml") or "generation_config" in path:
-        return ""
-    if harm == "gone" and not missed:  # a run whose row is gone has not ended
-        return f"run {name[:16]}: it has no evaluations" if path == f"curves/{run_id_of(0)}.parquet" else ""
-    if harm == "flipped" and path.endswith(".json"):
-        return ""  # it may still be JSON
-    kinds = {"runs": "run", "curves": "run", "checkpoints": "checkpoint of run", "pretrained": "weights"}
-    return f"{kinds.get(folder, 'study')} {name.removesuffix('.parquet')}: "
-
-
-@pytest.mark.parametrize("harm", HARMS)
-def test_whatever_file_is_damaged_the_rest_can_be_imported(sound: Path, tmp_path: Path, harm: str) -> None:
-    before = files(sound)
-    for path in [path for path in before if run_id_of(0) in path or path.startswith(("studies/first/", "pretrained/"))]:
-        shutil.rmtree(tmp_path / "results", ignore_errors=True)
-        target = Path(shutil.copytree(sound, tmp_path / "results")) / path
-        content = HARMS[harm](before[path])
-        if content is None:
-            target.unlink()
-        else:
-            target.write_bytes(content)
-        done, into = exported(Results(tmp_path / "results"))
-        if wanted := named_as(path, harm):
-            assert len(done.left_out) == 1, path
-            assert done.left_out[0].startswith(wanted), (path, done.left_out)
-            assert f"left out: {done.left_out[0]}" in done.text.splitlines()
-            assert str(tmp_path / "results") in done.left_out[0]
-        arrived = files(into.root)
-        # Damage that can be detected is left out, and of the intact files only those that belong to it.
-        assert {name: arrived[name] for name in arrived if name != path} == {
-            name: before[name] for name in arrived if name != path
-        }
-        belongs = run_id_of(0) if run_id_of(0) in path else path.rsplit("/", 1)[0]
-        assert all(belongs in name for name in before.keys() - arrived.keys()), path
+def test_a_row_whose_curve_is_gone_is_left_out(sound: Path, tmp_path: Path) -> None:
+    results = Results(Path(shutil.copytree(sound, tmp_path / "results")))
+    results.curve(run_id_of(0)).unlink()
+    done, into = exported(results)
+    (named,) = done.left_out
+    assert named.startswith(f"run {run_id_of(0)}: it has no evaluations")
+    assert f"left out: {named}" in done.text.splitlines()
+    assert files(sound).keys() - files(into.root).keys() >= {f"runs/{run_id_of(0)}.parquet"}
 
 
 def test_a_plan_of_costs_is_left_out_alone(sound: Path, tmp_path: Path) -> None:
@@ -140,18 +104,17 @@ def test_a_study_with_a_name_that_no_study_has_is_left_out(tmp_path: Path) -> No
     assert done.left_out
 
 
-def test_exit_codes(sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    results = Results(Path(shutil.copytree(sound, tmp_path / "results")))
-    arguments = ["export", str(tmp_path / "a.tar"), "--results", str(results.root)]
-    assert main(arguments) == 0
-    (tmp_path / "a.tar").unlink()
+def test_exit_codes(sound: Path, tmp_path: Path) -> None:
+    results, archive = Results(Path(shutil.copytree(sound, tmp_path / "results"))), tmp_path / "a.tar"
+    assert said("export", archive, "--results", results.root)[0] == 0
+    archive.unlink()
     (results.study("first") / "wanted.parquet").write_bytes(b"torn")
-    assert main(arguments) == 1
-    printed = capsys.readouterr().out
+    code, printed = said("export", archive, "--results", results.root)
+    assert code == 1
     assert "\nleft out: study first: cannot read " in printed
     assert "1 left out, since they do not verify; the archive holds the rest and can be imported" in printed
-    assert main(["import", str(tmp_path / "a.tar"), "--results", str(tmp_path / "into")]) == 0
-    (tmp_path / "a.tar").unlink()
-    assert main([*arguments[:2], "first", *arguments[2:]]) == 2  # which runs it wants is not known
-    assert "nothing was exported, since nothing verifies" in capsys.readouterr().err
-    assert not (tmp_path / "a.tar").exists()
+    assert said("import", archive, "--results", tmp_path / "into")[0] == 0
+    archive.unlink()
+    printed = refused("export", archive, "first", "--results", results.root)  # which runs it wants is not known
+    assert "nothing was exported, since nothing verifies" in printed
+    assert not archive.exists()

@@ -166,7 +166,7 @@ def test_only_plain_files_are_taken(tmp_path: Path, other: Results, kind: bytes)
         ([], {"all_files": []}, "its manifest.json cannot be read"),
         ([], {"archive": 2}, "got archive version 2 of record format 1, want 1 of 1: import it with the version"),
         ([], {"format": 9}, "got archive version 1 of record format 9, want 1 of 1"),
-        ([(NAME, b"no parquet")], {}, "run 0123456789abcdef is not as this program writes it (cannot read runs/"),
+        ([(NAME, b"no parquet")], {}, "it is not as this program writes it (cannot read runs/"),
         (
             [("studies/a/study.json", b"{}")],
             {},
@@ -212,37 +212,24 @@ def of_run(tmp_path: Path, rows: list[dict[str, Any]], curve: list[dict[str, Any
     return forged(tmp_path, list(files(scratch).items()))
 
 
-@pytest.mark.parametrize(
-    ("changed", "wanted"),
-    [
-        ({"content": "{}"}, "its content is that of run 44136fa355b3678a, not of "),
-        ({"run_id": run_id_of(1)}, f"got the row of run {run_id_of(1)}, want that of the file's name"),
-        ({"learning_rate": 0.5}, "learning_rate: got 0.5, content has 0.01"),
-        ({"weights_checksum": "w"}, "weights_checksum: got w, content has None"),
-        ({"status": "perfect"}, "got status 'perfect', want one of complete, diverged, failed"),
-        ({"status": "diverged"}, "diverged after 20 steps, and diverged_at_step is None"),
-        ({"diverged_at_step": 13}, "complete after 20 steps, and diverged_at_step is 13"),
-        ({"num_steps": 30}, "its last evaluation is at step 20, want 30: its row says complete at step 30"),
-        (
-            {"status": "diverged", "diverged_at_step": 20},
-            "its last evaluation is at step 20, want 10: its row says diverged",
-        ),
-    ],
-)
-def test_a_row_that_cannot_be_is_refused(tmp_path: Path, other: Results, changed: dict[str, Any], wanted: str) -> None:
-    archive = of_run(tmp_path, [row(0, TWO) | changed], points(run_id_of(0), TWO))
-    assert wanted in refusal(archive, other)
-
-
-def test_tables_of_another_shape_are_refused(tmp_path: Path, other: Results) -> None:
-    curve = points(run_id_of(0), TWO)
-    assert "got 2 rows, want 1" in refusal(of_run(tmp_path, [row(0, TWO), row(1, TWO)], curve), other)
-    assert f"got evaluations of run {run_id_of(1)}" in refusal(
-        of_run(tmp_path, [row(0, TWO)], points(run_id_of(1), TWO)), other
+def test_what_verify_would_name_is_refused(tmp_path: Path, other: Results) -> None:
+    """What that is, is tested with `verify`, and for every kind of file with those that are damaged."""
+    sound, curve = row(0, TWO), points(run_id_of(0), TWO)
+    assert "learning_rate: got 0.5, content has 0.01)" in refusal(
+        of_run(tmp_path, [sound | {"learning_rate": 0.5}], curve), other
     )
-    assert "evaluation 1 is at step 20, want 10" in refusal(of_run(tmp_path, [row(0, TWO)], curve[::-1]), other)
-    gap = [curve[0], curve[1] | {"test_loss": float("nan")}]
-    assert "test_loss is nan at step 20" in refusal(of_run(tmp_path, [row(0, TWO)], gap), other)
+    assert "got 2 rows, want 1)" in refusal(of_run(tmp_path, [sound, row(1, TWO)], curve), other)
+    assert "evaluation 1 is at step 20, want 10)" in refusal(of_run(tmp_path, [sound], curve[::-1]), other)
+
+
+@pytest.mark.parametrize("kind", [b"x", b"g", b"L", b"K", b"S"])
+def test_broken_headers_are_refused(tmp_path: Path, other: Results, kind: bytes) -> None:
+    for record in (b"x path=y\n", b"-1 path=y\n", b"99 a=b\n", b"\xff\xff", b"9 size=x\n", b"0 a=\n", b"11 a\n"):
+        header = tarfile.TarInfo("./PaxHeaders/a")
+        header.type, header.size = kind, len(record)
+        blocks = header.tobuf(tarfile.USTAR_FORMAT) + record.ljust(512, b"\0")
+        (tmp_path / "pax.tar").write_bytes(blocks + tarfile.TarInfo("manifest.json").tobuf() + b"\0" * 1024)
+        assert "pax.tar: " in refusal(tmp_path / "pax.tar", other)
 
 
 @pytest.mark.parametrize(

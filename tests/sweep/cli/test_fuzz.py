@@ -6,10 +6,8 @@ In this process: `main` raises what a user would see as a traceback. `run` and `
 from __future__ import annotations
 
 import contextlib
-import io
 import random
 import shutil
-import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,43 +15,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lr_sweep.sweep.cli.parser import main
+from lr_sweep.tests.support.command_lines import said
 from lr_sweep.tests.support.fuzz import limited
 from lr_sweep.tests.support.records import four_runs, run_id_of
 from lr_sweep.tests.support.study_example import STUDY
 from lr_sweep.tests.support.tiny_study import write_study
 
-QUICK, LONG = 30, 500
-"""Examples of each property in `make test`, and in the slow tests."""
-
 PATHS = [
-    *(
-        "~nouser",
-        "~nouser/x.yaml",
-        "x" * 300,
-        "x" * 300 + ".yaml",
-        "a/" * 3000,
-        "/proc/x",
-        "/proc/1/root/x",
-        "/dev/zero",
-    ),
-    *(
-        "/dev/zero",
-        "/dev/null/x.yaml",
-        "/dev/null",
-        "",
-        ".",
-        "..",
-        "/",
-        "~",
-        "file",
-        "file/x",
-        "folder",
-        "folder.yaml",
-        "file.tar",
-    ),
-    *("loop", "loop/x.yaml", "record", "tiny.yaml", "garbage.yaml", "-", "é", "a b", "$HOME", "%s", "{}", "*", "\n"),
-    *("s3://", "s3:///x", "s3://a@b/c", "ftp://x", "file://", "file://host/x", "file:x", "://", "[", "x.yaml\n"),
+    *("~nouser", "~nouser/x.yaml", "x" * 300, "x" * 300 + ".yaml", "a/" * 3000, "/proc/x", "/proc/1/root/x"),
+    *("/dev/zero", "/dev/null/x.yaml", "/dev/null", "", ".", "..", "/", "~", "file", "file/x", "folder"),
+    *("folder.yaml", "file.tar", "loop", "loop/x.yaml", "record", "tiny.yaml", "garbage.yaml", "-", "é", "a b"),
+    *("$HOME", "%s", "{}", "*", "\n", "s3://", "s3:///x", "s3://a@b/c", "ftp://x", "file://", "file://host/x"),
+    *("file:x", "://", "[", "x.yaml\n"),
 ]
 NUMBERS = ["0", "1", "-1", "7" * 400, "9" * 5000, "99999", "65536", "1e3", "nan", "inf", "1e400", "١", "²", "", " 1"]
 ADDRESSES = [
@@ -112,19 +85,6 @@ LINES = st.sampled_from(COMMANDS).flatmap(
 )
 
 
-def said(*arguments: str) -> tuple[int, str]:
-    """Run a command and return its exit code and what it printed; what it raises is a traceback."""
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-        try:
-            code = main(arguments)
-        except SystemExit as ending:  # argparse's
-            code = int(ending.code or 0)
-    assert code in (0, 1, 2), output.getvalue()
-    assert code != 2 or "error: " in output.getvalue()
-    return code, output.getvalue()
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A current directory with something of every kind in it."""
@@ -144,23 +104,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+EXAMPLES = pytest.mark.parametrize("examples", [30, pytest.param(500, marks=pytest.mark.slow)])
+"""Of each property, in `make test` and in the slow tests."""
+
+
 def profile(examples: int) -> settings:
     return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@given(line=LINES)
-@profile(QUICK)
-def test_command_lines_end_in_messages(folder: Path, line: tuple[str, ...]) -> None:
-    with limited(line):
-        said(*line)
+@EXAMPLES
+def test_command_lines_end_in_messages(folder: Path, examples: int) -> None:
+    @given(line=LINES)
+    @profile(examples)
+    def ends_in_a_message(line: tuple[str, ...]) -> None:
+        with limited(line):
+            said(*line)
 
-
-@pytest.mark.slow
-@given(line=LINES)
-@profile(LONG)
-def test_many_command_lines_end_in_messages(folder: Path, line: tuple[str, ...]) -> None:
-    with limited(line):
-        said(*line)
+    ends_in_a_message()
 
 
 @pytest.mark.parametrize("odd", [path for path in PATHS if path != "record"])
@@ -170,67 +130,28 @@ def test_every_odd_path_as_results(folder: Path, odd: str) -> None:
 
 
 ODD = [
-    *(
-        "1e999",
-        "9" * 400,
-        "0x" + "f" * 5000,
-        "!!bool x",
-        "!!int x",
-        "!!set x",
-        "..",
-        "{hub: ..}",
-        "/dev/zero",
-        "-1",
-        "~",
-    ),
-    *(
-        "2001-99-99",
-        ".nan",
-        "-.inf",
-        "true",
-        '"\\0"',
-        '"\\ud800"',
-        f"'{'x' * 300}'",
-        "[a]",
-        "{? [a] : b}",
-        "<<",
-        "[1, 1.0]",
-    ),
-    *(
-        "[" * 400 + "]" * 400,
-        "20000000000000000000",
-        "!!binary x",
-        "!!python/object:os x",
-        "&a [*a]",
-        "|\n  x",
-        "~",
-        "[1, 1.0]",
-    ),
+    *("1e999", "9" * 400, "0x" + "f" * 5000, "!!bool x", "!!int x", "!!set x", "..", "{hub: ..}", "/dev/zero", "-1"),
+    *("2001-99-99", ".nan", "-.inf", "true", '"\\0"', '"\\ud800"', f"'{'x' * 300}'", "[a]", "{? [a] : b}", "<<"),
+    *("[1, 1.0]", "[" * 400 + "]" * 400, "20000000000000000000", "!!binary x", "!!python/object:os x", "&a [*a]"),
+    *("|\n  x", "~"),
 ]
 SCALARS = st.sampled_from(ODD) | ANY_TEXT
 WORDS = [word for word in dict.fromkeys(STUDY.replace(":", " ").replace(",", " ").split()) if word.isalnum()]
 STUDIES = st.lists(st.tuples(st.sampled_from(WORDS), SCALARS), min_size=1, max_size=3)
 
 
-def garbled(folder: Path, changes: Sequence[tuple[str, str]]) -> None:
-    text = STUDY
-    for word, scalar in changes:
-        text = text.replace(word, scalar, 1)
-    (folder / "example.yaml").write_text(text, encoding="utf-8")
-    said("plan", "example.yaml", "--results", "none")
+@EXAMPLES
+def test_studies_end_in_messages(folder: Path, examples: int) -> None:
+    @given(changes=STUDIES)
+    @profile(examples)
+    def ends_in_a_message(changes: list[tuple[str, str]]) -> None:
+        text = STUDY
+        for word, scalar in changes:
+            text = text.replace(word, scalar, 1)
+        (folder / "example.yaml").write_text(text, encoding="utf-8")
+        said("plan", "example.yaml", "--results", "none")
 
-
-@given(changes=STUDIES)
-@profile(QUICK)
-def test_studies_end_in_messages(folder: Path, changes: list[tuple[str, str]]) -> None:
-    garbled(folder, changes)
-
-
-@pytest.mark.slow
-@given(changes=STUDIES)
-@profile(LONG)
-def test_many_studies_end_in_messages(folder: Path, changes: list[tuple[str, str]]) -> None:
-    garbled(folder, changes)
+    ends_in_a_message()
 
 
 RUN = run_id_of(0)
@@ -238,7 +159,7 @@ PARTS = ("format.json", "runs", "curves", "studies", "studies/first", "studies/f
 PARTS += ("studies/first/wanted.parquet", "studies/first/planned.parquet", "studies/first/progress.json", "writer.lock")
 PARTS += ("writer.json", "mlflow.db", "timings.json", "pretrained", "pretrained/gpt2-2x16-000000000000", "tune")
 PARTS += (f"runs/{RUN}.parquet", f"curves/{RUN}.parquet", f"checkpoints/{RUN}")
-CONTENTS = {"brackets": b"[" * 50_000, "mapping": b"{}", "bytes": b"\xff\0PAR1", "folder": None}
+CONTENTS = {"brackets": b"[" * 50_000, "mapping": b"{}", "folder": None}
 
 
 @pytest.mark.parametrize("kind", CONTENTS)
@@ -259,36 +180,6 @@ def test_a_folder_where_a_file_should_be_and_the_other_way_round(folder: Path, p
     (folder / "out.tar").unlink(missing_ok=True)
     said("export", "out.tar", "--results", "odd")
     said("import", "file.tar", "--results", "odd")
-
-
-@pytest.fixture(scope="module")
-def archive(folder: Path) -> bytes:
-    assert said("export", "whole.tar", "--results", "record")[0] == 0
-    return (folder / "whole.tar").read_bytes()
-
-
-@given(at=st.integers(0, 10**9), content=st.binary(max_size=40), keep=st.integers(0, 10**9) | st.none())
-@profile(QUICK)
-def test_damaged_archives_are_refused(folder: Path, archive: bytes, at: int, content: bytes, keep: int | None) -> None:
-    at, end = at % len(archive), None if keep is None else keep % len(archive)
-    (folder / "damaged.tar").write_bytes((archive[:at] + content + archive[at + len(content) :])[:end])
-    shutil.rmtree(folder / "imported", ignore_errors=True)
-    said("import", "damaged.tar", "--results", "imported")
-
-
-@pytest.mark.parametrize(
-    "record", [b"x path=y\n", b"-1 path=y\n", b"99 a=b\n", b"\xff\xff", b"9 size=x\n", b"0 a=\n", b"11 a\n"]
-)
-@pytest.mark.parametrize("kind", [b"x", b"g", b"L", b"K", b"S"])
-def test_broken_headers_of_an_archive_are_refused(folder: Path, record: bytes, kind: bytes) -> None:
-    header = tarfile.TarInfo("./PaxHeaders/a")
-    header.type, header.size = kind, len(record)
-    file = tarfile.TarInfo("manifest.json")
-    blocks = header.tobuf(tarfile.USTAR_FORMAT) + record.ljust(512, b"\0") + file.tobuf() + b"\0" * 1024
-    (folder / "pax.tar").write_bytes(blocks)
-    code, printed = said("import", "pax.tar", "--results", "imported")
-    assert code == 2
-    assert "pax.tar: " in printed
 
 
 def test_our_own_mistakes_stay_tracebacks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

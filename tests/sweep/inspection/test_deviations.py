@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from lr_sweep.sweep.cli.parser import main
+from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.tiny_study import write_config, write_study, write_weights
 from lr_sweep.trainables.run import ModelSize
 
@@ -27,10 +27,11 @@ def weights(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_folder(weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["deviations", str(weights), "--out", str(tmp_path)]) == 0
+def test_a_folder(weights: Path, tmp_path: Path) -> None:
     stem = tmp_path / "deviations-body"
-    assert capsys.readouterr().out.split() == [f"{stem}{ending}" for ending in (".csv", ".png", ".svg")]
+    assert said("deviations", weights, "--out", tmp_path)[1].split() == [
+        f"{stem}{ending}" for ending in (".csv", ".png", ".svg")
+    ]
     with Path(f"{stem}.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 11 * 4 * 2
@@ -45,23 +46,20 @@ def test_a_folder(weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "attn.c_attn" in svg
 
 
-def test_a_model_of_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_of_a_study(tmp_path: Path) -> None:
     at = ["--results", str(tmp_path / "results"), "--out", str(tmp_path)]
     study = str(write_study(tmp_path))
-    assert main(["deviations", study, *at]) == 0
+    assert said("deviations", study, *at)[0] == 0
     assert (tmp_path / "deviations-tiny.csv").is_file()
-    capsys.readouterr()
-    assert main(["deviations", study, *at, "--model", "tny"]) == 2
-    assert "--model: unknown model 'tny'; did you mean 'tiny'?" in capsys.readouterr().err
-    assert main(["deviations", "nowhere", *at]) == 2
-    assert "unknown study 'nowhere'" in capsys.readouterr().err
+    assert "--model: unknown model 'tny'; did you mean 'tiny'?" in refused("deviations", study, *at, "--model", "tny")
+    assert "unknown study 'nowhere'" in refused("deviations", "nowhere", *at)
 
 
-def test_what_is_no_gpt2_is_refused(weights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_gpt2_is_refused(weights: Path) -> None:
     write_config(weights, SIZE, model_type="bert")
-    assert main(["deviations", str(weights), "--out", str(weights)]) == 2
-    assert "model_type: got \"bert\", want 'gpt2'" in capsys.readouterr().err
+    assert "model_type: got \"bert\", want 'gpt2'" in refused("deviations", str(weights), "--out", str(weights))
     write_config(weights, SIZE)
     save_file({"other": torch.zeros(1)}, weights / "model.safetensors")
-    assert main(["deviations", str(weights), "--out", str(weights)]) == 2
-    assert "no attention or feedforward of a GPT-2 among its weights" in capsys.readouterr().err
+    assert "no attention or feedforward of a GPT-2 among its weights" in refused(
+        "deviations", str(weights), "--out", str(weights)
+    )

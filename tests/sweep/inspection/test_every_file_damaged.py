@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -21,11 +20,12 @@ from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file, sealed, sealed_text
 from lr_sweep.sweep.archive.exporter import export
-from lr_sweep.sweep.archive.format import Entry, manifest_text, max_bytes
+from lr_sweep.sweep.archive.format import max_bytes
 from lr_sweep.sweep.archive.importer import import_archive
-from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.inspection.verify import verify
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.archive_fuzz import tar_of
+from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.records import files, four_runs, new_results, run_id_of, write
 
 RUN = run_id_of(0)
@@ -115,11 +115,14 @@ def test_a_directory_with_every_kind_of_file_is_sound(results: Results) -> None:
 @pytest.mark.parametrize("harm", [*CONTENT, *PLACE])
 @pytest.mark.parametrize("pattern", READ)
 def test_verify_names_it_and_export_leaves_it_out_with_a_word(results: Results, pattern: str, harm: str) -> None:
-    path = found_in(results, pattern)
+    path, sound_files = found_in(results, pattern), files(results.root)
     name = path.relative_to(results.root).as_posix()
     damage(path, harm)
     about = [line for line in verify_lines(results)[:-1] if str(path) in line or f"{path.parent}: " in line]
     assert len(about) == 1, verify_lines(results)
+    if pattern == CHECKPOINT and harm == "cut":
+        assert about[0].startswith(f"problem: {path}: its sha256 begins with ")
+        assert about[0].endswith(": delete it; its run resumes from an earlier one, or from step 0")
     assert about[0].startswith("note: " if name == "index.parquet" and harm in CONTENT else "problem: ")
     archive = results.root.parent / "a.tar"
     done = export(results, archive, (), checkpoints=True)
@@ -129,7 +132,9 @@ def test_verify_names_it_and_export_leaves_it_out_with_a_word(results: Results, 
         assert any(str(path) in text or str(path.parent) in text for text in done.left_out), done.left_out
     into = new_results(results.root.parent / "into")
     import_archive(archive, into)
-    assert name not in files(into.root)
+    arrived = files(into.root)
+    assert name not in arrived
+    assert arrived == {other: sound_files[other] for other in arrived}
 
 
 @pytest.mark.parametrize("harm", PLACE)
@@ -149,23 +154,18 @@ def test_a_cut_mirror_is_found(results: Results) -> None:
 
 @pytest.mark.parametrize("harm", ["dangling", "looping"])
 @pytest.mark.parametrize("name", FOLDERS)
-def test_a_folder_that_is_a_link_to_nothing_does_not_count_as_empty(
-    results: Results, name: str, harm: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_is_a_link_to_nothing_does_not_count_as_empty(results: Results, name: str, harm: str) -> None:
     damage(results.root / name, harm)
-    assert main(["verify", "--results", str(results.root)]) == (2 if name in ("runs", "curves", "studies") else 1)
-    printed = capsys.readouterr()
-    assert f"cannot read {results.root / name}: it is a link to " in printed.out + printed.err
+    code, printed = said("verify", "--results", results.root)
+    assert code == (2 if name in ("runs", "curves", "studies") else 1)
+    assert f"cannot read {results.root / name}: it is a link to " in printed
 
 
 @pytest.mark.parametrize("harm", ["dangling", "looping", "pipe", "folder"])
-def test_readers_do_not_take_a_link_to_nothing_for_a_run_that_is_missing(
-    results: Results, harm: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_readers_do_not_take_a_link_to_nothing_for_a_run_that_is_missing(results: Results, harm: str) -> None:
     """Else a disk that is away for an hour would have all its runs trained again."""
     damage(results.run(RUN), harm)
-    assert main(["ls", "first", "--results", str(results.root)]) == 2
-    assert f"cannot read {results.run(RUN)}: it is a" in capsys.readouterr().err
+    assert f"cannot read {results.run(RUN)}: it is a" in refused("ls", "first", "--results", results.root)
 
 
 @pytest.mark.parametrize("harm", CONTENT)
@@ -175,12 +175,7 @@ def test_an_archive_with_it_is_refused(results: Results, pattern: str, harm: str
     damage(path, harm)
     content = {name: text for name, text in files(results.root).items() if max_bytes(name) >= 0}
     archive = results.root.parent / "forged.tar"
-    with tarfile.open(archive, "w") as tar:
-        entries = {name: Entry.of(io.BytesIO(text)) for name, text in content.items()}
-        for name, text in {"manifest.json": manifest_text(entries).encode(), **content}.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(text)
-            tar.addfile(member, io.BytesIO(text))
+    archive.write_bytes(tar_of(content))
     into = new_results(results.root.parent / "into")
     before = files(into.root)
     with pytest.raises(UserError, match=r"is not as this program writes it \("):

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import shutil
-import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,10 +12,9 @@ from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.scratch import locked_folder, own_folder
-from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.inspection import gc
 from lr_sweep.sweep.inspection.gc import CHECKPOINTS, KINDS, LEFTOVERS, SCRATCH, UNWANTED, collect, find_garbage, remove
 from lr_sweep.sweep.results.directory import Results, write_parquet
+from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.records import SyntheticRecord, content_of, id_of
 
 CURVE = [(100, 0.5, 0.5), (300, 0.6, 0.6)]
@@ -260,25 +255,18 @@ def test_a_sweep_that_runs_is_not_disturbed(made: Made) -> None:
     assert made.files() == before
 
 
-def gc_command(made: Made, *options: str) -> int:
-    return main(["gc", "--results", str(made.results.root), *options])
-
-
-def test_without_a_terminal_nothing_goes_unless_yes_is_said(
-    made: Made, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_terminal_nothing_goes_unless_yes_is_said(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\ny\ny\n"))
     before = made.files()
-    assert gc_command(made) == 2
-    printed = capsys.readouterr()
-    assert printed.out.startswith("checkpoints: 3 files of 3 runs")
-    assert "Give --yes to remove what is listed" in printed.err
+    at = ("--results", made.results.root)
+    printed = refused("gc", *at)
+    assert printed.startswith("checkpoints: 3 files of 3 runs")
+    assert "Give --yes to remove what is listed" in printed
     assert made.files() == before
-    assert gc_command(made, "--yes", "--only", "checkpoints", "--only", "leftovers") == 0
+    assert said("gc", *at, "--yes", "--only", "checkpoints", "--only", "leftovers")[0] == 0
     assert before - made.files() == checkpoint("complete", "diverged", "unwanted")
-    assert gc_command(made, "--yes") == 0
-    assert gc_command(made) == 0
-    assert capsys.readouterr().out.endswith("\nnothing to remove\n")
+    assert said("gc", *at, "--yes")[0] == 0
+    assert said("gc", *at) == (0, "nothing to remove\n")
 
 
 @pytest.mark.parametrize(("answers", "goes"), [("n\ny\n", "unwanted"), ("\n", ""), ("Y\n", "checkpoints")])
@@ -287,7 +275,7 @@ def test_answers_at_a_terminal(made: Made, monkeypatch: pytest.MonkeyPatch, answ
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", terminal)
     before = made.files()
-    assert gc_command(made) == 0
+    assert said("gc", "--results", made.results.root)[0] == 0
     expected = {
         "unwanted": UNWANTED_FILES,
         "checkpoints": checkpoint("complete", "diverged", "unwanted"),
@@ -296,47 +284,20 @@ def test_answers_at_a_terminal(made: Made, monkeypatch: pytest.MonkeyPatch, answ
     assert before - made.files() == expected[goes]
 
 
-def test_a_directory_that_is_not_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_that_is_not_ours(tmp_path: Path) -> None:
     for command in ("gc", "verify"):
-        assert main([command, "--results", str(tmp_path / "none")]) == 2
-        assert main([command, "--results", str(tmp_path)]) == 2
-        printed = capsys.readouterr().err
-        assert f"no results directory at {tmp_path / 'none'}" in printed
-        assert f"{tmp_path} has no format.json" in printed
+        assert f"no results directory at {tmp_path / 'none'}" in refused(command, "--results", tmp_path / "none")
+        assert f"{tmp_path} has no format.json" in refused(command, "--results", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("ray_runs", [True, False])
-def test_what_ended_processes_left_elsewhere_is_listed(
-    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_runs: bool
-) -> None:
-    """By its lock; what versions without locks left, once it is old and no Ray of this user runs that may read it."""
-    monkeypatch.setattr(gc, "_ray_runs", lambda: ray_runs)
+def test_what_ended_processes_left_elsewhere_is_listed(made: Made, tmp_path: Path) -> None:
     own, temporary = own_folder(), tmp_path / "tmp"
     with locked_folder(own, "r-") as living:
         (living / "session").touch()
-        old = (
-            "lr-sweep-code-ab/train.py",
-            "lr-sweep-0a_b1c2d/x",
-            f"{own.name}/ray/session_1/log",
-            f"{own.name}/token-1",
-        )
-        for name in (f"{own.name}/code-7/train.py", *old, "lr-sweep-code-new/train.py", "others/file"):
+        for name in (f"{own.name}/code-7/train.py", "lr-sweep-code-new/train.py", "others/file"):
             (temporary / name).parent.mkdir(parents=True, exist_ok=True)
             (temporary / name).touch()
-        for name in old:
-            path = temporary / name
-            os.utime(path if path.parent == own else path.parent, (0, 0))
         before = {path for path in temporary.rglob("*") if path.is_file()}
         made.gc(only=[SCRATCH])
-        gone = {str(path.relative_to(temporary)) for path in before if not path.exists()}
-        assert gone == {f"{own.name}/code-7/train.py"} | (set() if ray_runs else set(old))
-
-
-def test_a_ray_of_this_user_is_seen(tmp_path: Path) -> None:
-    shutil.copy(shutil.which("sleep") or "", tmp_path / "raylet")
-    with subprocess.Popen([tmp_path / "raylet", "60"]) as process:
-        while not gc._ray_runs():  # a process gets its name a moment after its start
-            assert process.poll() is None
-            time.sleep(0.01)
-        process.kill()
+        assert {path for path in before if not path.exists()} == {own / "code-7" / "train.py"}

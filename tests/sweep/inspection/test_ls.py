@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from lr_sweep.analysis.record.read import RecordError
-from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.inspection.ls import listing
 from lr_sweep.sweep.inspection.status import status_text
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.records import SyntheticRecord
 
 POINTS = [(100, 0.5, 0.4), (300, 0.6, 0.5)]
@@ -75,15 +75,8 @@ def test_everything_is_listed(tmp_path: Path, ids: dict[str, str]) -> None:
             ids["unwanted"],
             "mnist",
             "zz",
-            "frozen-random",
-            "1e-5",
-            "0",
-            "complete",
-            "300",
-            "60.0%",
-            "50.0%",
-            "0:01:00",
-            "-",
+            *model[2:],
+            *["1e-5", "0", "complete", "300", "60.0%", "50.0%", "0:01:00", "-"],
         ],
         [orphan.parent.name, *"-----", "started", "50", "-", "-", "-", "-"],
     ]
@@ -188,27 +181,21 @@ def test_a_running_sweep_is_shown(tmp_path: Path, ids: dict[str, str], now: floa
 
 
 @pytest.mark.parametrize("command", ["ls", "status", "report"])
-def test_a_study_is_named_as_it_is_recorded(
-    tmp_path: Path, ids: dict[str, str], capsys: pytest.CaptureFixture[str], command: str
-) -> None:
+def test_a_study_is_named_as_it_is_recorded(tmp_path: Path, ids: dict[str, str], command: str) -> None:
     """`small` is no shipped study; its file may lie elsewhere, or have mistakes by now."""
     file = tmp_path / "small.yaml"
     file.write_text("no: study")
     for given in ("small", str(file)):
-        assert main([command, given, "--results", str(tmp_path)]) == 0
-        assert "A small study" in capsys.readouterr().out
+        assert "A small study" in said(command, given, "--results", str(tmp_path))[1]
 
 
 @pytest.mark.parametrize("command", ["ls", "status", "report"])
 @pytest.mark.parametrize("given", ["small", "quickstart"])
-def test_a_wrong_results_directory_is_named_before_a_study(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, given: str
-) -> None:
+def test_a_wrong_results_directory_is_named_before_a_study(tmp_path: Path, command: str, given: str) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").touch()
     for name, message in (("none", "no results directory at "), ("other", "no format.json")):
-        assert main([command, given, "--results", str(tmp_path / name)]) == 2
-        printed = capsys.readouterr().err
+        printed = refused(command, given, "--results", str(tmp_path / name))
         assert message in printed
         assert "unknown study" not in printed
 
@@ -217,16 +204,12 @@ def test_a_wrong_results_directory_is_named_before_a_study(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (
-            "smal",
-            "unknown study 'smal'; did you mean 'small'? valid: bits-small, cifar10-converged, ",
-        ),
+        ("smal", "unknown study 'smal'; did you mean 'small'? valid: bits-small, cifar10-converged, "),
         ("small.yaml", "small.yaml: No such file or directory"),
         ("quickstart", "no study 'quickstart' in "),
     ],
 )
 def test_an_unknown_study_is_reported(
-    tmp_path: Path, ids: dict[str, str], capsys: pytest.CaptureFixture[str], command: str, given: str, message: str
+    tmp_path: Path, ids: dict[str, str], command: str, given: str, message: str
 ) -> None:
-    assert main([command, given, "--results", str(tmp_path)]) == 2
-    assert message in capsys.readouterr().err
+    assert message in refused(command, given, "--results", str(tmp_path))

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.inspection.show import MAX_EVALUATIONS, bar, log_text, run_text, shown_evaluations
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.mirrored_record import write_curve, write_end, write_study
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
@@ -116,9 +116,6 @@ def test_first_best_and_last_are_always_shown(number: int, data: st.DataObject) 
 def test_a_bar_is_as_long_as_its_fraction(fraction: float) -> None:
     eighths = {"█": 8, "▏": 1, "▎": 2, "▍": 3, "▌": 4, "▋": 5, "▊": 6, "▉": 7}
     assert abs(sum(eighths[letter] for letter in bar(fraction)) / (8 * 24) - fraction) <= 1 / (2 * 8 * 24) + 1e-12
-
-
-def test_bars_of_nothing_and_all() -> None:
     assert (bar(0.0), bar(1.0), bar(math.nan)) == ("", "█" * 24, "")
 
 
@@ -196,13 +193,12 @@ def test_a_prefix_of_several_names_them(results: Results) -> None:
     assert facts(run_text(results, RUN))["run"] == RUN
 
 
-def test_damage_is_reported(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damage_is_reported(results: Results) -> None:
     write_curve(results.root, RUN, 3)
     results.curve(RUN).write_bytes(b"no Parquet")
     with pytest.raises(RecordError, match="cannot read"):
         run_text(results, RUN)
-    assert main(["show", RUN, "--results", str(results.root / "none")]) == 2
-    assert "no results directory at" in capsys.readouterr().err
+    assert "no results directory at" in refused("show", RUN, "--results", results.root / "none")
 
 
 def test_a_terminal_without_blocks(results: Results) -> None:
@@ -215,10 +211,9 @@ def test_a_terminal_without_blocks(results: Results) -> None:
     assert os.linesep in done.stdout
 
 
-def test_the_log_of_a_run(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_log_of_a_run(results: Results) -> None:
     with pytest.raises(UserError, match=rf"run {RUN} \(waiting\) has no log; a log begins when a sweep starts a run"):
         log_text(results, RUN[:4])
     results.log(RUN).parent.mkdir(parents=True)
     results.log(RUN).write_text("2026-01-01 12:00:00  started\n")
-    assert main(["show", RUN[:4], "--log", "--results", str(results.root)]) == 0
-    assert capsys.readouterr().out == "2026-01-01 12:00:00  started\n"
+    assert said("show", RUN[:4], "--log", "--results", results.root) == (0, "2026-01-01 12:00:00  started\n")

@@ -11,7 +11,7 @@ import pytest
 from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNGS, RUNS
 from lr_sweep.analysis.record.read import read_rows, read_wanted_rows
 from lr_sweep.analysis.record.rungs import rungs_path
-from lr_sweep.sweep.cli import asking
+from lr_sweep.sweep.cli import streams
 from lr_sweep.sweep.results.changes import renamed_lines, replaced_by, restart_cells
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.study.file import load_study
@@ -116,7 +116,7 @@ def test_at_a_terminal_it_is_asked(monkeypatch: pytest.MonkeyPatch, answer: str,
     asked: list[str] = []
     monkeypatch.setattr("sys.stdin", Terminal())
     monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or answer)
-    assert asking.agreed("Replace?", "unused") is yes
+    assert streams.agreed("Replace?", "unused") is yes
     assert asked == ["Replace? [y/N] "]
 
 

@@ -9,8 +9,8 @@ import pytest
 from lr_sweep.analysis.__main__ import main as analysis
 from lr_sweep.analysis.record.working_copy import refresh
 from lr_sweep.common.object_store import ObjectStore, StoreError, local_path
+from lr_sweep.sweep.cli.cluster_commands import plan_elsewhere
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.cli.study_commands import plan_elsewhere
 from lr_sweep.sweep.cluster.submit import check_paths
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.tests.support.servers.s3_server import SECRET, Machines

@@ -319,7 +319,7 @@ def test_checkpoints_of_a_pretraining_are_kept_until_it_ends(tmp_path: Path) -> 
     folder.mkdir()
     (folder / "step-000000001-ab.safetensors").write_bytes(b"1")
     assert not find_garbage(results, ["leftovers"]).kinds
-    notes = [issue.text for issue in Verification(results).issues() if issue.is_note]
+    notes = list(Verification(results).notes())
     assert notes[0].startswith(f"{folder}: a pretraining that has not ended; `run` and `pretrain` resume it")
     pretrained.mkdir()
     (pretrained / "model.safetensors").write_bytes(b"")

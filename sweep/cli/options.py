@@ -1,0 +1,187 @@
+"""The arguments and options that several commands have, how their text is read, and what it names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lr_sweep.common.errors import UserError
+from lr_sweep.sweep.study.only import ALL_RUNS, parse_only
+from lr_sweep.sweep.study.only import Only as OnlyRuns
+
+if TYPE_CHECKING:
+    from lr_sweep.sweep.results.directory import Results as Directory
+    from lr_sweep.sweep.study.own import AnyStudy
+
+MOST = 1_000_000
+"""Largest number; in seconds, eleven days."""
+
+
+def whole(given: object, most: int = MOST, least: int = 1) -> int:
+    """Read a whole number; raises ValueError."""
+    text = str(given)
+    if not text.isdecimal() or len(text) > 20 or not least <= int(text) <= most:
+        raise ValueError(f"got {_cut(text)}, want a whole number from {least} to {most}")
+    return int(text)
+
+
+def above_zero(given: object, what: str) -> float:
+    """Read a number above 0; raises ValueError."""
+    try:
+        number = float(str(given))
+    except ValueError:
+        number = math.nan
+    if not 0 < number <= MOST:
+        raise ValueError(f"got {_cut(str(given))}, want {what} above 0, {MOST} at most")
+    return number
+
+
+def one_of(given: str, names: Collection[str]) -> str:
+    """Return a text that is one of these; raises ValueError."""
+    if given not in names:
+        raise ValueError(f"got {_cut(given)}, want one of: {', '.join(names)}")
+    return given
+
+
+def location(text: str) -> str:
+    """Return a path, or the URI of a store, as it was given; raises ValueError."""
+    try:
+        Path(text).expanduser().resolve()
+    except (RuntimeError, OSError) as error:  # `~nouser`, a circle of links, a folder that may not be read
+        raise ValueError(f"got {_cut(text)}: {error}; write the path out") from error
+    return text
+
+
+def local_path(given: str | Path) -> Path:
+    """Return a path, with `~` replaced by the user's home folder; raises ValueError."""
+    return Path(location(str(given))).expanduser()
+
+
+def _cut(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def argument(metavar: str | None, does: str, parser: Callable[[str], Any] | None = None) -> Any:
+    """Return an argument; without a metavar, its help lists the words that it may be."""
+    return typer.Argument(metavar=metavar, help=does, parser=parser)
+
+
+def option(metavar: str, does: str, parser: Callable[[Any], Any] | None = None) -> Any:
+    """Return an option with a value, named as the parameter."""
+    return typer.Option(metavar=metavar, help=does, parser=parser)
+
+
+def number(does: str, parser: Callable[[Any], float] = whole) -> Any:
+    """Return an option with a number."""
+    return option("N", does, parser)
+
+
+def flag(does: str) -> Any:
+    """Return an option without a value, named as the parameter."""
+    return typer.Option(help=does)
+
+
+def not_together(**given: object) -> None:
+    """Raise UserError if more than one of these options was given."""
+    names = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
+    if len(names) > 1:
+        raise UserError(f"{' and '.join(names)} exclude each other: leave one of them out")
+
+
+STUDY_HELP = "a shipped study's name or the path of a .yaml file"
+RESULTS_HELP = "results directory, or s3://BUCKET/PREFIX (docs/storage.md)"
+DATA_HELP = "folder of data sets; default: $SWEEP_DATA_DIR, else lr-sweep/data in your cache folder"
+ONLY_HELP = "a part of the study's runs: variant=frozen-random,learning_rate=1e-3; values of an axis are alternatives"
+
+Study = Annotated[str, argument("STUDY", STUDY_HELP)]
+Studies = Annotated[list[str], argument("STUDY", STUDY_HELP)]
+Results = Annotated[str, option("DIR", RESULTS_HELP, location)]
+DataDir = Annotated[Path | None, option("DIR", DATA_HELP, local_path)]
+Out = Annotated[Path, option("FOLDER", "where files are written", local_path)]
+Run = Annotated[str, argument("RUN", "its id, or at least 4 of its first letters; `ls` lists them")]
+Strict = Annotated[bool, flag("exit with code 1 if a report's checks find a problem")]
+
+CpusPerTrial = Annotated[int | None, number("default: the study's")]
+GpusPerTrial = Annotated[float | None, option("G", "default: the study's; a fraction shares a GPU", float)]
+RunsPerTrial = Annotated[int | None, number("default: the study's")]
+Priority = Annotated[int, number("a sweep with 2 gets twice as many trials at once as one with 1")]
+Only = Annotated[str | None, option("AXIS=VALUE,...", ONLY_HELP)]
+Replace = Annotated[bool, flag("train a changed study though it no longer wants runs that are recorded; default: ask")]
+RetryFailed = Annotated[bool, flag("train failed runs again, and stopped ones further")]
+MaxAttempts = Annotated[int, number("with --retry-failed: skip runs that were started N times")]
+CheckpointEveryS = Annotated[
+    float, option("S", "seconds between checkpoints", partial(above_zero, what="a number of seconds"))
+]
+
+
+def open_results(location: str, *, weights: bool = False) -> Directory:
+    """Return the results directory that `--results` names; of one in a store, the copy here."""
+    from lr_sweep.sweep.store.results import results_here
+
+    return results_here(location, weights=weights)
+
+
+def open_directory(location: str, needed_by: str) -> Directory:
+    """Return the results directory that `--results` names; raises UserError if it is in a store."""
+    from lr_sweep.sweep.store.results import directory_at
+
+    return directory_at(location, needed_by)
+
+
+def study_names(given: list[str] | None, results: Directory) -> list[str]:
+    """Return the names of the given studies: recorded ones, or ones that could be."""
+    from lr_sweep.analysis.record.read import check_format, recorded_studies
+
+    if given and results.uri is None:
+        check_format(results.root)  # first: without a record, every study would be unknown
+    recorded = recorded_studies(results.root)
+    return [_study_name(each, recorded) for each in given or ()]
+
+
+def _study_name(given: str, recorded: Collection[str]) -> str:
+    path = Path(given)
+    is_file = path.suffix in (".yaml", ".yml")
+    name = path.stem if is_file else given
+    if name in recorded and (path.is_file() or not is_file):
+        return name
+    from lr_sweep.sweep.study.file import load_study  # imported late: a recorded study needs no YAML
+
+    return load_study(given, recorded).study
+
+
+def data_folder(given: Path | None) -> Path:
+    """Return the folder of data sets that a command was given, or the default one."""
+    from lr_sweep.datasets.files import default_data_dir
+
+    try:
+        return Path(given or default_data_dir()).expanduser().resolve()
+    except RuntimeError as error:  # `~nouser`, or links that lead to themselves
+        raise UserError(f"{given or '$SWEEP_DATA_DIR'}: {error}: give another --data-dir") from error
+
+
+def chosen_runs(only: str | None) -> OnlyRuns:
+    """Read `--only`."""
+    return ALL_RUNS if only is None else parse_only(only)
+
+
+def load_studies(names: list[str], **resources: float | None) -> list[AnyStudy]:
+    """Load all studies before anything is done for the first, with the resources given on the command line."""
+    from pydantic import ValidationError
+
+    from lr_sweep.sweep.study.file import load_study
+    from lr_sweep.sweep.study.study import Resources
+
+    given = {name: value for name, value in resources.items() if value is not None}
+    studies = [load_study(name) for name in names]
+    try:
+        held = [Resources(**dict(study.resources) | given) for study in studies]
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = "-".join(map(str, first["loc"])).replace("_", "-")
+        raise UserError(f"--{option}: {first['msg']}") from error
+    return [study.model_copy(update={"resources": each}) for study, each in zip(studies, held, strict=True)]

@@ -1,0 +1,167 @@
+"""`report`, `judge`, `ui` and `mlflow`. They import what takes a moment."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from lr_sweep.common.errors import UserError, unknown
+from lr_sweep.sweep.cli import options as opt
+from lr_sweep.sweep.cli.app import command
+
+if TYPE_CHECKING:
+    from lr_sweep.analysis.study_report import Report
+    from lr_sweep.sweep.results.directory import Results
+
+SomeStudies = list[str] | None
+
+
+@command("quickstart --strict")
+def report(
+    studies: opt.Studies,
+    results: opt.Results = "results",
+    strict: opt.Strict = False,
+    watch: Annotated[
+        bool, opt.flag("write them again whenever a run has ended, until Ctrl-C; an open page refreshes itself")
+    ] = False,
+) -> int:
+    """Write tables, figures and checks of what is recorded so far."""
+    from lr_sweep.analysis.record.working_copy import publish
+    from lr_sweep.analysis.study_report import write_report
+    from lr_sweep.common.source_code import version_here
+    from lr_sweep.sweep.mirror.sync import mirror_report
+    from lr_sweep.sweep.results.directory import storage_problems
+
+    recorded, num_problems = opt.open_results(results), 0
+    recorded.check()
+    if watch:
+        _watch(studies, recorded, strict)
+    for study in opt.study_names(studies, recorded):
+        with storage_problems(recorded.root):
+            written = write_report(recorded.root, study, version_here)
+        print(f"{written.text}\n\nreport     {written.page}")
+        if line := mirror_report(recorded, study):
+            print(line)
+        if recorded.uri is not None:
+            print(f"store      {publish(recorded.uri, recorded.root, written.folder)}")
+        num_problems += written.num_problems
+    return int(strict and num_problems > 0)
+
+
+def _watch(studies: list[str], results: Results, strict: bool) -> None:
+    """Write reports again whenever their record has changed; ends by KeyboardInterrupt."""
+    from lr_sweep.analysis.watch import watch
+    from lr_sweep.common.source_code import version_here
+    from lr_sweep.sweep.results.directory import storage_problems
+    from lr_sweep.sweep.terminal import signals_as_ctrl_c
+
+    if strict:
+        raise UserError("--watch ends by Ctrl-C, so --strict has no exit code to set: leave one of them out")
+    if results.uri is not None:
+        raise UserError(f"--watch reads a results directory on this machine, got {results.uri}: run `report` instead")
+
+    def show(report: Report) -> None:
+        opening = next(line for line in report.text.splitlines() if " runs wanted: " in line)
+        print(f"{opening} {report.page}", flush=True)
+
+    with signals_as_ctrl_c(), storage_problems(results.root):
+        watch(results.root, opt.study_names(studies, results), version_here, show)
+
+
+@command("runs.csv --columns learning_rate=lr,validation=val_acc")
+def judge(
+    tables: Annotated[list[Path], opt.argument("TABLE", "a row a run, or a row an evaluation", opt.local_path)],
+    columns: Annotated[
+        list[str] | None,
+        opt.option(
+            "MEANING=NAME,...",
+            "which column is task, model, variant, learning_rate, seed, step, num_steps, run, status, validation, "
+            "test or train, where its name does not say it; MEANING= for none",
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None, opt.option("NAME", "name of the metric; default: the name of validation's column")
+    ] = None,
+    lower_is_better: Annotated[bool, opt.flag("of the metric; default: by its name")] = False,
+    higher_is_better: Annotated[bool, opt.flag("of the metric; default: by its name")] = False,
+    select_on_test: Annotated[
+        bool, opt.flag("choose on test data, in a table without validation data; the report says so")
+    ] = False,
+    out: Annotated[Path | None, opt.option("FOLDER", "of the report; default: ./judged/TABLE", opt.local_path)] = None,
+    strict: opt.Strict = False,
+) -> int:
+    """Write tables, figures and checks of runs that any program made, from CSV or Parquet files (docs/judge.md)."""
+    from lr_sweep.analysis.judge.judge import Reading
+    from lr_sweep.analysis.judge.judge import judge as read_tables
+    from lr_sweep.analysis.judge.write import write_judged
+
+    opt.not_together(lower_is_better=lower_is_better, higher_is_better=higher_is_better)
+    reading = Reading(
+        columns=_mapping(columns or []),
+        metric=metric,
+        higher_is_better=higher_is_better if higher_is_better or lower_is_better else None,
+        select_on_test=select_on_test,
+    )
+    study = read_tables(tables, reading)
+    written = write_judged(study, out or Path("judged") / tables[0].stem)
+    print("\n".join(study.about_table))
+    print(f"\n{written.text}\n\nreport     {written.page}")
+    return int(strict and written.num_problems > 0)
+
+
+def _mapping(given: list[str]) -> dict[str, str]:
+    """Read `learning_rate=lr,validation=val_acc`, possibly several times."""
+    from lr_sweep.analysis.judge.columns import ROLES, SPLITS
+
+    known, mistakes = [*ROLES, *SPLITS], []
+    found: dict[str, str] = {}
+    for pair in (pair for text in given for pair in text.split(",")):
+        role, equals, name = (part.strip() for part in pair.partition("="))
+        if not equals:
+            mistakes.append(f"--columns: got {pair!r}, want MEANING=NAME, as in learning_rate=lr")
+        elif role not in known:
+            mistakes.append(f"--columns: {unknown('meaning', role, known)}")
+        elif role in found:
+            mistakes.append(f"--columns: {role} is given twice, as {found[role]!r} and {name!r}")
+        found[role] = name
+    if mistakes:
+        raise UserError("\n".join(mistakes))
+    return found
+
+
+@command("--cluster cluster.yaml")
+def ui(
+    results: Annotated[str | None, opt.option("DIR", f"{opt.RESULTS_HELP}; default: ./results", opt.location)] = None,
+    cluster: Annotated[
+        Path | None, opt.option("FILE", "file given to `ray up`: open tunnels to its head", opt.local_path)
+    ] = None,
+    host: Annotated[str, opt.option("HOST", "address to listen on; by default only this machine's")] = "127.0.0.1",
+    port: Annotated[int, opt.number("port to listen on", partial(opt.whole, most=65_535))] = 5000,
+) -> int:
+    """Open the MLflow pages of a results directory, or those of a cluster and Ray's, through ssh."""
+    from lr_sweep.sweep.mirror.client import end_by_signals, open_ui
+
+    opt.not_together(results=results, cluster=cluster)
+    end_by_signals()
+    if cluster is None:
+        return open_ui(opt.open_results(results or "results").root, host, port)
+    from lr_sweep.sweep.cluster.tunnels import open_tunnels
+
+    if host != "127.0.0.1":
+        raise UserError("--host works only with --results: tunnels to a cluster listen on 127.0.0.1")
+    return open_tunnels(cluster, port)
+
+
+@command("sync  # into $MLFLOW_TRACKING_URI, else the database in the results directory")
+def mlflow(
+    action: Annotated[Literal["sync"], opt.argument(None, "the only action")],
+    studies: Annotated[SomeStudies, opt.argument("STUDY", f"{opt.STUDY_HELP}; default: all that were run here")] = None,
+    results: opt.Results = "results",
+) -> None:
+    """`mlflow sync` rebuilds MLflow from the record; it fills an empty store, too."""
+    from lr_sweep.sweep.mirror.sync import sync
+
+    recorded = opt.open_results(results)
+    recorded.check()
+    print(sync(recorded, opt.study_names(studies, recorded)))

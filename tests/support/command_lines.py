@@ -1,0 +1,40 @@
+"""Command lines: read, or carried out in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from lr_sweep.sweep.cli.parser import app, main
+
+
+def arguments_of(line: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of a command line by name; raises UserError or typer.TyperException for a mistake."""
+    command, *words = line
+    program: Any = typer.main.get_command(app)
+    context = program.commands[command].make_context(command, list(words))
+    return dict(context.params)
+
+
+def said(*arguments: str | Path) -> tuple[int, str]:
+    """Run a command; return its exit code and what it printed. What it raises would be a traceback."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        code = main([*map(str, arguments)])
+    printed = output.getvalue()
+    assert code in (0, 1, 2), printed
+    assert sum(line.startswith("error: ") for line in printed.splitlines()) == (code == 2), printed
+    return code, printed
+
+
+def refused(*arguments: str | Path) -> str:
+    """Run a command that cannot be carried out; return what it printed."""
+    code, printed = said(*arguments)
+    assert code == 2
+    assert "Traceback" not in printed  # Ray's log, which a terminal does not show, may have one
+    return printed

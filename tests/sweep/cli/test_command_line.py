@@ -1,0 +1,155 @@
+"""How command lines are read: help, completion, options anywhere, and mistakes, all at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.common.program import command
+from lr_sweep.datasets import files
+from lr_sweep.tests.datasets.test_files import OFFLINE
+from lr_sweep.tests.support.command_lines import arguments_of, refused, said
+from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
+
+NAMES = ["plan", "run", "pretrain", "data", "submit", "job", "cluster", "report", "judge", "ui", "mlflow", "stop"]
+NAMES += ["status", "ls", "show", "attention", "deviations", "export", "import", "verify", "gc"]
+
+
+def test_help_lists_the_commands() -> None:
+    code, printed = said("--help")
+    lines = printed.partition("Commands:\n")[2].splitlines()
+    assert code == 0
+    assert [line.split()[0] for line in lines if line[2] != " "] == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_has_an_example_that_can_be_read(name: str) -> None:
+    code, printed = said(name, "-h")
+    example = printed.partition(f"example:\n    lr-sweep {name} ")[2]
+    assert code == 0
+    assert arguments_of([name, *example.partition("  #")[0].split()])
+    assert "list[" not in printed
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        (["-m", "sweep"], "python -m sweep"),
+        (["-m", "lr_sweep.sweep"], "python -m lr_sweep.sweep"),
+        (["-c", "from lr_sweep.sweep.cli.parser import main; main()"], "lr-sweep"),  # as the console script does
+    ],
+)
+def test_help_names_what_was_typed(typed: list[str], name: str) -> None:
+    line = [sys.executable, *typed, "gc", "--help"]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"Usage: {name} gc ")
+    assert f"example:\n    {name} gc --only" in done.stdout
+
+
+def test_a_printed_command_can_be_pasted() -> None:
+    assert command("ui", "--results", "results") == "lr-sweep ui --results results"
+    assert command("ui", "--results", "my dir/$x") == "lr-sweep ui --results 'my dir/$x'"
+    assert files._command(OFFLINE, Path("/my data")) == "lr-sweep data toy --data-dir '/my data'"
+
+
+def test_the_version() -> None:
+    assert said("--version")[1].startswith("lr-sweep 0.")
+
+
+def completed(*words: str) -> list[str]:
+    """Ask as bash does after words of a command line."""
+    asked = {"_LR_SWEEP_COMPLETE": "complete_bash", "COMP_WORDS": "lr-sweep " + " ".join(words)}
+    program = "from lr_sweep.sweep.cli.parser import main; main()"
+    line = [sys.executable, "-c", program]
+    done = subprocess.run(
+        line, env=environment(**asked, COMP_CWORD=str(len(words))), capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+def test_a_shell_completes_commands_and_options() -> None:
+    assert completed("ver") == ["verify"]
+    assert completed("job", "s") == ["status", "stop"]
+    assert completed("report", "--s") == ["--strict"]
+    assert "--show-completion" in said("--help")[1]
+
+
+def test_options_may_stand_anywhere_and_have_an_equals_sign() -> None:
+    before = arguments_of(["plan", "--cpus=3", "--results", "x", "a", "b"])
+    assert before == arguments_of(["plan", "a", "--results=x", "b", "--cpus", "3"])
+    assert (before["studies"], before["cpus"], before["results"]) == (["a", "b"], 3, "x")
+    assert arguments_of(["plan", "--", "--x"])["studies"] == ["--x"]
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        (["pln"], "unknown command 'pln'; did you mean 'plan'? valid: " + ", ".join(NAMES)),
+        ([], "Missing command."),
+        (["submit"], "missing: STUDY, --results, --data-dir\n`lr-sweep submit --help` says more"),
+        (["plan", "x", "--cpsu", "3", "--wat=4"], "unknown option '--cpsu'; did you mean '--cpus'? valid: --cpus, "),
+        (["plan", "x", "--cpsu", "3", "--wat=4"], "\nunknown option '--wat'"),
+        (["ls", "--resul", "x"], "unknown option '--resul'; did you mean '--results'?"),
+        (["plan", "x", "--cpus"], "Option '--cpus' requires an argument."),
+        (["judge", "x", "--metric", "--strict"], "--metric: got no value before --strict"),
+        (["plan", "x", "--ids=3"], "Option '--ids' does not take a value."),
+        (["show", "abcd", "efgh"], "Got unexpected extra argument(s) (efgh)"),
+        (["job", "halt"], "action: 'halt' is not one of 'status', 'logs', 'stop'."),
+        (["plan", "x", "--device", "h101"], "--device: got 'h101', want one of: a100, h100, "),
+        (["gc", "--only", "x"], "--only: got 'x', want one of: leftovers, scratch, checkpoints, unwanted"),
+        (["plan", "x", "--only", "a"], "--only: got 'a', want AXIS=VALUE; axes: task, "),
+        (["export", "x", "--csv", "--tensorboard"], "--csv and --tensorboard exclude each other"),
+        (["judge", "x", "--higher-is-better", "--lower-is-better"], "--lower-is-better and --higher-is-better exclude"),
+        (["ui", "--results", "x", "--cluster", "y"], "--results and --cluster exclude each other"),
+        (["ui", "--port", "99999"], "--port: got '99999', want a whole number from 1 to 65535"),
+        (["run", "x", "--checkpoint-every-s", "0"], "--checkpoint-every-s: got '0', want a number of seconds above 0"),
+        (["run", "x", "--checkpoint-every-s", "-5"], "--checkpoint-every-s: got '-5', want a number of seconds above"),
+        (["run", "x", "--checkpoint-every-s", "nan"], "--checkpoint-every-s: got 'nan', want a number of seconds"),
+        (["run", "x", "--cpus", "0"], "--cpus: got '0', want a whole number from 1 to 1000000"),
+        (["run", "x", "--runs-per-trial", "two"], "--runs-per-trial: got 'two', want a whole number from 1"),
+        (["run", "x", "--cpus", "7" * 400], "--cpus: got '7777777777"),
+        (["run", "quickstart", "--gpus-per-trial", "2"], "--gpus-per-trial: got 2.0, want less than or equal to 1"),
+        (["run", "quickstart", "--gpus-per-trial", "nan"], "--gpus-per-trial: got NaN, want a finite number"),
+        (["run", "quickstart", "--gpus-per-trial", "x"], "--gpus-per-trial: could not convert string to float: 'x'"),
+        (["plan", "x", "--results", "~nouser"], "--results: got '~nouser': Could not determine home directory"),
+    ],
+)
+def test_mistakes_in_a_command_line(tmp_path: Path, line: list[str], wanted: str) -> None:
+    with contextlib.chdir(tmp_path):
+        printed = refused(*line)
+    assert wanted in printed
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("chosen", "policy", "spins_briefly"),
+    [(None, "PASSIVE", True), ("ACTIVE", "ACTIVE", False)],
+)
+def test_threads_of_torch_soon_sleep_unless_the_user_says_otherwise(
+    chosen: str | None, policy: str, spins_briefly: bool, tmp_path: Path
+) -> None:
+    code = (
+        "import sys; from lr_sweep.sweep.cli.parser import main; main(sys.argv[1:]); import torch; torch.ones(3).sum()"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
+    environment |= {"OMP_DISPLAY_ENV": "VERBOSE"} | ({"OMP_WAIT_POLICY": chosen} if chosen else {})
+    line = [sys.executable, "-c", code, "ls", "--results", str(tmp_path)]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True, env=environment)
+    assert f"OMP_WAIT_POLICY = '{policy}'" in done.stderr  # of the OpenMP that torch has loaded
+    assert ("GOMP_SPINCOUNT = '3000'" in done.stderr) is spins_briefly
+
+
+def test_output_into_a_pipe_that_closes(tmp_path: Path) -> None:
+    plan = command_line("plan", "rothermel2021-table1", "--ids", "--results", tmp_path / "results")
+    with subprocess.Popen(plan, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
