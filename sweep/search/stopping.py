@@ -13,16 +13,17 @@ from lr_sweep.analysis.record.read import read_curves
 from lr_sweep.analysis.record.rungs import Judgement, RateKey, read_judgements, rungs_path
 from lr_sweep.analysis.statistics.stopping import kept_rates
 from lr_sweep.sweep.results.directory import Results, write_parquet
+from lr_sweep.sweep.results.sink import Sink
 from lr_sweep.sweep.study.own import AnyStudy
 from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
 from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.events import Advanced, Event, Finished, Started
+from lr_sweep.trainables.events import Advanced, Event, Finished, Report, Started
 
 CURVE_COLUMNS = ("run_id", "step", "validation_accuracy")
 """Test data cannot stop a run: it is not read."""
 
 
-class EarlyStopping:
+class EarlyStopping(Sink):
     """Judges a study's learning rates by its rule; without one every run trains to its budget.
 
     A learning rate is judged once at each rung, by the mean over those of its seeds that are there, and its seeds are
@@ -54,7 +55,7 @@ class EarlyStopping:
         for run_id, step, value in curves[list(CURVE_COLUMNS)].itertuples(index=False):
             self._curves[run_id][int(step)] = float(value)
 
-    def event(self, event: Event) -> None:
+    def event(self, event: Report) -> None:
         """Take in what a worker reports of a run."""
         if self._rule is None:
             return

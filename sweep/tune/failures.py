@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.text import failure_line
-from lr_sweep.sweep.plan.packing import KILLED
-from lr_sweep.sweep.study.runs import Cell
+from lr_sweep.common.text import counted, failure_line
+from lr_sweep.sweep.plan.packing import KILLED, CohortSizes, is_out_of_memory
+from lr_sweep.sweep.results.run_state import run_title
+from lr_sweep.sweep.study.runs import Cell, WantedRun
+from lr_sweep.sweep.tune.nodes import node_text
 from lr_sweep.sweep.tune.ray_session import RayLostError
 from lr_sweep.trainables.ray_internals import free_memory
 
@@ -57,6 +59,22 @@ def is_of_a_gpu(reason: str) -> bool:
     return NO_DEVICE.search(reason) is not None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Setback:
+    """What follows from the failure of a trial, beside the interruption of its runs."""
+
+    log: str
+    """For the logs of its runs."""
+    notes: Sequence[str]
+    """For the user."""
+    is_blamed: bool = False
+    """Whether it counts as a failure, of its runs or of its node."""
+    failed: Sequence[Failure] = ()
+    """Failures that count against their runs from now on."""
+    leaves_node: bool = False
+    """Whether the sweep leaves the node, so that its runs resume elsewhere."""
+
+
 class Failures:
     """Decides which failures count against runs, and which nodes to leave.
 
@@ -67,13 +85,13 @@ class Failures:
         num_cells: of the runs that the sweep trains.
         usable: returns the ids of the nodes that can hold a trial, without `excluded`.
         excluded: ids of the nodes that are left, changed here.
+        sizes: how many runs of a cell train at once, changed here.
     """
 
-    def __init__(self, num_cells: int, usable: Callable[[], Set[str]], excluded: set[str]) -> None:
-        self._num_cells, self._usable, self._excluded = num_cells, usable, excluded
+    def __init__(self, num_cells: int, usable: Callable[[], Set[str]], excluded: set[str], sizes: CohortSizes) -> None:
+        self._num_cells, self._usable, self._excluded, self._sizes = num_cells, usable, excluded, sizes
         self._held: list[Failure] = []
-        self._all: dict[str, list[Failure]] = {}
-        """By reason."""
+        self._by_reason: defaultdict[str, list[Failure]] = defaultdict(list)
         self._started_on: dict[str, str] = {}
         """The node of each run that started since the last failure there."""
         self._early: list[Failure] | None = []
@@ -82,6 +100,39 @@ class Failures:
         """By run: of its worker where it trained alone, or of one that had begun none of its runs."""
         self._killed_since: list[tuple[str, ...]] = []
         """Runs of these workers since something was evaluated."""
+        self._kinds_shown: set[str] = set()
+
+    def answer(self, runs: Sequence[WantedRun], reason: str, node: str | None, *, together: bool) -> Setback:
+        """Decide what follows from the failure of a trial in which these runs trained, `together` or not.
+
+        Of several that trained together, it is not known which one failed, and out of memory none did: fewer of them
+        train together in the next pass. Raises UserError where memory does not hold what trains at the same time.
+        """
+        ids = [run.run_id for run in runs]
+        if together and not is_of_a_gpu(reason):
+            now = self._sizes.halve(runs[0], len(ids), remember=is_out_of_memory(reason))
+            what = f"{len(ids)} runs that trained together failed ({reason})"
+            text = f"{what}; they resume from their checkpoints, {now} at a time"
+            return Setback(log=text, notes=[text])
+        if KILLED in reason and self.killed(ids):
+            return Setback(
+                log=reason, notes=[f"a trial of {counted(len(ids), 'run')} was {reason}; it is started again"]
+            )
+        notes = self.first_of_kind(runs, reason)
+        failed, left = self.failed(Failure(run_ids=ids, cell=runs[0].cell, reason=reason, node=node))
+        if left and node is not None:
+            what = f"trials fail on {node_text(node)} ({reason.splitlines()[-1]})"
+            notes.append(f"{what}: it is left, its runs resume elsewhere")
+        return Setback(log=f"failed: {reason}", notes=notes, is_blamed=True, failed=failed, leaves_node=left)
+
+    def first_of_kind(self, runs: Sequence[WantedRun], reason: str, further: str = "") -> list[str]:
+        """Return what to print of a failure: of each kind the first one, since many runs may fail for one reason."""
+        kind = kind_of(reason)
+        if kind in self._kinds_shown or len(self._kinds_shown) >= MAX_KINDS:
+            return []
+        self._kinds_shown.add(kind)
+        more = f" and {counted(len(runs) - 1, 'run')} in the same trial" if len(runs) > 1 else ""
+        return [f"{run_title(runs[0].row())}{more} failed{further}: {reason}"]
 
     def started(self, run_id: str, node: str | None) -> None:
         """Count a run that trains on a node."""
@@ -97,11 +148,10 @@ class Failures:
 
     def failed(self, failure: Failure) -> tuple[list[Failure], bool]:
         """Return the failures that now count against their runs, and whether this one's node is left for it."""
-        alike = self._all.setdefault(failure.reason, [])
+        alike = self._by_reason[failure.reason]
         alike.append(failure)
         self._started_on = {run_id: node for run_id, node in self._started_on.items() if node != failure.node}
-        if self._is_of_the_node(failure):
-            assert failure.node is not None
+        if failure.node is not None and self._is_of_the_node(failure):
             self._excluded.add(failure.node)
             self._held = [held for held in self._held if (held.node, held.reason) != (failure.node, failure.reason)]
             return [], True
@@ -130,8 +180,8 @@ class Failures:
             )
         return min(self._kills[run_id] for run_id in run_ids) < MAX_KILLS
 
-    def all_alike(self, training: Set[Cell]) -> UserError | None:
-        """Return the error that ends a sweep if each of the cells that have started has failed, all for one reason.
+    def check_alike(self, training: Set[Cell]) -> None:
+        """Raise UserError if each of the cells that have started has failed, all for one reason.
 
         `training` are the cells of the runs that train now.
         """
@@ -139,8 +189,8 @@ class Failures:
         cells, reasons = {failure.cell for failure in failures}, {failure.reason for failure in failures}
         several = min(2, self._num_cells)
         if len(failures) < FAILED_ALIKE or len(reasons) > 1 or len(cells) < several or not training <= cells:
-            return None
-        return UserError(
+            return
+        raise UserError(
             f"the first {len(failures)} trials all failed: {failures[0].reason}. The other runs were not started. Once "
             f"the reason is fixed, `run --retry-failed` trains them all."
         )
@@ -154,7 +204,7 @@ class Failures:
             return False
         if is_of_a_gpu(failure.reason):
             return True
-        alike = self._all[failure.reason]
+        alike = self._by_reason[failure.reason]
         trials = {tuple(each.run_ids) for each in alike}
         return {each.node for each in alike} == {failure.node} and len(trials) >= FAILED_HERE
 

@@ -7,9 +7,12 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 
+from lr_sweep.analysis.study_report import Report, write_report
+from lr_sweep.sweep.mirror.worker import MirrorThread
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
@@ -27,7 +30,7 @@ from lr_sweep.trainables.curve import Evaluation
 from lr_sweep.trainables.events import Advanced, Finished, Started
 
 
-class NoMirror:
+class NoMirror(MirrorThread):
     """Stands for the mirror's thread."""
 
     notified: list[str]
@@ -38,11 +41,19 @@ class NoMirror:
     def changed(self, *run_ids: str) -> None:
         NoMirror.notified += run_ids
 
-    def close(self, timeout_s: float) -> list[str]:
-        return []
-
     def finish(self, report: Path, timeout_s: float) -> list[str]:
         return []
+
+
+def no_report(results: Path, study: str, code_now: object) -> Report:
+    """Stand for `write_report`, which takes a second."""
+    return Report(folder=results / "studies" / study / "report", files=(), text="", findings=())
+
+
+class Trainer(Protocol):
+    """Stands for `trials.train_cohorts`."""
+
+    def train_cohorts(self, cohorts: Any, *arguments: Any) -> Generator[TrialEvent | None, None, None]: ...
 
 
 @dataclass
@@ -122,8 +133,10 @@ class Bench:
         self.wanted = runs_of(study, self.results.root)
         self.ids = [run.run_id for run in self.wanted]
 
-    def run(self, script: Script, *, max_attempts: int = 0, only: Only = ALL_RUNS) -> Outcome:
+    def run(self, script: Trainer, *, max_attempts: int = 0, only: Only = ALL_RUNS, report: bool = False) -> Outcome:
+        """Run the study; write no report unless it is asked for."""
         self.said.clear()
+        self.monkeypatch.setattr(run_study, "write_report", write_report if report else no_report)
         self.monkeypatch.setattr(driver, "train_cohorts", script.train_cohorts)
         options = Options(
             results=self.results,
@@ -141,6 +154,13 @@ class Bench:
 
 def new_bench(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Replace Ray and MLflow until the test ends."""
+    replace_ray(monkeypatch)
+    folder.mkdir(exist_ok=True)
+    return Bench(folder, monkeypatch)
+
+
+def replace_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace Ray, but not what trains, and MLflow."""
 
     @contextlib.contextmanager
     def no_ray(placement: Placement, *arguments: object) -> Iterator[Share]:
@@ -148,4 +168,3 @@ def new_bench(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
     monkeypatch.setattr(driver, "ray_session", no_ray)
     monkeypatch.setattr(run_study, "MirrorThread", NoMirror)
-    return Bench(folder, monkeypatch)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.sweep.tune import callback as module
-from lr_sweep.sweep.tune.callback import EventCallback, SweepStoppedError
+from lr_sweep.sweep.tune import tuner as module
 from lr_sweep.sweep.tune.nodes import MAX_LOSSES, Machines
 from lr_sweep.sweep.tune.trial_events import (
     Leave,
@@ -18,6 +17,7 @@ from lr_sweep.sweep.tune.trial_events import (
     TrialFailed,
     TrialInterrupted,
 )
+from lr_sweep.sweep.tune.tuner import EventCallback, SweepStoppedError
 from lr_sweep.tests.support.scripted_trials import evaluation
 from lr_sweep.trainables.events import Advanced, Started
 

@@ -13,7 +13,7 @@ import pytest
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.scratch import own_folder
-from lr_sweep.sweep.tune.private_ray import _MAX_FOLDER_BYTES, private_ray
+from lr_sweep.sweep.tune.ray_session import _MAX_FOLDER_BYTES, private_ray
 
 ANOTHER_USER = 3_999_999_999
 """A user that does not exist, and is given the longest name of a folder."""
@@ -103,7 +103,7 @@ def test_what_killed_processes_left_goes_at_the_next_start_and_what_a_living_one
 ) -> None:
     monkeypatch.setenv("RAY_TMPDIR", str(parent))
     body = "import time; from pathlib import Path; print(folder, flush=True); time.sleep(600)"
-    program = f"from lr_sweep.sweep.tune.private_ray import private_ray\nwith private_ray() as folder: {body}"
+    program = f"from lr_sweep.sweep.tune.ray_session import private_ray\nwith private_ray() as folder: {body}"
     command = [sys.executable, "-c", program]
     living, killed = (subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in "ab")
     with living, killed:

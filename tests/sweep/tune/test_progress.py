@@ -14,7 +14,7 @@ from rich.console import Console
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.tune.display import Display, summary_line
-from lr_sweep.sweep.tune.progress import RunPace, StudyProgress
+from lr_sweep.sweep.tune.progress import StudyProgress
 from lr_sweep.tests.support.scripted_trials import evaluation
 from lr_sweep.tests.support.small_runs import run_of
 from lr_sweep.trainables.engine import Pace
@@ -197,8 +197,7 @@ def test_run_that_has_not_reported_counts_at_the_mean_pace_of_its_cell() -> None
 def test_before_the_first_report_the_pace_is_that_of_earlier_runs() -> None:
     """0.5 s a step was timed, 4 runs of 100 steps; c, of another cell, counts as the mean of what is known."""
     runs = runs_of_two_cells()[:3]
-    expected = {runs[0].cell: RunPace(step_s=0.5, evaluation_s=0.0)}
-    state = Progress(runs=runs, total_runs=3, expected=expected, clock=FakeClock())
+    state = Progress(runs=runs, total_runs=3, expected_s={runs[0].cell: 0.5}, clock=FakeClock())
     assert state.summary().time_left_s == 150.0
     state.advanced("a", 0, 1.0, 0.0)
     assert state.summary().time_left_s == 300.0

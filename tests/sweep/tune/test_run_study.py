@@ -28,8 +28,8 @@ from lr_sweep.sweep.study.only import parse_only
 from lr_sweep.sweep.study.study import Resources
 from lr_sweep.sweep.tune import driver
 from lr_sweep.sweep.tune.nodes import MAX_LOSSES, Machines
+from lr_sweep.sweep.tune.prepare import write_wanted
 from lr_sweep.sweep.tune.ray_session import RayLostError
-from lr_sweep.sweep.tune.run_study import write_wanted
 from lr_sweep.sweep.tune.shares import Share
 from lr_sweep.sweep.tune.trial_events import StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
 from lr_sweep.tests.support.scripted_trials import Bench, NoMirror, Script, new_bench
