@@ -90,7 +90,7 @@ class Rounds:
         if not (cells := self._open_cells(max_attempts)):
             return self._next_winners(max_attempts)
         found, metric = self._observed(), self._metric()
-        return [
+        new = [
             Proposal(
                 **cell._asdict(),
                 number=len(earlier) + index,
@@ -102,6 +102,7 @@ class Rounds:
             for cell, earlier in cells.items()
             for index, point in enumerate(self._next_points(cell, earlier, found.get(cell, {}), metric))
         ]
+        return new or self._next_winners(max_attempts)  # a cell whose runs were all lost is not refined
 
     def _next_points(
         self, cell: Cell, earlier: Sequence[Proposal], found: Mapping[float, Observation], metric: Metric

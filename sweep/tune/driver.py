@@ -23,7 +23,7 @@ from lr_sweep.sweep.study.only import select
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.terminal import Stop, StopAskedError, output_to, stop_signals
 from lr_sweep.sweep.tune.display import Display
-from lr_sweep.sweep.tune.failures import Failure, Failures, Moment, advice_on
+from lr_sweep.sweep.tune.failures import Failure, Failures, advice_on, load_here
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.prepare import Work
 from lr_sweep.sweep.tune.progress import StudyProgress
@@ -113,7 +113,7 @@ class Driver:
                 deaths_in_a_row = 1 if len(self.ended) > ended_before else deaths_in_a_row + 1
                 if deaths_in_a_row >= MAX_DEATHS:
                     raise UserError(
-                        f"{loss}, {deaths_in_a_row} times before any run ended. {advice_on(loss, Moment.now())} Ray's "
+                        f"{loss}, {deaths_in_a_row} times before any run ended. {advice_on(loss, load_here())} Ray's "
                         f"log: {log_file}. The same command resumes from the runs' checkpoints."
                     ) from loss
                 self._display.note(f"{loss}; starting it again, runs resume from their checkpoints")

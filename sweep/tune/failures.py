@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, failure_line
@@ -19,6 +20,8 @@ from lr_sweep.trainables.ray_internals import free_memory
 
 FAILED_ALIKE = 3
 """Trials that fail for one reason, before anything is evaluated, after which a sweep ends: the rest would, too."""
+FAILED_HERE = 2
+"""Trials of different runs that fail for one reason on one node, and on no other, after which the sweep leaves it."""
 MAX_KILLS = 5
 """Kills by Ray's memory monitor: of one run's worker, after which the run counts as failed, since it may need more than
 there is; or of several, before anything is evaluated, after which a sweep ends: memory does not hold what it trains."""
@@ -32,8 +35,6 @@ SHORT_OF_MEMORY = 0.1
 """Free share of a machine's memory below which it counts as short."""
 BUSY = 2.0
 """Processes for each CPU that compute or wait to, from which a machine counts as busy."""
-FAILED_HERE = 2
-"""Trials of different runs that fail for one reason on one node, and on no other, after which the sweep leaves it."""
 NO_DEVICE = re.compile(
     r"no NVIDIA driver|NVIDIA driver on your system is too old|driver initialization failed|No CUDA GPUs are available"
     r"|busy or unavailable|uncorrectable ECC|driver/library version mismatch|GPU is lost|has fallen off the bus"
@@ -41,6 +42,11 @@ NO_DEVICE = re.compile(
     re.IGNORECASE,
 )
 """Errors of a node's GPUs or their driver; after one of them the sweep leaves the node."""
+
+
+def is_of_a_gpu(reason: str) -> bool:
+    """Return whether an error says that a node's GPUs or their driver do not work."""
+    return NO_DEVICE.search(reason) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +58,6 @@ class Failure:
     reason: str
     node: str | None
     """Ray's id of the node; None: not known."""
-
-
-def is_of_a_gpu(reason: str) -> bool:
-    """Return whether an error says that a node's GPUs or their driver do not work."""
-    return NO_DEVICE.search(reason) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +95,9 @@ class Failures:
         self._by_reason: defaultdict[str, list[Failure]] = defaultdict(list)
         self._started_on: dict[str, str] = {}
         """The node of each run that started since the last failure there."""
-        self._early: list[Failure] | None = []
-        """None once something was evaluated."""
+        self._early: list[Failure] = []
+        """Failures before anything was evaluated."""
+        self._is_early = True
         self._kills: Counter[str] = Counter()
         """By run: of its worker where it trained alone, or of one that had begun none of its runs."""
         self._killed_since: list[tuple[str, ...]] = []
@@ -115,9 +117,8 @@ class Failures:
             text = f"{what}; they resume from their checkpoints, {now} at a time"
             return Setback(log=text, notes=[text])
         if KILLED in reason and self.killed(ids):
-            return Setback(
-                log=reason, notes=[f"a trial of {counted(len(ids), 'run')} was {reason}; it is started again"]
-            )
+            note = f"a trial of {counted(len(ids), 'run')} was {reason}; it is started again"
+            return Setback(log=reason, notes=[note])
         notes = self.first_of_kind(runs, reason)
         failed, left = self.failed(Failure(run_ids=ids, cell=runs[0].cell, reason=reason, node=node))
         if left and node is not None:
@@ -141,27 +142,39 @@ class Failures:
 
     def evaluated(self, run_id: str) -> list[Failure]:
         """Return held failures that are no fault of the node, since this run trains there."""
-        self._early = None
+        self._is_early = False
         self._killed_since.clear()
         node = self._started_on.get(run_id)
         return self._release(lambda failure: failure.node == node)
+
+    def release(self) -> list[Failure]:
+        """Return all held failures; they count against their runs."""
+        return self._release(lambda failure: True)
+
+    def _release(self, choose: Callable[[Failure], bool]) -> list[Failure]:
+        released = [failure for failure in self._held if choose(failure)]
+        self._held = [failure for failure in self._held if failure not in released]
+        return released
 
     def failed(self, failure: Failure) -> tuple[list[Failure], bool]:
         """Return the failures that now count against their runs, and whether this one's node is left for it."""
         alike = self._by_reason[failure.reason]
         alike.append(failure)
+        nodes = {each.node for each in alike}
+        elsewhere = failure.node is not None and bool(self._usable() - {failure.node})
         self._started_on = {run_id: node for run_id, node in self._started_on.items() if node != failure.node}
-        if failure.node is not None and self._is_of_the_node(failure):
+        trials_here = {tuple(each.run_ids) for each in alike} if nodes == {failure.node} else set()
+        if elsewhere and failure.node and (is_of_a_gpu(failure.reason) or len(trials_here) >= FAILED_HERE):
             self._excluded.add(failure.node)
-            self._held = [held for held in self._held if (held.node, held.reason) != (failure.node, failure.reason)]
+            self._release(lambda held: (held.node, held.reason) == (failure.node, failure.reason))
             return [], True
-        if self._early is not None:
+        if self._is_early:
             self._early.append(failure)
-        if {each.node for each in alike} == {failure.node} and self._elsewhere(failure):
+        if elsewhere and nodes == {failure.node}:
             self._held.append(failure)
             return [], False
         if not is_of_a_gpu(failure.reason):  # the nodes that were left for it are sound
-            self._excluded -= {each.node for each in alike if each.node is not None}
+            self._excluded.difference_update(nodes)
         return [*self._release(lambda held: held.reason == failure.reason), failure], False
 
     def killed(self, run_ids: Sequence[str]) -> bool:
@@ -185,37 +198,14 @@ class Failures:
 
         `training` are the cells of the runs that train now.
         """
-        failures = self._early or []
+        failures = self._early if self._is_early else []
         cells, reasons = {failure.cell for failure in failures}, {failure.reason for failure in failures}
         several = min(2, self._num_cells)
-        if len(failures) < FAILED_ALIKE or len(reasons) > 1 or len(cells) < several or not training <= cells:
-            return
-        raise UserError(
-            f"the first {len(failures)} trials all failed: {failures[0].reason}. The other runs were not started. Once "
-            f"the reason is fixed, `run --retry-failed` trains them all."
-        )
-
-    def release(self) -> list[Failure]:
-        """Return all held failures; they count against their runs."""
-        return self._release(lambda failure: True)
-
-    def _is_of_the_node(self, failure: Failure) -> bool:
-        if not self._elsewhere(failure):
-            return False
-        if is_of_a_gpu(failure.reason):
-            return True
-        alike = self._by_reason[failure.reason]
-        trials = {tuple(each.run_ids) for each in alike}
-        return {each.node for each in alike} == {failure.node} and len(trials) >= FAILED_HERE
-
-    def _elsewhere(self, failure: Failure) -> bool:
-        """Return whether another node is there for the runs."""
-        return failure.node is not None and bool(self._usable() - {failure.node})
-
-    def _release(self, choose: Callable[[Failure], bool]) -> list[Failure]:
-        released = [failure for failure in self._held if choose(failure)]
-        self._held = [failure for failure in self._held if failure not in released]
-        return released
+        if len(failures) >= FAILED_ALIKE and len(reasons) == 1 and len(cells) >= several and training <= cells:
+            raise UserError(
+                f"the first {len(failures)} trials all failed: {failures[0].reason}. The other runs were not started. "
+                f"Once the reason is fixed, `run --retry-failed` trains them all."
+            )
 
 
 def kind_of(reason: str) -> str:
@@ -225,43 +215,40 @@ def kind_of(reason: str) -> str:
 
 def failure_lines(reasons: Mapping[str, str]) -> list[str]:
     """Return the first failure of each kind, by the title of its run, with its reason, and how many more there are."""
-    kinds: dict[str, list[str]] = {}
+    kinds: defaultdict[str, list[str]] = defaultdict(list)
     for title, reason in reasons.items():
-        kinds.setdefault(kind_of(reason), []).append(title)
-    shown = list(kinds.values())[:MAX_KINDS]
-    lines = [f"  {first}: {failure_line(reasons[first])}{_more(len(others))}" for first, *others in shown]
-    if rest := len(reasons) - sum(map(len, shown)):
-        lines.append(f"  {rest} more, for other reasons")
+        kinds[kind_of(reason)].append(title)
+    lines, rest = [], len(reasons)
+    for first, *others in list(kinds.values())[:MAX_KINDS]:
+        more = f" (and {len(others)} more like it)" if others else ""
+        lines.append(f"  {first}: {failure_line(reasons[first])}{more}")
+        rest -= 1 + len(others)
+    lines += [f"  {rest} more, for other reasons"] if rest else []
     return [*lines, f"  {MEMORY_ADVICE}"] if any(KILLED in reason for reason in reasons.values()) else lines
 
 
-def _more(number: int) -> str:
-    return f" (and {number} more like it)" if number else ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Moment:
+class Load(NamedTuple):
     """How busy this machine is."""
 
     free_memory: float
     """As a share of all that this process may use."""
-    load: float
-    """Processes that compute or wait to, in the last minute."""
+    processes: float
+    """That compute or wait to, in the last minute."""
     cpus: int
 
-    @classmethod
-    def now(cls) -> Moment:
-        """Look at this machine, within the limits of a container."""
-        return cls(free_memory=free_memory(), load=os.getloadavg()[0], cpus=os.cpu_count() or 1)
+
+def load_here() -> Load:
+    """Look at this machine, within the limits of a container."""
+    return Load(free_memory(), os.getloadavg()[0], os.cpu_count() or 1)
 
 
-def advice_on(loss: RayLostError, moment: Moment) -> str:
+def advice_on(loss: RayLostError, load: Load) -> str:
     """Return why a Ray that was started here may have died, or may not have started, and what to do about it."""
-    if moment.free_memory < SHORT_OF_MEMORY:
-        return f"Memory is short here: {moment.free_memory:.0%} of it is free. {MEMORY_ADVICE}"
+    if load.free_memory < SHORT_OF_MEMORY:
+        return f"Memory is short here: {load.free_memory:.0%} of it is free. {MEMORY_ADVICE}"
     if loss.killed:
         return "It was killed, as the system does when memory runs out: `dmesg` says whether it did."
-    if moment.load >= BUSY * moment.cpus:
-        busy = f"{moment.load:.0f} processes compute on {moment.cpus} CPUs"
+    if load.processes >= BUSY * load.cpus:
+        busy = f"{load.processes:.0f} processes compute on {load.cpus} CPUs"
         return f"This machine is busy: {busy}, and Ray did not start in time. Try again when it is less so."
     return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,6 +28,8 @@ from lr_sweep.tests.support.tiny_study import runs_of, write_study
 from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.curve import Evaluation
 from lr_sweep.trainables.events import Advanced, Finished, Started
+
+Events = Generator[TrialEvent | None, None, None]
 
 
 class NoMirror(MirrorThread):
@@ -53,7 +55,7 @@ def no_report(results: Path, study: str, code_now: object) -> Report:
 class Trainer(Protocol):
     """Stands for `trials.train_cohorts`."""
 
-    def train_cohorts(self, cohorts: Any, *arguments: Any) -> Generator[TrialEvent | None, None, None]: ...
+    def train_cohorts(self, cohorts: Any, *arguments: Any) -> Events: ...
 
 
 @dataclass
@@ -75,7 +77,7 @@ class Script:
         machines: Machines,
         leave: threading.Event,
         at_most: int | None,
-    ) -> Generator[TrialEvent | None, None, None]:
+    ) -> Events:
         """Stand for `trials.train_cohorts`."""
         assert len({cohort.name for cohort in cohorts}) == len(cohorts)
         self.passes.append([cohort.run_ids for cohort in cohorts])
@@ -101,6 +103,24 @@ class Script:
             end = {"engine": "stacked", "device": "none"}
             yield Finished(run_id=run_id, step=step, status="complete", elapsed_s=1.0, **end)
         return False
+
+
+class Disturbed(Script):
+    """Trains as planned after some passes of which something else happens, one by one."""
+
+    def __init__(self, *passes: Callable[..., Events], **more: Any) -> None:
+        super().__init__(**more)
+        self.left = list(passes)
+
+    def train_cohorts(self, cohorts: Any, *arguments: Any) -> Events:
+        if self.left:
+            yield from self.left.pop(0)(cohorts, *arguments)
+        else:
+            yield from super().train_cohorts(cohorts, *arguments)
+
+    def train_first(self, cohorts: Any, *arguments: Any) -> Events:
+        """Train the first run alone."""
+        yield from super().train_cohorts([replace(cohorts[0], runs=cohorts[0].runs[:1])], *arguments)
 
 
 def evaluation(step: int, validation_accuracy: float = 0.5) -> Evaluation:

@@ -16,10 +16,11 @@ from lr_sweep.sweep.tune.failures import (
     MEMORY_ADVICE,
     Failure,
     Failures,
-    Moment,
+    Load,
     advice_on,
     failure_lines,
     is_of_a_gpu,
+    load_here,
 )
 from lr_sweep.sweep.tune.ray_session import RayLostError
 
@@ -157,24 +158,28 @@ def test_kills_of_several_trials_before_anything_is_evaluated_end_the_sweep_with
 
 
 @pytest.mark.parametrize(
-    ("moment", "killed", "words"),
+    ("load", "killed", "words"),
     [
-        (Moment(free_memory=0.05, load=60, cpus=2), False, "Memory is short here: 5% of it is free. " + MEMORY_ADVICE),
-        (Moment(free_memory=0.5, load=60, cpus=2), False, "This machine is busy: 60 processes compute on 2 CPUs"),
-        (Moment(free_memory=0.5, load=1, cpus=2), True, "It was killed, as the system does when memory runs out"),
+        (
+            Load(free_memory=0.05, processes=60, cpus=2),
+            False,
+            "Memory is short here: 5% of it is free. " + MEMORY_ADVICE,
+        ),
+        (Load(free_memory=0.5, processes=60, cpus=2), False, "This machine is busy: 60 processes compute on 2 CPUs"),
+        (Load(free_memory=0.5, processes=1, cpus=2), True, "It was killed, as the system does when memory runs out"),
     ],
 )
 def test_a_ray_that_does_not_start_is_a_lack_of_memory_only_where_memory_is_short(
-    moment: Moment, killed: bool, words: str
+    load: Load, killed: bool, words: str
 ) -> None:
-    advice = advice_on(RayLostError("Ray did not start", killed=killed), moment)
+    advice = advice_on(RayLostError("Ray did not start", killed=killed), load)
     assert advice.startswith(words)
     assert ("emory" in advice) == ("emory" in words)
 
 
 def test_no_reason_is_made_up() -> None:
-    assert advice_on(RayLostError("Ray did not start"), Moment(free_memory=0.5, load=1, cpus=2)) == ""
-    assert 0 <= Moment.now().free_memory <= 1
+    assert advice_on(RayLostError("Ray did not start"), Load(free_memory=0.5, processes=1, cpus=2)) == ""
+    assert 0 <= load_here().free_memory <= 1
 
 
 def test_the_first_failure_of_each_kind_is_shown_with_its_reason_and_how_many_more_there_are() -> None:
