@@ -35,6 +35,8 @@ class Landscape(Script):
     """Until it is killed."""
     fails_at: float | None = None
     """Learning rate at which trials fail."""
+    failing_variant: str = ""
+    """Part of the name of trials that fail."""
     cohorts: list[Cohort] = field(default_factory=list)
     """All that it was given."""
     rounds: list[set[float]] = field(default_factory=list)
@@ -52,7 +54,8 @@ class Landscape(Script):
         yield None
 
     def _events(self, cohort: Cohort) -> Generator[TrialEvent, None, None]:
-        if any(run.learning_rate == self.fails_at for run in cohort.runs):
+        fails = any(run.learning_rate == self.fails_at for run in cohort.runs)
+        if fails or (self.failing_variant and self.failing_variant in cohort.name):
             yield TrialFailed(run_ids=cohort.run_ids, reason="RuntimeError: scripted")
             return
         for run, run_id in zip(cohort.runs, cohort.run_ids, strict=True):

@@ -129,3 +129,13 @@ def test_a_refined_grid_has_its_winners_last(tmp_path: Path, monkeypatch: pytest
     found = proposed(bench)
     assert found.groupby("sampler")["round"].agg(set).to_dict() == {"refine": {1}, "winner": {2}}
     assert set(found.loc[found["sampler"] == "winner", "learning_rate"]) == {1e-3}
+
+
+def test_a_cell_that_cannot_be_refined_does_not_keep_winners_from_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All runs of the second cell fail, so that nothing is proposed for it."""
+    bench = grid_bench(tmp_path, monkeypatch, rates=RATES[:3], seeds=2, winners="1", refine="2")
+    assert bench.run(Landscape(failing_variant=VARIANTS[1])).failed == 3
+    found = proposed(bench)
+    assert found.groupby("variant")["sampler"].agg(list).to_dict() == {VARIANTS[0]: ["refine", "refine", "winner"]}

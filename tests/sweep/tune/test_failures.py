@@ -157,14 +157,13 @@ def test_kills_of_several_trials_before_anything_is_evaluated_end_the_sweep_with
         failures.killed(["i"])
 
 
+SHORT = f"Memory is short here: 5% of it is free. {MEMORY_ADVICE}"
+
+
 @pytest.mark.parametrize(
     ("load", "killed", "words"),
     [
-        (
-            Load(free_memory=0.05, processes=60, cpus=2),
-            False,
-            "Memory is short here: 5% of it is free. " + MEMORY_ADVICE,
-        ),
+        (Load(free_memory=0.05, processes=60, cpus=2), False, SHORT),
         (Load(free_memory=0.5, processes=60, cpus=2), False, "This machine is busy: 60 processes compute on 2 CPUs"),
         (Load(free_memory=0.5, processes=1, cpus=2), True, "It was killed, as the system does when memory runs out"),
     ],
