@@ -14,7 +14,7 @@ from lr_sweep.sweep.plan.gpus import Gpu
 from lr_sweep.sweep.plan.packing import cohorts
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.roofline import LAUNCH_S
-from lr_sweep.sweep.plan.timings import BUSY, NO_TIME, Span, Timing
+from lr_sweep.sweep.plan.timings import NO_TIME, Span, Timing, is_busy
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import Reconciled
 from lr_sweep.sweep.results.run_state import State, checkpoint_step
@@ -135,7 +135,7 @@ def _range_lines(cost: Cost) -> list[str]:
             f"all, half or a quarter of a peak is reached, and an operation is launched in {launches_us} microseconds",
         ]
     shares = [timing.others_share for timing in cost.timings.values() if timing.others_share is not None]
-    if shares and max(shares) < BUSY:
+    if shares and not is_busy(max(shares)):
         lines += ["measured alone on this machine; beside other trials and Ray, runs are slower"]
     elif shares:
         lines += [

@@ -56,8 +56,7 @@ def plan_on(plan: Plan, machine: dict[str, float], gpu: Gpu | None = None, price
     if gpu is not None:
         groups = cohorts(reconciled.to_train, placement.resources, at_once)
         timings = computed_timings(groups, gpu, min(1.0, placement.resources.gpus_per_trial))
-    marking, engine = "" if gpu is None else gpu.marking, placement.resources.engine
-    timings |= find_timings(plan.wanted, reconciled, results, placement.device, engine, marking)
+    timings |= find_timings(plan.wanted, reconciled, results, placement, "" if gpu is None else gpu.marking)
     cost = replace(estimate_cost(reconciled, timings, placement, at_once, results), gpu=gpu, price=price)
     text = plan_text(plan, cost)
     if not reconciled.to_train or fits(placement, [machine]):

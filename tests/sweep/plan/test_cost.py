@@ -53,7 +53,8 @@ def end(record: SyntheticRecord, run: WantedRun, wall_s: float, status: str = "c
 
 def timings(runs: list[WantedRun], record: SyntheticRecord, device: str = "cpu", engine: str = "stacked") -> dict:
     results = Results(record.results)
-    return find_timings(runs, reconcile(runs, results), results, device, engine)
+    resources = Resources.model_validate({"gpus_per_trial": float(device == "cuda"), "engine": engine})
+    return find_timings(runs, reconcile(runs, results), results, Placement(resources=resources))
 
 
 def timing(low: float, middle: float, high: float) -> Timing:
