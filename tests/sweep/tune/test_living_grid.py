@@ -89,14 +89,6 @@ def grid(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gri
     return made
 
 
-@pytest.mark.slow
-def test_the_same_again_touches_nothing(grid: Grid) -> None:
-    before = grid.files()
-    grid.run()
-    assert grid.trained == []
-    assert grid.files() == before
-
-
 def test_one_learning_rate_more_trains_its_four_runs_and_touches_no_old_file(grid: Grid) -> None:
     before, old = grid.files(), set(rows(grid.results))
     grid.run(rates=(*RATES, 3e-3))
