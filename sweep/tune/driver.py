@@ -127,8 +127,10 @@ class Driver:
                 raise RuntimeError("a pass over all runs changed nothing: please report this, with Ray's log")
 
     def _next_round(self) -> Sequence[WantedRun]:
+        num_before = len(self._work.wanted)
         runs = self._work.next_round()
-        self._mirror.changed(*self._work.held_ids())
+        if len(self._work.wanted) > num_before:
+            self._mirror.changed(*self._work.held_ids())
         self._runs |= {run.run_id: run for run in runs}
         for sink in self._sinks:
             sink.add(runs)

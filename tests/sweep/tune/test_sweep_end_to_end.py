@@ -218,7 +218,7 @@ def test_runs_of_one_trial_equal_runs_trained_alone(second: Ended, folder: Path,
 
 
 def test_mlflow_is_brought_up_to_date_and_holds_every_run_and_point_once(second: Ended, folder: Path) -> None:
-    code, output = in_process("mlflow", folder / "tiny.yaml", "--results", second.results)
+    code, output = in_process("mlflow", "sync", folder / "tiny.yaml", "--results", second.results)
     assert code == 0, output
     client = open_client(tracking_uri(second.results))
     experiment = client.get_experiment_by_name("lr-sweep")

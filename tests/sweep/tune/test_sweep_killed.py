@@ -35,7 +35,12 @@ pytestmark = pytest.mark.cluster
 @pytest.mark.parametrize("is_killed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_interrupted_then_finished_equals_undisturbed(tmp_path: Path, is_killed: bool) -> None:
     """Perhaps SIGKILL to the whole process group, then Ctrl-C, then to the end; `status` looks on."""
-    study = write_study(tmp_path, rates=(1e-2,), num_steps=1600, protocol="{evaluate_every: 200}")
+    protocol, variants = (
+        "{evaluate_every: 400, train_examples_evaluated: 100}",
+        ("frozen-pretrained", "unfrozen-random"),
+    )
+    variants = variants if is_killed else variants[1:]
+    study = write_study(tmp_path, rates=(1e-2,), variants=variants, num_steps=1600, protocol=protocol)
     results = tmp_path / "results"
     if is_killed:
         with _started(study, results) as (process, wait_for):
@@ -68,7 +73,7 @@ def test_interrupted_then_finished_equals_undisturbed(tmp_path: Path, is_killed:
     code, output = sweep("run", study, "--results", results, "--cpus", "2")
     assert code == 0, output
     assert "Traceback" not in output
-    assert "2 runs wanted, 2 started" in output
+    assert f"{len(variants)} runs wanted, {len(variants)} started" in output
     assert curves(results) == trained_here(study, tmp_path / "undisturbed")
     assert all(len(checkpoints(folder)) == 1 for folder in (results / "checkpoints").iterdir())
 
