@@ -13,7 +13,7 @@ from lr_sweep.analysis.record.read import read_curves, read_runs
 from lr_sweep.analysis.record.rungs import with_stops
 from lr_sweep.analysis.statistics.observations import Observation, observations
 from lr_sweep.analysis.statistics.refinement import ROUND_SIZE, refined_rates
-from lr_sweep.analysis.statistics.selection import MEAN_DIGITS
+from lr_sweep.analysis.statistics.selection import comparable
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.search.proposals import (
@@ -141,7 +141,7 @@ class Rounds:
     def _ranked(self, observed: Mapping[float, Observation]) -> list[float]:
         """Return the rates with a value from the best to the worst; of equal ones the smaller is first."""
         known = {rate: each.value for rate, each in observed.items() if each.value is not None}
-        return sorted(known, key=lambda rate: (-round(self._metric.sign * known[rate], MEAN_DIGITS), rate))
+        return sorted(known, key=lambda rate: (-comparable(self._metric.sign * known[rate]), rate))
 
     def show(self) -> None:
         """Write what the search knows for optuna-dashboard; a grid, refined or not, has nothing to show."""

@@ -35,11 +35,8 @@ pytestmark = pytest.mark.cluster
 @pytest.mark.parametrize("is_killed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_interrupted_then_finished_equals_undisturbed(tmp_path: Path, is_killed: bool) -> None:
     """Perhaps SIGKILL to the whole process group, then Ctrl-C, then to the end; `status` looks on."""
-    protocol, variants = (
-        "{evaluate_every: 400, train_examples_evaluated: 100}",
-        ("frozen-pretrained", "unfrozen-random"),
-    )
-    variants = variants if is_killed else variants[1:]
+    protocol = "{evaluate_every: 400, train_examples_evaluated: 100}"
+    variants = ("frozen-pretrained", "unfrozen-random") if is_killed else ("unfrozen-random",)
     study = write_study(tmp_path, rates=(1e-2,), variants=variants, num_steps=1600, protocol=protocol)
     results = tmp_path / "results"
     if is_killed:
