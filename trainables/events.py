@@ -66,3 +66,14 @@ class Printed:
 Event = Started | Advanced | Finished
 """What changes the state of a run."""
 Report = Event | Printed
+
+
+def evaluations(event: Report) -> tuple[Evaluation, ...]:
+    """Return the evaluations that an event reports of its run."""
+    match event:
+        case Started():
+            return event.curve
+        case Advanced(evaluation=Evaluation() as evaluation):
+            return (evaluation,)
+        case _:
+            return ()

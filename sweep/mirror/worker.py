@@ -9,8 +9,7 @@ from lr_sweep.common.background import BackgroundWorker
 from lr_sweep.sweep.mirror.client import MirrorError
 from lr_sweep.sweep.mirror.mirror import Mirror
 from lr_sweep.sweep.results.sink import Sink
-from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.events import Advanced, Finished, Report, Started
+from lr_sweep.trainables.events import Finished, Report, evaluations
 
 _STUDY = "the study's own run"
 """A key among run ids: close the study, once all its runs are mirrored."""
@@ -43,9 +42,8 @@ class MirrorThread(Sink):
 
     def event(self, event: Report) -> None:
         """Have a run mirrored if the event added to its record."""
-        match event:
-            case Started(curve=[_, *_]) | Advanced(evaluation=Evaluation()) | Finished():
-                self.changed(event.run_id)
+        if evaluations(event) or isinstance(event, Finished):
+            self.changed(event.run_id)
 
     def failed(self, run_id: str, reason: str) -> None:
         """Have a failed run mirrored."""

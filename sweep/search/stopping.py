@@ -16,8 +16,7 @@ from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.sink import Sink
 from lr_sweep.sweep.study.own import AnyStudy
 from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
-from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.events import Advanced, Event, Finished, Report, Started
+from lr_sweep.trainables.events import Event, Finished, Report, evaluations
 
 CURVE_COLUMNS = ("run_id", "step", "validation_accuracy")
 """Test data cannot stop a run: it is not read."""
@@ -59,16 +58,10 @@ class EarlyStopping(Sink):
         """Take in what a worker reports of a run."""
         if self._rule is None:
             return
-        evaluations: Sequence[Evaluation] = ()
-        match event:
-            case Started():
-                evaluations = event.curve
-            case Advanced():
-                evaluations = [event.evaluation] if event.evaluation else []
-            case Finished():
-                self._ended.add(event.run_id)
-        if evaluations:
-            self._curves[event.run_id] |= {each.step: each.validation_accuracy for each in evaluations}
+        if isinstance(event, Finished):
+            self._ended.add(event.run_id)
+        if found := evaluations(event):
+            self._curves[event.run_id] |= {each.step: each.validation_accuracy for each in found}
             self._changed.add(self._runs[event.run_id].cell)
 
     def judge(self) -> None:

@@ -58,8 +58,9 @@ class Display(Sink):
 
     def event(self, event: Report) -> None:
         """Print which checkpoints of a run that starts were damaged."""
-        for path in event.damaged if isinstance(event, Started) else ():
-            self.note(f"{path} is damaged (its checksum differs); the run resumes from step {event.step}")
+        if isinstance(event, Started):
+            for path in event.damaged:
+                self.note(f"{path} is damaged (its checksum differs); the run resumes from step {event.step}")
 
     def tick(self) -> None:
         """Draw again if it is time to."""

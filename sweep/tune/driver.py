@@ -204,7 +204,7 @@ class Driver:
                 self._failures.started(event.run_id, self._machines.node_of(event.run_id))
             case Finished():
                 self._end(event.run_id, event.status)
-        if isinstance(event, Finished) or (isinstance(event, Advanced) and event.evaluation is not None):
+        if isinstance(event, Finished) or (isinstance(event, Advanced) and event.evaluation):
             self._count(self._failures.evaluated(event.run_id))
 
     def _on_interruption(self, event: TrialInterrupted) -> None:

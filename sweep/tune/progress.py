@@ -14,8 +14,7 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.sweep.plan.cost import wall_time
 from lr_sweep.sweep.results.sink import Sink
 from lr_sweep.sweep.study.runs import Cell, WantedRun
-from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.events import Advanced, Finished, Printed, Report, Started
+from lr_sweep.trainables.events import Advanced, Finished, Printed, Report, evaluations
 
 QUIET_S = 5.0
 """Workers report every two seconds of training; one that has not reported for this long may be evaluating."""
@@ -135,19 +134,12 @@ class StudyProgress(Sink):
         run = self._runs[event.run_id]
         run.status, run.step, run.reported_at = "running", event.step, self.clock()
         match event:
-            case Started():
-                self._note_best(run.wanted, event.curve)
-            case Advanced():
-                self._note_best(run.wanted, [event.evaluation] if event.evaluation else [])
-                if event.step_s is not None and event.evaluation_s is not None:
-                    run.pace = Pace(event.step_s, event.evaluation_s)
+            case Advanced() if event.step_s is not None and event.evaluation_s is not None:
+                run.pace = Pace(event.step_s, event.evaluation_s)
             case Finished():
                 run.status = event.status
-
-    def _note_best(self, wanted: WantedRun, evaluations: Iterable[Evaluation]) -> None:
-        """Keep the best of a cell; of equal accuracies the first."""
-        sign = wanted.metric.sign
-        for evaluation in evaluations:
+        wanted, sign = run.wanted, run.wanted.metric.sign
+        for evaluation in evaluations(event):  # of equal ones, the first is the best
             accuracy, best = evaluation.validation_accuracy, self.best.get(wanted.cell)
             if math.isfinite(accuracy) and (best is None or sign * accuracy > sign * best.accuracy):
                 self.best[wanted.cell] = Best(accuracy, wanted.run.learning_rate, evaluation.step, wanted.metric)
@@ -196,7 +188,8 @@ class StudyProgress(Sink):
 
     def _paces(self) -> dict[Cell | None, Pace]:
         """Return the mean pace of each cell, by its running runs if any has reported one, else by those that ended."""
-        found: dict[Cell | None, Pace] = {**self._expected}
+        found: dict[Cell | None, Pace] = {}
+        found.update(self._expected.items())
         if self._expected:
             found[None] = _mean(self._expected.values())
         running, ended = defaultdict[Cell | None, list[Pace]](list), defaultdict[Cell | None, list[Pace]](list)

@@ -17,7 +17,7 @@ from lr_sweep.sweep.tune.ray_session import lost_processes
 from lr_sweep.sweep.tune.trial_events import Leave, Reported, StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
 from lr_sweep.trainables import ray_trainable
 from lr_sweep.trainables.cohort import Cohort
-from lr_sweep.trainables.events import Advanced, Report, Started
+from lr_sweep.trainables.events import evaluations
 from lr_sweep.trainables.own.code import FAILURE
 from lr_sweep.trainables.ray_internals import in_notebook, tune_classes
 
@@ -101,7 +101,7 @@ class EventCallback(tune.Callback):
         for event in events:
             self.machines.reported(event)
             self.put(event)
-        if any(map(_has_evaluations, events)):
+        if any(map(evaluations, events)):
             self.put(Reported())
         if "storage_problem" in result:
             self.put(StorageFailed(reason=result["storage_problem"]))
@@ -128,15 +128,6 @@ class EventCallback(tune.Callback):
 
     def _only_lost_its_machine(self, trial: Any) -> bool:
         return self.machines.lost(trial) and self.machines.overlook_loss(_cohort_of(trial).run_ids)
-
-
-def _has_evaluations(event: Report) -> bool:
-    match event:
-        case Started():
-            return bool(event.curve)
-        case Advanced():
-            return event.evaluation is not None
-    return False
 
 
 def _cohort_of(trial: Any) -> Cohort:
