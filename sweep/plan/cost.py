@@ -25,9 +25,9 @@ from lr_sweep.trainables.pretraining.recipe import NUM_BYTES
 from lr_sweep.trainables.run import ModelSize
 
 COPIES_A_CHECKPOINT = 4
-"""Of the trained tensors in a checkpoint, float32: the model, Adam's two moments, the best model so far."""
+"""How often a checkpoint has the trained tensors, as float32: model, Adam's two moments, best model so far."""
 COPIES_PRETRAINING = 3
-"""Of the model in a checkpoint of its pretraining: the model and AdamW's two moments."""
+"""How often a checkpoint of a pretraining has the model: itself and AdamW's two moments."""
 BYTES_A_POINT = 8 * 10
 """An evaluation in a curve, uncompressed."""
 BYTES_A_FILE = 12_000
@@ -46,15 +46,15 @@ class Cost:
     device: str
     """`cpu` or `cuda`."""
     timings: dict[Cell, Timing]
-    """Of the cells that are timed."""
+    """By cell, where one is timed."""
     device_s: dict[str, Span]
     """By run id, of the runs whose cells are timed."""
     wall_s: Span
-    """Of the same runs, without the start of Ray and of trials."""
+    """From the start of the first trial to the end of the last, for the same runs; starting Ray is not in it."""
     gpu: Gpu | None = None
     """For which timings are computed where there are none; None: all were timed."""
     price: float | None = None
-    """Of an hour of a device, in any currency."""
+    """What an hour of a device costs, in any currency."""
 
     def of(self, runs: Iterable[WantedRun]) -> Span:
         """Return the device seconds of those of the runs that are timed."""

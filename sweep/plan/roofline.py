@@ -30,7 +30,7 @@ from lr_sweep.trainables.memory import (
 from lr_sweep.trainables.run import QUERY_BLOCK, Run, engine_of, gpt2_size
 
 SHARE_OF_PEAK = Span(low=1.0, middle=0.5, high=0.25)
-"""Of arithmetic and of bandwidth. Assumed: no program reaches 1, and small products are far below."""
+"""How much of the peak arithmetic and bandwidth is reached. Assumed: 1 is never, small products are far below."""
 LAUNCH_S = Span(low=4e-6, middle=8e-6, high=16e-6)
 """From one eager operation of torch to the next, on the CPU. Assumed."""
 KERNELS_A_STEP, KERNELS_A_BLOCK = 65, 97
@@ -51,7 +51,7 @@ read. An evaluation writes and reads it."""
 PASSES_A_TRAINED_NUMBER = 8
 """Gradients are cleared, written and read; value and Adam's moments are read and written."""
 TOKENS_A_BATCH = 2**8
-"""Of each run in a batch of an evaluation (`trainables/stacked/evaluation.py`, which needs torch)."""
+"""How many tokens a run has in a batch of an evaluation (`trainables/stacked/evaluation.py`, which needs torch)."""
 
 
 @dataclass(frozen=True, kw_only=True)

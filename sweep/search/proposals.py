@@ -29,9 +29,9 @@ class Proposal:
     model: str
     variant: str
     number: int
-    """Of the cell's proposals, from 0; those of a search, its winners and a refinement are numbered apart."""
+    """From 0, in the cell; proposals of a search, its winners and a refinement are numbered apart."""
     round: int
-    """Of the cell's rounds, from 1."""
+    """From 1, in the cell."""
     learning_rate: float
     sampler: str
     options: str | None = None
