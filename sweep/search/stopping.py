@@ -45,9 +45,9 @@ class EarlyStopping(Sink):
 
         Not before: a driver that died may have recorded an evaluation of a part of a cohort.
         """
-        if self._rule is None:
-            return
         new = {run.run_id: run for run in wanted if run.run_id not in self._runs}
+        if self._rule is None or not new:
+            return
         self._runs |= new
         self._cells = by_cell(self._runs.values())
         curves = read_curves(self._results.root, list(new), CURVE_COLUMNS)
