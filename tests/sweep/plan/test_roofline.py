@@ -11,11 +11,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lr_sweep.datasets import TASKS, digits
-from lr_sweep.datasets.task import TaskShape
+from lr_sweep.datasets.task import Split, TaskData, TaskShape
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.plan import roofline
 from lr_sweep.sweep.plan.gpus import GPUS
-from lr_sweep.tests.support.small_runs import CPU, real_valued_task, run_of
+from lr_sweep.tests.support.small_runs import CPU, run_of
 from lr_sweep.trainables.blocked_attention import AttentionNoise, attend_in_blocks
 from lr_sweep.trainables.run import QUERY_BLOCK, ModelSize
 from lr_sweep.trainables.stacked.engine import StackedTraining
@@ -38,14 +38,18 @@ class CountOperations(TorchDispatchMode):
 
 
 def operations(layers: int, variant: str) -> tuple[int, int]:
-    size = ModelSize(layers=layers, heads=4, width=16, positions=12)
-    stack = StackedTraining(real_valued_task(), None, CPU)
+    noise = Split(inputs=torch.zeros(64, 64, 16, dtype=torch.uint8), labels=torch.zeros(64, dtype=torch.long))
+    shape = TaskShape(num_tokens=64, num_classes=10, token_dim=16)
+    scale, shift = torch.full((16,), 1 / 128), torch.full((16,), -1.0)
+    data = TaskData(shape=shape, train=noise, validation=noise, test=noise, scale=scale, shift=shift)
+    size = ModelSize(layers=layers, heads=4, width=16, positions=64)
+    stack = StackedTraining(data, None, CPU)
     stack.add([run_of(variant, size=size, learning_rate=rate) for rate in (1e-3, 3e-3, 1e-2)])
     stack._train_chunk(1)
     with CountOperations() as step:
         stack._train_chunk(1)
     with CountOperations() as evaluation:
-        stack._evaluate(stack.slots, stack.data.test)  # one batch: less than 256 tokens
+        stack._evaluate(stack.slots, stack.data.test[:4])  # one batch: 256 tokens
     return step.number, evaluation.number
 
 
