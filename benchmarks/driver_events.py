@@ -26,10 +26,10 @@ from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import WantedRun, wanted_runs
 from lr_sweep.sweep.study.study import Resources
 from lr_sweep.sweep.terminal import output_to
-from lr_sweep.sweep.tune.callback import EventCallback, SweepStoppedError
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import ray_session
 from lr_sweep.sweep.tune.trial_events import Leave, TrialEvent
+from lr_sweep.sweep.tune.tuner import EventCallback, SweepStoppedError
 from lr_sweep.trainables.curve import Evaluation
 from lr_sweep.trainables.events import Advanced, Started
 

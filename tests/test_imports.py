@@ -114,13 +114,8 @@ def test_statistics_write_no_files_and_draw_nothing() -> None:
 def test_ray_stays_in_few_modules() -> None:
     everything = [module for package in PACKAGES for module in modules(package)]
     with_ray = {module for module in everything if "ray" in imported(module)}
-    training = {
-        "lr_sweep.trainables.ray_internals",
-        "lr_sweep.sweep.tune.nodes",
-        "lr_sweep.sweep.tune.trials",
-        "lr_sweep.sweep.tune.callback",
-    }
-    training |= {f"lr_sweep.sweep.tune.{name}" for name in ("ray_session", "tune_patches")}
+    training = {"lr_sweep.trainables.ray_internals"}
+    training |= {f"lr_sweep.sweep.tune.{name}" for name in ("nodes", "ray_session", "tuner")}
     clusters = {f"lr_sweep.sweep.cluster.{name}" for name in ("check", "jobs", "tunnels")}
     assert with_ray == NEEDS_RAY | training | clusters
 

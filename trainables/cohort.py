@@ -18,7 +18,7 @@ class Cohort:
     """Runs that train in one process, because they differ in learning rate and seed alone; one run is a cohort, too."""
 
     name: str
-    """Of the trial, for Ray's logs."""
+    """The trial's name in Ray's logs."""
     runs: tuple[AnyRun, ...]
     """In the order in which they start."""
     num_steps: int

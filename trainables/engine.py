@@ -29,7 +29,7 @@ from lr_sweep.trainables.run import AnyRun, Run
 HALF_LIFE_S = 60.0
 """Seconds of work after which what was measured before counts half."""
 FORWARD_SHARE = 1 / 3
-"""Of a gradient step, about: the forward pass. An evaluation is forward passes alone."""
+"""The forward pass's share of a gradient step, about. An evaluation is forward passes alone."""
 
 
 @dataclass

@@ -15,7 +15,7 @@ class Started:
 
     run_id: str
     step: int
-    """Of that checkpoint; 0: there is none."""
+    """The checkpoint's step; 0: there is none."""
     curve: tuple[Evaluation, ...] = ()
     """All evaluations so far: an earlier driver may have died before it recorded the last of them."""
     damaged: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Advanced:
     run_id: str
     step: int
     evaluation: Evaluation | None = None
-    """Of this step; it is in a checkpoint already. None: none was due."""
+    """The evaluation at this step, which is in a checkpoint already; None: none was due."""
     step_s: float | None = None
     """Seconds of the device that a gradient step of the run takes, lately; None: not known yet."""
     evaluation_s: float | None = None
@@ -66,3 +66,14 @@ class Printed:
 Event = Started | Advanced | Finished
 """What changes the state of a run."""
 Report = Event | Printed
+
+
+def evaluations(event: Report) -> tuple[Evaluation, ...]:
+    """Return the evaluations that an event reports of its run."""
+    match event:
+        case Started():
+            return event.curve
+        case Advanced(evaluation=Evaluation() as evaluation):
+            return (evaluation,)
+        case _:
+            return ()

@@ -155,7 +155,7 @@ def in_notebook() -> bool:
 
 
 def tune_classes() -> tuple[Any, Any, Any]:
-    """Return the parts of Tune that `sweep.tune.tune_patches` changes: two classes, and a module."""
+    """Return the parts of Tune that `sweep.tune.tuner` changes: two classes, and a module."""
     from ray.air.execution._internal.actor_manager import RayActorManager
     from ray.tune.execution import class_cache
     from ray.tune.execution.tune_controller import TuneController

@@ -25,7 +25,7 @@ REPORT_EVERY_S = 2.0
 """Seconds of training between reports to the driver, between evaluations."""
 
 MACHINE_CHECK_EVERY_S = 5.0
-"""Of the two minutes that a spot machine's notice gives."""
+"""A spot machine's notice comes two minutes before its end."""
 
 STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EHOSTUNREACH)
 """Failures to write that a retry will not mend; they stop the sweep instead of failing run after run."""

@@ -104,13 +104,7 @@ class Session:
         while self.waiting or self._active:
             if self.waiting and len(self._active) < self.num_slots:
                 yield self._start()
-            last = self.cohort.num_steps
-            ended = [
-                each
-                for each in self._active
-                if each.progress.diverged or each.progress.step >= last or self._stop_request(each).exists()
-            ]
-            if ended:
+            if ended := [(each, status) for each in self._active if (status := self._end_of(each))]:
                 yield self._end(ended)
                 continue
             self._between_steps = False
@@ -156,16 +150,17 @@ class Session:
         curve = tuple(slot.progress.curve)
         return Started(run_id=run_id, step=step, curve=curve, damaged=tuple(map(str, damaged)), code=history)
 
-    def _stop_request(self, active: _Active) -> Path:
-        # It stays: this process may die before the end is recorded, and a retry of its trial starts every run again.
-        return self.cohort.stop_requests / active.run_id
-
-    def _status(self, progress: Progress) -> Literal["complete", "diverged", "stopped"]:
-        if progress.diverged:
+    def _end_of(self, active: _Active) -> Literal["complete", "diverged", "stopped"] | None:
+        """Return how a run ends now; None: it trains further."""
+        if active.progress.diverged:
             return "diverged"
-        return "complete" if progress.step >= self.cohort.num_steps else "stopped"
+        if active.progress.step >= self.cohort.num_steps:
+            return "complete"
+        # The request stays: this process may die before the end is recorded, and a retry starts every run again.
+        return "stopped" if (self.cohort.stop_requests / active.run_id).exists() else None
 
-    def _end(self, ended: Sequence[_Active]) -> list[Event]:
+    def _end(self, statuses: Sequence[tuple[_Active, Literal["complete", "diverged", "stopped"]]]) -> list[Event]:
+        ended = [active for active, _ in statuses]
         self._save(ended, num_kept=1)
         if self.store is not None:
             self.store.finish([active.checkpoints for active in ended])
@@ -175,13 +170,13 @@ class Session:
             Finished(
                 run_id=active.run_id,
                 step=active.progress.step,
-                status=self._status(active.progress),
+                status=status,
                 diverged_at_step=active.progress.diverged_at_step,
                 elapsed_s=active.progress.elapsed_s,
                 engine=self.cohort.engine,
                 device=device_name(self.cohort.device),
             )
-            for active in ended
+            for active, status in statuses
         ]
 
     def _save(self, active_runs: Sequence[_Active], num_kept: int = NUM_KEPT) -> None:

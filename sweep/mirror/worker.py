@@ -8,12 +8,14 @@ from pathlib import Path
 from lr_sweep.common.background import BackgroundWorker
 from lr_sweep.sweep.mirror.client import MirrorError
 from lr_sweep.sweep.mirror.mirror import Mirror
+from lr_sweep.sweep.results.sink import Sink
+from lr_sweep.trainables.events import Finished, Report, evaluations
 
 _STUDY = "the study's own run"
 """A key among run ids: close the study, once all its runs are mirrored."""
 
 
-class MirrorThread:
+class MirrorThread(Sink):
     """Brings MLflow in line with the record, run by run, as runs change; waits as `BackgroundWorker` does.
 
     Only the thread uses `mirror`, until it is closed. It calls `on_problem` with one message when mirroring begins to
@@ -34,6 +36,15 @@ class MirrorThread:
         """Have runs mirrored of which the record holds more now; returns at once."""
         self._used = self._used or bool(run_ids)
         self._worker.submit(*run_ids)
+
+    def event(self, event: Report) -> None:
+        """Have a run mirrored if the event added to its record."""
+        if evaluations(event) or isinstance(event, Finished):
+            self.changed(event.run_id)
+
+    def failed(self, run_id: str, reason: str) -> None:
+        """Have a failed run mirrored."""
+        self.changed(run_id)
 
     def close(self, timeout_s: float) -> list[str]:
         """Try what is left once more, for at most `timeout_s` seconds; return the ids of runs not mirrored fully."""

@@ -14,7 +14,7 @@ from lr_sweep.sweep.plan.gpus import Gpu
 from lr_sweep.sweep.plan.packing import cohorts
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.roofline import LAUNCH_S
-from lr_sweep.sweep.plan.timings import BUSY, NO_TIME, Span, Timing
+from lr_sweep.sweep.plan.timings import NO_TIME, Span, Timing, is_busy
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import Reconciled
 from lr_sweep.sweep.results.run_state import State, checkpoint_step
@@ -25,9 +25,9 @@ from lr_sweep.trainables.pretraining.recipe import NUM_BYTES
 from lr_sweep.trainables.run import ModelSize
 
 COPIES_A_CHECKPOINT = 4
-"""Of the trained tensors in a checkpoint, float32: the model, Adam's two moments, the best model so far."""
+"""How often a checkpoint has the trained tensors, as float32: model, Adam's two moments, best model so far."""
 COPIES_PRETRAINING = 3
-"""Of the model in a checkpoint of its pretraining: the model and AdamW's two moments."""
+"""How often a checkpoint of a pretraining has the model: itself and AdamW's two moments."""
 BYTES_A_POINT = 8 * 10
 """An evaluation in a curve, uncompressed."""
 BYTES_A_FILE = 12_000
@@ -46,15 +46,15 @@ class Cost:
     device: str
     """`cpu` or `cuda`."""
     timings: dict[Cell, Timing]
-    """Of the cells that are timed."""
+    """By cell, where one is timed."""
     device_s: dict[str, Span]
     """By run id, of the runs whose cells are timed."""
     wall_s: Span
-    """Of the same runs, without the start of Ray and of trials."""
+    """From the start of the first trial to the end of the last, for the same runs; starting Ray is not in it."""
     gpu: Gpu | None = None
     """For which timings are computed where there are none; None: all were timed."""
     price: float | None = None
-    """Of an hour of a device, in any currency."""
+    """What an hour of a device costs, in any currency."""
 
     def of(self, runs: Iterable[WantedRun]) -> Span:
         """Return the device seconds of those of the runs that are timed."""
@@ -109,53 +109,40 @@ def cost_lines(cost: Cost) -> list[str]:
         device_s, timing = cost.of(runs), cost.timings.get(cell)
         known = (_hours(device_s.middle), _range(device_s), timing.source) if timing else ("unknown", "", "")
         rows.append(("", *cell, str(len(runs)), *known))
-    return [
+    lines = [
         f"cost       {at_least}{_hours(total.middle)} {unit} ({_range(total)}) for what is left, if no run diverges",
         *aligned(rows, right=(4, 5)),
         *([f"           {untimed}"] if missing else []),
         f"wall time  {at_least}{duration(wall_s.middle)} ({duration(wall_s.low)} to {duration(wall_s.high)}) with "
         f"{counted(cost.at_once, 'trial')} at once; starting Ray is not in it",
-        *_price_lines(cost, total, unit),
-        *_savings(cost, unit),
-        *_range_lines(cost),
-        *_warning(cost),
     ]
-
-
-def _price_lines(cost: Cost, total: Span, unit: str) -> list[str]:
-    if cost.price is None:
-        return []
-    low, middle, high = (f"{cost.price * seconds / 3600:,.0f}" for seconds in total)
-    return [f"price      {middle} ({low} to {high}) at {cost.price:g} for each of the {unit}"]
+    if cost.price is not None:
+        low, middle, high = (f"{cost.price * seconds / 3600:,.0f}" for seconds in total)
+        lines.append(f"price      {middle} ({low} to {high}) at {cost.price:g} for each of the {unit}")
+    return [*lines, *_savings(cost, unit), *_range_lines(cost)]
 
 
 def _range_lines(cost: Cost) -> list[str]:
-    """Say where the range comes from: what was timed, or what was assumed of a GPU that is not here."""
+    """Say where the range comes from: what was timed, and how, or what was assumed of a GPU that is not here."""
     timed = sorted({timing.device for timing in cost.timings.values() if math.isfinite(timing.written_at)})
-    lines = (
-        [f"from the fastest to the slowest of the steps that were timed; timed on {' and '.join(timed)}"]
-        if timed
-        else []
-    )
+    lines = []
+    if timed:
+        lines += [f"from the fastest to the slowest of the steps that were timed; timed on {' and '.join(timed)}"]
     if cost.gpu is not None and len(timed) < len({timing.device for timing in cost.timings.values()}):
         launches_us = ", ".join(f"{1e6 * each:g}" for each in LAUNCH_S)
         lines += [
             f"computed, not measured, from the peaks of {cost.gpu.title} ({cost.gpu.source}):",
             f"all, half or a quarter of a peak is reached, and an operation is launched in {launches_us} microseconds",
         ]
-    return [f"{'' if index else 'range':11}{line}" for index, line in enumerate(lines)]
-
-
-def _warning(cost: Cost) -> list[str]:
     shares = [timing.others_share for timing in cost.timings.values() if timing.others_share is not None]
-    if not shares:
-        return []
-    if max(shares) < BUSY:
-        return ["           measured alone on this machine; beside other trials and Ray, runs are slower"]
-    return [
-        f"           other processes used up to {max(shares):.0%} of the CPUs during the measurement;",
-        "           `plan --measure` on an idle machine narrows the range",
-    ]
+    if shares and not is_busy(max(shares)):
+        lines += ["measured alone on this machine; beside other trials and Ray, runs are slower"]
+    elif shares:
+        lines += [
+            f"other processes used up to {max(shares):.0%} of the CPUs during the measurement;",
+            "`plan --measure` on an idle machine narrows the range",
+        ]
+    return [f"{'' if index else 'range':11}{line}" for index, line in enumerate(lines)]
 
 
 def _savings(cost: Cost, unit: str) -> list[str]:

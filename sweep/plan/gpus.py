@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lr_sweep.trainables.run import Precision
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Gpu:
     """What a GPU is said to do."""
 
@@ -23,18 +23,19 @@ class Gpu:
     source: str
 
 
-def _gpu(title: str, marking: str, memory_gb: float, gb_per_s: float, tflops: tuple[float, ...], source: str) -> Gpu:
-    precisions: tuple[Precision, ...] = ("fp32", "tf32", "bf16")
-    flops = {precision: 1e12 * each for precision, each in zip(precisions, tflops, strict=True)}
-    memory, bandwidth = 1e9 * memory_gb, 1e9 * gb_per_s
-    return Gpu(title=title, marking=marking, memory_bytes=memory, bytes_per_s=bandwidth, flops=flops, source=source)
+def _peaks(fp32: float, tf32: float, bf16: float) -> dict[Precision, float]:
+    """Give peaks in TFLOP/s."""
+    return {"fp32": 1e12 * fp32, "tf32": 1e12 * tf32, "bf16": 1e12 * bf16}
 
 
+_HOPPER, _SHEET = _peaks(67, 494.5, 989.5), "data sheet; half of 'sparse'"
 GPUS = {
-    "a100": _gpu("A100 SXM 80 GB", "A100", 80, 2039, (19.5, 156, 312), "NVIDIA A100 data sheet"),
-    "h100": _gpu("H100 SXM 80 GB", "H100", 80, 3350, (67, 494.5, 989.5), "NVIDIA H100 data sheet; half of 'sparse'"),
-    "h200": _gpu("H200 SXM 141 GB", "H200", 141, 4800, (67, 494.5, 989.5), "NVIDIA H200 data sheet; half of 'sparse'"),
-    "l4": _gpu("L4 24 GB", "L4", 24, 300, (30.3, 60, 121), "NVIDIA L4 data sheet; half of 'sparse'"),
-    "a10g": _gpu("A10G 24 GB", "A10G", 24, 600, (31.2, 35, 70), "NVIDIA A10G data sheet; fp32 as of the A10"),
-    "rtx4090": _gpu("RTX 4090 24 GB", "RTX 4090", 24, 1008, (82.6, 82.6, 165.2), "NVIDIA Ada architecture white paper"),
+    "a100": Gpu("A100 SXM 80 GB", "A100", 80e9, 2039e9, _peaks(19.5, 156, 312), "NVIDIA A100 data sheet"),
+    "h100": Gpu("H100 SXM 80 GB", "H100", 80e9, 3350e9, _HOPPER, f"NVIDIA H100 {_SHEET}"),
+    "h200": Gpu("H200 SXM 141 GB", "H200", 141e9, 4800e9, _HOPPER, f"NVIDIA H200 {_SHEET}"),
+    "l4": Gpu("L4 24 GB", "L4", 24e9, 300e9, _peaks(30.3, 60, 121), f"NVIDIA L4 {_SHEET}"),
+    "a10g": Gpu("A10G 24 GB", "A10G", 24e9, 600e9, _peaks(31.2, 35, 70), "NVIDIA A10G data sheet; fp32 as of the A10"),
+    "rtx4090": Gpu(
+        "RTX 4090 24 GB", "RTX 4090", 24e9, 1008e9, _peaks(82.6, 82.6, 165.2), "NVIDIA Ada architecture white paper"
+    ),
 }

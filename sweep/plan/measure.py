@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lr_sweep.common.text import counted
 from lr_sweep.datasets.task import DataError, TaskData
-from lr_sweep.sweep.plan.packing import CohortSizes
+from lr_sweep.sweep.plan.packing import CohortSizes, Group, largest_groups
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.timings import busy_text, write_measured
 from lr_sweep.sweep.results.directory import Results
@@ -25,7 +25,7 @@ from lr_sweep.trainables.initialise import load_weights
 from lr_sweep.trainables.memory import largest_stack, share_memory
 from lr_sweep.trainables.own.code import TrainingFunctionError
 from lr_sweep.trainables.own.probe import probe
-from lr_sweep.trainables.own.run import OwnRun
+from lr_sweep.trainables.own.run import OwnFiles, OwnRun
 from lr_sweep.trainables.pretraining.weights import find_weights
 from lr_sweep.trainables.run import Run, engine_of
 from lr_sweep.trainables.session import device_name, task_data
@@ -37,7 +37,7 @@ MAX_SHARE = 0.9
 
 
 def measure_cells(
-    groups: Sequence[Sequence[WantedRun]],
+    groups: Sequence[Group],
     placement: Placement,
     results: Results,
     data_dir: Path,
@@ -47,11 +47,10 @@ def measure_cells(
 
     Fetches nothing: cells without their data are reported to `say` and left out.
     """
-    largest = {group[0].cell: group for group in sorted(groups, key=len)}
-    for cell, group in largest.items():
+    for cell, group in largest_groups(groups).items():
         name = " ".join(cell)
         try:
-            timed = _time_own(group[0], placement) if group[0].own_files else _time(group, placement, results, data_dir)
+            timed = _time(group, placement, results, data_dir)
         except (DataError, TrainingFunctionError, MemoryError, torch.OutOfMemoryError) as error:
             say(f"{name}: not measured: {error}")
             continue
@@ -82,7 +81,9 @@ class _Timed(NamedTuple):
 
 
 def _time(group: Sequence[WantedRun], placement: Placement, results: Results, data_dir: Path) -> _Timed:
-    """Time built-in runs of a cell; raises DataError, or MemoryError or torch's if they do not fit."""
+    """Time runs of a cell; raises DataError, TrainingFunctionError, or MemoryError or torch's if they do not fit."""
+    if isinstance(group[0].run, OwnRun) and group[0].own_files is not None:
+        return _time_own(group[0].run, group[0].own_files, placement)
     runs = [each.run for each in group if isinstance(each.run, Run)]
     data = task_data(runs[0], data_dir, placement.device)
     together = _together(group, data, placement, results)
@@ -95,12 +96,10 @@ def _time(group: Sequence[WantedRun], placement: Placement, results: Results, da
     return _Timed(before, together, timing.step_s, timing.evaluation_s)
 
 
-def _time_own(wanted: WantedRun, placement: Placement) -> _Timed:
+def _time_own(run: OwnRun, files: OwnFiles, placement: Placement) -> _Timed:
     """Time a run of the user's own function, and say whether it can be repeated and resumed."""
-    assert isinstance(wanted.run, OwnRun)
-    assert wanted.own_files is not None
     before = Moment.now()
-    found = probe(wanted.run, wanted.own_files, placement.device)
+    found = probe(run, files, placement.device)
     return _Timed(before, 1, found.step_s, found.evaluation_s, note=f"; {found.text()}")
 
 

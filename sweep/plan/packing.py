@@ -11,7 +11,7 @@ from lr_sweep.common.files import write_json
 from lr_sweep.common.text import rate_text
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.study.runs import WantedRun, alike
+from lr_sweep.sweep.study.runs import Cell, WantedRun, alike
 from lr_sweep.sweep.study.study import Resources
 from lr_sweep.trainables.memory import part_sizes
 from lr_sweep.trainables.run import Precision, Run, engine_of
@@ -74,13 +74,12 @@ def total_work(runs: Iterable[WantedRun], *, on_gpu: bool) -> float:
     return sum(run.num_steps * _step_work(run, on_gpu=on_gpu) for run in runs)
 
 
-def _step_work(run: WantedRun, *, on_gpu: bool) -> float:
-    if not isinstance(run.run, Run) or run.shape is None:
-        return 1.0
-    return step_work(run.run, run.shape, on_gpu=on_gpu)
+def _step_work(wanted: WantedRun, *, on_gpu: bool) -> float:
+    run = wanted.run
+    return multiplications(run, wanted.shape, on_gpu=on_gpu) if isinstance(run, Run) and wanted.shape else 1.0
 
 
-def step_work(run: Run, task: TaskShape, *, on_gpu: bool) -> float:
+def multiplications(run: Run, task: TaskShape, *, on_gpu: bool) -> float:
     """Return the multiplications of a gradient step: the body's matrix products, forward and back.
 
     Exact enough to divide runs among devices. On a GPU a trained weight's memory traffic counts, too; on a CPU
@@ -134,6 +133,11 @@ def is_out_of_memory(reason: str) -> bool:
     """Return whether a trial itself ran out of memory: our words, or torch's; not where `KILLED` by Ray."""
     signs = ("outofmemory", "out of memory", "memoryerror", "can't allocate memory")
     return KILLED not in reason and any(sign in reason.lower() for sign in signs)
+
+
+def largest_groups(groups: Iterable[Group]) -> dict[Cell, Group]:
+    """Return the largest group of each cell."""
+    return {group[0].cell: group for group in sorted(groups, key=len)}
 
 
 def trial_name(group: Sequence[WantedRun]) -> str:

@@ -81,13 +81,15 @@ def gpus_here() -> int:
 
 
 def check_beforehand(placement: Placement, for_gpus: tuple[str, ...]) -> None:
-    """Check options that need a GPU, and this machine or that the cluster answers, before any download.
-
-    Raises UserError.
-    """
+    """Raise UserError for options that need a GPU, a machine that cannot hold a trial, or a cluster without answer."""
     check_device(placement, for_gpus)
     if placement.address is None:
-        _check_cpus(placement)
+        there = cpus_here()
+        if placement.cpus is not None and placement.cpus > there and not placement.force:
+            raise UserError(
+                f"--cpus: got {placement.cpus}, want at most {there}, the CPUs that this process may use here. Each "
+                f"more takes about 1 GB of memory and slows the others down; --force starts as many all the same."
+            )
         check_fit(placement, [devices_here(placement.cpus, None)])
         check_loopback()
         return
@@ -97,16 +99,6 @@ def check_beforehand(placement: Placement, for_gpus: tuple[str, ...]) -> None:
             check_answers(host, int(port))
         except OSError as error:
             raise no_cluster(placement.address, error) from error
-
-
-def _check_cpus(placement: Placement) -> None:
-    """Refuse more CPUs than there are: each would get a worker of a gigabyte, and none more speed."""
-    there = cpus_here()
-    if placement.cpus is not None and placement.cpus > there and not placement.force:
-        raise UserError(
-            f"--cpus: got {placement.cpus}, want at most {there}, the CPUs that this process may use here. Each more "
-            f"takes about 1 GB of memory and slows the others down; --force starts as many all the same."
-        )
 
 
 def described(node: Mapping[str, float]) -> str:

@@ -23,7 +23,6 @@ from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown,
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import NOT_PROPOSED, Cell, by_cell, expected_runs, grids_of, stopped_rates
-from lr_sweep.sweep.study.search import Search
 from lr_sweep.sweep.study.texts import GIVE_TEXT
 from lr_sweep.trainables.run import Run, engine_for
 
@@ -56,18 +55,30 @@ def plan_on(plan: Plan, machine: dict[str, float], gpu: Gpu | None = None, price
     if gpu is not None:
         groups = cohorts(reconciled.to_train, placement.resources, at_once)
         timings = computed_timings(groups, gpu, min(1.0, placement.resources.gpus_per_trial))
-    marking, engine = "" if gpu is None else gpu.marking, placement.resources.engine
-    timings |= find_timings(plan.wanted, reconciled, results, placement.device, engine, marking)
+    timings |= find_timings(plan.wanted, reconciled, results, placement, "" if gpu is None else gpu.marking)
     cost = replace(estimate_cost(reconciled, timings, placement, at_once, results), gpu=gpu, price=price)
     text = plan_text(plan, cost)
-    refused = reconciled.to_train and not fits(placement, [machine])
-    return f"{text}\n{_misfit_line(placement, machine)}" if refused else text
+    if not reconciled.to_train or fits(placement, [machine]):
+        return text
+    return (
+        f"{text}\nnote       `run` would refuse this: a trial asks for {described(placement.trial)}, and the machine "
+        f"planned for has {described(machine)}. Plan for another with --cpus and --gpus, or ask for less with "
+        f"--cpus-per-trial and --gpus-per-trial."
+    )
 
 
 def plan_text(plan: Plan, cost: Cost, *, elsewhere: bool = False) -> str:
     """Return the plan for the terminal; `elsewhere`: without disk and cost."""
     lines = [study_heading(plan.study.study, plan.study.title), "", *_grid_lines(plan), "", *_cell_lines(plan), ""]
-    lines += [*_weights_lines(plan.backbones), *_total_lines(plan, cost)]
+    to_train, resources = plan.reconciled.to_train, plan.study.resources
+    lines += [
+        *_weights_lines(plan.backbones),
+        f"runs       {len(plan.wanted)} wanted: {state_counts(plan.reconciled.counts())}",
+        f"to train   {counted(len(to_train), 'run')} in {counted(cost.num_trials, 'trial')}, "
+        f"at most {sum(run.num_steps for run in to_train):,} gradient steps",
+        f"resources  {resources.cpus_per_trial} CPU and {resources.gpus_per_trial:g} GPU a trial",
+        *_engine_lines(plan),
+    ]
     lines += [f"{'' if index else 'changed':11}{line}" for index, line in enumerate(_changed_lines(plan))]
     lines += [] if elsewhere else [_disk_line(plan, cost)]
     lines += [f"data       {plan.data_dir}", f"results    {plan.results.location}"]
@@ -84,60 +95,39 @@ def _changed_lines(plan: Plan) -> Iterator[str]:
 
 
 def _grid_lines(plan: Plan) -> list[str]:
-    if plan.study.search is not None:
-        return _search_lines(plan, plan.study.search)
-    study, rates = plan.study, plan.study.learning_rate_grid()
-    axes: tuple[Sized, ...] = (study.tasks, study.models, study.variants, rates, study.seed_list())
-    names = ("task", "model", "variant", "learning rate", "seed")
-    factors = " x ".join(counted(len(axis), name) for axis, name in zip(axes, names, strict=True))
-    number = counted(len(study.seed_list()) * sum(map(len, grids_of(study).values())), "run")
-    return [
-        f"grid       {factors} = {number}" if study.cells is None else f"grid       {number} of {factors}",
-        f"rates      {'  '.join(map(rate_text, rates))}",
-        f"seeds      {'  '.join(map(str, study.seed_list()))}",
-        *_refine_lines(plan),
-        *_winner_lines(plan),
-        *_stop_lines(plan),
-    ]
-
-
-def _refine_lines(plan: Plan) -> list[str]:
-    if (refine := plan.study.refine) is None:
-        return []
-    proposed, total = sum(len(each.rates) for each in plan.proposed.values()), refine * len(by_cell(plan.wanted))
-    return [
-        f"refine     {counted(refine, 'learning rate')} more a cell, after its grid; {proposed} of {total} proposed "
-        "so far; the others are counted, and not known yet"
-    ]
-
-
-def _search_lines(plan: Plan, search: Search) -> list[str]:
-    cells, seeds = len(by_cell(plan.wanted)), plan.study.seed_list()
+    """Return what the study asks for: its grid or search, and what becomes of that."""
+    study, seeds, num_cells = plan.study, plan.study.seed_list(), len(by_cell(plan.wanted))
     proposed = sum(len(each.rates) for each in plan.proposed.values())
-    return [
-        f"search     {search.text()}; {counted(cells, 'cell')} and {counted(len(seeds), 'seed')}: "
-        f"{counted(len(plan.wanted), 'run')}",
-        f"rates      {proposed} of {cells * search.rates} proposed so far; the others are counted, and not known yet",
-        f"seeds      {'  '.join(map(str, seeds))}",
-        *_winner_lines(plan),
-        *_stop_lines(plan),
-    ]
-
-
-def _winner_lines(plan: Plan) -> list[str]:
-    if (winners := plan.study.winners) is None:
-        return []
-    chosen, number = sum(len(each.winners or ()) for each in plan.proposed.values()), len(by_cell(plan.wanted))
-    return [
-        f"winners    {counted(winners, 'learning rate')} a cell with all seeds, the best by the first one; {chosen} of "
-        f"{winners * number} chosen so far; {counted(len(plan.wanted), 'run')} in all"
-    ]
-
-
-def _stop_lines(plan: Plan) -> list[str]:
-    if (rule := plan.study.stop_early) is None:
-        return []
-    return [f"stops      {rule.text()}; what follows counts every run in full, which is the most that it can be"]
+    unknown = "proposed so far; the others are counted, and not known yet"
+    if study.search is not None:
+        lines = [
+            f"search     {study.search.text()}; {counted(num_cells, 'cell')} and {counted(len(seeds), 'seed')}: "
+            f"{counted(len(plan.wanted), 'run')}",
+            f"rates      {proposed} of {num_cells * study.search.rates} {unknown}",
+        ]
+    else:
+        rates = study.learning_rate_grid()
+        axes: tuple[Sized, ...] = (study.tasks, study.models, study.variants, rates, seeds)
+        names = ("task", "model", "variant", "learning rate", "seed")
+        factors = " x ".join(counted(len(axis), name) for axis, name in zip(axes, names, strict=True))
+        number = counted(len(seeds) * sum(map(len, grids_of(study).values())), "run")
+        lines = [
+            f"grid       {factors} = {number}" if study.cells is None else f"grid       {number} of {factors}",
+            f"rates      {'  '.join(map(rate_text, rates))}",
+        ]
+    lines.append(f"seeds      {'  '.join(map(str, seeds))}")
+    if study.refine is not None:
+        more = f"{counted(study.refine, 'learning rate')} more a cell, after its grid"
+        lines.append(f"refine     {more}; {proposed} of {study.refine * num_cells} {unknown}")
+    if study.winners is not None:
+        chosen = sum(len(each.winners or ()) for each in plan.proposed.values())
+        what = f"{counted(study.winners, 'learning rate')} a cell with all seeds, the best by the first one"
+        so_far = f"{chosen} of {study.winners * num_cells} chosen so far"
+        lines.append(f"winners    {what}; {so_far}; {counted(len(plan.wanted), 'run')} in all")
+    if study.stop_early is not None:
+        most = "what follows counts every run in full, which is the most that it can be"
+        lines.append(f"stops      {study.stop_early.text()}; {most}")
+    return lines
 
 
 def _cell_lines(plan: Plan) -> list[str]:
@@ -167,17 +157,6 @@ def _weights_lines(backbones: Mapping[str, Backbone]) -> list[str]:
     return lines
 
 
-def _total_lines(plan: Plan, cost: Cost) -> list[str]:
-    to_train, resources = plan.reconciled.to_train, plan.study.resources
-    return [
-        f"runs       {len(plan.wanted)} wanted: {state_counts(plan.reconciled.counts())}",
-        f"to train   {counted(len(to_train), 'run')} in {counted(cost.num_trials, 'trial')}, "
-        f"at most {sum(run.num_steps for run in to_train):,} gradient steps",
-        f"resources  {resources.cpus_per_trial} CPU and {resources.gpus_per_trial:g} GPU a trial",
-        *_engine_lines(plan),
-    ]
-
-
 def _engine_lines(plan: Plan) -> list[str]:
     """Return lines that name the models and variants which the wanted engine does not train, if there are any."""
     if isinstance(plan.study, OwnStudy):
@@ -204,15 +183,6 @@ def _disk_line(plan: Plan, cost: Cost) -> str:
 def state_counts(counts: Counter[State]) -> str:
     """Return `3 complete, 9 new`."""
     return ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state]) or "none"
-
-
-def _misfit_line(placement: Placement, machine: Mapping[str, float]) -> str:
-    """Return the note that `run` would refuse a machine, since it cannot hold a trial."""
-    return (
-        f"note       `run` would refuse this: a trial asks for {described(placement.trial)}, and the machine planned "
-        f"for has {described(machine)}. Plan for another with --cpus and --gpus, or ask for less with "
-        f"--cpus-per-trial and --gpus-per-trial."
-    )
 
 
 def id_lines(plan: Plan) -> list[str]:

@@ -15,8 +15,9 @@ from lr_sweep.common.text import gigabytes
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.plan.gpus import Gpu
+from lr_sweep.sweep.plan.packing import Group, largest_groups
 from lr_sweep.sweep.plan.timings import Span, Timing
-from lr_sweep.sweep.study.runs import Cell, WantedRun
+from lr_sweep.sweep.study.runs import Cell
 from lr_sweep.trainables.memory import (
     BYTES,
     USABLE,
@@ -29,7 +30,7 @@ from lr_sweep.trainables.memory import (
 from lr_sweep.trainables.run import QUERY_BLOCK, Run, engine_of, gpt2_size
 
 SHARE_OF_PEAK = Span(low=1.0, middle=0.5, high=0.25)
-"""Of arithmetic and of bandwidth. Assumed: no program reaches 1, and small products are far below."""
+"""How much of the peak arithmetic and bandwidth is reached. Assumed: 1 is never, small products are far below."""
 LAUNCH_S = Span(low=4e-6, middle=8e-6, high=16e-6)
 """From one eager operation of torch to the next, on the CPU. Assumed."""
 KERNELS_A_STEP, KERNELS_A_BLOCK = 65, 97
@@ -50,7 +51,7 @@ read. An evaluation writes and reads it."""
 PASSES_A_TRAINED_NUMBER = 8
 """Gradients are cleared, written and read; value and Adam's moments are read and written."""
 TOKENS_A_BATCH = 2**8
-"""Of each run in a batch of an evaluation (`trainables/stacked/evaluation.py`, which needs torch)."""
+"""How many tokens a run has in a batch of an evaluation (`trainables/stacked/evaluation.py`, which needs torch)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,38 +73,32 @@ class Work:
         )
 
 
-def computed_timings(groups: Sequence[Sequence[WantedRun]], gpu: Gpu, share: float) -> dict[Cell, Timing]:
+def computed_timings(groups: Sequence[Group], gpu: Gpu, share: float) -> dict[Cell, Timing]:
     """Compute what runs of each cell take on a share of a GPU, in stacks as large as fit and as the cell's group is.
 
     Cells of other models than GPT-2s, and of training functions of the user's own, are left out: their work is unknown.
     """
-    largest = {group[0].cell: group for group in sorted(groups, key=len)}
-    return {cell: _timing(group, gpu, share) for cell, group in largest.items() if _is_known(group[0])}
+    found = {}
+    for cell, group in largest_groups(groups).items():
+        runs = [each.run for each in group if isinstance(each.run, Run) and each.run.model.family == "gpt2"]
+        if runs and (shape := group[0].shape):
+            found[cell] = _timing(runs, shape, gpu, share)
+    return found
 
 
-def _is_known(wanted: WantedRun) -> bool:
-    return isinstance(wanted.run, Run) and wanted.run.model.family == "gpt2" and wanted.shape is not None
-
-
-def _timing(group: Sequence[WantedRun], gpu: Gpu, share: float) -> Timing:
-    runs, task = [each.run for each in group if isinstance(each.run, Run)], group[0].shape
-    assert task is not None
+def _timing(runs: Sequence[Run], task: TaskShape, gpu: Gpu, share: float) -> Timing:
     run, is_stacked = runs[0], engine_of(runs[0], "stacked") == "stacked"
     available_bytes = USABLE * share * gpu.memory_bytes
     together = largest_stack(runs, task, available_bytes, on_cpu=False) if is_stacked else 1
     needed_bytes = stack_bytes(run, task, 1, 1, on_cpu=False)
+    misfit = f"; a run needs {gigabytes(int(needed_bytes))}, more than there is"
     seeds = len({each.seed for each in runs[:together]})
     step_s = step_work(run, task, together, seeds).seconds(gpu, run)
     evaluation_s = evaluation_work(run, task, together, seeds).seconds(gpu, run)
     return Timing(
         step_s=(step_s + evaluation_s * (1 / run.protocol.evaluate_every)) * (1 / together),
         device=f"{gpu.title}, not measured",
-        source=f"computed, {together} together"
-        + (
-            f"; a run needs {gigabytes(int(needed_bytes))}, more than there is"
-            if needed_bytes > available_bytes
-            else ""
-        ),
+        source=f"computed, {together} together{misfit if needed_bytes > available_bytes else ''}",
         written_at=-math.inf,
     )
 

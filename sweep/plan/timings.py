@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from lr_sweep.analysis.record.columns import PLANNED
 from lr_sweep.analysis.record.read import planned_path, read_rows, read_run_rows
@@ -84,12 +84,7 @@ class _Known(NamedTuple):
 
 
 def find_timings(
-    wanted: Sequence[WantedRun],
-    reconciled: Reconciled,
-    results: Results,
-    device: str,
-    engine: str,
-    marking: str = "",
+    wanted: Sequence[WantedRun], reconciled: Reconciled, results: Results, placement: Placement, marking: str = ""
 ) -> dict[Cell, Timing]:
     """Return the timings of cells that have runs to train, where they are known; `marking` is in the device's name.
 
@@ -98,16 +93,26 @@ def find_timings(
     """
     if not reconciled.to_train or not results.exists():
         return {}
-    examples = {run.cell: run for run in reconciled.to_train}
+    engine, on_cpu = placement.resources.engine, placement.device == "cpu"
+    examples = {run.cell: _keys(run.run.content()) for run in reconciled.to_train}
+
+    def choose(known: Iterable[_Known]) -> dict[Cell, Timing]:
+        on_device = [each for each in known if each.timing.device.lower().startswith("cpu") == on_cpu]
+        usable = [each for each in on_device if marking in each.timing.device]
+        found = {}
+        for cell, (cell_key, kind_key) in examples.items():
+            if fitting := [each for each in usable if each.kind == kind_key]:
+                found[cell] = max(fitting, key=lambda each: (each.cell == cell_key, each.timing.written_at)).timing
+        return found
+
     complete = [run for run in wanted if reconciled.states[run.run_id] is State.COMPLETE and run.cell in examples]
     done = [[run.run_id for run in runs] for runs in by_cell(complete).values()]
     own = [run_id for ids in done for run_id in _latest(results, ids, MAX_RUNS_OF_A_CELL)]
     known = [*_measured(results, engine), *_recorded(results, own, engine)]
-    found = _chosen(examples, known, device, marking)
+    found = choose(known)
     if len(found) < len(examples):
         others = {path.stem for path in (results.root / "runs").glob("[!.]*.parquet")}.difference(*done)
-        known += _recorded(results, _latest(results, others, MAX_OTHER_RUNS), engine)
-        found = _chosen(examples, known, device, marking)
+        found = choose([*known, *_recorded(results, _latest(results, others, MAX_OTHER_RUNS), engine)])
     return found
 
 
@@ -120,20 +125,6 @@ def _written_at(path: Path) -> float:
     with suppress(FileNotFoundError):  # removed by `gc` since it was listed
         return path.stat().st_mtime
     return 0.0
-
-
-def _chosen(
-    examples: Mapping[Cell, WantedRun], known: Sequence[_Known], device: str, marking: str
-) -> dict[Cell, Timing]:
-    alike = [each for each in known if each.timing.device.lower().startswith("cpu") == (device == "cpu")]
-    usable = [each for each in alike if marking in each.timing.device]
-    found = {}
-    for cell, run in examples.items():
-        cell_key, kind_key = _keys(run.run.content())
-        fitting = [each for each in usable if each.kind == kind_key]
-        if fitting:
-            found[cell] = max(fitting, key=lambda each: (each.cell == cell_key, each.timing.written_at)).timing
-    return found
 
 
 def _keys(content: Mapping[str, Any]) -> tuple[str, str]:
@@ -170,13 +161,6 @@ def _recorded(results: Results, run_ids: Iterable[str], engine: str) -> Iterator
         yield _Known(cell, kind, Timing(step_s=step_s, device=device, source=source, written_at=written_at))
 
 
-def _measured(results: Results, engine: str) -> Iterator[_Known]:
-    for entry in read_measured(results):
-        if entry["engine"] == _engine(entry["content"], engine):
-            with suppress(KeyError, TypeError):  # as of recorded runs
-                yield _Known(*_keys(entry["content"]), _measured_timing(entry))
-
-
 def _engine(content: Mapping[str, Any], wanted: str) -> str:
     """Return the engine that trains such runs now; see `trainables.run.engine_of`."""
     if is_own(content):
@@ -185,25 +169,35 @@ def _engine(content: Mapping[str, Any], wanted: str) -> str:
     return "plain" if plain else wanted
 
 
-def _measured_timing(entry: Mapping[str, Any]) -> Timing:
-    every, together = entry["content"]["protocol"]["evaluate_every"], entry["runs_together"]
-    step_s = (Span.of(entry["step_s"]) + Span.of(entry["evaluation_s"]) * (1 / every)) * (1 / together)
-    share = entry.get("others_share")  # entries of earlier versions lack it
-    if share is not None and share >= BUSY:  # from a machine without the others to one where they use as much again
-        step_s = Span(step_s.low * (1 - share), step_s.middle, step_s.high / (1 - share))
-    return Timing(
-        step_s=step_s,
-        device=entry["device"],
-        source=f"measured, {together} together{busy_text(share)}",
-        others_share=share,
-        written_at=entry["measured_at"],
-    )
+def _measured(results: Results, engine: str) -> Iterator[_Known]:
+    """Yield what `plan --measure` timed."""
+    for entry in read_measured(results):
+        content, share = entry["content"], entry.get("others_share")  # earlier versions did not write the second
+        if entry["engine"] != _engine(content, engine):
+            continue
+        together, every = entry["runs_together"], content["protocol"]["evaluate_every"]
+        step_s = (Span.of(entry["step_s"]) + Span.of(entry["evaluation_s"]) * (1 / every)) * (1 / together)
+        if is_busy(share):  # from a machine without the others to one where they use as much again
+            step_s = Span(step_s.low * (1 - share), step_s.middle, step_s.high / (1 - share))
+        timing = Timing(
+            step_s=step_s,
+            device=entry["device"],
+            source=f"measured, {together} together{busy_text(share)}",
+            others_share=share,
+            written_at=entry["measured_at"],
+        )
+        with suppress(KeyError, TypeError):  # as of recorded runs
+            yield _Known(*_keys(content), timing)
 
 
 def busy_text(others_share: float | None) -> str:
     """Return how busy the machine was, after a comma; nothing if it was not."""
-    busy = others_share is not None and others_share >= BUSY
-    return f", other processes used {others_share:.0%} of the CPUs" if busy else ""
+    return f", other processes used {others_share:.0%} of the CPUs" if is_busy(others_share) else ""
+
+
+def is_busy(others_share: float | None) -> TypeGuard[float]:
+    """Return whether other processes used so much of the CPUs that a measured range is widened."""
+    return others_share is not None and others_share >= BUSY
 
 
 def read_measured(results: Results) -> list[dict[str, Any]]:
@@ -254,7 +248,7 @@ def write_planned(
     path = planned_path(results.root, study)
     before = read_rows(path, PLANNED) or []
     known = {(row["run_id"], row["num_steps"]) for row in before}
-    timings = find_timings(wanted, reconciled, results, placement.device, placement.resources.engine)
+    timings = find_timings(wanted, reconciled, results, placement)
     new: dict[str, dict[str, Any]] = {}
     for run in reconciled.to_train:
         if run.cell in timings and (run.run_id, run.num_steps) not in known:

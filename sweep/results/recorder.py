@@ -13,9 +13,10 @@ from lr_sweep.analysis.record.columns import CURVES, RUNS, best_of
 from lr_sweep.analysis.record.read import RecordError, read_curves, read_rows, read_run_rows
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.provenance import git_state, package_versions
+from lr_sweep.sweep.results.sink import Sink
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.events import Advanced, Event, Finished, Started
+from lr_sweep.trainables.events import Advanced, Finished, Printed, Report, Started
 from lr_sweep.trainables.run import PROTOCOL_VERSION
 
 
@@ -39,7 +40,7 @@ class _Open:
     """Evaluations by step: one that comes twice, from a checkpoint, is there once."""
 
 
-class Recorder:
+class Recorder(Sink):
     """Writes what trials of the `wanted` runs report.
 
     `devices_per_trial`: devices a trial holds (GPUs, else CPUs), for device seconds. `clock`: Unix time in seconds.
@@ -62,8 +63,10 @@ class Recorder:
         """Record further runs, too."""
         self.wanted |= {run.run_id: run for run in runs}
 
-    def event(self, event: Event) -> None:
+    def event(self, event: Report) -> None:
         """Take one event in, writing what it adds; raises OSError if the disk is full or not writable."""
+        if isinstance(event, Printed):
+            return
         run_id = event.run_id
         run = self._opened(run_id)
         seen_step, run.step, run.seen_step = run.seen_step, event.step, event.step

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from lr_sweep.sweep.results.sink import Sink
 from lr_sweep.trainables.curve import Evaluation
 from lr_sweep.trainables.events import Advanced, Finished, Printed, Report, Started
 
 
-class RunLogs:
+class RunLogs(Sink):
     """Appends what is reported of a run to the file `log_of(run_id)`, in the driver's process alone."""
 
     def __init__(self, log_of: Callable[[str], Path], clock: Callable[[], float] = time.time) -> None:
@@ -30,8 +31,8 @@ class RunLogs:
             with path.open("a", encoding="utf-8", errors="replace") as log:
                 log.write(text)
 
-    def write_all(self, run_ids: Iterable[str], text: str) -> None:
-        """Append the lines of a text to the logs of several runs."""
+    def interrupted(self, run_ids: Sequence[str], text: str) -> None:
+        """Append the lines of the reason to the logs of several runs."""
         for run_id in run_ids:
             self.write(run_id, text.splitlines())
 

@@ -49,12 +49,19 @@ def write_dashboard(
 
 
 def _trials(search: Search, proposals: Sequence[Proposal], observed: Mapping[float, Observation]) -> list[FrozenTrial]:
+    """Return trials, failed where a seed has no value."""
     all_params = [parameters(each.point) for each in proposals]
     axes = {name: _axis(search, name, all_params) for name in dict.fromkeys(chain(*all_params))}
     return [
-        _trial(proposal, observed[proposal.learning_rate], params, {name: axes[name] for name in params})
+        create_trial(
+            state=TrialState.FAIL if found.value is None else TrialState.COMPLETE,
+            params=params,
+            distributions={name: axes[name] for name in params},
+            value=found.value,
+            user_attrs={"round": proposal.round, "sampler": proposal.sampler, "outcome": found.outcome},
+        )
         for proposal, params in zip(proposals, all_params, strict=True)
-        if proposal.learning_rate in observed
+        if (found := observed.get(proposal.learning_rate))
     ]
 
 
@@ -65,16 +72,3 @@ def _axis(search: Search, name: str, all_params: Sequence[Mapping[str, Any]]) ->
         return FloatDistribution(min(axis.low, *seen), max(axis.high, *seen), log=axis.log)
     now = axis.choices if isinstance(axis, CategoricalDistribution) else ()
     return CategoricalDistribution(tuple(dict.fromkeys([*now, *seen])))
-
-
-def _trial(
-    proposal: Proposal, observation: Observation, params: dict[str, Any], axes: dict[str, BaseDistribution]
-) -> FrozenTrial:
-    """Return a trial, failed where a seed has no value."""
-    return create_trial(
-        state=TrialState.FAIL if observation.value is None else TrialState.COMPLETE,
-        params=params,
-        distributions=axes,
-        value=observation.value,
-        user_attrs={"round": proposal.round, "sampler": proposal.sampler, "outcome": observation.outcome},
-    )

@@ -29,9 +29,9 @@ class Proposal:
     model: str
     variant: str
     number: int
-    """Of the cell's proposals, from 0; those of a search, its winners and a refinement are numbered apart."""
+    """From 0, in the cell; proposals of a search, its winners and a refinement are numbered apart."""
     round: int
-    """Of the cell's rounds, from 1."""
+    """From 1, in the cell."""
     learning_rate: float
     sampler: str
     options: str | None = None
@@ -62,20 +62,14 @@ def read_proposals(results: Results, study: AnyStudy) -> dict[Cell, list[Proposa
 
 
 def read_winners(results: Results, study: AnyStudy) -> dict[Cell, list[Proposal]]:
-    """Return the rates of each cell that were given all seeds; none where every rate has them.
-
-    Raises RecordError if the file is damaged.
-    """
+    """Return the rates of each cell that were given all seeds; none where every rate has them. Raises as above."""
     if study.winners is None:
         return {}
     return {cell: of_cell for (cell, kind), of_cell in _stored(results, study.study).items() if kind == WINNER}
 
 
 def read_proposed(results: Results, study: AnyStudy) -> dict[Cell, Proposed]:
-    """Return what was proposed for each cell, as its runs are written out by.
-
-    Raises RecordError if the file is damaged.
-    """
+    """Return what was proposed for each cell, as its runs are written out by. Raises as above."""
     proposals, winners = read_proposals(results, study), read_winners(results, study)
     return {
         cell: Proposed(

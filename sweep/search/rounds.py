@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,6 +50,8 @@ class Rounds:
     ) -> None:
         self._study, self._backbones, self._results = study, backbones, results
         self._data_dir, self._only = data_dir, only
+        metric = study.metric if isinstance(study, OwnStudy) else ACCURACY
+        self._metric: Metric = replace(metric, model=study.selection)
 
     def wanted(self) -> list[WantedRun]:
         """Return the runs that the study wants so far."""
@@ -89,8 +91,8 @@ class Rounds:
     def _next_proposals(self, max_attempts: int) -> list[Proposal]:
         if not (cells := self._open_cells(max_attempts)):
             return self._next_winners(max_attempts)
-        found, metric = self._observed(), self._metric()
-        return [
+        found = self._observed()
+        new = [
             Proposal(
                 **cell._asdict(),
                 number=len(earlier) + index,
@@ -100,14 +102,13 @@ class Rounds:
                 options=options_text(point.options),
             )
             for cell, earlier in cells.items()
-            for index, point in enumerate(self._next_points(cell, earlier, found.get(cell, {}), metric))
+            for index, point in enumerate(self._next_points(cell, earlier, found.get(cell, {})))
         ]
+        return new or self._next_winners(max_attempts)  # a cell whose runs were all lost is not refined
 
-    def _next_points(
-        self, cell: Cell, earlier: Sequence[Proposal], found: Mapping[float, Observation], metric: Metric
-    ) -> list[Point]:
+    def _next_points(self, cell: Cell, earlier: Sequence[Proposal], found: Mapping[float, Observation]) -> list[Point]:
         """Return the points of a cell's next round, by those observed so far."""
-        left, maximise = num_proposals(self._study) - len(earlier), metric.higher_is_better
+        left, maximise = num_proposals(self._study) - len(earlier), self._metric.higher_is_better
         if (search := self._study.search) is None:
             return list(map(Point, refined_rates(list(found.values()), min(ROUND_SIZE, left), maximise=maximise)))
         from lr_sweep.sweep.search.samplers import next_points  # imported late: a grid does not wait for Optuna
@@ -120,14 +121,27 @@ class Rounds:
         if self._study.winners is None:
             return []
         proposals, stored = read_proposals(self._results, self._study), read_winners(self._results, self._study)
-        found, ready, sign = self._observed(), self._ended_cells(max_attempts), self._metric().sign
+        found, ready = self._observed(), self._ended_cells(max_attempts)
         new: list[Proposal] = []
         for cell in study_cells(self._study):
-            earlier = proposals.get(cell, [])
-            if len(earlier) == num_proposals(self._study) and cell in ready and _is_in(cell, self._only):
-                best = _ranked(found[cell].values(), sign)[: self._study.winners]
-                new += _winners(cell, best, earlier[-1].round + 1 if earlier else 1, stored.get(cell, []))
+            earlier, before = proposals.get(cell, []), stored.get(cell, [])
+            if len(earlier) < num_proposals(self._study) or cell not in ready or not _is_in(cell, self._only):
+                continue
+            known = {each.learning_rate for each in before}
+            best = [rate for rate in self._ranked(found[cell])[: self._study.winners] if rate not in known]
+            last = earlier[-1].round if earlier else 0
+            new += [
+                Proposal(
+                    **cell._asdict(), number=len(before) + index, round=last + 1, learning_rate=rate, sampler=WINNER
+                )
+                for index, rate in enumerate(best)
+            ]
         return new
+
+    def _ranked(self, observed: Mapping[float, Observation]) -> list[float]:
+        """Return the rates with a value from the best to the worst; of equal ones the smaller is first."""
+        known = {rate: each.value for rate, each in observed.items() if each.value is not None}
+        return sorted(known, key=lambda rate: (-comparable(self._metric.sign * known[rate]), rate))
 
     def show(self) -> None:
         """Write what the search knows for optuna-dashboard; a grid, refined or not, has nothing to show."""
@@ -135,11 +149,7 @@ class Rounds:
             from lr_sweep.sweep.search.dashboard import write_dashboard  # imported late, as above
 
             proposals = read_proposals(self._results, self._study)
-            write_dashboard(self._results, self._study, proposals, self._observed(), self._metric())
-
-    def _metric(self) -> Metric:
-        metric = self._study.metric if isinstance(self._study, OwnStudy) else ACCURACY
-        return replace(metric, model=self._study.selection)
+            write_dashboard(self._results, self._study, proposals, self._observed(), self._metric)
 
     def _ended_cells(self, max_attempts: int = 0) -> set[Cell]:
         wanted = self.wanted()
@@ -163,23 +173,8 @@ class Rounds:
         runs = read_runs(self._results.root, ids, RUN_COLUMNS)
         curves = read_curves(self._results.root, ids, CURVE_COLUMNS)
         wanted = with_stops(pd.DataFrame(rows), stopped_rates(self._study, self._results.root))
-        found = observations(wanted, runs, curves, self._metric())
+        found = observations(wanted, runs, curves, self._metric)
         return {Cell(*cell): {each.learning_rate: each for each in rates} for cell, rates in found.items()}
-
-
-def _ranked(observed: Iterable[Observation], sign: float) -> list[float]:
-    """Return the rates with a value from the best to the worst; of equal ones the smaller is first."""
-    known = [(comparable(sign * each.value), each.learning_rate) for each in observed if each.value is not None]
-    return [rate for value, rate in sorted(known, key=lambda each: (-each[0], each[1]))]
-
-
-def _winners(cell: Cell, best: Sequence[float], round_: int, before: Sequence[Proposal]) -> list[Proposal]:
-    """Return the proposals that give the best rates all seeds, without those that were given them before."""
-    new = [rate for rate in best if rate not in {each.learning_rate for each in before}]
-    return [
-        Proposal(**cell._asdict(), number=len(before) + index, round=round_, learning_rate=rate, sampler=WINNER)
-        for index, rate in enumerate(new)
-    ]
 
 
 def _is_in(cell: Cell, only: Only) -> bool:

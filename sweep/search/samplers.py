@@ -37,7 +37,9 @@ def next_points(search: Search, cell: Sequence[str], tried: Tried, number: int, 
         number: of points to propose.
         maximise: whether higher values are better.
     """
-    num_first, rates = _num_first(search, len(tried), number), {point.learning_rate for point, _ in tried}
+    # Samplers that read values begin with some points that depend on none.
+    num_first = min(number, max(0, NUM_FIRST - len(tried))) if search.sampler in ADAPTIVE else number
+    rates = {point.learning_rate for point, _ in tried}
     found: list[Point] = []
 
     def add(point: Point) -> None:
@@ -50,10 +52,6 @@ def next_points(search: Search, cell: Sequence[str], tried: Tried, number: int, 
         for point in _guided(search, cell, tried, found, number - num_first, maximise=maximise):
             add(point)
     return found
-
-
-def _num_first(search: Search, num_tried: int, number: int) -> int:
-    return min(number, max(0, NUM_FIRST - num_tried)) if search.sampler in ADAPTIVE else number
 
 
 def _unguided(search: Search, index: int) -> Point:

@@ -13,16 +13,16 @@ from lr_sweep.analysis.record.read import read_curves
 from lr_sweep.analysis.record.rungs import Judgement, RateKey, read_judgements, rungs_path
 from lr_sweep.analysis.statistics.stopping import kept_rates
 from lr_sweep.sweep.results.directory import Results, write_parquet
+from lr_sweep.sweep.results.sink import Sink
 from lr_sweep.sweep.study.own import AnyStudy
 from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
-from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.events import Advanced, Event, Finished, Started
+from lr_sweep.trainables.events import Event, Finished, Report, evaluations
 
 CURVE_COLUMNS = ("run_id", "step", "validation_accuracy")
 """Test data cannot stop a run: it is not read."""
 
 
-class EarlyStopping:
+class EarlyStopping(Sink):
     """Judges a study's learning rates by its rule; without one every run trains to its budget.
 
     A learning rate is judged once at each rung, by the mean over those of its seeds that are there, and its seeds are
@@ -45,29 +45,23 @@ class EarlyStopping:
 
         Not before: a driver that died may have recorded an evaluation of a part of a cohort.
         """
-        if self._rule is None:
-            return
         new = {run.run_id: run for run in wanted if run.run_id not in self._runs}
+        if self._rule is None or not new:
+            return
         self._runs |= new
         self._cells = by_cell(self._runs.values())
         curves = read_curves(self._results.root, list(new), CURVE_COLUMNS)
         for run_id, step, value in curves[list(CURVE_COLUMNS)].itertuples(index=False):
             self._curves[run_id][int(step)] = float(value)
 
-    def event(self, event: Event) -> None:
+    def event(self, event: Report) -> None:
         """Take in what a worker reports of a run."""
         if self._rule is None:
             return
-        evaluations: Sequence[Evaluation] = ()
-        match event:
-            case Started():
-                evaluations = event.curve
-            case Advanced():
-                evaluations = [event.evaluation] if event.evaluation else []
-            case Finished():
-                self._ended.add(event.run_id)
-        if evaluations:
-            self._curves[event.run_id] |= {each.step: each.validation_accuracy for each in evaluations}
+        if isinstance(event, Finished):
+            self._ended.add(event.run_id)
+        if found := evaluations(event):
+            self._curves[event.run_id] |= {each.step: each.validation_accuracy for each in found}
             self._changed.add(self._runs[event.run_id].cell)
 
     def judge(self) -> None:

@@ -8,7 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from lr_sweep.common.text import duration, rate_text
+from lr_sweep.sweep.results.sink import Sink
 from lr_sweep.sweep.tune.progress import UNFINISHED, StudyProgress, Summary
+from lr_sweep.trainables.events import Report, Started
 
 REFRESH_S = 0.5
 """Shortest time between two drawings of the live display."""
@@ -18,7 +20,7 @@ _TABLE_FRAME_LINES = 7
 """Lines of the display that are no row of the table: its borders and heads, one for hidden rows, two of summary."""
 
 
-class Display:
+class Display(Sink):
     """Shows progress; a context manager. It draws only when `tick` is called: call it often.
 
     `interval_s`: seconds between plain lines, where the console is no terminal. The clock is that of `progress`.
@@ -53,6 +55,12 @@ class Display:
     def note(self, message: str) -> None:
         """Print a message above the live display; may be called from any thread."""
         self._console.print(Text(message), soft_wrap=True)
+
+    def event(self, event: Report) -> None:
+        """Print which checkpoints of a run that starts were damaged."""
+        if isinstance(event, Started):
+            for path in event.damaged:
+                self.note(f"{path} is damaged (its checksum differs); the run resumes from step {event.step}")
 
     def tick(self) -> None:
         """Draw again if it is time to."""
@@ -100,11 +108,7 @@ def _cells_table(progress: StudyProgress, max_rows: int) -> list[Table | Text]:
     for cell in (cell for cell in cells if cell in shown):
         ended = sum(status not in UNFINISHED for status in cells[cell])
         best = progress.best.get(cell)
-        result = (
-            (best.metric.score_text(best.accuracy), rate_text(best.learning_rate), str(best.step))
-            if best
-            else ("", "", "")
-        )
+        result = [best.metric.score_text(best.accuracy), rate_text(best.learning_rate), str(best.step)] if best else []
         table.add_row(*cell, f"{ended}/{len(cells[cell])}", *result)
     for column in table.columns:
         column.no_wrap = True

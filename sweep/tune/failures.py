@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.text import failure_line
-from lr_sweep.sweep.plan.packing import KILLED
-from lr_sweep.sweep.study.runs import Cell
+from lr_sweep.common.text import counted, failure_line
+from lr_sweep.sweep.plan.packing import KILLED, CohortSizes, is_out_of_memory
+from lr_sweep.sweep.results.run_state import run_title
+from lr_sweep.sweep.study.runs import Cell, WantedRun
+from lr_sweep.sweep.tune.nodes import node_text
 from lr_sweep.sweep.tune.ray_session import RayLostError
 from lr_sweep.trainables.ray_internals import free_memory
 
 FAILED_ALIKE = 3
 """Trials that fail for one reason, before anything is evaluated, after which a sweep ends: the rest would, too."""
+FAILED_HERE = 2
+"""Trials of different runs that fail for one reason on one node, and on no other, after which the sweep leaves it."""
 MAX_KILLS = 5
 """Kills by Ray's memory monitor: of one run's worker, after which the run counts as failed, since it may need more than
 there is; or of several, before anything is evaluated, after which a sweep ends: memory does not hold what it trains."""
@@ -30,8 +35,6 @@ SHORT_OF_MEMORY = 0.1
 """Free share of a machine's memory below which it counts as short."""
 BUSY = 2.0
 """Processes for each CPU that compute or wait to, from which a machine counts as busy."""
-FAILED_HERE = 2
-"""Trials of different runs that fail for one reason on one node, and on no other, after which the sweep leaves it."""
 NO_DEVICE = re.compile(
     r"no NVIDIA driver|NVIDIA driver on your system is too old|driver initialization failed|No CUDA GPUs are available"
     r"|busy or unavailable|uncorrectable ECC|driver/library version mismatch|GPU is lost|has fallen off the bus"
@@ -39,6 +42,11 @@ NO_DEVICE = re.compile(
     re.IGNORECASE,
 )
 """Errors of a node's GPUs or their driver; after one of them the sweep leaves the node."""
+
+
+def is_of_a_gpu(reason: str) -> bool:
+    """Return whether an error says that a node's GPUs or their driver do not work."""
+    return NO_DEVICE.search(reason) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +60,20 @@ class Failure:
     """Ray's id of the node; None: not known."""
 
 
-def is_of_a_gpu(reason: str) -> bool:
-    """Return whether an error says that a node's GPUs or their driver do not work."""
-    return NO_DEVICE.search(reason) is not None
+@dataclass(frozen=True, kw_only=True)
+class Setback:
+    """What follows from the failure of a trial, beside the interruption of its runs."""
+
+    log: str
+    """For the logs of its runs."""
+    notes: Sequence[str]
+    """For the user."""
+    is_blamed: bool = False
+    """Whether it counts as a failure, of its runs or of its node."""
+    failed: Sequence[Failure] = ()
+    """Failures that count against their runs from now on."""
+    leaves_node: bool = False
+    """Whether the sweep leaves the node, so that its runs resume elsewhere."""
 
 
 class Failures:
@@ -67,21 +86,54 @@ class Failures:
         num_cells: of the runs that the sweep trains.
         usable: returns the ids of the nodes that can hold a trial, without `excluded`.
         excluded: ids of the nodes that are left, changed here.
+        sizes: how many runs of a cell train at once, changed here.
     """
 
-    def __init__(self, num_cells: int, usable: Callable[[], Set[str]], excluded: set[str]) -> None:
-        self._num_cells, self._usable, self._excluded = num_cells, usable, excluded
+    def __init__(self, num_cells: int, usable: Callable[[], Set[str]], excluded: set[str], sizes: CohortSizes) -> None:
+        self._num_cells, self._usable, self._excluded, self._sizes = num_cells, usable, excluded, sizes
         self._held: list[Failure] = []
-        self._all: dict[str, list[Failure]] = {}
-        """By reason."""
+        self._by_reason: defaultdict[str, list[Failure]] = defaultdict(list)
         self._started_on: dict[str, str] = {}
         """The node of each run that started since the last failure there."""
-        self._early: list[Failure] | None = []
-        """None once something was evaluated."""
+        self._early: list[Failure] = []
+        """Failures before anything was evaluated."""
+        self._is_early = True
         self._kills: Counter[str] = Counter()
         """By run: of its worker where it trained alone, or of one that had begun none of its runs."""
         self._killed_since: list[tuple[str, ...]] = []
         """Runs of these workers since something was evaluated."""
+        self._kinds_shown: set[str] = set()
+
+    def answer(self, runs: Sequence[WantedRun], reason: str, node: str | None, *, together: bool) -> Setback:
+        """Decide what follows from the failure of a trial in which these runs trained, `together` or not.
+
+        Of several that trained together, it is not known which one failed, and out of memory none did: fewer of them
+        train together in the next pass. Raises UserError where memory does not hold what trains at the same time.
+        """
+        ids = [run.run_id for run in runs]
+        if together and not is_of_a_gpu(reason):
+            now = self._sizes.halve(runs[0], len(ids), remember=is_out_of_memory(reason))
+            what = f"{len(ids)} runs that trained together failed ({reason})"
+            text = f"{what}; they resume from their checkpoints, {now} at a time"
+            return Setback(log=text, notes=[text])
+        if KILLED in reason and self.killed(ids):
+            note = f"a trial of {counted(len(ids), 'run')} was {reason}; it is started again"
+            return Setback(log=reason, notes=[note])
+        notes = self.first_of_kind(runs, reason)
+        failed, left = self.failed(Failure(run_ids=ids, cell=runs[0].cell, reason=reason, node=node))
+        if left and node is not None:
+            what = f"trials fail on {node_text(node)} ({reason.splitlines()[-1]})"
+            notes.append(f"{what}: it is left, its runs resume elsewhere")
+        return Setback(log=f"failed: {reason}", notes=notes, is_blamed=True, failed=failed, leaves_node=left)
+
+    def first_of_kind(self, runs: Sequence[WantedRun], reason: str, further: str = "") -> list[str]:
+        """Return what to print of a failure: of each kind the first one, since many runs may fail for one reason."""
+        kind = kind_of(reason)
+        if kind in self._kinds_shown or len(self._kinds_shown) >= MAX_KINDS:
+            return []
+        self._kinds_shown.add(kind)
+        more = f" and {counted(len(runs) - 1, 'run')} in the same trial" if len(runs) > 1 else ""
+        return [f"{run_title(runs[0].row())}{more} failed{further}: {reason}"]
 
     def started(self, run_id: str, node: str | None) -> None:
         """Count a run that trains on a node."""
@@ -90,28 +142,39 @@ class Failures:
 
     def evaluated(self, run_id: str) -> list[Failure]:
         """Return held failures that are no fault of the node, since this run trains there."""
-        self._early = None
+        self._is_early = False
         self._killed_since.clear()
         node = self._started_on.get(run_id)
         return self._release(lambda failure: failure.node == node)
 
+    def release(self) -> list[Failure]:
+        """Return all held failures; they count against their runs."""
+        return self._release(lambda failure: True)
+
+    def _release(self, choose: Callable[[Failure], bool]) -> list[Failure]:
+        released = [failure for failure in self._held if choose(failure)]
+        self._held = [failure for failure in self._held if failure not in released]
+        return released
+
     def failed(self, failure: Failure) -> tuple[list[Failure], bool]:
         """Return the failures that now count against their runs, and whether this one's node is left for it."""
-        alike = self._all.setdefault(failure.reason, [])
+        alike = self._by_reason[failure.reason]
         alike.append(failure)
+        nodes = {each.node for each in alike}
+        elsewhere = failure.node is not None and bool(self._usable() - {failure.node})
         self._started_on = {run_id: node for run_id, node in self._started_on.items() if node != failure.node}
-        if self._is_of_the_node(failure):
-            assert failure.node is not None
+        trials_here = {tuple(each.run_ids) for each in alike} if nodes == {failure.node} else set()
+        if elsewhere and failure.node and (is_of_a_gpu(failure.reason) or len(trials_here) >= FAILED_HERE):
             self._excluded.add(failure.node)
-            self._held = [held for held in self._held if (held.node, held.reason) != (failure.node, failure.reason)]
+            self._release(lambda held: (held.node, held.reason) == (failure.node, failure.reason))
             return [], True
-        if self._early is not None:
+        if self._is_early:
             self._early.append(failure)
-        if {each.node for each in alike} == {failure.node} and self._elsewhere(failure):
+        if elsewhere and nodes == {failure.node}:
             self._held.append(failure)
             return [], False
         if not is_of_a_gpu(failure.reason):  # the nodes that were left for it are sound
-            self._excluded -= {each.node for each in alike if each.node is not None}
+            self._excluded.difference_update(nodes)
         return [*self._release(lambda held: held.reason == failure.reason), failure], False
 
     def killed(self, run_ids: Sequence[str]) -> bool:
@@ -130,42 +193,19 @@ class Failures:
             )
         return min(self._kills[run_id] for run_id in run_ids) < MAX_KILLS
 
-    def all_alike(self, training: Set[Cell]) -> UserError | None:
-        """Return the error that ends a sweep if each of the cells that have started has failed, all for one reason.
+    def check_alike(self, training: Set[Cell]) -> None:
+        """Raise UserError if each of the cells that have started has failed, all for one reason.
 
         `training` are the cells of the runs that train now.
         """
-        failures = self._early or []
+        failures = self._early if self._is_early else []
         cells, reasons = {failure.cell for failure in failures}, {failure.reason for failure in failures}
         several = min(2, self._num_cells)
-        if len(failures) < FAILED_ALIKE or len(reasons) > 1 or len(cells) < several or not training <= cells:
-            return None
-        return UserError(
-            f"the first {len(failures)} trials all failed: {failures[0].reason}. The other runs were not started. Once "
-            f"the reason is fixed, `run --retry-failed` trains them all."
-        )
-
-    def release(self) -> list[Failure]:
-        """Return all held failures; they count against their runs."""
-        return self._release(lambda failure: True)
-
-    def _is_of_the_node(self, failure: Failure) -> bool:
-        if not self._elsewhere(failure):
-            return False
-        if is_of_a_gpu(failure.reason):
-            return True
-        alike = self._all[failure.reason]
-        trials = {tuple(each.run_ids) for each in alike}
-        return {each.node for each in alike} == {failure.node} and len(trials) >= FAILED_HERE
-
-    def _elsewhere(self, failure: Failure) -> bool:
-        """Return whether another node is there for the runs."""
-        return failure.node is not None and bool(self._usable() - {failure.node})
-
-    def _release(self, choose: Callable[[Failure], bool]) -> list[Failure]:
-        released = [failure for failure in self._held if choose(failure)]
-        self._held = [failure for failure in self._held if failure not in released]
-        return released
+        if len(failures) >= FAILED_ALIKE and len(reasons) == 1 and len(cells) >= several and training <= cells:
+            raise UserError(
+                f"the first {len(failures)} trials all failed: {failures[0].reason}. The other runs were not started. "
+                f"Once the reason is fixed, `run --retry-failed` trains them all."
+            )
 
 
 def kind_of(reason: str) -> str:
@@ -175,43 +215,40 @@ def kind_of(reason: str) -> str:
 
 def failure_lines(reasons: Mapping[str, str]) -> list[str]:
     """Return the first failure of each kind, by the title of its run, with its reason, and how many more there are."""
-    kinds: dict[str, list[str]] = {}
+    kinds: defaultdict[str, list[str]] = defaultdict(list)
     for title, reason in reasons.items():
-        kinds.setdefault(kind_of(reason), []).append(title)
-    shown = list(kinds.values())[:MAX_KINDS]
-    lines = [f"  {first}: {failure_line(reasons[first])}{_more(len(others))}" for first, *others in shown]
-    if rest := len(reasons) - sum(map(len, shown)):
-        lines.append(f"  {rest} more, for other reasons")
+        kinds[kind_of(reason)].append(title)
+    lines, rest = [], len(reasons)
+    for first, *others in list(kinds.values())[:MAX_KINDS]:
+        more = f" (and {len(others)} more like it)" if others else ""
+        lines.append(f"  {first}: {failure_line(reasons[first])}{more}")
+        rest -= 1 + len(others)
+    lines += [f"  {rest} more, for other reasons"] if rest else []
     return [*lines, f"  {MEMORY_ADVICE}"] if any(KILLED in reason for reason in reasons.values()) else lines
 
 
-def _more(number: int) -> str:
-    return f" (and {number} more like it)" if number else ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Moment:
+class Load(NamedTuple):
     """How busy this machine is."""
 
     free_memory: float
     """As a share of all that this process may use."""
-    load: float
-    """Processes that compute or wait to, in the last minute."""
+    processes: float
+    """That compute or wait to, in the last minute."""
     cpus: int
 
-    @classmethod
-    def now(cls) -> Moment:
-        """Look at this machine, within the limits of a container."""
-        return cls(free_memory=free_memory(), load=os.getloadavg()[0], cpus=os.cpu_count() or 1)
+
+def load_here() -> Load:
+    """Look at this machine, within the limits of a container."""
+    return Load(free_memory(), os.getloadavg()[0], os.cpu_count() or 1)
 
 
-def advice_on(loss: RayLostError, moment: Moment) -> str:
+def advice_on(loss: RayLostError, load: Load) -> str:
     """Return why a Ray that was started here may have died, or may not have started, and what to do about it."""
-    if moment.free_memory < SHORT_OF_MEMORY:
-        return f"Memory is short here: {moment.free_memory:.0%} of it is free. {MEMORY_ADVICE}"
+    if load.free_memory < SHORT_OF_MEMORY:
+        return f"Memory is short here: {load.free_memory:.0%} of it is free. {MEMORY_ADVICE}"
     if loss.killed:
         return "It was killed, as the system does when memory runs out: `dmesg` says whether it did."
-    if moment.load >= BUSY * moment.cpus:
-        busy = f"{moment.load:.0f} processes compute on {moment.cpus} CPUs"
+    if load.processes >= BUSY * load.cpus:
+        busy = f"{load.processes:.0f} processes compute on {load.cpus} CPUs"
         return f"This machine is busy: {busy}, and Ray did not start in time. Try again when it is less so."
     return ""

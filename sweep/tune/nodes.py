@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict
 from itertools import zip_longest
 from pathlib import Path
@@ -111,14 +111,15 @@ def machines_text(cluster_file: Path = CLUSTER_FILE) -> str:
     """Return `2 machines are there, of at most 9`; the second number where `ray up` started the cluster."""
     import ray
 
-    return machines_there(sum(node["Alive"] for node in ray.nodes()), most_machines(cluster_file.expanduser()))
+    settings = _autoscaler(cluster_file)
+    at_most = 1 + int(settings["max_workers"]) if settings else None  # its head included
+    return machines_there(sum(node["Alive"] for node in ray.nodes()), at_most)
 
 
-def most_machines(cluster_file: Path) -> int | None:
-    """Return how many machines a cluster may have, its head included; None: there is no file that says so."""
-    if not cluster_file.is_file():
-        return None
-    return 1 + int(YAML(typ="safe").load(cluster_file)["max_workers"])
+def _autoscaler(cluster_file: Path) -> Mapping[str, Any]:
+    """Return the settings of Ray's autoscaler; empty where there is none."""
+    path = cluster_file.expanduser()
+    return dict(YAML(typ="safe").load(path)) if path.is_file() else {}
 
 
 def node_text(node_id: str) -> str:
@@ -137,7 +138,7 @@ def cluster_nodes(placement: Placement, excluded: Set[str] = frozenset()) -> Nod
     import ray
 
     there = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["NodeID"] not in excluded]
-    coming = nodes_to_come(there, CLUSTER_FILE.expanduser()) if placement.address is not None else []
+    coming = nodes_to_come(there, CLUSTER_FILE) if placement.address is not None else []
     return [*there, *coming]
 
 
@@ -147,10 +148,9 @@ def nodes_to_come(there: Nodes, cluster_file: Path) -> list[dict[str, float]]:
     `there` are the resources of the nodes that are there, the head among them; nodes of the same type have the same
     CPUs and GPUs. `cluster_file` has the settings of Ray's autoscaler; it is missing where there is none.
     """
-    if not cluster_file.is_file():
+    if not (settings := _autoscaler(cluster_file)):
         return []
     coming: list[list[dict[str, float]]] = []
-    settings = YAML(typ="safe").load(cluster_file)
     for node_type in settings["available_node_types"].values():
         resources = {name: float(number) for name, number in node_type["resources"].items()}
         if not resources:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.sweep.plan.cost import wall_time
+from lr_sweep.sweep.results.sink import Sink
 from lr_sweep.sweep.study.runs import Cell, WantedRun
-from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.events import Advanced, Event, Finished, Started
-
-Clock = Callable[[], float]
-"""Returns seconds since some moment, unaffected by changes of the system's time."""
+from lr_sweep.trainables.events import Advanced, Finished, Printed, Report, evaluations
 
 QUIET_S = 5.0
 """Workers report every two seconds of training; one that has not reported for this long may be evaluating."""
@@ -26,8 +23,7 @@ UNFINISHED = ("waiting", "running")
 """Statuses of runs that have not ended."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunPace:
+class Pace(NamedTuple):
     """Seconds of its trial that a run takes; the runs of a trial share its time."""
 
     step_s: float
@@ -36,9 +32,8 @@ class RunPace:
     """An evaluation with its checkpoint."""
 
 
-def mean_pace(paces: Collection[RunPace]) -> RunPace:
-    """Return the mean of one or more."""
-    return RunPace(step_s=fmean(pace.step_s for pace in paces), evaluation_s=fmean(pace.evaluation_s for pace in paces))
+Paces = Mapping[Cell | None, Pace]
+"""The mean pace of each cell; under None, that of all. Empty: nothing is known."""
 
 
 class Best(NamedTuple):
@@ -74,51 +69,57 @@ class Summary:
 
 
 @dataclass(kw_only=True)
-class _RunState:
+class _Run:
+    """A run, as far as it has reported."""
+
     wanted: WantedRun
     status: str = "waiting"
     step: int = 0
-    pace: RunPace | None = None
-    """As last reported; None: not yet."""
+    pace: Pace | None = None
     reported_at: float = -math.inf
-    """When it last reported anything."""
 
-    def seconds_left(self, pace: RunPace) -> float:
+    @property
+    def every(self) -> int:
+        """Steps between evaluations."""
+        return self.wanted.run.steps_between_evaluations
+
+    def pace_by(self, paces: Paces) -> Pace:
+        """Return its own pace while it runs, else that of its cell, else the mean of all."""
+        if self.status == "running" and self.pace is not None:
+            return self.pace
+        return paces.get(self.wanted.cell) or paces[None]
+
+    def seconds_left(self, pace: Pace) -> float:
         """Return how long the rest takes; an evaluation that was due at `step` is done."""
-        num_steps, every = self.wanted.num_steps, self.wanted.run.steps_between_evaluations
-        evaluations = max(0, num_steps // every - self.step // every)
+        num_steps = self.wanted.num_steps
+        evaluations = max(0, num_steps // self.every - self.step // self.every)
         return max(0, num_steps - self.step) * pace.step_s + evaluations * pace.evaluation_s
 
-    def seconds_to_evaluation(self, pace: RunPace) -> float:
-        """Return how long the steps take from the last report to the next evaluation."""
-        every = self.wanted.run.steps_between_evaluations
-        return pace.step_s * (every - self.step % every)
 
-
-@dataclass(kw_only=True)
-class StudyProgress:
+class StudyProgress(Sink):
     """Progress of a study's `runs` to train, updated by the driver.
 
-    The others of `total_runs`, which are those of `--only`, count as done and have no part in the time left. `expected`
-    is the pace of cells until one of their runs reports it. `clock` is for the time left and elapsed.
+    The others of `total_runs`, which are those of `--only`, count as done and have no part in the time left.
+    `expected_s`: seconds of a step, by cell, until one of its runs reports it. `clock`: for the time left and elapsed.
     """
 
-    runs: Sequence[WantedRun]
-    total_runs: int
-    expected: Mapping[Cell, RunPace] = field(default_factory=dict)
-    clock: Clock = time.monotonic
-    best: dict[Cell, Best] = field(default_factory=dict)
-    _trials: Sequence[Sequence[str]] = field(init=False)
-    _at_once: int = 1
-
-    def __post_init__(self) -> None:
-        self._started_at = self.clock()
-        self._runs = {run.run_id: _RunState(wanted=run) for run in self.runs}
-        self._trials = [[run.run_id] for run in self.runs]
+    def __init__(
+        self,
+        runs: Iterable[WantedRun],
+        total_runs: int,
+        expected_s: Mapping[Cell, float] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.total_runs, self.clock, self._started_at = total_runs, clock, clock()
+        self.best: dict[Cell, Best] = {}
+        self._expected = {cell: Pace(step_s, 0.0) for cell, step_s in (expected_s or {}).items()}
+        self._runs = {run.run_id: _Run(wanted=run) for run in runs}
+        self._trials: Sequence[Sequence[str]] = [[run_id] for run_id in self._runs]
+        self._at_once = 1
 
     def add(self, runs: Iterable[WantedRun]) -> None:
         """Note that further runs are to train: the next round of a search."""
-        new = {run.run_id: _RunState(wanted=run) for run in runs}
+        new = {run.run_id: _Run(wanted=run) for run in runs}
         self._runs |= new
         self.total_runs += len(new)
 
@@ -126,35 +127,28 @@ class StudyProgress:
         """Note that from now on these runs train together, in trials that start in this order, `at_once` at a time."""
         self._trials, self._at_once = trials, at_once
 
-    def event(self, event: Event) -> None:
+    def event(self, event: Report) -> None:
         """Take in what a worker reports of a run. A run that is retried may start more than once."""
+        if isinstance(event, Printed):
+            return
         run = self._runs[event.run_id]
         run.status, run.step, run.reported_at = "running", event.step, self.clock()
-        evaluations: Sequence[Evaluation] = ()
         match event:
-            case Started():
-                evaluations = event.curve
-            case Advanced():
-                evaluations = [event.evaluation] if event.evaluation else []
-                if event.step_s is not None and event.evaluation_s is not None:
-                    run.pace = RunPace(step_s=event.step_s, evaluation_s=event.evaluation_s)
+            case Advanced() if event.step_s is not None and event.evaluation_s is not None:
+                run.pace = Pace(event.step_s, event.evaluation_s)
             case Finished():
                 run.status = event.status
-        for evaluation in evaluations:
-            self._note_best(run.wanted, evaluation)
+        wanted, sign = run.wanted, run.wanted.metric.sign
+        for evaluation in evaluations(event):  # of equal ones, the first is the best
+            accuracy, best = evaluation.validation_accuracy, self.best.get(wanted.cell)
+            if math.isfinite(accuracy) and (best is None or sign * accuracy > sign * best.accuracy):
+                self.best[wanted.cell] = Best(accuracy, wanted.run.learning_rate, evaluation.step, wanted.metric)
 
-    def _note_best(self, wanted: WantedRun, evaluation: Evaluation) -> None:
-        """Keep the best of a cell; of equal accuracies the first."""
-        accuracy, best = evaluation.validation_accuracy, self.best.get(wanted.cell)
-        sign = wanted.metric.sign
-        if math.isfinite(accuracy) and (best is None or sign * accuracy > sign * best.accuracy):
-            self.best[wanted.cell] = Best(accuracy, wanted.run.learning_rate, evaluation.step, wanted.metric)
-
-    def failed(self, run_id: str) -> None:
+    def failed(self, run_id: str, reason: str = "") -> None:
         """Note that a run failed."""
         self._runs[run_id].status = "failed"
 
-    def interrupted(self, run_ids: Iterable[str]) -> None:
+    def interrupted(self, run_ids: Sequence[str], text: str = "") -> None:
         """Note that these runs do not train at the moment, if they did; they resume later."""
         for run_id in run_ids:
             if self._runs[run_id].status == "running":
@@ -181,10 +175,10 @@ class StudyProgress:
 
     def statuses(self) -> dict[Cell, list[str]]:
         """Return the statuses of each cell's runs, of those to train."""
-        found: dict[Cell, list[str]] = {}
+        found = defaultdict[Cell, list[str]](list)
         for run in self._runs.values():
-            found.setdefault(run.wanted.cell, []).append(run.status)
-        return found
+            found[run.wanted.cell].append(run.status)
+        return dict(found)
 
     def _counts(self) -> dict[str, int]:
         counts = {"done": self.total_runs - len(self._runs), "running": 0, "diverged": 0, "failed": 0, "waiting": 0}
@@ -192,44 +186,44 @@ class StudyProgress:
             counts["done" if run.status in ("complete", "stopped") else run.status] += 1
         return counts
 
-    def _paces(self) -> dict[Cell | None, RunPace]:
-        """Return the mean pace of each cell, of running runs if any has reported one; under None, that of all."""
-        found: dict[Cell | None, RunPace] = {}
-        found.update(self.expected.items())
-        if self.expected:
-            found[None] = mean_pace(self.expected.values())
-        running, ended = defaultdict[Cell | None, list[RunPace]](list), defaultdict[Cell | None, list[RunPace]](list)
+    def _paces(self) -> dict[Cell | None, Pace]:
+        """Return the mean pace of each cell, by its running runs if any has reported one, else by those that ended."""
+        found: dict[Cell | None, Pace] = {}
+        found.update(self._expected.items())
+        if self._expected:
+            found[None] = _mean(self._expected.values())
+        running, ended = defaultdict[Cell | None, list[Pace]](list), defaultdict[Cell | None, list[Pace]](list)
         for run in self._runs.values():
             if run.pace is not None:
                 for cell in (run.wanted.cell, None):
                     (running if run.status == "running" else ended)[cell].append(run.pace)
-        return found | {cell: mean_pace(paces) for cell, paces in (ended | running).items()}
+        return found | {cell: _mean(paces) for cell, paces in (ended | running).items()}
+
+
+def _mean(paces: Iterable[Pace]) -> Pace:
+    return Pace(*map(fmean, zip(*paces, strict=True)))
 
 
 class _Trial:
     """The runs of a trial that have not ended, at one moment."""
 
-    def __init__(self, runs: Iterable[_RunState], paces: Mapping[Cell | None, RunPace], now: float) -> None:
+    def __init__(self, runs: Iterable[_Run], paces: Paces, now: float) -> None:
         self.left = [run for run in runs if run.status in UNFINISHED]
         self.running = [run for run in self.left if run.status == "running"]
         self.silent_s = now - max((run.reported_at for run in self.running), default=now)
         self._paces = paces
 
-    def _pace(self, run: _RunState) -> RunPace:
-        if run.status == "running" and run.pace is not None:
-            return run.pace
-        return self._paces.get(run.wanted.cell) or self._paces[None]
-
     def seconds_left(self) -> float:
         """Return how long the rest takes; between reports that falls with the clock."""
-        left = sum(run.seconds_left(self._pace(run)) for run in self.left)
+        left = sum(run.seconds_left(run.pace_by(self._paces)) for run in self.left)
         if not self.running:
             return left
-        evaluation_s = sum(self._pace(run).evaluation_s for run in self.running)
+        evaluation_s = sum(run.pace_by(self._paces).evaluation_s for run in self.running)
         return left - min(self.silent_s, self._seconds_to_evaluation() + evaluation_s)
 
     def _seconds_to_evaluation(self) -> float:
-        return sum(run.seconds_to_evaluation(self._pace(run)) for run in self.running)
+        """Return how long the steps take from the last report to the next evaluation."""
+        return sum(run.pace_by(self._paces).step_s * (run.every - run.step % run.every) for run in self.running)
 
     def evaluates(self) -> bool:
         """Return whether, at its pace, it must have reached an evaluation since it last reported."""
@@ -239,6 +233,6 @@ class _Trial:
         """Return the steps of all its runs a second; evaluations take their part of the time."""
         if not self._paces:
             return 0.0
-        paces = [(self._pace(run), run.wanted.run.steps_between_evaluations) for run in self.running]
+        paces = [(run.pace_by(self._paces), run.every) for run in self.running]
         step_s = sum(pace.step_s + pace.evaluation_s / every for pace, every in paces)
         return len(paces) / step_s if step_s > 0 else 0.0

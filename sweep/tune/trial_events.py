@@ -12,8 +12,10 @@ from lr_sweep.trainables.events import Report
 class Leave(threading.Event):
     """Set to make trials save their runs, and Tune end."""
 
-    at_once = False
-    """Whether no run trains, so that there is nothing to save, and nothing to wait for."""
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_once = False
+        """Whether no run trains, so that there is nothing to save, and nothing to wait for."""
 
     def set_at_once(self) -> None:
         """Make Tune end without waiting for its trials."""

@@ -7,27 +7,18 @@ import shutil
 import threading
 import time
 import traceback
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from lr_sweep.common.errors import UserError, reason
-from lr_sweep.sweep.plan.packing import CohortSizes, Group, trial_name
+from lr_sweep.sweep.plan.packing import Group, trial_name
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.ray_session import RayLostError, lost_processes, was_killed
 from lr_sweep.sweep.tune.trial_events import Leave, TrialEvent
 from lr_sweep.trainables.cohort import Cohort
-from lr_sweep.trainables.ray_internals import in_notebook
 from lr_sweep.trainables.run import engine_of
-
-if TYPE_CHECKING:
-    from ray import tune
-
-    from lr_sweep.sweep.tune.callback import EventCallback
 
 TICK_S = 0.2
 """The longest time between two events that `train_cohorts` yields; None is the event of no event."""
@@ -38,56 +29,32 @@ LEAVING_AT_ONCE_S = 1.0
 
 
 def cohort_of(
-    group: Sequence[WantedRun],
-    placement: Placement,
-    results: Results,
-    data_dir: Path,
-    every_s: float,
-    *,
-    runs_at_once: int | None = None,
-    code: dict[str, str] | None = None,
+    group: Group, options: Options, *, runs_at_once: int | None = None, code: dict[str, str] | None = None
 ) -> Cohort:
     """Return what a worker needs to train runs of one cell, which start in this order.
 
-    `every_s`: seconds of training between checkpoints; `runs_at_once` None: all; `code`: as of `sweep.results.changes`.
+    `runs_at_once` None: all; `code`: as of `sweep.results.changes`.
     """
-    first, resources = group[0], placement.resources
+    first, placement = group[0], options.placement
+    engine = engine_of(first.run, placement.resources.engine)
     return Cohort(
         name=trial_name(group),
         runs=tuple(each.run for each in group),
         num_steps=first.num_steps,
         runs_at_once=runs_at_once or len(group),
-        size_given=resources.runs_per_trial is not None,
-        engine=(engine := engine_of(first.run, resources.engine)),
-        compiled=resources.compile and engine == "stacked",
+        size_given=placement.resources.runs_per_trial is not None,
+        engine=engine,
+        compiled=placement.resources.compile and engine == "stacked",
         device=placement.device,
         device_share=placement.devices_per_trial,
-        checkpoints=results.checkpoints(first.run_id).parent,
-        store=results.uri,
-        data_dir=data_dir,
+        checkpoints=options.results.checkpoints(first.run_id).parent,
+        store=options.results.uri,
+        data_dir=options.data_dir,
         weights=first.weights,
         own_files=first.own_files,
-        checkpoint_every_s=every_s,
+        checkpoint_every_s=options.checkpoint_every_s,
         code=code,
     )
-
-
-def cohorts_of(
-    groups: Sequence[Group], options: Options, sizes: CohortSizes, code: Mapping[str, dict[str, str]]
-) -> list[Cohort]:
-    """Return what workers need to train groups of runs; `code`: by task."""
-    return [
-        cohort_of(
-            group,
-            options.placement,
-            options.results,
-            options.data_dir,
-            options.checkpoint_every_s,
-            runs_at_once=sizes.of(group),
-            code=code[group[0].run.task],
-        )
-        for group in groups
-    ]
 
 
 def train_cohorts(
@@ -113,16 +80,17 @@ def train_cohorts(
     Yields what happens, in order; None at least every `TICK_S` while nothing does. Raises RayLostError if Ray died; the
     runs that it trained resume from their checkpoints in another session. Raises UserError if Tune itself failed.
     """
-    from lr_sweep.sweep.tune.callback import EventCallback, SweepLeftError, SweepStoppedError
+    from lr_sweep.sweep.tune import tuner
 
     events: queue.SimpleQueue[TrialEvent] = queue.SimpleQueue()
     problems: list[Exception] = []
-    tuner = _tuner(cohorts, placement, scratch, EventCallback(events.put, leave, machines), at_most)
+    callback = tuner.EventCallback(events.put, leave, machines)
+    tune = tuner.new_tuner(cohorts, placement, scratch, callback, at_most)
 
     def run_tune() -> None:
         try:
-            tuner.fit()
-        except (SweepStoppedError, SweepLeftError):
+            tune.fit()
+        except (tuner.SweepStoppedError, tuner.SweepLeftError):
             pass
         except Exception as problem:  # raised in the reader's thread
             traceback.print_exc()
@@ -168,43 +136,3 @@ def _wait(thread: threading.Thread, leave: Leave) -> None:
         began = time.monotonic()
         thread.join(TICK_S)
         patience_s -= time.monotonic() - began if lost_processes() else 0.0
-
-
-def _tuner(
-    cohorts: Sequence[Cohort], placement: Placement, scratch: Path, callback: EventCallback, at_most: int | None
-) -> tune.Tuner:
-    from ray import tune
-
-    from lr_sweep.sweep.tune.tune_patches import patch_tune
-    from lr_sweep.trainables.ray_trainable import CohortTrainable
-
-    patch_tune()
-    resources: Any = {"cpu": placement.resources.cpus_per_trial, "gpu": placement.resources.gpus_per_trial}
-    if excluded := callback.machines.excluded:  # Ray (2.60) gives every node its id as a label
-        elsewhere = {"ray.io/node-id": f"!in({','.join(sorted(excluded))})"}
-        resources = tune.PlacementGroupFactory([placement.trial], bundle_label_selector=[elsewhere])
-    # The name beside the cohort: Tune names a trial before it puts objects, cohorts among them, into its config.
-    configs = [{"name": cohort.name, "cohort": cohort} for cohort in cohorts]
-    shutil.rmtree(scratch, ignore_errors=True)
-    return tune.Tuner(
-        tune.with_resources(CohortTrainable, resources),
-        # One list under one key: Tune runs it in the order given, where several axes would be sorted by name.
-        param_space={"trial": tune.grid_search(configs)},
-        tune_config=tune.TuneConfig(
-            max_concurrent_trials=at_most,
-            reuse_actors=True,
-            # Tune's own names of trials cut learning rates to four decimals.
-            trial_name_creator=lambda trial: trial.config["trial"]["name"],
-            trial_dirname_creator=lambda trial: trial.trial_id,
-        ),
-        run_config=tune.RunConfig(
-            name="trials",
-            storage_path=str(scratch),
-            callbacks=[callback],
-            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-            failure_config=tune.FailureConfig(max_failures=placement.resources.retries),
-            verbose=0,
-            # In a notebook Tune (2.60) would take one that removes what the cell has printed; a terminal has none.
-            progress_reporter=tune.CLIReporter() if in_notebook() else None,
-        ),
-    )

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 
+from lr_sweep.analysis.study_report import Report, write_report
+from lr_sweep.sweep.mirror.worker import MirrorThread
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
@@ -26,8 +29,10 @@ from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.curve import Evaluation
 from lr_sweep.trainables.events import Advanced, Finished, Started
 
+Events = Generator[TrialEvent | None, None, None]
 
-class NoMirror:
+
+class NoMirror(MirrorThread):
     """Stands for the mirror's thread."""
 
     notified: list[str]
@@ -38,11 +43,19 @@ class NoMirror:
     def changed(self, *run_ids: str) -> None:
         NoMirror.notified += run_ids
 
-    def close(self, timeout_s: float) -> list[str]:
-        return []
-
     def finish(self, report: Path, timeout_s: float) -> list[str]:
         return []
+
+
+def no_report(results: Path, study: str, code_now: object) -> Report:
+    """Stand for `write_report`, which takes a second."""
+    return Report(folder=results / "studies" / study / "report", files=(), text="", findings=())
+
+
+class Trainer(Protocol):
+    """Stands for `trials.train_cohorts`."""
+
+    def train_cohorts(self, cohorts: Any, *arguments: Any) -> Events: ...
 
 
 @dataclass
@@ -64,7 +77,7 @@ class Script:
         machines: Machines,
         leave: threading.Event,
         at_most: int | None,
-    ) -> Generator[TrialEvent | None, None, None]:
+    ) -> Events:
         """Stand for `trials.train_cohorts`."""
         assert len({cohort.name for cohort in cohorts}) == len(cohorts)
         self.passes.append([cohort.run_ids for cohort in cohorts])
@@ -90,6 +103,24 @@ class Script:
             end = {"engine": "stacked", "device": "none"}
             yield Finished(run_id=run_id, step=step, status="complete", elapsed_s=1.0, **end)
         return False
+
+
+class Disturbed(Script):
+    """Trains as planned after some passes of which something else happens, one by one."""
+
+    def __init__(self, *passes: Callable[..., Events], **more: Any) -> None:
+        super().__init__(**more)
+        self.left = list(passes)
+
+    def train_cohorts(self, cohorts: Any, *arguments: Any) -> Events:
+        if self.left:
+            yield from self.left.pop(0)(cohorts, *arguments)
+        else:
+            yield from super().train_cohorts(cohorts, *arguments)
+
+    def train_first(self, cohorts: Any, *arguments: Any) -> Events:
+        """Train the first run alone."""
+        yield from super().train_cohorts([replace(cohorts[0], runs=cohorts[0].runs[:1])], *arguments)
 
 
 def evaluation(step: int, validation_accuracy: float = 0.5) -> Evaluation:
@@ -122,8 +153,10 @@ class Bench:
         self.wanted = runs_of(study, self.results.root)
         self.ids = [run.run_id for run in self.wanted]
 
-    def run(self, script: Script, *, max_attempts: int = 0, only: Only = ALL_RUNS) -> Outcome:
+    def run(self, script: Trainer, *, max_attempts: int = 0, only: Only = ALL_RUNS, report: bool = False) -> Outcome:
+        """Run the study; write no report unless it is asked for."""
         self.said.clear()
+        self.monkeypatch.setattr(run_study, "write_report", write_report if report else no_report)
         self.monkeypatch.setattr(driver, "train_cohorts", script.train_cohorts)
         options = Options(
             results=self.results,
@@ -141,6 +174,13 @@ class Bench:
 
 def new_bench(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Replace Ray and MLflow until the test ends."""
+    replace_ray(monkeypatch)
+    folder.mkdir(exist_ok=True)
+    return Bench(folder, monkeypatch)
+
+
+def replace_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace Ray, but not what trains, and MLflow."""
 
     @contextlib.contextmanager
     def no_ray(placement: Placement, *arguments: object) -> Iterator[Share]:
@@ -148,4 +188,3 @@ def new_bench(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
     monkeypatch.setattr(driver, "ray_session", no_ray)
     monkeypatch.setattr(run_study, "MirrorThread", NoMirror)
-    return Bench(folder, monkeypatch)

@@ -25,7 +25,8 @@ from lr_sweep.sweep.study.backbones import find_backbones
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import WantedRun, wanted_runs
 from lr_sweep.sweep.study.study import Resources
-from lr_sweep.sweep.tune.run_study import write_wanted
+from lr_sweep.sweep.tune.options import Options
+from lr_sweep.sweep.tune.prepare import write_wanted
 from lr_sweep.sweep.tune.trials import cohort_of
 from lr_sweep.tests.support.small_runs import random_weights
 from lr_sweep.trainables.checkpoint import checkpoints
@@ -148,7 +149,8 @@ def cohort_here(
 ) -> Cohort:
     """What a worker would be sent to train runs on this machine's CPU."""
     here = Placement(resources=Resources(engine=engine))
-    return cohort_of(runs, here, results, results.root, every_s, **more)
+    options = Options(results=results, data_dir=results.root, placement=here, checkpoint_every_s=every_s)
+    return cohort_of(tuple(runs), options, **more)
 
 
 def events_of(cohort: Cohort) -> list[Event]:

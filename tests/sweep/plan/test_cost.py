@@ -53,7 +53,8 @@ def end(record: SyntheticRecord, run: WantedRun, wall_s: float, status: str = "c
 
 def timings(runs: list[WantedRun], record: SyntheticRecord, device: str = "cpu", engine: str = "stacked") -> dict:
     results = Results(record.results)
-    return find_timings(runs, reconcile(runs, results), results, device, engine)
+    resources = Resources.model_validate({"gpus_per_trial": float(device == "cuda"), "engine": engine})
+    return find_timings(runs, reconcile(runs, results), results, Placement(resources=resources))
 
 
 def timing(low: float, middle: float, high: float) -> Timing:
@@ -94,11 +95,9 @@ def test_runs_of_the_same_cell_are_timings(runs: list[WantedRun], record: Synthe
     assert (found[FROZEN].source, found[FROZEN].device) == ("3 recorded", "CPU")
     assert timings(runs, record, device="cuda") == {}
     assert timings(runs, record, engine="plain").keys() == {UNFROZEN}
-
-
-def test_rows_that_do_not_name_their_engine_count_for_both(runs: list[WantedRun], record: SyntheticRecord) -> None:
-    end(record, runs[0], 2.0, engine=None)
-    assert timings(runs, record).keys() == timings(runs, record, engine="plain").keys() == {FROZEN}
+    end(record, runs[6], 1.0, engine=None)  # rows of earlier versions do not name it: they count for both
+    both = timings(runs, record)[UNFROZEN], timings(runs, record, engine="plain")[UNFROZEN]
+    assert [each.source for each in both] == ["1 recorded", "2 recorded"]
 
 
 def test_another_study_s_runs_of_the_same_kind_are_timings(tmp_path: Path, record: SyntheticRecord) -> None:
@@ -153,10 +152,7 @@ def test_of_several_timings_the_latest_counts(runs: list[WantedRun], record: Syn
     write_measured(results, measured(runs[0], at=NOON + timedelta(hours=1)))
     assert timings(runs, record)[FROZEN].source == "measured, 4 together"
     assert len(read_measured(results)) == 1  # the second took the first one's place
-
-
-def test_a_damaged_file_of_timings_is_reported(runs: list[WantedRun], record: SyntheticRecord) -> None:
-    measured_path(Results(record.results)).write_text("{")
+    measured_path(results).write_text("{")
     with pytest.raises(UserError, match=r"timings\.json .*delete it"):
         timings(runs, record)
 

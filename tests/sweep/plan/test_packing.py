@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.datasets.task import TaskShape
-from lr_sweep.sweep.plan.packing import CohortSizes, cohorts, is_out_of_memory, step_work, trial_name
+from lr_sweep.sweep.plan.packing import CohortSizes, cohorts, is_out_of_memory, multiplications, trial_name
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
@@ -52,10 +52,10 @@ def test_a_step_s_work_is_its_products(runs: list[WantedRun]) -> None:
     assert run.protocol.batch_size == 8  # 24 tokens a step
     weights = 2 * (5 * 12 + 5 * 4 + 5 * 16 + 17 * 4)  # with biases: 456
     scores_and_values = 2 * 24 * 2 * 3 * 4
-    assert step_work(run, task, on_gpu=False) == 2 * 24 * weights + 3 * scores_and_values
+    assert multiplications(run, task, on_gpu=False) == 2 * 24 * weights + 3 * scores_and_values
     whole = replace(run, trained=EVERYTHING)
-    assert step_work(whole, task, on_gpu=False) == 3 * 24 * weights + 3 * scores_and_values
-    assert step_work(whole, task, on_gpu=True) - step_work(whole, task, on_gpu=False) == 260 * weights
+    assert multiplications(whole, task, on_gpu=False) == 3 * 24 * weights + 3 * scores_and_values
+    assert multiplications(whole, task, on_gpu=True) - multiplications(whole, task, on_gpu=False) == 260 * weights
 
 
 def test_the_plain_engine_trains_single_runs(runs: list[WantedRun]) -> None:

@@ -10,15 +10,13 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from lr_sweep.benchmarks import gpu_predictions
-from lr_sweep.benchmarks.engine_cases import Cell, made_up_data, sweep_of
 from lr_sweep.datasets import TASKS, digits
-from lr_sweep.datasets.task import TaskShape
+from lr_sweep.datasets.task import Split, TaskData, TaskShape
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.plan import roofline
 from lr_sweep.sweep.plan.gpus import GPUS
-from lr_sweep.tests.support.small_runs import run_of
-from lr_sweep.trainables.attention import AttentionNoise, attend_in_blocks
+from lr_sweep.tests.support.small_runs import CPU, run_of
+from lr_sweep.trainables.blocked_attention import AttentionNoise, attend_in_blocks
 from lr_sweep.trainables.run import QUERY_BLOCK, ModelSize
 from lr_sweep.trainables.stacked.engine import StackedTraining
 
@@ -40,12 +38,16 @@ class CountOperations(TorchDispatchMode):
 
 
 def operations(layers: int, variant: str) -> tuple[int, int]:
-    cell = Cell(size=ModelSize(layers=layers, heads=4, width=16, positions=64), num_tokens=64, variant=variant)
-    stack = StackedTraining(made_up_data(cell), None, torch.device("cpu"))
-    stack.add(sweep_of(cell, 3))
-    stack.train_chunk(1)
+    noise = Split(inputs=torch.zeros(64, 64, 16, dtype=torch.uint8), labels=torch.zeros(64, dtype=torch.long))
+    shape = TaskShape(num_tokens=64, num_classes=10, token_dim=16)
+    scale, shift = torch.full((16,), 1 / 128), torch.full((16,), -1.0)
+    data = TaskData(shape=shape, train=noise, validation=noise, test=noise, scale=scale, shift=shift)
+    size = ModelSize(layers=layers, heads=4, width=16, positions=64)
+    stack = StackedTraining(data, None, CPU)
+    stack.add([run_of(variant, size=size, learning_rate=rate) for rate in (1e-3, 3e-3, 1e-2)])
+    stack._train_chunk(1)
     with CountOperations() as step:
-        stack.train_chunk(1)
+        stack._train_chunk(1)
     with CountOperations() as evaluation:
         stack._evaluate(stack.slots, stack.data.test[:4])  # one batch: 256 tokens
     return step.number, evaluation.number
@@ -137,10 +139,3 @@ def test_a_run_that_does_not_fit_is_named(tmp_path: Path, capsys: pytest.Capture
 def test_measuring_here_for_a_gpu_elsewhere_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "quickstart", "--device", "l4", "--measure", "--results", str(tmp_path)]) == 2
     assert "--measure times this machine, --device computes for L4 24 GB" in capsys.readouterr().err
-
-
-def test_predictions_are_of_what_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    gpu_predictions.main(["h100"])
-    lines = capsys.readouterr().out.splitlines()
-    assert any(line.startswith("| base-frozen bf16 | 27 | ") for line in lines)
-    assert any(line.endswith("| does not fit |") for line in lines)

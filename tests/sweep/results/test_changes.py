@@ -17,7 +17,7 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.results.recorder import Recorder
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.sweep.tune.run_study import write_wanted
+from lr_sweep.sweep.tune.prepare import write_wanted
 from lr_sweep.tests.support.tiny_study import cohort_here, in_process, rows, runs_of, write_study
 from lr_sweep.trainables.session import Session
 

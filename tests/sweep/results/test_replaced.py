@@ -16,7 +16,7 @@ from lr_sweep.sweep.results.changes import renamed_lines, replaced_by, restart_c
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import Cell, WantedRun
-from lr_sweep.sweep.tune.run_study import write_wanted
+from lr_sweep.sweep.tune.prepare import write_wanted
 from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.records import ended_row, evaluation
 from lr_sweep.tests.support.tiny_study import in_process, runs_of, write_study

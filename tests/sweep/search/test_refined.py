@@ -1,42 +1,31 @@
-"""A grid that is refined once it has ended, trained by a script: a death at any moment changes nothing."""
+"""A grid that is refined once it has ended, trained by a script."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from lr_sweep.analysis.record.read import read_wanted
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.plan.plan import Plan, plan_on
+from lr_sweep.sweep.plan.plan import plan_on
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.only import parse_only
-from lr_sweep.tests.support.scripted_trials import Bench, new_bench
+from lr_sweep.tests.support.scripted_trials import Bench
+from lr_sweep.tests.support.searches import Killed, Landscape, grid_bench, planned, proposed
 from lr_sweep.tests.support.tiny_study import in_process, rows, write_study
-from lr_sweep.tests.sweep.search.test_rounds import Killed, Landscape, proposed
-
-
-def refined_bench(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, rates: tuple[float, ...] = (1e-5, 1e-4, 1e-3, 1e-2), refine: int = 4
-) -> Bench:
-    """A bench of two cells with 2 seeds, whose best rate is 1e-3."""
-    folder.mkdir(exist_ok=True)
-    made = new_bench(folder, monkeypatch)
-    made.study = load_study(write_study(folder, rates=rates, seeds=2, refine=str(refine)))
-    return made
 
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return refined_bench(tmp_path, monkeypatch)
+    """Two cells with 2 seeds, whose best rate is 1e-3."""
+    return grid_bench(tmp_path, monkeypatch, rates=(1e-5, 1e-4, 1e-3, 1e-2), seeds=2, refine="4")
 
 
 def test_the_best_rate_is_enclosed(bench: Bench) -> None:
     """Both neighbours of 1e-3 lose 0.1; then 3.16e-4 and 3.16e-3 are its neighbours."""
     script = Landscape()
-    outcome = bench.run(script)
+    outcome = bench.run(script, report=True)
     assert (outcome.trained, outcome.failed, outcome.stopped) == (32, 0, False)
     assert script.rounds == [{1e-5, 1e-4, 1e-3, 1e-2}, {3.16e-4, 3.16e-3}, {5.62e-4, 1.78e-3}]
     found = proposed(bench)
@@ -49,26 +38,10 @@ def test_the_best_rate_is_enclosed(bench: Bench) -> None:
 
 def test_an_edge_is_left_in_the_steps_of_the_grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 3.16e-4 and 3.16e-3, with equal steps, the second is nearer to the peak: its side comes first."""
-    bench = refined_bench(tmp_path, monkeypatch, rates=(1e-6, 1e-5, 1e-4), refine=5)
+    bench = grid_bench(tmp_path, monkeypatch, rates=(1e-6, 1e-5, 1e-4), seeds=2, refine="5")
     script = Landscape()
     bench.run(script)
     assert script.rounds == [{1e-6, 1e-5, 1e-4}, {1e-3, 1e-2}, {3.16e-4, 3.16e-3}, {1.78e-3}]
-
-
-@pytest.mark.parametrize("num_events", [0, 7, 50, 70, 85, 110])
-def test_killed_at_any_moment_it_proposes_and_trains_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_events: int
-) -> None:
-    undisturbed = refined_bench(tmp_path / "undisturbed", monkeypatch)
-    undisturbed.run(Landscape())
-    killed = refined_bench(tmp_path / "killed", monkeypatch)
-    with pytest.raises(Killed):
-        killed.run(Landscape(events_left=num_events))
-    with pytest.raises(Killed):
-        killed.run(Landscape(events_left=5))
-    killed.run(Landscape())
-    pd.testing.assert_frame_equal(proposed(killed), proposed(undisturbed))
-    assert rows(killed.results.root).keys() == rows(undisturbed.results.root).keys()
 
 
 def test_a_grid_that_is_recorded_is_refined_at_once(bench: Bench) -> None:
@@ -81,7 +54,7 @@ def test_a_grid_that_is_recorded_is_refined_at_once(bench: Bench) -> None:
 
 
 def test_a_cell_with_a_part_of_its_runs_waits(bench: Bench) -> None:
-    outcome = bench.run(Landscape(), only=parse_only("seed=0"))
+    outcome = bench.run(Landscape(), only=parse_only("seed=0"), report=True)
     assert outcome.trained == 8
     assert not bench.results.proposals("tiny").exists()
     messages = [each.message for each in outcome.report.findings if each.check == "missing"]
@@ -91,7 +64,7 @@ def test_a_cell_with_a_part_of_its_runs_waits(bench: Bench) -> None:
 def test_plan_and_archive_know_it(bench: Bench, tmp_path: Path) -> None:
     with pytest.raises(Killed):
         bench.run(Landscape(events_left=70))
-    plan = Plan(bench.study, Placement(resources=bench.study.resources), bench.results, tmp_path)
+    plan = planned(bench)
     text = plan_on(plan, {"CPU": 2.0})
     assert len(plan.wanted) == 32
     assert "4 learning rates x 2 seeds = 16 runs" in text

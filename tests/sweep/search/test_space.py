@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -19,49 +18,27 @@ from optuna.storages.journal import JournalFileBackend
 from lr_sweep.analysis.record.read import read_wanted
 from lr_sweep.analysis.statistics.observations import Observation
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.plan.plan import Plan
 from lr_sweep.sweep.search.dashboard import JOURNAL
 from lr_sweep.sweep.search.samplers import next_points
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.search import Point, Search
 from lr_sweep.sweep.study.space import Range
-from lr_sweep.sweep.tune.trial_events import TrialEvent
 from lr_sweep.tests.support.scripted_trials import Bench
+from lr_sweep.tests.support.searches import Landscape, planned, proposed, search_bench, searched, with_search
 from lr_sweep.tests.support.tiny_study import rows
-from lr_sweep.tests.sweep.search.test_rounds import Killed, Landscape, proposed
-from lr_sweep.tests.sweep.search.test_winners import winners_bench
-from lr_sweep.tests.sweep.study.test_search import searched
-from lr_sweep.trainables.cohort import Cohort
 
 SPACE = "{batch_size: [4, 8], weight_decay: {low: 1e-4, high: 1e-1}, dropout: {low: 0, high: 0.3, scale: linear}}"
-SEARCH = f"{{sampler: tpe, low: 1e-5, high: 1e-1, rates: 6, space: {SPACE}}}\nseeds: 2"
+SEARCH = f"{{sampler: tpe, low: 1e-5, high: 1e-1, rates: 6, space: {SPACE}}}"
 CELL = ("digits", "tiny", "frozen-random")
-
-
-class Watched(Landscape):
-    """Keeps the cohorts that it was given."""
-
-    def __init__(self, events_left: float = math.inf) -> None:
-        super().__init__(events_left=events_left)
-        self.cohorts: list[Cohort] = []
-
-    def train_cohorts(self, cohorts: Any, *arguments: Any) -> Generator[TrialEvent | None, None, None]:
-        self.cohorts += cohorts
-        yield from super().train_cohorts(cohorts, *arguments)
-
-
-def space_bench(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return winners_bench(folder, monkeypatch, SEARCH)
 
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return space_bench(tmp_path, monkeypatch)
+    return search_bench(tmp_path, monkeypatch, SEARCH, seeds=2)
 
 
 def test_each_rate_trains_with_the_options_that_were_stored_for_it(bench: Bench) -> None:
-    script = Watched()
+    script = Landscape()
     assert bench.run(script).trained == 2 * 6 * 2
     stored = {(row.variant, row.learning_rate): json.loads(row.options) for row in proposed(bench).itertuples()}
     assert {tuple(options) for options in stored.values()} == {("batch_size", "dropout", "weight_decay")}
@@ -76,29 +53,15 @@ def test_each_rate_trains_with_the_options_that_were_stored_for_it(bench: Bench)
 
 
 def test_only_runs_with_the_same_options_train_together(bench: Bench) -> None:
-    script, resources = Watched(), bench.study.resources.model_copy(update={"runs_per_trial": None})
+    script, resources = Landscape(), bench.study.resources.model_copy(update={"runs_per_trial": None})
     bench.study = bench.study.model_copy(update={"resources": resources})
     bench.run(script)
     assert all(len({run.protocol for run in cohort.runs}) == 1 for cohort in script.cohorts)
     assert sorted(len(cohort.runs) for cohort in script.cohorts) == [2] * 12  # the seeds of each point
 
 
-@pytest.mark.parametrize("num_events", [7, 60])
-def test_killed_at_any_moment_it_proposes_and_trains_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_events: int
-) -> None:
-    undisturbed = space_bench(tmp_path / "undisturbed", monkeypatch)
-    undisturbed.run(Landscape())
-    killed = space_bench(tmp_path / "killed", monkeypatch)
-    with pytest.raises(Killed):
-        killed.run(Landscape(events_left=num_events))
-    killed.run(Landscape())
-    pd.testing.assert_frame_equal(proposed(killed), proposed(undisturbed))
-    assert rows(killed.results.root).keys() == rows(undisturbed.results.root).keys()
-
-
 def test_a_report_names_the_options_at_the_chosen_rate(bench: Bench) -> None:
-    text = " ".join(bench.run(Landscape()).report.text.split())
+    text = " ".join(bench.run(Landscape(), report=True).report.text.split())
     assert "Each learning rate was tried with values of its own of batch_size, weight_decay, dropout." in text
     folder = bench.results.root / "studies/tiny/report"
     table, cells = pd.read_csv(folder / "options.csv"), pd.read_csv(folder / "cells.csv")
@@ -110,23 +73,16 @@ def test_a_report_names_the_options_at_the_chosen_rate(bench: Bench) -> None:
     assert "Options at the chosen learning rate" in (folder / "report.md").read_text()
 
 
-def test_plan_and_journal_have_the_space(bench: Bench, tmp_path: Path) -> None:
-    plan = Plan(bench.study, Placement(resources=bench.study.resources), bench.results, tmp_path)
-    assert len(plan.wanted) == 24
+def test_plan_and_journal_have_the_space_and_an_edited_one_holds_from_the_next_round_on(bench: Bench) -> None:
+    assert len(planned(bench).wanted) == 24
     bench.run(Landscape())
     storage = JournalStorage(JournalFileBackend(str(bench.results.study("tiny") / JOURNAL)))
     trials = optuna.load_study(study_name="tiny: digits tiny unfrozen-random", storage=storage).trials
     assert {tuple(sorted(trial.params)) for trial in trials} == {
         ("batch_size", "dropout", "learning_rate", "weight_decay")
     }
-
-
-def test_an_edited_space_holds_from_the_next_round_on(bench: Bench) -> None:
-    bench.run(Landscape())
-    before, study = proposed(bench), bench.study
-    assert study.search is not None
-    changes = {"rates": 8, "space": {"batch_size": (2, 4), "adam_beta2": Range(low=0.9, high=0.999)}}
-    bench.study = study.model_copy(update={"search": study.search.model_copy(update=changes)})
+    before = proposed(bench)
+    with_search(bench, rates=8, space={"batch_size": (2, 4), "adam_beta2": Range(low=0.9, high=0.999)})
     assert bench.run(Landscape()).trained == 8
     after = proposed(bench)
     pd.testing.assert_frame_equal(after[after["number"] < 6].reset_index(drop=True), before)
@@ -136,7 +92,7 @@ def test_an_edited_space_holds_from_the_next_round_on(bench: Bench) -> None:
 
 
 def test_a_study_with_a_space_is_written_and_read(tmp_path: Path) -> None:
-    study = load_study(searched(tmp_path, SEARCH.removesuffix("\nseeds: 2")))
+    study = load_study(searched(tmp_path, SEARCH))
     assert study.search is not None
     assert study.search.space["batch_size"] == (4, 8)
     assert study.search.text().endswith("2 at once, with batch_size, weight_decay, dropout")
@@ -175,7 +131,7 @@ def test_values_of_a_range_are_inside_and_rise_with_the_position(position: float
     assert axis.at(0.5) == {"log": 0.0224, "linear": 0.251}[scale]  # sqrt(1e-3 x 0.5), and their mean 0.2505
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "gp", "quasi-random", "random"])
+@pytest.mark.parametrize("sampler", ["tpe", pytest.param("gp", marks=pytest.mark.slow), "quasi-random", "random"])
 def test_samplers_fill_the_space_and_repeat_themselves(sampler: str) -> None:
     search = Search.model_validate(
         {
@@ -203,6 +159,7 @@ def value_of(point: Point) -> Observation:
     return Observation(point.learning_rate, "measured", value)
 
 
+@pytest.mark.slow
 def test_a_gaussian_process_comes_closer_in_both_directions() -> None:
     search = Search.model_validate(
         {

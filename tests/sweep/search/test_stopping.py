@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,9 @@ from lr_sweep.sweep.study.stop_early import StopEarly
 from lr_sweep.sweep.tune import run_study
 from lr_sweep.sweep.tune.run_study import Options
 from lr_sweep.sweep.tune.trial_events import Reported, TrialEvent
-from lr_sweep.tests.support.scripted_trials import Bench, evaluation, new_bench
+from lr_sweep.tests.support.scripted_trials import Bench, evaluation
+from lr_sweep.tests.support.searches import Killed, grid_bench, planned
 from lr_sweep.tests.support.tiny_study import in_process, rows, write_study
-from lr_sweep.tests.sweep.search.test_rounds import Killed
 from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.events import Advanced, Finished, Started
 
@@ -81,11 +81,8 @@ def stopping_bench(
     folder: Path, monkeypatch: pytest.MonkeyPatch, rule: str = "{rule: halving}", runs_per_trial: int = 100, **more: Any
 ) -> Bench:
     """A bench of two cells with 2 seeds; the rungs of halving are at 10 and 30 steps."""
-    folder.mkdir(exist_ok=True)
-    made = new_bench(folder, monkeypatch)
     more = {"num_steps": BUDGET, "rates": RATES, "seeds": 2, "runs_per_trial": runs_per_trial} | more
-    made.study = load_study(write_study(folder, stop_early=rule, **more))
-    return made
+    return grid_bench(folder, monkeypatch, stop_early=rule, **more)
 
 
 def rungs(bench: Bench) -> pd.DataFrame:
@@ -102,7 +99,7 @@ def by_rate(results: Results, column: str) -> dict[float, set[Any]]:
 def test_halving_keeps_a_third_at_each_rung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 5 rates 2 are kept at 10 steps, 1e-3 and, of two that are equally far, the better; of these 1 at 30."""
     bench = stopping_bench(tmp_path, monkeypatch, rates=(1e-5, 1e-4, 1e-3, 2e-3, 3e-2))
-    outcome = bench.run(Lockstep())
+    outcome = bench.run(Lockstep(), report=True)
     assert (outcome.trained, outcome.failed, outcome.stopped) == (20, 0, False)
     assert by_rate(bench.results, "status") == {rate: {"stopped"} for rate in (1e-5, 1e-4, 2e-3, 3e-2)} | {
         1e-3: {"complete"}
@@ -134,13 +131,19 @@ def test_the_median_rule_stops_what_is_below_the_others(tmp_path: Path, monkeypa
     assert (stopped[1e-3], stopped[2e-3], stopped[1e-5], stopped[3e-2]) == ({None}, {None}, {20}, {20})
 
 
-@pytest.mark.parametrize("num_events", [0, 15, 22, 40])
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with pytest.MonkeyPatch.context() as patch:
+        bench = stopping_bench(tmp_path_factory.mktemp("undisturbed"), patch)
+        bench.run(Lockstep())
+        yield bench
+
+
+@pytest.mark.parametrize("num_events", [22, *(pytest.param(number, marks=pytest.mark.slow) for number in (0, 15, 40))])
 def test_killed_at_any_moment_the_same_decisions_hold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_events: int
+    undisturbed: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_events: int
 ) -> None:
-    undisturbed = stopping_bench(tmp_path / "undisturbed", monkeypatch)
-    undisturbed.run(Lockstep())
-    killed = stopping_bench(tmp_path / "killed", monkeypatch)
+    killed = stopping_bench(tmp_path, monkeypatch)
     saved: dict[str, int] = {}
     for events_left in (num_events, 14):
         with pytest.raises(Killed):
@@ -204,7 +207,7 @@ def test_another_study_trains_a_stopped_run_to_its_end(tmp_path: Path, monkeypat
     assert set(script.trained.values()) == {BUDGET - 10, BUDGET - 30}
     assert by_rate(bench.results, "status") == {rate: {"complete"} for rate in RATES}
     bench.study = stopping
-    outcome = bench.run(Lockstep())
+    outcome = bench.run(Lockstep(), report=True)
     assert outcome.trained == 0
     assert not [each for each in outcome.report.findings if each.check == "stopped"]
 
@@ -212,7 +215,7 @@ def test_another_study_trains_a_stopped_run_to_its_end(tmp_path: Path, monkeypat
 def test_plan_status_and_archive_know_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = stopping_bench(tmp_path, monkeypatch)
     bench.run(Lockstep())
-    plan = Plan(bench.study, Placement(resources=bench.study.resources), bench.results, tmp_path)
+    plan = planned(bench)
     assert "stops      halving, keeps 1 in 3" in plan_on(plan, {"CPU": 2.0})
     assert not plan.reconciled.to_train
     text = in_process("status", tmp_path / "tiny.yaml", "--results", bench.results.root)[1]

@@ -4,39 +4,34 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
 from lr_sweep.analysis.record.read import read_wanted
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.plan.plan import Plan
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.only import parse_only
-from lr_sweep.tests.support.scripted_trials import Bench, new_bench
-from lr_sweep.tests.support.tiny_study import write_study
-from lr_sweep.tests.sweep.search.test_rounds import Killed, Landscape, proposed
-from lr_sweep.tests.sweep.study.test_search import searched
+from lr_sweep.tests.support.scripted_trials import Bench
+from lr_sweep.tests.support.searches import (
+    VARIANTS,
+    Killed,
+    Landscape,
+    grid_bench,
+    planned,
+    proposed,
+    search_bench,
+    searched,
+    with_search,
+)
 
-SEARCH = "{sampler: quasi-random, low: 1e-5, high: 1e-1, rates: 6}\nwinners: 2\nseeds: 3"
-
+SEARCH = "{sampler: quasi-random, low: 1e-5, high: 1e-1, rates: 6}"
 RATES = (1e-5, 1e-4, 1e-3, 1e-1)
-
-
-def winners_bench(folder: Path, monkeypatch: pytest.MonkeyPatch, search: str = SEARCH) -> Bench:
-    folder.mkdir(exist_ok=True)
-    made = new_bench(folder, monkeypatch)
-    path = searched(folder, search)
-    path.write_text(path.read_text().replace("seeds: 1\n", ""))
-    made.study = load_study(path)
-    return made
 
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return winners_bench(tmp_path, monkeypatch)
+    return search_bench(tmp_path, monkeypatch, SEARCH, seeds=3, winners="2")
 
 
 def seeds_by_rate(bench: Bench) -> pd.Series:
@@ -44,18 +39,13 @@ def seeds_by_rate(bench: Bench) -> pd.Series:
     return wanted.groupby(["variant", "learning_rate"])["seed"].agg(list)
 
 
-def test_the_two_best_rates_of_the_first_seed_get_the_others(bench: Bench) -> None:
-    outcome = bench.run(Landscape())
+def test_the_two_best_rates_of_the_first_seed_get_the_others_and_one_is_chosen(bench: Bench) -> None:
+    outcome = bench.run(Landscape(), report=True)
     assert outcome.trained == 2 * (6 + 2 * 2)
-    for variant in ("frozen-pretrained", "unfrozen-random"):
+    for variant in VARIANTS:
         seeds = seeds_by_rate(bench)[variant]
         nearest = sorted(seeds.index, key=lambda rate: abs(math.log10(rate / 1e-3)))
         assert [seeds[rate] for rate in nearest] == [[0, 1, 2]] * 2 + [[0]] * 4
-    assert bench.run(Landscape()).trained == 0
-
-
-def test_a_winner_is_chosen_and_the_checks_name_how_many_there_were(bench: Bench) -> None:
-    outcome = bench.run(Landscape())
     cells = pd.read_csv(bench.results.root / "studies/tiny/report/cells.csv")
     chosen = [seeds_by_rate(bench)[cell.variant][cell.learning_rate] for cell in cells.itertuples()]
     assert chosen == [[0, 1, 2]] * 2
@@ -63,29 +53,14 @@ def test_a_winner_is_chosen_and_the_checks_name_how_many_there_were(bench: Bench
     assert messages == ["2 of 6 learning rates, the best of the first seed, have all seeds"] * 2
     text = " ".join(outcome.report.text.split())
     assert "All seeds at the best 2 learning rates of each cell by the first seed alone." in text
-
-
-@pytest.mark.parametrize("num_events", [20, 36, 41])
-def test_killed_at_any_moment_it_chooses_and_trains_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_events: int
-) -> None:
-    undisturbed = winners_bench(tmp_path / "undisturbed", monkeypatch)
-    undisturbed.run(Landscape())
-    killed = winners_bench(tmp_path / "killed", monkeypatch)
-    with pytest.raises(Killed):
-        killed.run(Landscape(events_left=num_events))
-    killed.run(Landscape())
-    pd.testing.assert_frame_equal(proposed(killed), proposed(undisturbed))
-    pd.testing.assert_series_equal(seeds_by_rate(killed), seeds_by_rate(undisturbed))
+    assert bench.run(Landscape()).trained == 0
 
 
 def test_more_rates_compare_on_the_first_seed_and_may_add_winners(bench: Bench) -> None:
     bench.run(Landscape())
-    study = bench.study
-    assert study.search is not None
-    bench.study = study.model_copy(update={"search": study.search.model_copy(update={"rates": 12})})
+    with_search(bench, rates=12)
     bench.run(Landscape())
-    for variant in ("frozen-pretrained", "unfrozen-random"):
+    for variant in VARIANTS:
         seeds = seeds_by_rate(bench)[variant]
         nearest = sorted(seeds.index, key=lambda rate: abs(math.log10(rate / 1e-3)))
         assert len(nearest) == 12
@@ -102,8 +77,8 @@ def test_without_winners_every_rate_gets_its_seeds(bench: Bench) -> None:
 
 
 def test_a_cell_that_diverged_everywhere_has_no_winner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    high = "{sampler: random, low: 5e-2, high: 1, rates: 3}\nwinners: 1\nseeds: 2"
-    bench = winners_bench(tmp_path, monkeypatch, high)
+    high = "{sampler: random, low: 5e-2, high: 1, rates: 3}"
+    bench = search_bench(tmp_path, monkeypatch, high, winners="1", seeds=2)
     assert bench.run(Landscape()).trained == 2 * 3
     assert set(proposed(bench)["sampler"]) == {"random"}
 
@@ -113,15 +88,12 @@ def test_with_one_seed_asked_for_the_winners_wait_and_are_reported(bench: Bench)
     assert bench.run(Landscape()).trained == 2 * 2 * 2
 
 
-@pytest.mark.parametrize("num_events", [25, 36])
-def test_a_plan_counts_the_winners_before_they_are_known(bench: Bench, tmp_path: Path, num_events: int) -> None:
-    def plan() -> Plan:
-        return Plan(bench.study, Placement(resources=bench.study.resources), bench.results, tmp_path)
-
-    assert len(plan().wanted) == 20
-    with pytest.raises(Killed):
-        bench.run(Landscape(events_left=num_events))
-    assert len(plan().wanted) == len({run.run_id for run in plan().wanted}) == 20
+def test_a_plan_counts_the_winners_before_they_are_known(bench: Bench) -> None:
+    assert len(planned(bench).wanted) == 20
+    for num_events in (25, 11):  # before and after the winners are chosen
+        with pytest.raises(Killed):
+            bench.run(Landscape(events_left=num_events))
+        assert len({run.run_id for run in planned(bench).wanted}) == len(planned(bench).wanted) == 20
 
 
 @pytest.mark.parametrize(
@@ -133,36 +105,37 @@ def test_a_plan_counts_the_winners_before_they_are_known(bench: Bench, tmp_path:
     ],
 )
 def test_mistakes(tmp_path: Path, winners: int, seeds: int, message: str) -> None:
-    path = searched(tmp_path, f"{{low: 1e-5, high: 1e-1, rates: 6}}\nwinners: {winners}")
-    path.write_text(path.read_text().replace("seeds: 1", f"seeds: {seeds}"))
+    path = searched(tmp_path, "{low: 1e-5, high: 1e-1, rates: 6}", winners=str(winners), seeds=seeds)
     with pytest.raises(UserError) as error:
         load_study(path)
     assert message in str(error.value)
 
 
-def grid_bench(folder: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Bench:
-    made = new_bench(folder, monkeypatch)
-    made.study = load_study(write_study(folder, seeds=3, **{"rates": RATES, "winners": "1"} | more))
-    return made
-
-
 def test_a_grid_trains_all_seeds_at_its_best_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = grid_bench(tmp_path, monkeypatch)
-    plan = Plan(bench.study, Placement(resources=bench.study.resources), bench.results, tmp_path)
-    assert len(plan.wanted) == 2 * (4 + 2)
+    bench = grid_bench(tmp_path, monkeypatch, rates=RATES, seeds=3, winners="1")
+    assert len(planned(bench).wanted) == 2 * (4 + 2)
     outcome = bench.run(Landscape())
     assert outcome.trained == 2 * (4 + 2)
-    for variant in ("frozen-pretrained", "unfrozen-random"):
+    for variant in VARIANTS:
         assert seeds_by_rate(bench)[variant].to_dict() == {1e-5: [0], 1e-4: [0], 1e-3: [0, 1, 2], 1e-1: [0]}
     assert bench.run(Landscape()).trained == 0
-    plan = Plan(bench.study, Placement(resources=bench.study.resources), bench.results, tmp_path)
-    assert len(plan.wanted) == 2 * (4 + 2)
+    assert len(planned(bench).wanted) == 2 * (4 + 2)
 
 
 def test_a_refined_grid_has_its_winners_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the grid 1e-3 is the best; two midpoints are added beside it; then the best of all gets seeds."""
-    bench = grid_bench(tmp_path, monkeypatch, refine="2")
+    bench = grid_bench(tmp_path, monkeypatch, rates=RATES, seeds=3, winners="1", refine="2")
     assert bench.run(Landscape()).trained == 2 * (4 + 2 + 2)
     found = proposed(bench)
     assert found.groupby("sampler")["round"].agg(set).to_dict() == {"refine": {1}, "winner": {2}}
     assert set(found.loc[found["sampler"] == "winner", "learning_rate"]) == {1e-3}
+
+
+def test_a_cell_that_cannot_be_refined_does_not_keep_winners_from_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All runs of the second cell fail, so that nothing is proposed for it."""
+    bench = grid_bench(tmp_path, monkeypatch, rates=RATES[:3], seeds=2, winners="1", refine="2")
+    assert bench.run(Landscape(failing_variant=VARIANTS[1])).failed == 3
+    found = proposed(bench)
+    assert found.groupby("variant")["sampler"].agg(list).to_dict() == {VARIANTS[0]: ["refine", "refine", "winner"]}

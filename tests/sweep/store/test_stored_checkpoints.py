@@ -14,7 +14,7 @@ from lr_sweep.sweep.results.recorder import Recorder
 from lr_sweep.sweep.store.results import StoredResults, results_here
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.sweep.tune.run_study import write_wanted
+from lr_sweep.sweep.tune.prepare import write_wanted
 from lr_sweep.tests.support.servers.s3_server import Machines
 from lr_sweep.tests.support.tiny_study import (
     cohort_here,

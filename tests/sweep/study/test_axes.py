@@ -12,7 +12,7 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.runs import by_cell
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.sweep.tune.run_study import write_wanted
+from lr_sweep.sweep.tune.prepare import write_wanted
 from lr_sweep.tests.support.study_example import write
 from lr_sweep.tests.support.tiny_study import in_process, runs_of
 from lr_sweep.trainables.parts import EVERYTHING, VARIANTS

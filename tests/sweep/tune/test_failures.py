@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.plan.packing import KILLED
+from lr_sweep.sweep.plan.packing import KILLED, CohortSizes
+from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import Cell
 from lr_sweep.sweep.tune.failures import (
     MAX_KILLS,
     MEMORY_ADVICE,
     Failure,
     Failures,
-    Moment,
+    Load,
     advice_on,
     failure_lines,
     is_of_a_gpu,
+    load_here,
 )
 from lr_sweep.sweep.tune.ray_session import RayLostError
 
@@ -23,12 +28,17 @@ A, B = (Cell(task="digits", model="tiny", variant=variant) for variant in ("unfr
 NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system."
 
 
+def failures_of(usable: Callable[[], set[str]] = set, excluded: set[str] | None = None, num_cells: int = 2) -> Failures:
+    sizes = CohortSizes(Results(Path("/nonexistent")))
+    return Failures(num_cells, usable, set() if excluded is None else excluded, sizes)
+
+
 class Cluster:
     """Nodes by name, and the failures of a sweep on them."""
 
     def __init__(self, *nodes: str) -> None:
         self.excluded: set[str] = set()
-        self.failures = Failures(2, lambda: set(nodes) - self.excluded, self.excluded)
+        self.failures = failures_of(lambda: set(nodes) - self.excluded, self.excluded)
 
     def fail(self, run_id: str, node: str | None, reason: str = "OSError: a bad disk") -> tuple[list[str], bool]:
         """Return the ids of the runs that count as failed now, and whether the node is left."""
@@ -119,26 +129,27 @@ def test_errors_of_gpus(reason: str, expected: bool) -> None:
 
 
 def test_a_sweep_in_which_all_fail_alike_ends() -> None:
-    failures = Failures(2, set, set())
+    failures = failures_of()
     for cell in (A, B):
         failures.failed(Failure(run_ids=[cell.variant], cell=cell, reason="ValueError: no", node=None))
-        assert failures.all_alike(set()) is None
+        failures.check_alike(set())
     failures.failed(Failure(run_ids=["c"], cell=A, reason="ValueError: no", node=None))
-    assert failures.all_alike({Cell("digits", "other", "frozen-random")}) is None  # it trains
-    assert str(failures.all_alike({A})).startswith("the first 3 trials all failed: ValueError: no")
+    failures.check_alike({Cell("digits", "other", "frozen-random")})  # it trains
+    with pytest.raises(UserError, match="the first 3 trials all failed: ValueError: no"):
+        failures.check_alike({A})
     failures.evaluated("d")
-    assert failures.all_alike({A}) is None
+    failures.check_alike({A})
 
 
 def test_a_run_whose_worker_is_killed_again_and_again_fails_the_fifth_time() -> None:
-    failures = Failures(1, set, set())
+    failures = failures_of(num_cells=1)
     assert [failures.killed(["a"]) for _ in range(5)] == [True, True, True, True, False]
     assert MAX_KILLS == 5
 
 
 def test_kills_of_several_trials_before_anything_is_evaluated_end_the_sweep_with_advice() -> None:
     """`--cpus 64` on two cores: workers are killed one after the other, and no run ever ends."""
-    failures = Failures(1, set, set())
+    failures = failures_of(num_cells=1)
     assert all(failures.killed([run_id]) for run_id in "abcd")
     failures.evaluated("a")
     assert all(failures.killed([run_id]) for run_id in "efgh")
@@ -146,25 +157,28 @@ def test_kills_of_several_trials_before_anything_is_evaluated_end_the_sweep_with
         failures.killed(["i"])
 
 
+SHORT = f"Memory is short here: 5% of it is free. {MEMORY_ADVICE}"
+
+
 @pytest.mark.parametrize(
-    ("moment", "killed", "words"),
+    ("load", "killed", "words"),
     [
-        (Moment(free_memory=0.05, load=60, cpus=2), False, "Memory is short here: 5% of it is free. " + MEMORY_ADVICE),
-        (Moment(free_memory=0.5, load=60, cpus=2), False, "This machine is busy: 60 processes compute on 2 CPUs"),
-        (Moment(free_memory=0.5, load=1, cpus=2), True, "It was killed, as the system does when memory runs out"),
+        (Load(free_memory=0.05, processes=60, cpus=2), False, SHORT),
+        (Load(free_memory=0.5, processes=60, cpus=2), False, "This machine is busy: 60 processes compute on 2 CPUs"),
+        (Load(free_memory=0.5, processes=1, cpus=2), True, "It was killed, as the system does when memory runs out"),
     ],
 )
 def test_a_ray_that_does_not_start_is_a_lack_of_memory_only_where_memory_is_short(
-    moment: Moment, killed: bool, words: str
+    load: Load, killed: bool, words: str
 ) -> None:
-    advice = advice_on(RayLostError("Ray did not start", killed=killed), moment)
+    advice = advice_on(RayLostError("Ray did not start", killed=killed), load)
     assert advice.startswith(words)
     assert ("emory" in advice) == ("emory" in words)
 
 
 def test_no_reason_is_made_up() -> None:
-    assert advice_on(RayLostError("Ray did not start"), Moment(free_memory=0.5, load=1, cpus=2)) == ""
-    assert 0 <= Moment.now().free_memory <= 1
+    assert advice_on(RayLostError("Ray did not start"), Load(free_memory=0.5, processes=1, cpus=2)) == ""
+    assert 0 <= load_here().free_memory <= 1
 
 
 def test_the_first_failure_of_each_kind_is_shown_with_its_reason_and_how_many_more_there_are() -> None:

@@ -5,8 +5,8 @@ Runs are trained by the real trainer in this process; what Ray adds is in `test_
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Generator, Iterator, Sequence
+import shutil
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,9 @@ from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.tune import driver
-from lr_sweep.sweep.tune import run_study as module
 from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.run_study import run_study
-from lr_sweep.sweep.tune.shares import Share
+from lr_sweep.tests.support.scripted_trials import replace_ray
 from lr_sweep.tests.support.tiny_study import curves, events_of, rows, write_study
 from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.events import Event, Started
@@ -69,42 +68,25 @@ class Grid:
                 yield event
 
 
-class NoMirror:
-    """Replaces MLflow."""
-
-    def __init__(self, mirror: object, on_problem: Callable[[str], None]) -> None:
-        pass
-
-    def changed(self, *run_ids: str) -> None:
-        pass
-
-    def finish(self, report: Path, timeout_s: float) -> list[str]:
-        return ["none"]
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a grid of 12 runs, finished."""
+    made = Grid(tmp_path_factory.mktemp("grid"))
+    with pytest.MonkeyPatch.context() as patch:
+        replace_ray(patch)
+        patch.setattr(driver, "train_cohorts", made.train_cohorts)
+        made.run()
+    assert len(made.trained) == len(rows(made.results)) == 12
+    return made.folder
 
 
 @pytest.fixture
-def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Grid:
-    """A grid of 12 runs, finished."""
-
-    @contextlib.contextmanager
-    def no_ray(placement: Placement, *arguments: object) -> Iterator[Share]:
-        yield Share(placement, list, None)
-
-    made = Grid(tmp_path)
-    monkeypatch.setattr(driver, "ray_session", no_ray)
-    monkeypatch.setattr(module, "MirrorThread", NoMirror)
+def grid(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Grid:
+    """A copy of it."""
+    made = Grid(Path(shutil.copytree(finished, tmp_path / "grid")))
+    replace_ray(monkeypatch)
     monkeypatch.setattr(driver, "train_cohorts", made.train_cohorts)
-    made.run()
-    assert len(made.trained) == len(rows(made.results)) == 12
     return made
-
-
-@pytest.mark.slow
-def test_the_same_again_touches_nothing(grid: Grid) -> None:
-    before = grid.files()
-    grid.run()
-    assert grid.trained == []
-    assert grid.files() == before
 
 
 def test_one_learning_rate_more_trains_its_four_runs_and_touches_no_old_file(grid: Grid) -> None:

@@ -1,14 +1,17 @@
-"""A cluster whose machines are lost, and that two studies share; the record shows neither."""
+"""A cluster whose machines are lost, fail or lack what a trial asks for, and that two studies share."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from lr_sweep.tests.support.chaos import final_weights, record_content
+from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.small_cluster import Background, SmallCluster, checkpointed, small_cluster, trains
 from lr_sweep.tests.support.tiny_study import rows, sweep, write_study
 
@@ -112,6 +115,41 @@ def test_runs_leave_a_machine_that_will_be_taken_away(cluster: SmallCluster, fol
     check_as_if_undisturbed(results, undisturbed)
     assert {row["lost_steps"] for row in rows(results).values()} == {0}
     assert max(row["attempts"] for row in rows(results).values()) == 2
+
+
+@pytest.mark.parametrize(("option", "number"), [("--gpus-per-trial", "1"), ("--cpus-per-trial", "2")])
+def test_more_than_any_of_its_machines_has_is_refused(
+    cluster: SmallCluster, tmp_path: Path, option: str, number: str
+) -> None:
+    where = ("--results", tmp_path / "results", "--address", cluster.address)
+    code, printed = sweep("run", write_study(tmp_path), *where, option, number)
+    assert code == 2
+    assert "Traceback" not in printed
+    assert f"the cluster at {cluster.address} has no such node (nodes: 0 CPU and 0 GPU; 1 CPU and 0 GPU" in printed
+
+
+BROKEN = """
+import os, time
+if "BROKEN" in os.environ:
+    raise RuntimeError(os.environ["BROKEN"])
+for _ in session.steps(model=torch.nn.Linear(1, 1)):
+    time.sleep(2)  # so that the other nodes' trials fail in the meantime
+    if session.due:
+        session.report(validation=1.0, test=0.5)
+"""
+
+
+def test_a_node_on_which_runs_fail_is_left_and_every_run_completes(cluster: SmallCluster, tmp_path: Path) -> None:
+    """The rules are quick: test_failures.py. One whose GPU does not work is left sooner."""
+    study = write_function(tmp_path, BROKEN, seeds="6", resources="{runs_per_trial: 1, retries: 0}")
+    with mock.patch.dict(os.environ, {"BROKEN": "a bad disk"}):  # the node's processes inherit it
+        cluster.add()
+    code, printed = sweep("run", study, "--results", tmp_path / "results", "--address", cluster.address, timeout_s=900)
+    cluster.lose()
+    assert code == 0, printed
+    assert "trials fail on " in printed
+    assert printed.count("it is left, its runs resume elsewhere") == 1
+    assert [row["status"] for row in rows(tmp_path / "results").values()] == ["complete"] * 6
 
 
 def test_a_cluster_on_which_no_trial_fits_any_more_is_left_with_the_checkpoints(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import ray
 
 from lr_sweep.sweep.tune import nodes
-from lr_sweep.sweep.tune.nodes import COUNT_EVERY_S, Machines, most_machines, nodes_to_come
+from lr_sweep.sweep.tune.nodes import COUNT_EVERY_S, Machines, machines_text, nodes_to_come
 
 
 def test_a_change_is_news_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,11 +22,12 @@ def test_a_change_is_news_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Machines().news() == []  # on this machine alone
 
 
-def test_the_cluster_s_file_says_how_many_there_may_be(tmp_path: Path) -> None:
+def test_the_cluster_s_file_says_how_many_there_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True}, {"Alive": False}, {"Alive": True}])
     file = tmp_path / "ray_bootstrap_config.yaml"
-    assert most_machines(file) is None
+    assert machines_text(file) == "2 machines are there"
     file.write_text("cluster_name: x\nmax_workers: 8\n")
-    assert most_machines(file) == 9
+    assert machines_text(file) == "2 machines are there, of at most 9"
 
 
 def test_node_types_share_the_number_of_machines(tmp_path: Path) -> None:

@@ -1,8 +1,14 @@
-"""Ray that does not come up. That it comes up, and its death later, is in test_sweep_end_to_end and test_chaos."""
+"""Ray that does not come up, and its folder: where it is and who may read it.
+
+That Ray comes up, and its death later, is in test_sweep_end_to_end and test_chaos.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,10 +16,11 @@ import ray
 from ray._private import utils
 
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.scratch import own_folder
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.study.study import Resources
 from lr_sweep.sweep.tune import ray_session as module
-from lr_sweep.sweep.tune.ray_session import RayLostError, ray_session
+from lr_sweep.sweep.tune.ray_session import _MAX_FOLDER_BYTES, RayLostError, private_ray, ray_session
 
 
 def enter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, address: str | None) -> None:
@@ -73,3 +80,92 @@ def test_a_cluster_that_does_not_answer_is_the_user_s_to_mend(monkeypatch: pytes
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     with pytest.raises(UserError, match="no Ray cluster answers at --address 10.0.0.1:6379: refused. Start one"):
         enter(monkeypatch, tmp_path, ConnectionError("refused"), address="10.0.0.1:6379")
+
+
+ANOTHER_USER = 3_999_999_999
+"""A user that does not exist, and is given the longest name of a folder."""
+
+
+@pytest.fixture
+def parent() -> Iterator[Path]:
+    """A folder with a short name."""
+    with tempfile.TemporaryDirectory(prefix="p", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o7777
+
+
+def test_the_folder_is_closed_to_others_and_used_again(parent: Path) -> None:
+    folder = own_folder(parent)
+    assert (folder.parent, mode(folder)) == (parent, 0o700)
+    folder.chmod(0o777)
+    assert own_folder(parent) == folder
+    assert mode(folder) == 0o700
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_another_user_put_in_its_place_and_a_link_are_not_used(
+    parent: Path, monkeypatch: pytest.MonkeyPatch, is_link: bool
+) -> None:
+    uid = os.getuid() if is_link else 7  # so that what this test makes is another user's
+    monkeypatch.setattr(os, "getuid", lambda: uid)
+    if is_link:
+        (parent / "elsewhere").mkdir(mode=0o777)
+        (parent / f"lr-sweep-{uid}").symlink_to(parent / "elsewhere")
+        assert own_folder(parent) == own_folder(parent), "it is found again"
+    else:
+        (parent / f"lr-sweep-{uid}").mkdir(mode=0o777)
+    ours = own_folder(parent)
+    assert (ours.parent, ours.name.startswith(f"lr-sweep-{uid}-"), mode(ours)) == (Path("/tmp"), True, 0o700)
+    ours.rmdir()
+
+
+def test_paths_of_sockets_stay_short_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: ANOTHER_USER)
+    theirs = Path(f"/tmp/lr-sweep-{ANOTHER_USER}")
+    theirs.mkdir(exist_ok=True)
+    folder = own_folder(tmp_path / ("long" * 20), _MAX_FOLDER_BYTES)
+    folder.rmdir()
+    theirs.rmdir()
+    assert folder.parent == Path("/tmp")
+    assert len(bytes(folder / "r-99/session_2026-11-22_00-19-03_254524_4194304/sockets/plasma_store")) <= 103
+
+
+def test_no_room_for_the_folder_is_an_error_that_names_the_way_out(
+    parent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (parent / "file").touch()
+    monkeypatch.setenv("RAY_TMPDIR", str(parent / "file"))
+    with pytest.raises(UserError, match="cannot make a folder for Ray's logs and sockets: .*RAY_TMPDIR"), private_ray():
+        pass
+
+
+def test_settings_last_as_long_as_ray(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = {"RAY_TMPDIR": str(parent), "RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": "of a cluster"}
+    for name, value in ours.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
+    tokens = []
+    for _ in range(2):
+        before = {name: value for name, value in os.environ.items() if name.startswith(("RAY_AUTH", "RAY_ENABLE"))}
+        with private_ray():
+            assert not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"} & os.environ.keys()
+            token = Path(os.environ["RAY_AUTH_TOKEN_PATH"])
+            assert mode(token) == 0o600
+            tokens.append(token.read_text())
+        after = {name: value for name, value in os.environ.items() if name.startswith(("RAY_AUTH", "RAY_ENABLE"))}
+        assert after == before
+        assert not token.exists()
+    assert len(set(tokens)) == 2
+    assert all(len(each) == 64 for each in tokens)
+
+
+def test_what_a_killed_process_left_goes_at_the_next_start(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", str(parent))
+    left = own_folder(parent) / "r-0" / "session"
+    left.mkdir(parents=True)
+    with private_ray() as folder:
+        assert list(folder.parent.iterdir()) == [folder]
+        assert not (folder / "session").exists()

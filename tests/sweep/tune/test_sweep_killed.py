@@ -32,21 +32,25 @@ from lr_sweep.trainables.checkpoint import checkpoints
 pytestmark = pytest.mark.cluster
 
 
-def test_killed_then_interrupted_then_finished_equals_undisturbed(tmp_path: Path) -> None:
-    """SIGKILL to the whole process group, then Ctrl-C, then to the end; `status` looks on."""
-    study = write_study(tmp_path, rates=(1e-2,), num_steps=1600, protocol="{evaluate_every: 200}")
+@pytest.mark.parametrize("is_killed", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_interrupted_then_finished_equals_undisturbed(tmp_path: Path, is_killed: bool) -> None:
+    """Perhaps SIGKILL to the whole process group, then Ctrl-C, then to the end; `status` looks on."""
+    protocol = "{evaluate_every: 400, train_examples_evaluated: 100}"
+    variants = ("frozen-pretrained", "unfrozen-random") if is_killed else ("unfrozen-random",)
+    study = write_study(tmp_path, rates=(1e-2,), variants=variants, num_steps=1600, protocol=protocol)
     results = tmp_path / "results"
-    with _started(study, results) as (process, wait_for):
-        wait_for(lambda: _newest_steps(results) and curves(results))
-        os.killpg(process.pid, signal.SIGKILL)
-        assert process.stdout
-        assert CUT_SHORT in process.stdout.read()
-    assert not rows(results)
+    if is_killed:
+        with _started(study, results) as (process, wait_for):
+            wait_for(lambda: _newest_steps(results) and curves(results))
+            os.killpg(process.pid, signal.SIGKILL)
+            assert process.stdout
+            assert CUT_SHORT in process.stdout.read()
+        assert not rows(results)
 
     progress = Results(results).progress("tiny")
-    killed_at_ns = time.time_ns()
+    started_at_ns = time.time_ns()
     with _started(study, results) as (process, wait_for):
-        wait_for(lambda: progress.exists() and progress.stat().st_mtime_ns > killed_at_ns)
+        wait_for(lambda: progress.exists() and progress.stat().st_mtime_ns > started_at_ns)
         before = _newest_steps(results)
         wait_for(lambda: _newest_steps(results) != before)
         code, output = in_process("status", study, "--results", results)
@@ -66,7 +70,7 @@ def test_killed_then_interrupted_then_finished_equals_undisturbed(tmp_path: Path
     code, output = sweep("run", study, "--results", results, "--cpus", "2")
     assert code == 0, output
     assert "Traceback" not in output
-    assert "2 runs wanted, 2 started" in output
+    assert f"{len(variants)} runs wanted, {len(variants)} started" in output
     assert curves(results) == trained_here(study, tmp_path / "undisturbed")
     assert all(len(checkpoints(folder)) == 1 for folder in (results / "checkpoints").iterdir())
 

@@ -15,11 +15,11 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.study.study import Resources
 from lr_sweep.sweep.tune import trials
-from lr_sweep.sweep.tune.callback import EventCallback, SweepLeftError, SweepStoppedError
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import RayLostError
 from lr_sweep.sweep.tune.trial_events import Leave, StorageFailed, TrialEvent
 from lr_sweep.sweep.tune.trials import train_cohorts
+from lr_sweep.sweep.tune.tuner import EventCallback, SweepLeftError, SweepStoppedError
 
 Train = Callable[[Callable[[EventCallback], None]], Generator[TrialEvent | None, None, None]]
 
@@ -47,7 +47,7 @@ def train(died: list[str], leave: Leave, monkeypatch: pytest.MonkeyPatch, tmp_pa
         def tuner(cohorts: Any, placement: Any, scratch: Any, callback: EventCallback, at_most: Any) -> Any:
             return SimpleNamespace(fit=lambda: fit(callback))
 
-        monkeypatch.setattr(trials, "_tuner", tuner)
+        monkeypatch.setattr("lr_sweep.sweep.tune.tuner.new_tuner", tuner)
         return train_cohorts([], Placement(resources=Resources()), tmp_path / "tune", Machines(), leave, None)
 
     return with_tune

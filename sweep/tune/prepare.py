@@ -1,0 +1,175 @@
+"""What `run` does before it trains: checks, data, weights, and the runs that the record lacks."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lr_sweep.analysis.record.columns import WANTED
+from lr_sweep.analysis.record.index import write_index
+from lr_sweep.analysis.record.read import FORMAT
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import sealed, sealed_text, write_bytes, write_json
+from lr_sweep.common.text import counted
+from lr_sweep.datasets import TASKS
+from lr_sweep.sweep.plan.cost import check_disk
+from lr_sweep.sweep.plan.plan import state_counts
+from lr_sweep.sweep.plan.timings import Timing, write_planned
+from lr_sweep.sweep.results.changes import change_lines, own_examples, renamed_lines, replaced_by, restart_cells
+from lr_sweep.sweep.results.directory import Results, write_parquet
+from lr_sweep.sweep.results.reconcile import Reconciled, reconcile
+from lr_sweep.sweep.search.proposals import read_proposed
+from lr_sweep.sweep.search.rounds import Rounds
+from lr_sweep.sweep.search.stopping import EarlyStopping
+from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, to_pretrain
+from lr_sweep.sweep.study.file import study_to_yaml
+from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
+from lr_sweep.sweep.study.runs import Cell, WantedRun, expected_runs, stopped_rates
+from lr_sweep.sweep.tune.options import Options
+from lr_sweep.trainables.own.code import OwnCodeError, TrainingFunctionError, data_file
+from lr_sweep.trainables.own.imported import check_import
+from lr_sweep.trainables.own.run import OwnRun
+
+
+class Work:
+    """The runs that a study wants so far, and what the record holds of them.
+
+    Of a search or a refinement, these are at first the runs up to the first round in which there is something to train.
+    `examples`: versions of data files, as of `own_examples`.
+    """
+
+    def __init__(self, study: AnyStudy, options: Options, rounds: Rounds, examples: Mapping[str, str]) -> None:
+        self.study, self.options, self.rounds, self.examples = study, options, rounds, examples
+        self.news: queue.SimpleQueue[str] = queue.SimpleQueue()
+        """Messages for the user, perhaps from other threads."""
+        self.wanted: list[WantedRun] = []
+        self.reconciled = Reconciled(states={}, to_train=(), ends={})
+        self.timings: dict[Cell, Timing] = {}
+        """How long runs of a cell take, as far as it is known."""
+        while self._advance(options.max_attempts) and not self.reconciled.to_train:
+            pass
+        self.stopping = EarlyStopping(study, options.results, self.wanted)
+
+    def next_round(self) -> tuple[WantedRun, ...]:
+        """Propose learning rates until there is something to train; return these runs, none at the end of a search."""
+        while added := self._advance():
+            self.stopping.add(self.wanted)
+            self.write_down()
+            self.rounds.show()
+            proposed = f"next round, {counted(added, 'learning rate')} proposed"
+            self.news.put(f"{self.study.study}: {proposed}; {len(self.wanted)} runs wanted so far")
+            if self.reconciled.to_train:
+                break
+        return self.reconciled.to_train
+
+    def _advance(self, max_attempts: int = 0) -> int:
+        """Propose and store the next learning rates, and reconcile; return how many were proposed."""
+        added = self.rounds.advance(max_attempts)
+        self.wanted = self.rounds.wanted()
+        self.reconciled = reconcile_study(self.study, self.wanted, self.options, max_attempts)
+        return added
+
+    def write_down(self) -> None:
+        """Write down what is wanted, and how long it is expected to take."""
+        results, placement = self.options.results, self.options.placement
+        write_wanted(results, self.study, self.wanted)
+        results.settle()
+        self.timings = write_planned(self.study.study, self.wanted, self.reconciled, placement, results)
+
+    def take_news(self) -> list[str]:
+        """Return the messages since the last call."""
+        return [self.news.get() for _ in range(self.news.qsize())]
+
+    def held_ids(self) -> list[str]:
+        """Return the ids of wanted runs of which the record holds something."""
+        return [run.run_id for run in self.wanted if self.options.results.holds(run.run_id)]
+
+
+def prepare(study: AnyStudy, options: Options, say: Callable[[str], None]) -> Work:
+    """Fetch data and weights, write down what the study wants, and find what is left to train of it."""
+    results, data_dir = options.results, options.data_dir
+    fetch_data(study, data_dir)
+    # The machine that starts a cluster's trials may have no GPU itself.
+    device = torch.device(options.placement.device if torch.cuda.is_available() else "cpu")
+    _check_disk_first(study, options)
+    examples = own_examples(study, data_dir)
+    backbones = ensure_backbones(study, results.pretrained, results.pretraining_progress, device, say, data_dir)
+    rounds = Rounds(study, backbones, results, data_dir, options.only)
+
+    replaced = replaced_by(study, rounds.wanted(), results)
+    if replaced.text is not None and not options.replace(replaced.text):
+        raise UserError("nothing was changed")
+    restart_cells(results, study.study, replaced.cells)
+
+    work = Work(study, options, rounds, examples)
+    changed = change_lines(work.reconciled, results, examples)
+    for line in [*changed, *renamed_lines(study, work.wanted, results)]:
+        say(line)
+    work.write_down()
+    write_index(results.root)  # the last writer may have died before it did
+    say(f"{study.study}: {len(work.wanted)} runs wanted, {state_counts(work.reconciled.counts())}")
+    if work.reconciled.to_train and options.placement.address is None:  # a cluster's machines may have what we lack
+        _check_import(study, work.reconciled.to_train[0])
+    return work
+
+
+def fetch_data(study: AnyStudy, data_dir: Path) -> None:
+    """Fetch a study's data sets, or check that the files are here which the user's own function reads.
+
+    Raises:
+        DataError: data is missing and cannot be fetched, or damaged.
+    """
+    if isinstance(study, OwnStudy):
+        for name, sha256 in study.data.items():
+            data_file(name, sha256, (*study.code.folders, data_dir))
+        return
+    for name, task in study.tasks.items():
+        TASKS[name].fetch(task.options, data_dir)
+
+
+def _check_disk_first(study: AnyStudy, options: Options) -> None:
+    """Refuse to pretrain for runs that the disk cannot hold; their ids are not known yet, their sizes are."""
+    backbones = find_backbones(study, options.results.pretrained, options.data_dir)
+    if models := to_pretrain(study, backbones):
+        proposed = read_proposed(options.results, study)
+        wanted = expected_runs(study, backbones, options.data_dir, proposed)
+        reconciled = reconcile_study(study, wanted, options, options.max_attempts)
+        check_disk(reconciled.to_train, options.results, models)
+
+
+def reconcile_study(study: AnyStudy, wanted: list[WantedRun], options: Options, max_attempts: int) -> Reconciled:
+    """Compare a study's runs with the record, but for learning rates that its own rule has stopped."""
+    stopped = stopped_rates(study, options.results.root)
+    return reconcile(wanted, options.results, max_attempts=max_attempts, only=options.only, stopped=stopped)
+
+
+def _check_import(study: AnyStudy, first: WantedRun) -> None:
+    """Import the user's own function before Ray starts here."""
+    if not isinstance(first.run, OwnRun) or first.own_files is None:
+        return
+    try:
+        check_import(first.run, first.own_files)
+    except (TrainingFunctionError, OwnCodeError) as error:
+        raise UserError(
+            f"{study.study}: {first.run.trainable} cannot be imported, so no run was started. Correct it, and run this "
+            f"again:\n{error}"
+        ) from error
+
+
+def write_wanted(results: Results, study: AnyStudy, wanted: list[WantedRun]) -> None:
+    """Write down what the study wants, for `status`, `report` and the mirror, and the study with all defaults."""
+    folder = results.study(study.study)
+    write_bytes(folder / f"{study.study}.yaml", sealed_text(study_to_yaml(study)))
+    write_parquet(folder / "wanted.parquet", [run.row() for run in wanted], WANTED)
+    facts: dict[str, Any] = {"study": study.study, "title": study.title, "format": FORMAT}
+    facts |= {"selection": study.selection} if study.selection != "best" else {}
+    facts |= {"search": study.search.facts()} if study.search else {}
+    facts |= {"stop_early": study.stop_early.model_dump()} if study.stop_early else {}
+    facts |= {"refine": study.refine} if study.refine else {}
+    facts |= {"winners": study.winners} if study.winners else {}
+    facts |= {"metric": study.metric.as_json()} if isinstance(study, OwnStudy) else {}
+    write_json(folder / "study.json", sealed(facts))

@@ -1,0 +1,186 @@
+"""What runs inside Tune: the callback that forwards what trials report and stops Tune, and where Tune is changed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
+
+from lr_sweep.sweep.plan.packing import KILLED
+from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.tune.nodes import Machines
+from lr_sweep.sweep.tune.ray_session import lost_processes
+from lr_sweep.sweep.tune.trial_events import Leave, Reported, StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
+from lr_sweep.trainables import ray_trainable
+from lr_sweep.trainables.cohort import Cohort
+from lr_sweep.trainables.events import evaluations
+from lr_sweep.trainables.own.code import FAILURE
+from lr_sweep.trainables.ray_internals import in_notebook, tune_classes
+
+SAVING_S = 3600.0
+"""How long a trial that is asked to stop may take to end the step or evaluation under way, and to save."""
+
+
+class SweepStoppedError(Exception):
+    """Tune was asked to stop; trials have saved their runs."""
+
+
+class SweepLeftError(BaseException):
+    """Tune was asked to stop while no run trained; not an Exception, after which Tune would wait for its trials."""
+
+
+def new_tuner(
+    cohorts: Sequence[Cohort], placement: Placement, scratch: Path, callback: EventCallback, at_most: int | None
+) -> tune.Tuner:
+    """Return a tuner that trains each cohort as one trial, in the order given; arguments as of `train_cohorts`."""
+    patch_tune()
+    resources: Any = {"cpu": placement.resources.cpus_per_trial, "gpu": placement.resources.gpus_per_trial}
+    if excluded := callback.machines.excluded:  # Ray (2.60) gives every node its id as a label
+        elsewhere = {"ray.io/node-id": f"!in({','.join(sorted(excluded))})"}
+        resources = tune.PlacementGroupFactory([placement.trial], bundle_label_selector=[elsewhere])
+    # The name beside the cohort: Tune names a trial before it puts objects, cohorts among them, into its config.
+    configs = [{"name": cohort.name, "cohort": cohort} for cohort in cohorts]
+    shutil.rmtree(scratch, ignore_errors=True)
+    return tune.Tuner(
+        tune.with_resources(ray_trainable.CohortTrainable, resources),
+        # One list under one key: Tune runs it in the order given, where several axes would be sorted by name.
+        param_space={"trial": tune.grid_search(configs)},
+        tune_config=tune.TuneConfig(
+            max_concurrent_trials=at_most,
+            reuse_actors=True,
+            # Tune's own names of trials cut learning rates to four decimals.
+            trial_name_creator=lambda trial: trial.config["trial"]["name"],
+            trial_dirname_creator=lambda trial: trial.trial_id,
+        ),
+        run_config=tune.RunConfig(
+            name="trials",
+            storage_path=str(scratch),
+            callbacks=[callback],
+            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+            failure_config=tune.FailureConfig(max_failures=placement.resources.retries),
+            verbose=0,
+            # In a notebook Tune (2.60) would take one that removes what the cell has printed; a terminal has none.
+            progress_reporter=tune.CLIReporter() if in_notebook() else None,
+        ),
+    )
+
+
+class EventCallback(tune.Callback):
+    """Forwards events, and raises where Tune must stop. Tune calls it in its own thread.
+
+    `put` is called with each event; Tune stops when `leave` is set; a trial that only lost its machine has not failed.
+    """
+
+    def __init__(self, put: Callable[[TrialEvent], None], leave: Leave, machines: Machines) -> None:
+        self.put, self.leave, self.machines = put, leave, machines
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave everything out: Tune pickles its callbacks for a restore that is never asked for."""
+        return {}
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        """Stop between two of Tune's steps: Tune then stops every trial, and each saves its runs."""
+        if self.leave.at_once:
+            raise SweepLeftError
+        if self.leave.is_set():
+            raise SweepStoppedError
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Remember the trial's machine."""
+        self.machines.started(trial, _cohort_of(trial).run_ids)
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        """Forward what the trial reported."""
+        events = result.get("events", [])
+        for event in events:
+            self.machines.reported(event)
+            self.put(event)
+        if any(map(evaluations, events)):
+            self.put(Reported())
+        if "storage_problem" in result:
+            self.put(StorageFailed(reason=result["storage_problem"]))
+        if "out_of_memory" in result:
+            self.put(TrialFailed(run_ids=_cohort_of(trial).run_ids, reason=result["out_of_memory"]))
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Report a trial that has no retries left, unless Tune was stopped or Ray died: then no trial is at fault."""
+        if self.leave.is_set() or lost_processes():
+            return
+        run_ids = _cohort_of(trial).run_ids
+        if self._only_lost_its_machine(trial):
+            self.put(TrialInterrupted(run_ids=run_ids))
+        else:
+            self.put(TrialFailed(run_ids=run_ids, reason=failure_of(trial.error_file)))
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Report a trial that crashed and will be retried; a lost machine uses no retry up."""
+        reason: str | None = failure_of(trial.error_file)
+        if self._only_lost_its_machine(trial):
+            trial.run_metadata.num_failures -= 1
+            reason = None
+        self.put(TrialInterrupted(run_ids=_cohort_of(trial).run_ids, reason=reason))
+
+    def _only_lost_its_machine(self, trial: Any) -> bool:
+        return self.machines.lost(trial) and self.machines.overlook_loss(_cohort_of(trial).run_ids)
+
+
+def _cohort_of(trial: Any) -> Cohort:
+    """Return what a trial of Tune trains."""
+    cohort: Cohort = trial.config["trial"]["cohort"]
+    return cohort
+
+
+def failure_of(error_file: str | None) -> str:
+    """Return the exception from Ray's file of tracebacks, which is its last line that is not indented.
+
+    Of a training function of the user's own, return its whole traceback.
+    """
+    text = Path(error_file).read_text() if error_file is not None else ""
+    if FAILURE in text:
+        return text.rpartition(FAILURE)[2].strip()
+    lines = [line for line in text.splitlines() if line and not line.startswith(" ")]
+    return lines[-1] if lines else "the worker died without a message"
+
+
+RayActorManager, TuneController, class_cache = tune_classes()
+_task_failed, _trial_failed = RayActorManager._actor_task_failed, TuneController._process_trial_failure
+
+
+def patch_tune() -> None:
+    """Change Tune (2.60) in this process; a second call changes nothing."""
+    # Tune would copy the driver's AWS keys, among others, into what Ray keeps and logs of each worker.
+    class_cache.ENV_VARS_TO_PROPAGATE = frozenset()
+    # It would kill a trial 10 s after asking it to stop, in the middle of an evaluation for one.
+    TuneController._actor_force_cleanup_timeout = property(lambda _: SAVING_S, lambda *_: None)
+    RayActorManager._actor_task_failed = _task_failed_of_any_death
+    TuneController._process_trial_failure = _trial_failed_out_of_memory
+
+
+def _task_failed_of_any_death(self: Any, tracked_actor_task: Any, exception: Exception) -> None:
+    """Take every death of a worker for the death of an actor: Tune would raise, and end every trial, for some."""
+    _task_failed(self, tracked_actor_task, _as_death(exception))
+
+
+def _trial_failed_out_of_memory(self: Any, trial: Any, exception: Exception) -> None:
+    """Let a trial of several runs at once fail the first time that its worker is killed: it resumes with fewer."""
+    exception = _as_death(exception)
+    if KILLED in str(exception) and _cohort_of(trial).runs_at_once > 1:
+        trial.run_metadata.num_failures = trial.max_failures
+    _trial_failed(self, trial, exception)
+
+
+def _as_death(exception: Exception) -> Exception:
+    """Return another error of Ray's than a task's as the death of an actor, in one line.
+
+    Among them is that of a worker which Ray's memory monitor kills when a machine's memory is nearly full.
+    """
+    if isinstance(exception, RayActorError | RayTaskError) or not isinstance(exception, RayError):
+        return exception
+    what = KILLED if isinstance(exception, OutOfMemoryError) else type(exception).__name__
+    return RayActorError(error_msg=f"{what}: {str(exception).strip().splitlines()[0]}")

@@ -1,0 +1,182 @@
+"""Trials that fail, are killed, lose their machine or their share of the cluster; Ray is replaced by a script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lr_sweep.common.errors import UserError
+from lr_sweep.sweep.plan.packing import KILLED
+from lr_sweep.sweep.study.file import load_study
+from lr_sweep.sweep.study.study import Resources
+from lr_sweep.sweep.tune.nodes import MAX_LOSSES, Machines
+from lr_sweep.sweep.tune.ray_session import RayLostError
+from lr_sweep.sweep.tune.shares import Share
+from lr_sweep.sweep.tune.trial_events import TrialFailed, TrialInterrupted
+from lr_sweep.tests.support.scripted_trials import Bench, Disturbed, Events, Script, new_bench
+from lr_sweep.tests.support.tiny_study import rows, write_study
+from lr_sweep.trainables.events import Started
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return new_bench(tmp_path, monkeypatch)
+
+
+def test_a_retry_that_helps_counts_nothing_twice(bench: Bench) -> None:
+    _, b, *_ = bench.ids
+    script = Script(failures={b: 1})  # the study allows one retry; `a` then reports its end once more
+    outcome = bench.run(script)
+    assert len(script.passes) == 1
+    assert (outcome.trained, outcome.failed) == (4, 0)
+    recorded = rows(bench.results.root)
+    assert [recorded[run_id]["attempts"] for run_id in bench.ids] == [1, 2, 1, 1]
+
+
+def test_a_trial_that_cannot_start_fails_all_its_runs(bench: Bench) -> None:
+    a, *_ = bench.ids
+    script = Script(failures={a: 2}, at_start={a})
+    outcome = bench.run(script)
+    assert len(script.passes) == 1
+    assert outcome.failed == 3
+    assert bench.states() == ["failed", "failed", "failed", "complete"]
+
+
+def test_a_sweep_whose_first_runs_all_fail_alike_ends(bench: Bench) -> None:
+    script = Script(failures=dict.fromkeys(bench.ids, 2))
+    with pytest.raises(UserError, match="the first 3 trials all failed: RuntimeError: scripted. The other runs were"):
+        bench.run(script)
+    assert sorted(bench.states()) == ["failed", "failed", "failed", "new"]
+
+
+def test_a_sweep_in_which_something_worked_trains_the_rest(bench: Bench) -> None:
+    _, *others = bench.ids
+    assert bench.run(Script(failures=dict.fromkeys(others, 2))).failed == 3
+    assert bench.states() == ["complete", "failed", "failed", "failed"]
+
+
+def ray_dies(*_: object) -> Events:
+    yield None
+    raise RayLostError("Ray died (raylet ended unexpectedly)")
+
+
+def test_ray_is_started_again_when_it_dies(bench: Bench) -> None:
+    assert bench.run(Disturbed(*[ray_dies] * 4)).trained == 4
+    assert bench.states() == ["complete"] * 4
+
+
+def test_ray_that_keeps_dying_is_given_up(bench: Bench) -> None:
+    with pytest.raises(UserError, match="5 times before any run ended. .*resumes from the runs"):
+        bench.run(Disturbed(*[ray_dies] * 5))
+    assert bench.states() == ["new"] * 4
+
+
+def test_deaths_of_ray_between_which_runs_end_are_no_reason_to_give_up(bench: Bench) -> None:
+    def dies_after_a_run(*arguments: Any) -> Events:
+        yield from script.train_first(*arguments)
+        yield from ray_dies()
+
+    script = Disturbed(*[dies_after_a_run] * 3)
+    assert bench.run(script).trained == 4
+    assert len(script.passes) == 4
+
+
+class Together(Script):
+    """Starts `runs_at_once` runs of a cohort, and fails if that is more than one."""
+
+    def __init__(self, reason: str, **more: Any) -> None:
+        super().__init__(**more)
+        self.reason, self.runs_at_once = reason, list[list[int]]()
+
+    def train_cohorts(self, cohorts: Any, *arguments: Any) -> Events:
+        self.runs_at_once.append([cohort.runs_at_once for cohort in cohorts])
+        for cohort in cohorts:
+            if cohort.runs_at_once == 1:
+                yield from super().train_cohorts([cohort], *arguments)
+                continue
+            for run_id in cohort.run_ids[: cohort.runs_at_once]:
+                yield Started(run_id=run_id, step=0)
+            yield TrialFailed(run_ids=cohort.run_ids, reason=self.reason)
+
+
+def test_runs_that_ran_out_of_memory_train_half_as_many_at_a_time_and_later_sweeps_remember(
+    bench: Bench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = Together("OutOfMemoryError: CUDA out of memory")
+    assert bench.run(script).failed == 0
+    assert script.runs_at_once == [[3, 1], [1]]  # the second cohort fits as it is
+    assert bench.states() == ["complete"] * 4
+    assert "3 runs that trained together failed (OutOfMemoryError" in capfd.readouterr().out
+    study = write_study(bench.folder, rates=(1e-4, 1e-3, 1e-2, 1e-1, 0.3, 0.5), variants=("unfrozen-random",))
+    bench.study = load_study(study).model_copy(update={"resources": Resources(runs_per_trial=2)})
+    script = Together("OutOfMemoryError: CUDA out of memory")
+    bench.run(script)
+    assert script.runs_at_once == [[1]]
+
+
+def test_of_runs_that_fail_together_the_one_at_fault_fails_alone(bench: Bench) -> None:
+    script = Together("RuntimeError: something in one of them", failures={bench.ids[1]: 99})
+    outcome = bench.run(script)
+    assert (outcome.trained, outcome.failed) == (4, 1)
+    assert bench.states() == ["complete", "failed", "complete", "complete"]
+    assert not (bench.results.root / "places.json").exists()
+
+
+def test_another_share_of_the_cluster_packs_runs_anew(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    def share_changes(cohorts: Any, *arguments: Any) -> Events:
+        yield Started(run_id=cohorts[0].run_ids[0], step=0)
+        while not arguments[3].is_set():
+            yield None
+
+    def change(self: Share, wants: int) -> str | None:
+        return "1 trials at once instead of 2" if not script.passes else None
+
+    script = Disturbed(*[share_changes] * 20)
+    bench.monkeypatch.setattr(Share, "change", change)
+    outcome = bench.run(script)
+    assert (outcome.trained, outcome.failed) == (4, 0)
+    assert rows(bench.results.root)[bench.ids[0]]["attempts"] == 21
+    assert capfd.readouterr().out.count("1 trials at once instead of 2; runs resume from their checkpoints") == 20
+
+
+@pytest.mark.parametrize(("times", "failed"), [(MAX_LOSSES, 0), (MAX_LOSSES + 1, 1)])
+def test_lost_machines_are_overlooked_unless_a_run_gets_no_further(bench: Bench, times: int, failed: int) -> None:
+    def machine_is_lost(cohorts: Any, placement: object, scratch: object, machines: Machines, *_: object) -> Events:
+        """End the trial as the callback does when no retry is left."""
+        run_ids = cohorts[0].run_ids
+        yield Started(run_id=run_ids[0], step=0)
+        if machines.overlook_loss(run_ids):
+            yield TrialInterrupted(run_ids=run_ids)
+        else:
+            yield TrialFailed(run_ids=run_ids, reason="ActorUnavailableError: gone")
+
+    assert bench.run(Disturbed(*[machine_is_lost] * times)).failed == failed
+    assert bench.states() == ["failed" if failed else "complete"] + ["complete"] * 3
+
+
+def test_a_sweep_whose_workers_are_killed_again_and_again_ends_with_advice(bench: Bench) -> None:
+    def killed(cohorts: Any, *_: object) -> Events:
+        """Be killed by Ray's memory monitor before a run begins."""
+        for cohort in cohorts:
+            yield TrialFailed(run_ids=cohort.run_ids, reason=f"{KILLED}: no memory")
+
+    with pytest.raises(UserError, match="Train less at once, with a smaller --cpus"):
+        bench.run(Disturbed(*[killed] * 5))
+    assert bench.states() == ["new"] * 4
+
+
+def test_the_first_failure_of_a_kind_is_printed_although_it_is_tried_again(
+    bench: Bench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def retried(cohorts: Any, *arguments: Any) -> Events:
+        for number in range(3):
+            yield TrialInterrupted(run_ids=cohorts[0].run_ids, reason=f"ImportError: no module {number}")
+
+    bench.run(Disturbed(retried))
+    lines = [line for line in capfd.readouterr().out.splitlines() if "ImportError" in line]
+    assert lines == [
+        "digits tiny unfrozen-random 1e-4 seed 0 and 2 runs in the same trial failed; it is tried again: ImportError: "
+        "no module 0"
+    ]
