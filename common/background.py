@@ -76,16 +76,25 @@ class BackgroundWorker(Generic[K]):
     def _work(self) -> None:
         wait_s = self._retry_s
         while (key := self._next()) is not None:
+            problem = None
             try:
                 self._action(key)
-            except Exception as problem:  # whatever it is, the main thread goes its way; `on_problem` reports it
+            except Exception as error:  # whatever it is, the main thread continues; `on_problem` reports it
+                problem = error
                 if not self.failing:
                     self._on_problem(problem)
-                self._ended(key, problem, wait_s)
+            with self._changed:
+                self._current = None
+                if problem is None:
+                    self.failing.pop(key, None)
+                    wait_s = self._retry_s
+                    self._changed.notify_all()
+                    continue
+                self.failing[key] = problem
+                if not self._closing:
+                    self._pending[key] = None
+                    self._changed.wait_for(lambda: self._closing, wait_s)
                 wait_s = min(2 * wait_s, self._max_retry_s)
-            else:
-                self._ended(key)
-                wait_s = self._retry_s
 
     def _next(self) -> K | None:
         """Return the key to work on; None: there is none, and the thread is to end."""
@@ -95,21 +104,9 @@ class BackgroundWorker(Generic[K]):
                 if not self._closing:
                     self._pending.setdefault(self._always)
             self._current = next(iter(self._pending), None)
-            if self._current is None:
+            if self._current is not None:
+                del self._pending[self._current]
+            else:
                 self._thread = None
                 self._changed.notify_all()
-            else:
-                del self._pending[self._current]
             return self._current
-
-    def _ended(self, key: K, problem: Exception | None = None, wait_s: float = 0.0) -> None:
-        with self._changed:
-            self._current = None
-            if problem is None:
-                self.failing.pop(key, None)
-                self._changed.notify_all()
-                return
-            self.failing[key] = problem
-            if not self._closing:
-                self._pending[key] = None
-                self._changed.wait_for(lambda: self._closing, wait_s)

@@ -10,7 +10,7 @@ import platform
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
@@ -30,20 +30,12 @@ def partial_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.{_host()}-{os.getpid()}.partial")
 
 
-def dead_partials(folders: Iterable[Path]) -> Iterator[Path]:
-    """Yield what processes of this machine and user left in folders as they died while they wrote."""
-    for folder in folders:
-        for path in sorted(folder.glob(".*.partial")):
-            with suppress(OSError):  # gone by now
-                if _writer(path) is not None and not is_being_written(path) and path.lstat().st_uid == os.geteuid():
-                    yield path
-
-
 def remove_dead_partials(*folders: Path) -> None:
-    """Remove what `dead_partials` finds, as far as this user may."""
-    for path in dead_partials(folders):
-        with suppress(OSError):
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    """Remove what processes of this machine and user left in folders as they died while they wrote."""
+    for path in [path for folder in folders for path in folder.glob(".*.partial")]:
+        with suppress(OSError):  # gone by now, or not this user's to remove
+            if _writer(path) is not None and not is_being_written(path) and path.lstat().st_uid == os.geteuid():
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def is_being_written(partial: Path) -> bool:
@@ -170,22 +162,15 @@ def is_locked(path: Path) -> bool:
 
 
 def read_plain(path: Path, most_bytes: int) -> bytes:
-    """Read a whole file.
-
-    Raises OSError if it cannot be read, is no plain file (a device may have no end, a pipe no writer) or is too large.
-    """
+    """Read a whole file; raises OSError as `open_plain`, or if it is too large."""
     with open_plain(path) as file:
-        # As much as it has: a buffer of the limit would be taken from memory. Files of /proc say that they have none.
-        content = file.read(min(os.fstat(file.fileno()).st_size, most_bytes) + 1)
-        while len(content) <= most_bytes and (more := file.read(1 << 20)):
-            content += more
-    if len(content) > most_bytes:
-        raise OSError(errno.EFBIG, f"it has more than {most_bytes:,} bytes", str(path))
-    return content
+        if os.fstat(file.fileno()).st_size > most_bytes:
+            raise OSError(errno.EFBIG, f"it has more than {most_bytes:,} bytes", str(path))
+        return file.read()
 
 
 def open_plain(path: Path) -> BufferedReader:
-    """Open a file; raises OSError for what is no plain file: to open a pipe without a writer takes for ever."""
+    """Open a file; raises OSError for what is no plain file: a device may have no end, a pipe no writer."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "it is no plain file", str(path))
     return path.open("rb")

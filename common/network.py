@@ -1,4 +1,4 @@
-"""Checks that a server listens at an address, and that this machine reaches itself."""
+"""Checks of addresses: whether a server listens there, one may, and this machine reaches itself."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ ANSWER_TIMEOUT_S = 10.0
 
 
 def check_answers(host: str, port: int) -> None:
-    """Connect and disconnect.
-
-    Raises:
-        OSError: nothing listens there, or the host is out of reach.
-    """
+    """Connect and disconnect; raises OSError if nothing listens there, or the host is out of reach."""
     try:
         socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S).close()
     except (UnicodeError, OverflowError) as error:
         raise OSError(f"not a valid host name or port number ({error})") from error
+
+
+def check_listening(host: str, port: int, advice: str) -> None:
+    """Raise UserError, with the advice, for an address that cannot be listened on."""
+    try:
+        socket.create_server((host, port)).close()
+    except OSError as problem:
+        raise UserError(f"cannot listen on {host}:{port} ({problem.strerror}); {advice}") from problem
+    except (UnicodeError, OverflowError) as problem:
+        raise UserError(f"cannot listen on {host}:{port}: not a valid address or port") from problem
 
 
 def check_loopback(host: str = "127.0.0.1") -> None:

@@ -1,7 +1,4 @@
-"""The program's name as the user typed it, for messages that quote a command.
-
-Here, because every other package but `analysis` may import it.
-"""
+"""The program's name as the user typed it, for messages that quote a command."""
 
 from __future__ import annotations
 

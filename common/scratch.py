@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import itertools
 import os
@@ -16,10 +15,7 @@ from pathlib import Path
 
 @contextmanager
 def scratch_folder(prefix: str) -> Iterator[Path]:
-    """Yield a new folder that only this user can enter; remove it at the end.
-
-    Before that, folders that ended processes left are removed.
-    """
+    """Yield a new folder that only this user can enter, and remove it at the end; first remove those left by others."""
     parent = own_folder()
     remove_dead(parent)
     with locked_folder(parent, prefix) as folder:
@@ -32,21 +28,22 @@ def scratch_folder(prefix: str) -> Iterator[Path]:
 @contextmanager
 def locked_folder(parent: Path, prefix: str) -> Iterator[Path]:
     """Yield a new folder, locked until the block or this process ends, which `remove_dead` then may remove."""
-    folder, descriptor = _new_folder(parent, prefix)
+    with _alone(parent):
+        folder = _new_folder(parent, prefix)
+        lock = _locked(folder)
     try:
         yield folder
     finally:
-        if descriptor is not None:
-            os.close(descriptor)
+        if lock is not None:  # None: a file system without locks
+            os.close(lock)
 
 
-def _new_folder(parent: Path, prefix: str) -> tuple[Path, int | None]:
-    """Make a folder and lock it; None for its lock: this file system has none, so no process will remove it."""
+def _new_folder(parent: Path, prefix: str) -> Path:
     for number in itertools.count():  # a short name: sockets below it have short paths
         folder = parent / f"{prefix}{number}"
-        with suppress(FileExistsError, _GoneError):
+        with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
-            return folder, _locked(folder, wait=True)
+            return folder
     raise AssertionError("numbers do not end")
 
 
@@ -65,7 +62,7 @@ def own_folder(parent: Path | None = None, max_bytes: int = 1000) -> Path:
     if _is_own_folder(parent / name):
         (parent / name).chmod(0o700)
         return parent / name
-    others = sorted(folder for folder in Path("/tmp").glob(f"{name}-*") if _is_own_folder(folder))
+    others = sorted(filter(_is_own_folder, Path("/tmp").glob(f"{name}-*")))
     return others[0] if others else Path(tempfile.mkdtemp(prefix=f"{name}-", dir="/tmp"))
 
 
@@ -76,53 +73,47 @@ def _is_own_folder(path: Path) -> bool:
 
 def remove_dead(parent: Path) -> None:
     """Remove the folders of ended processes."""
-    for folder, descriptor in _dead(parent):
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(descriptor)
+    with _alone(parent):
+        for folder in _dead(parent):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def dead_folders(parent: Path) -> list[Path]:
     """Return the folders in an `own_folder` that no living process has locked."""
-    dead = list(_dead(parent))
-    for _, descriptor in dead:
-        os.close(descriptor)
-    return [folder for folder, _ in dead]
+    with _alone(parent):
+        return list(_dead(parent))
 
 
-def _dead(parent: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the folders that no living process has locked, each locked, with the lock's descriptor."""
+def _dead(parent: Path) -> Iterator[Path]:
     for folder in sorted(parent.glob("*-*")):
-        with suppress(_GoneError):
-            if (descriptor := _locked(folder)) is not None:
-                yield folder, descriptor
+        if (lock := _locked(folder)) is not None:
+            os.close(lock)
+            yield folder
 
 
-class _GoneError(Exception):
-    """Another process removed a folder before this one had locked it."""
+@contextmanager
+def _alone(parent: Path) -> Iterator[None]:
+    """Let one process at a time make, look for or remove folders, where the file system has locks."""
+    descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a fork may have the descriptor, too
+        os.close(descriptor)
 
 
-def _locked(folder: Path, *, wait: bool = False) -> int | None:
-    """Lock a folder until the returned descriptor is closed, at the latest when the process and its forks have ended.
-
-    None: it is locked, or no folder of this user. Raises _GoneError if it is gone, or another has its name by now.
-    """
+def _locked(folder: Path) -> int | None:
+    """Lock a folder until the returned descriptor is closed in the process and its forks; None: this cannot be done."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError as error:
-        if error.errno == errno.ENOENT:
-            raise _GoneError from error
+    except OSError:
         return None
-    locked = os.fstat(descriptor)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        if locked.st_uid == os.getuid():
-            if os.path.samestat(locked, folder.lstat()):
-                return descriptor
-            raise FileNotFoundError
-    except FileNotFoundError as error:
-        os.close(descriptor)
-        raise _GoneError from error
-    except OSError:  # locked by another process, or a file system without locks
-        pass
+    with suppress(OSError):
+        if os.fstat(descriptor).st_uid == os.getuid():
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor
     os.close(descriptor)
     return None

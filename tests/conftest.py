@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SHORT_NAMES = ("analysis", "datasets", "sweep", "trainables")
+SHORT_NAMES = ("analysis", "common", "datasets", "sweep", "trainables")
 """Folders of the checkout; everything in them is imported below `lr_sweep`."""
 STARTED = pytest.StashKey[float]()
 

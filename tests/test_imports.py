@@ -156,7 +156,7 @@ sys.argv[1:] = sys.argv[3:]
 try:
     runpy.run_module("sweep", run_name="__main__", alter_sys=True)
 except SystemExit as ended:
-    ours = ("analysis", "datasets", "sweep", "trainables")
+    ours = ("analysis", "common", "datasets", "sweep", "trainables")
     short = [name for name in sys.modules if name.split(".")[0] in ours]
     assert short == ["sweep"], short  # its __init__.py, which holds a docstring alone
     sys.exit(ended.code)

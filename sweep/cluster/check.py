@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
-from lr_sweep.sweep.cluster.ec2 import machine_problems
 from lr_sweep.sweep.cluster.tunnels import read_cluster
 
 PLACEHOLDER_ID = "0123456789abcdef"
@@ -19,6 +20,8 @@ PLACEHOLDER_ADDRESSES = ip_network("192.0.2.0/24")
 POLICY_CLUSTER = "lr-sweep"
 """The `cluster_name` whose machines docs/cluster/head-policy.json and user-policy.json are limited to."""
 FILE_SYSTEM = re.compile(r"\.efs\.([a-z0-9-]+)\.amazonaws\.com")
+PREFIXES = {"ImageId": "ami-", "SubnetIds": "subnet-", "SecurityGroupIds": "sg-"}
+EC2_TYPES: dict[str, Any] = {"structure": dict, "list": list, "string": str, "integer": int, "boolean": bool}
 
 
 def problems_in(cluster_file: Path) -> list[str]:
@@ -59,15 +62,9 @@ def _node_types(cluster: Mapping[str, Any]) -> Iterator[str]:
 
 def _placeholders(cluster: Mapping[str, Any]) -> Iterator[str]:
     for place, text in _texts(cluster):
-        if PLACEHOLDER_ID in text or _is_placeholder_address(text):
-            yield f"{place}: {text} is a placeholder: give your own"
-
-
-def _is_placeholder_address(text: str) -> bool:
-    try:
-        return ip_address(text) in PLACEHOLDER_ADDRESSES
-    except ValueError:
-        return False
+        with suppress(ValueError):  # no address
+            if PLACEHOLDER_ID in text or ip_address(text) in PLACEHOLDER_ADDRESSES:
+                yield f"{place}: {text} is a placeholder: give your own"
 
 
 def _texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
@@ -115,7 +112,43 @@ def _aws(cluster: Mapping[str, Any]) -> Iterator[str]:
             yield f"{place}: no SubnetIds: Ray would take any subnet, which the file system may not be reached from"
         if name == head and not config.get("IamInstanceProfile"):
             yield f"{place}: no IamInstanceProfile: Ray would make one with full rights to EC2 and S3"
-        yield from (f"{place}{problem}" for problem in machine_problems(config))
+        yield from (f"{place}{problem}" for problem in _machine(config))
     elsewhere = {other for _, text in _texts(cluster) for other in FILE_SYSTEM.findall(text) if other != region}
     for other in sorted(elsewhere):
         yield f"initialization_commands: the file system is in {other}, provider.region is {region}"
+
+
+def _machine(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what EC2 would refuse in a `node_config`, by botocore's description of its calls: `.FIELD: reason`."""
+    import botocore.session
+
+    for field, prefix in PREFIXES.items():
+        values = config.get(field) or []
+        for value in [values] if isinstance(values, str) else values:
+            if not str(value).startswith(prefix):
+                yield f".{field}: got {value}, want an id that begins with {prefix}"
+    call = botocore.session.get_session().get_service_model("ec2").operation_model("RunInstances")
+    sent = {key: value for key, value in config.items() if key != "SubnetIds"}  # Ray gives EC2 one of them
+    yield from _refused(sent, call.input_shape, "")
+
+
+def _refused(value: Any, shape: Any, place: str) -> Iterator[str]:
+    """Yield unknown fields, values of another type, and values that are none of those that a field may have."""
+    if not isinstance(value, EC2_TYPES.get(shape.type_name, object)):
+        yield f"{place}: got {value!r}, want type {shape.type_name}"
+    elif shape.type_name == "structure":
+        for name, each in value.items():
+            if name in shape.members:
+                yield from _refused(each, shape.members[name], f"{place}.{name}")
+            else:
+                yield f"{place}.{name}: EC2 has no such field{_meant(name, shape.members)}"
+    elif shape.type_name == "list":
+        for index, each in enumerate(value):
+            yield from _refused(each, shape.member, f"{place}.{index}")
+    elif (allowed := getattr(shape, "enum", None)) and value not in allowed:
+        yield f"{place}: botocore knows no {value!r}{_meant(value, allowed)}"
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+
+from pydantic import HttpUrl, TypeAdapter, ValidationError
 
 from lr_sweep.common.errors import UserError, reason, translated
 from lr_sweep.common.network import check_answers
@@ -43,7 +44,7 @@ class Job:
     status: str
     """PENDING, RUNNING, SUCCEEDED, STOPPED or FAILED."""
     exit_code: int | None
-    """Of the driver; None while it runs, or if Ray ended it."""
+    """The driver's; None while it runs, or if Ray ended it."""
     started_s: float
     """Seconds since the epoch."""
     ended_s: float | None
@@ -69,11 +70,11 @@ class ClusterJobs:
         with _problems(address):
             self._client = JobSubmissionClient(address)
 
-    def jobs(self, study: str | None = None) -> list[Job]:
-        """Return the jobs of a study, or of all studies, oldest first."""
+    def jobs(self) -> list[Job]:
+        """Return the jobs of all studies, oldest first."""
         with _problems(self.address):
             found = [_job(details) for details in self._client.list_jobs() if STUDY_KEY in (details.metadata or {})]
-        return sorted((job for job in found if study in (None, job.study)), key=lambda job: job.started_s)
+        return sorted(found, key=lambda job: job.started_s)
 
     def drivers(self) -> int:
         """Return how many drivers run or wait: submitted jobs, and programs that joined the cluster by its address."""
@@ -102,8 +103,7 @@ class ClusterJobs:
         with _problems(self.address):
             response = self._client._do_request("GET", "/nodes?view=summary")
             response.raise_for_status()
-            nodes = response.json()["data"]["summary"]
-        return sum(node["raylet"]["state"] == "ALIVE" for node in nodes)
+            return sum(node["raylet"]["state"] == "ALIVE" for node in response.json()["data"]["summary"])
 
     def start(self, study: str, results: str, command: str, folder: Path) -> str:
         """Start a job and return its name.
@@ -172,18 +172,14 @@ def _job(details: Any) -> Job:
 def _check_address(address: str) -> None:
     """Fail early: Ray waits minutes for a silent host, and takes other strings for other kinds of address."""
     try:
-        parts = urlsplit(address)
-        usual_port = {"http": 80, "https": 443}[parts.scheme]
-        host, port = parts.hostname, parts.port or usual_port
-    except (KeyError, ValueError):  # another scheme; an unclosed bracket, a port over 65535
-        host = None
-    if not host:
+        url = TypeAdapter(HttpUrl).validate_python(address)
+    except ValidationError as error:
         raise UserError(
             f"--address: got {address!r}, want the URL of a cluster's job server, such as {DEFAULT_ADDRESS}, where "
             f"`ui --cluster cluster.yaml` makes it available."
-        )
+        ) from error
     try:
-        check_answers(host, port)
+        check_answers(str(url.host).strip("[]"), url.port or 80)
     except OSError as error:
         raise UserError(
             f"nothing answers at --address {address}: {error}. Start a cluster with `ray up cluster.yaml` and a tunnel "

@@ -10,7 +10,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.source_code import CHECKOUT
 from lr_sweep.sweep.results.provenance import PACKED_STATE, git_state
 
-SENT = ("analysis", "datasets", "sweep", "trainables")
+SENT = ("analysis", "common", "datasets", "sweep", "trainables")
 """Folders of the program that a cluster's machines get, below `lr_sweep`."""
 MAX_BYTES = 100 * 2**20
 """Size limit of the copy: Ray's job server refuses a larger upload (2.60: `DASHBOARD_CLIENT_MAX_SIZE`)."""
@@ -19,8 +19,7 @@ MAX_BYTES = 100 * 2**20
 def copy_program(folder: Path, program: Path = CHECKOUT) -> int:
     """Copy the program to `folder`/lr_sweep, record its commit there, and return its size in bytes.
 
-    Ray hashes names and contents of `folder`, and sends nothing that the cluster has already. Raises UserError, which
-    names the largest files, if the program is larger than `MAX_BYTES`.
+    Raises UserError, which names the largest files, if the program is larger than `MAX_BYTES`.
     """
     sizes = {file: file.stat().st_size for file in sent_files(program)}
     if sum(sizes.values()) > MAX_BYTES:

@@ -13,22 +13,21 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.network import check_answers
+from lr_sweep.common.network import check_answers, check_listening
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS
-from lr_sweep.sweep.mirror.client import MirrorError, check_listening, study_pages
+from lr_sweep.sweep.mirror.client import MirrorError, study_pages
 
 DASHBOARD_PORT = 8265
-"""Of Ray's page and job server, on the head and here, where `submit` expects it."""
+"""Ray's page and job server, on the head and here, where `submit` expects it."""
 MLFLOW_PORT = 5000
-"""Of the MLflow server that cluster files start on the head."""
+"""The MLflow server that cluster files start on the head."""
 LOOPBACK = "127.0.0.1"
 
 
 def open_tunnels(cluster_file: Path, port: int = MLFLOW_PORT) -> int:
-    """Keep tunnels to MLflow and Ray on a cluster's head open until Ctrl-C; return exit code 0.
+    """Keep tunnels to MLflow (`port` here) and Ray on a cluster's head open until Ctrl-C; return exit code 0.
 
-    `cluster_file` is the file given to `ray up`, `port` is MLflow's here. Raises UserError if the file describes no
-    cluster, its head is not up or out of reach, or a port here is taken.
+    Raises UserError if the file describes no cluster, its head is not up or out of reach, or a port here is taken.
     """
     if port == DASHBOARD_PORT:
         raise UserError(f"--port: got {port}, which Ray's page uses: choose another for MLflow's")
@@ -80,10 +79,7 @@ def head_address(cluster_file: Path, cluster: dict[str, Any]) -> str:
 
 
 def ssh_command(cluster: dict[str, Any], host: str, forwarded: dict[int, int]) -> list[str]:
-    """Return the command that keeps the tunnels open, from the loopback address here to that of the head.
-
-    `cluster` is the content of its file, `host` the head's address; `forwarded` maps a port here to the port there.
-    """
+    """Return the command that keeps tunnels to `host` open; `forwarded` maps a port here to the port there."""
     auth = cluster["auth"]
     options = ["ExitOnForwardFailure=yes", "ServerAliveInterval=30", "StrictHostKeyChecking=accept-new"]
     options += [f"ProxyCommand={auth['ssh_proxy_command']}"] if auth.get("ssh_proxy_command") else []

@@ -6,7 +6,6 @@ import logging
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import partial_path
+from lr_sweep.common.network import check_listening
 
 EXPERIMENT = "lr-sweep"
 """The MLflow experiment that holds everything."""
@@ -34,13 +34,11 @@ _DEFAULT_ENVIRONMENT = {
 }
 
 _SQLITE, _QUOTED = "sqlite:///", "sqlite+pysqlite:///"
-"""Of a database by its path as it is, and by one that is quoted: with the first, MLflow makes folders of such names."""
+"""Begin addresses of databases: by a path as it is, and by one that is quoted since it has `%`, `?`, `#` or `;`."""
 _DAMAGE = re.compile(
     r"file is not a database|database disk image is malformed|table \w+ already exists|duplicate column name"
 )
 """What SQLite says of a damaged database; the last two, of one whose migration was killed."""
-
-
 _LOCKED = re.compile(r"database (table )?is locked")
 
 
@@ -151,10 +149,9 @@ def _own_database(uri: str) -> Path | None:
 
 
 def open_ui(results: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
-    """Serve MLflow's page, without a password, in the foreground until Ctrl-C; return the exit code.
+    """Serve MLflow's page, without a password, until Ctrl-C; return the exit code, 0 if a server of the user's has it.
 
-    It is 0 after Ctrl-C, or if the mirror is on a server that the user runs. Raises MirrorError if there is no mirror
-    yet or it cannot be read, UserError if the port is taken or the address is not this machine's.
+    Raises MirrorError if there is no mirror yet or it cannot be read, UserError if the address cannot be listened on.
     """
     uri = tracking_uri(results)
     if is_server(uri):
@@ -207,13 +204,6 @@ def study_pages(uri: str, server: str) -> list[str]:
 
     MLflow's own first page is for language models. Raises MirrorError if the store at `uri` holds nothing of ours.
     """
-    experiment = _find_experiment(uri)
-    page = f"{server}/#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning"
-    views = sorted(tag.removeprefix(VIEW_TAG) for tag in experiment.tags if tag.startswith(VIEW_TAG))
-    return [f"{page}&compareRunsMode=CHART&viewStateShareKey={view}" for view in views] + [page]
-
-
-def _find_experiment(uri: str) -> Any:
     database = _database_at(uri)
     if database is not None and not database.exists():
         raise MirrorError(f"there is no MLflow store at {database}; `run` makes one")
@@ -222,14 +212,6 @@ def _find_experiment(uri: str) -> Any:
         experiment = client.get_experiment_by_name(EXPERIMENT)
     if experiment is None:
         raise MirrorError(f"MLflow at {shown_uri(uri)} has no experiment {EXPERIMENT}; `run` makes it")
-    return experiment
-
-
-def check_listening(host: str, port: int, advice: str) -> None:
-    """Raise UserError, with the advice, for an address that cannot be listened on."""
-    try:
-        socket.create_server((host, port)).close()
-    except OSError as problem:
-        raise UserError(f"cannot listen on {host}:{port} ({problem.strerror}); {advice}") from problem
-    except (UnicodeError, OverflowError) as problem:
-        raise UserError(f"cannot listen on {host}:{port}: not a valid address or port") from problem
+    page = f"{server}/#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning"
+    views = sorted(tag.removeprefix(VIEW_TAG) for tag in experiment.tags if tag.startswith(VIEW_TAG))
+    return [f"{page}&compareRunsMode=CHART&viewStateShareKey={view}" for view in views] + [page]

@@ -1,11 +1,12 @@
-"""What MLflow shows of a run: params, tags and points, computed from the record alone."""
+"""What MLflow shows of a run and of a study: params, tags, metrics and charts, computed from the record alone."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -13,8 +14,11 @@ from typing import Any
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import CURVES, RUNS
-from lr_sweep.analysis.record.read import curve_path, read_rows, run_path
-from lr_sweep.common.text import rate_text
+from lr_sweep.analysis.record.read import StudyInfo, curve_path, read_rows, run_path
+from lr_sweep.analysis.report.blocks import Row
+from lr_sweep.analysis.report.tables import mean_sem_text, seeds_text
+from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.common.text import NO_VALUE, rate_text
 from lr_sweep.sweep.results.run_state import LABELS, flattened
 
 METRICS = tuple(column.name for column in CURVES if column.name not in ("run_id", "step", "time_ms"))
@@ -30,8 +34,15 @@ _TAGGED = (
 _UNLOGGED_CONTENT = {"task", "learning_rate", "seed", "data_checksum", "weights_checksum"}
 _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
 """Characters that MLflow refuses in names."""
-_MAX_TAG_LENGTH = 5000
-"""Characters; MLflow takes 8000, its hosted form 5000."""
+_MAX_TEXT_LENGTH = 5000
+"""Characters of a tag or a note; MLflow takes 8000, its hosted form 5000."""
+
+MOST_DRAWN = 100
+"""Runs in a chart, the best; MLflow reads a hundred at first."""
+_MAX_PARAM_LENGTH = 500
+"""Characters, of the oldest servers that are in use."""
+_CELL_METRICS = ("test_mean", "test_sem", "validation_mean", "learning_rate")
+_NOTE_COLUMNS = ("task", "model", "variant", "learning rate", "test", "complete runs")
 
 
 @dataclass(frozen=True)
@@ -110,7 +121,7 @@ class MirroredRun:
             values["sweep.failure"] = f"diverged: a loss or a gradient is not finite at step {step}"
         if self.status == "training":
             values |= dict.fromkeys(ENDING_TAGS)
-        return {key: as_text(value)[:_MAX_TAG_LENGTH] for key, value in values.items() if value is not None}
+        return {key: as_text(value)[:_MAX_TEXT_LENGTH] for key, value in values.items() if value is not None}
 
     def chosen(self) -> dict[str, float]:
         """Return metrics for charts over runs: learning rate and selected step of a run that ended with a value."""
@@ -156,3 +167,89 @@ def unix_ms(time: datetime) -> int:
 def as_text(value: Any) -> str:
     """Return a value as MLflow shows it: text as it is, the rest as JSON."""
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def naming_labels(wanted: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the labels that name a study's runs: rate and seed, of which rounds add more, and others that differ.
+
+    Task and model, which differ least within a study, are last: MLflow cuts long names at their end.
+    """
+    others = [name for name in ("variant", "model", "task") if len({row[name] for row in wanted}) > 1]
+    return ["learning_rate", "seed", *others]
+
+
+def study_params(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return a study's options, nested ones as `protocol.batch_size`."""
+    shown = {name: value for name, value in options.items() if name != "title"}
+    return {allowed(key): as_text(value)[:_MAX_PARAM_LENGTH] for key, value in flattened(shown).items()}
+
+
+def study_metrics(cells: Sequence[Row]) -> dict[str, float]:
+    """Return the result of each cell at its chosen learning rate: `test_mean/TASK/MODEL/VARIANT` and so on."""
+    return {
+        allowed("/".join([name, *(cell[key] for key in CELL)])): float(cell[name])
+        for cell in cells
+        for name in _CELL_METRICS
+        if math.isfinite(cell[name])
+    }
+
+
+def study_note(info: StudyInfo, cells: Sequence[Row]) -> str:
+    """Return the title and the results as Markdown, as far as they fit; MLflow shows it on the study's page."""
+    lines = [info.title, "", f"| {' | '.join(_NOTE_COLUMNS)} |", "|---" * len(_NOTE_COLUMNS) + "|"]
+    rows = [f"| {' | '.join(_note_entries(cell, info.metric))} |" for cell in cells]
+    while rows and len("\n".join([*lines, *rows])) > _MAX_TEXT_LENGTH:
+        rows.pop()
+    left = len(cells) - len(rows)
+    return "\n".join([*lines, *rows, *([f"\nand {left} more cells, in the report"] if left else [])])
+
+
+def _note_entries(cell: Row, metric: Metric) -> list[str]:
+    chosen = NO_VALUE if math.isnan(cell["learning_rate"]) else rate_text(cell["learning_rate"])
+    runs = f"{cell['complete']} of {cell['num_wanted']}"
+    return [*(cell[key] for key in CELL), chosen, mean_sem_text(cell, metric) + seeds_text(cell), runs]
+
+
+def charts_view(study: str, metric: Metric) -> dict[str, Any]:
+    """Return a view of MLflow's page: the ended runs of a study, not nested, and charts of all of them."""
+    section = _uuid(study, "section")
+    same = {"metricSectionId": section, "deleted": False, "isGenerated": False, "runsCountToCompare": MOST_DRAWN}
+    charts = _charts(f"validation_{allowed(metric.name)}")
+    return {
+        "searchFilter": f"tags.`sweep.kind` = 'run' AND tags.`sweep.studies` LIKE '%,{study},%'",
+        "orderByKey": "metrics.`test_at_best`",  # MLflow nests runs below their study only in the order of time
+        "orderByAsc": not metric.higher_is_better,
+        "compareRunCharts": [{**chart, "uuid": _uuid(study, chart["type"]), **same} for chart in charts],
+        "compareRunSections": [{"uuid": section, "name": study, "display": True, "isReordered": False}],
+        "runsHiddenMode": "SHOW_ALL",
+    }
+
+
+def _charts(validation: str) -> list[dict[str, Any]]:
+    """Return charts as MLflow's page describes them: test value over learning rate, curves, test values."""
+    return [
+        {
+            "type": "SCATTER",
+            "xaxis": {"key": "log10_learning_rate", "type": "METRIC"},
+            "yaxis": {"key": "test_at_best", "type": "METRIC"},
+        },
+        {
+            "type": "LINE",
+            "metricKey": validation,
+            "lineSmoothness": 0,
+            "scaleType": "linear",
+            "xAxisKey": "step",
+            "xAxisScaleType": "linear",
+            "selectedXAxisMetricKey": "",
+            "yAxisKey": "metric",
+            "yAxisExpressions": [],
+            "range": {},
+            "useGlobalXaxisKey": True,
+            "useGlobalLineSmoothing": True,
+        },
+        {"type": "BAR", "metricKey": "test_at_best"},
+    ]
+
+
+def _uuid(*words: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join(words)))

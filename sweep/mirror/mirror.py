@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lr_sweep.analysis.metric import ACCURACY
-from lr_sweep.analysis.record.read import read_run_rows, read_study, read_wanted_rows
+from lr_sweep.analysis.record.read import read_run_rows, read_study, read_wanted_rows, study_dir
+from lr_sweep.analysis.study_summary import RecordedStudy, read_summary
 from lr_sweep.sweep.mirror.client import (
     EXPERIMENT,
     VIEW_TAG,
@@ -26,12 +27,23 @@ from lr_sweep.sweep.mirror.client import (
     shown_uri,
     store_problems,
 )
-from lr_sweep.sweep.mirror.content import ENDING_TAGS, METRICS, MirroredRun, metric_names, unix_ms
-from lr_sweep.sweep.mirror.study_content import MirroredStudy, charts_view, naming_labels
+from lr_sweep.sweep.mirror.content import (
+    ENDING_TAGS,
+    METRICS,
+    MirroredRun,
+    charts_view,
+    metric_names,
+    naming_labels,
+    study_metrics,
+    study_note,
+    study_params,
+    unix_ms,
+)
+from lr_sweep.sweep.results.validation import read_options
 
-_MAX_METRICS_A_BATCH = 1000
-_MAX_PARAMS_A_BATCH = 100
-_MAX_RUNS_A_PAGE = 1000
+_MAX_METRICS, _MAX_PARAMS, _MAX_RUNS = 1000, 100, 1000
+"""MLflow's limits of a batch, and of a page of runs."""
+T = TypeVar("T")
 _ENDED_TAG = "sweep.mirrored_end_ms"
 """Set last, to the end that is fully mirrored: such a run costs nothing at the next start."""
 
@@ -62,6 +74,8 @@ class Mirror:
 
     def __init__(self, results: Path, study: str, tracking_uri: str) -> None:
         self.results, self.study, self.tracking_uri = results.resolve(), study, tracking_uri
+        self._artifacts = None if is_server(tracking_uri) else artifact_location(self.results)
+        """The folder of artifacts beside a database; None: a server has its own."""
         self._client: Any = None
         self._experiment_id = ""
         self._parent: _MlflowRun | None = None
@@ -74,8 +88,7 @@ class Mirror:
         """Mirror all that the record holds of a run by now; nothing happens if that is there already."""
         if (recorded := self._read(run_id)) is not None:
             with self._session() as parent:
-                if parent.status != "RUNNING":
-                    self._set_status(parent, "RUNNING")
+                self._set_status(parent, "RUNNING")
                 self._sync(recorded, parent)
 
     def sync_all(self) -> int:
@@ -100,9 +113,10 @@ class Mirror:
         Runs that have not ended are marked KILLED, too. The next sweep marks what it trains RUNNING again.
         """
         self._read_wanted()
-        study = MirroredStudy.read(self.results, self.study)
+        read = read_summary(self.results, self.study)
+        options = read_options(study_dir(self.results, self.study) / f"{self.study}.yaml")
         with self._session() as parent:
-            self._sync_study(study, parent)
+            self._sync_study(read, options, parent)
             mirrored = [self._runs[run_id] for run_id in self._wanted if run_id in self._runs]
             for run in mirrored:
                 if run.status == "RUNNING":
@@ -120,7 +134,7 @@ class Mirror:
         """
         with self._session() as parent:
             location = self._client.get_run(parent.mlflow_id).info.artifact_uri
-            expected = self._artifact_location()
+            expected = self._artifacts
             if expected and location.startswith("file:") and not location.startswith(f"{expected}/"):
                 raise MirrorError(
                     f"MLflow at {shown_uri(self.tracking_uri)} keeps files at {location}, not below {expected}: the "
@@ -170,24 +184,16 @@ class Mirror:
     def _find_or_create_experiment(self) -> str:
         experiment = self._client.get_experiment_by_name(EXPERIMENT)
         if experiment is None:
-            return str(self._client.create_experiment(EXPERIMENT, artifact_location=self._artifact_location()))
+            return str(self._client.create_experiment(EXPERIMENT, artifact_location=self._artifacts))
         return str(experiment.experiment_id)
 
-    def _artifact_location(self) -> str | None:
-        """Return the folder of artifacts beside a database; None: a server has its own."""
-        if is_server(self.tracking_uri):
-            return None
-        return artifact_location(self.results)
-
     def _search(self, kind: str) -> Iterator[Any]:
-        token: str | None = ""
-        while token is not None:
-            query = f"tags.`sweep.kind` = '{kind}'"
-            page = self._client.search_runs(
-                [self._experiment_id], query, max_results=_MAX_RUNS_A_PAGE, page_token=token or None
-            )
+        query, token = f"tags.`sweep.kind` = '{kind}'", None
+        while True:
+            page = self._client.search_runs([self._experiment_id], query, max_results=_MAX_RUNS, page_token=token)
             yield from page
-            token = page.token or None
+            if not (token := page.token):
+                return
 
     def _create_parent(self) -> _MlflowRun:
         self._read_wanted()
@@ -203,48 +209,47 @@ class Mirror:
             run = None
         if run is None:
             labels = {"sweep.kind": "run", "sweep.run_id": recorded.run_id, "mlflow.parentRunId": parent.mlflow_id}
-            run = self._runs[recorded.run_id] = self._create_run(recorded.started_ms, labels, self._name(recorded))
+            run = self._runs[recorded.run_id] = self._create_run(
+                recorded.started_ms, labels, recorded.name(self._naming)
+            )
             run.steps = set()
         studies = set(filter(None, run.tags.get("sweep.studies", "").split(","))) | {self.study}
         tags = {"sweep.studies": f",{','.join(sorted(studies))},"}  # each between commas, for MLflow's LIKE
-        is_mirrored = run.tags.get(_ENDED_TAG) == str(recorded.ended_ms) and run.status == recorded.mlflow_status
-        if not is_mirrored:
+        ended_ms = recorded.ended_ms
+        if run.tags.get(_ENDED_TAG) != str(ended_ms) or run.status != recorded.mlflow_status:
+            tags |= recorded.tags()
             self._log_params(run, recorded.params())
             self._log_points(run, recorded)
-            if recorded.ended_ms is not None:
-                self._log_metrics(run, recorded.chosen(), recorded.ended_ms)
-            if recorded.ended_ms is not None:
-                self._set_status(run, recorded.mlflow_status, recorded.ended_ms)
-                run.steps = None  # of thousands of runs, not needed any more
-            elif run.status != "RUNNING":
+            if ended_ms is None:
                 self._set_status(run, "RUNNING")
-            tags |= recorded.tags() | ({_ENDED_TAG: str(recorded.ended_ms)} if recorded.ended_ms else {})
+            else:
+                self._log_metrics(run, recorded.chosen(), ended_ms)
+                self._set_status(run, recorded.mlflow_status, ended_ms)
+                run.steps = None  # of thousands of runs, not needed any more
+                tags[_ENDED_TAG] = str(ended_ms)
         self._set_tags(run, tags)
 
     def _create_run(self, started_ms: int | None, tags: dict[str, str], name: str) -> _MlflowRun:
         return _known(self._client.create_run(self._experiment_id, start_time=started_ms, tags=tags, run_name=name))
 
-    def _sync_study(self, study: MirroredStudy, parent: _MlflowRun) -> None:
+    def _sync_study(self, read: RecordedStudy, options: Mapping[str, Any], parent: _MlflowRun) -> None:
         """Give the study's run its options and results, and the experiment a view with charts of its runs."""
-        params = study.params()
+        params, cells = study_params(options), read.summary.cells.to_dict("records")
         self._log_params(parent, params)
         changed = {key: value for key, value in params.items() if parent.params[key] != value}
-        self._log_metrics(parent, study.metrics(), time.time_ns() // 1_000_000)
+        self._log_metrics(parent, study_metrics(cells), time.time_ns() // 1_000_000)
         now = {f"sweep.now.{key}": value for key, value in changed.items()}  # a param keeps its first value
-        self._set_tags(parent, {"mlflow.note.content": study.note()} | now)
-        view = json.dumps(charts_view(study))
+        self._set_tags(parent, {"mlflow.note.content": study_note(read.info, cells)} | now)
+        view = json.dumps(charts_view(self.study, read.info.metric))
         self._client.set_experiment_tag(self._experiment_id, f"{VIEW_TAG}{self.study}", view)
-
-    def _name(self, recorded: MirroredRun) -> str:
-        return recorded.name(self._naming)
 
     def _log_params(self, run: _MlflowRun, params: Mapping[str, str]) -> None:
         """Add the params that are not there yet: another study may have given the run other labels before."""
         from mlflow.entities import Param
 
         new = [Param(key, value) for key, value in params.items() if key not in run.params]
-        for start in range(0, len(new), _MAX_PARAMS_A_BATCH):
-            self._client.log_batch(run.mlflow_id, params=new[start : start + _MAX_PARAMS_A_BATCH])
+        for batch in _batches(new, _MAX_PARAMS):
+            self._client.log_batch(run.mlflow_id, params=batch)
         run.params |= {param.key: param.value for param in new}
 
     def _log_metrics(self, run: _MlflowRun, metrics: Mapping[str, float], time_ms: int) -> None:
@@ -252,8 +257,8 @@ class Mirror:
         from mlflow.entities import Metric
 
         new = [Metric(key, value, time_ms, 0) for key, value in metrics.items() if run.metrics.get(key) != value]
-        for start in range(0, len(new), _MAX_METRICS_A_BATCH):
-            self._client.log_batch(run.mlflow_id, metrics=new[start : start + _MAX_METRICS_A_BATCH])
+        for batch in _batches(new, _MAX_METRICS):
+            self._client.log_batch(run.mlflow_id, metrics=batch)
         run.metrics |= metrics
 
     def _log_points(self, run: _MlflowRun, recorded: MirroredRun) -> None:
@@ -265,17 +270,16 @@ class Mirror:
 
         if run.steps is None:
             run.steps = {point.step for point in self._client.get_metric_history(run.mlflow_id, "elapsed_s")}
-        points, size = recorded.points(but_steps=run.steps), _MAX_METRICS_A_BATCH // len(METRICS)
-        for start in range(0, len(points), size):
-            chunk = [Metric(*point) for points_of_step in points[start : start + size] for point in points_of_step]
-            self._client.log_batch(run.mlflow_id, metrics=chunk)
-            run.steps |= {point.step for point in chunk}
+        for batch in _batches(recorded.points(but_steps=run.steps), _MAX_METRICS // len(METRICS)):
+            metrics = [Metric(*point) for points_of_step in batch for point in points_of_step]
+            self._client.log_batch(run.mlflow_id, metrics=metrics)
+            run.steps |= {metric.step for metric in metrics}
 
     def _set_status(self, run: _MlflowRun, status: str, ended_ms: int | None = None) -> None:
-        if ended_ms is None:
-            self._client.update_run(run.mlflow_id, status=status)
-        else:
+        if ended_ms is not None:
             self._client.set_terminated(run.mlflow_id, status, end_time=ended_ms)
+        elif run.status != status:
+            self._client.update_run(run.mlflow_id, status=status)
         run.status = status
 
     def _set_tags(self, run: _MlflowRun, tags: dict[str, str]) -> None:
@@ -289,6 +293,11 @@ class Mirror:
         if changed:
             self._client.log_batch(run.mlflow_id, tags=[RunTag(key, value) for key, value in changed.items()])
             run.tags |= changed
+
+
+def _batches(items: list[T], size: int) -> Iterator[list[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def _known(run: Any) -> _MlflowRun:

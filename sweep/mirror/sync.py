@@ -27,15 +27,13 @@ GARBAGE_THRESHOLDS = (50_000, 20, 100)
 """Far above Python's: looking for garbage among MLflow's objects took a seventh of the time, and there is little."""
 
 _mirror: Mirror
-"""Of this process, if it is one of the writers."""
+"""What this process writes with, if it is one of the writers."""
 
 
 def sync(results: Results, names: Sequence[str]) -> str:
-    """Mirror the named studies, or all, and return what MLflow holds now, as text.
+    """Mirror the named studies, or all, and return what MLflow holds now, as text; the same command resumes from there.
 
-    Raises RecordError if there is no such study or the record is damaged, MirrorError if MLflow cannot be reached or
-    refuses (the same command resumes from there), and UserError if nothing was ever recorded, or a sweep is running,
-    which mirrors by itself.
+    Raises RecordError, MirrorError, and UserError if nothing was ever recorded or a sweep is running, which mirrors.
     """
     studies = list(names) or recorded_studies(results.root)
     for study in studies:
@@ -70,10 +68,9 @@ def mirror_report(results: Results, study: str) -> str:
 
 
 def mirror_in_parallel(results: Path, study: str, uri: str) -> None:
-    """Mirror a study's missing runs in several processes, as far as MLflow lets it; does nothing where they are few.
+    """Mirror a study's missing runs in several processes; does nothing where they are few.
 
-    What MLflow refuses is left for `Mirror.sync_all`, which reports it. Raises MirrorError as `Mirror.sync_run`, before
-    anything is mirrored, and RecordError for a damaged file.
+    What MLflow refuses is left for `Mirror.sync_all`, which reports it. Raises RecordError for a damaged file.
     """
     missing = Mirror(results, study, uri).missing()
     number = min(MAX_WRITERS, os.cpu_count() or 1, len(missing) // RUNS_PER_WRITER)
@@ -88,8 +85,7 @@ def mirror_in_parallel(results: Path, study: str, uri: str) -> None:
                 written = pool.map(_write, missing)
             finally:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-            for _ in written:
-                pass
+            list(written)
         except (MirrorError, BrokenProcessPool):
             pass
         except KeyboardInterrupt:

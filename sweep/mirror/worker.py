@@ -11,8 +11,6 @@ from lr_sweep.sweep.mirror.mirror import Mirror
 
 _STUDY = "the study's own run"
 """A key among run ids: close the study, once all its runs are mirrored."""
-_REPORT = "the study's report"
-"""Another: put it into MLflow."""
 
 
 class MirrorThread:
@@ -27,9 +25,8 @@ class MirrorThread:
     ) -> None:
         self._mirror, self._on_problem = mirror, on_problem
         self._used = False
-        self._folder: Path | None = None
         self._lacks: list[str] = []
-        self._worker = BackgroundWorker(
+        self._worker: BackgroundWorker[str | Path] = BackgroundWorker(
             "mlflow-mirror", self._sync, self._report, retry_s=retry_s, max_retry_s=max_retry_s
         )
 
@@ -44,32 +41,28 @@ class MirrorThread:
             self._worker.close(0)  # from now on, what fails is not tried again after the study
             self._worker.submit(_STUDY)
             self._used = False
-        return [run_id for run_id in self._worker.close(timeout_s) if run_id not in (_STUDY, _REPORT)]
+        return [key for key in self._worker.close(timeout_s) if isinstance(key, str) and key != _STUDY]
 
     def finish(self, report: Path, timeout_s: float) -> list[str]:
         """Close, then put the report into MLflow, each within `timeout_s` seconds; return lines about what it lacks."""
         if late := self.close(timeout_s):
             return [f"{len(late)} runs are not in MLflow yet; the next `run` of this study mirrors them"]
-        self._folder = report
-        self._worker.submit(_REPORT)
+        self._worker.submit(report)
         if self._worker.close(timeout_s):
             return [f"the report is not in MLflow: no answer within {timeout_s:.0f} s"]
         return self._lacks
 
-    def _sync(self, run_id: str) -> None:
-        if run_id == _REPORT:
-            self._log_report()
-        elif run_id != _STUDY:
-            self._mirror.sync_run(run_id)
+    def _sync(self, key: str | Path) -> None:
+        """Mirror a run by its id, the study, or a report by its folder."""
+        if isinstance(key, Path):
+            try:
+                self._mirror.log_report(key)
+            except MirrorError as error:
+                self._lacks = [f"the report is not in MLflow: {error}"]
+        elif key != _STUDY:
+            self._mirror.sync_run(key)
         elif not self._worker.failing:
             self._mirror.close_study()
-
-    def _log_report(self) -> None:
-        assert self._folder is not None, "a report is submitted with its folder"
-        try:
-            self._mirror.log_report(self._folder)
-        except MirrorError as error:
-            self._lacks = [f"the report is not in MLflow: {error}"]
 
     def _report(self, problem: Exception) -> None:
         self._on_problem(f"{str(problem) or type(problem).__name__}; training continues, and mirroring is tried again")

@@ -14,10 +14,9 @@ from lr_sweep.sweep.plan.packing import cohorts
 from lr_sweep.sweep.plan.placement import Placement, check_device, described, fits
 from lr_sweep.sweep.plan.roofline import computed_timings
 from lr_sweep.sweep.plan.timings import Timing, find_timings
-from lr_sweep.sweep.results.changes import change_lines
+from lr_sweep.sweep.results.changes import change_lines, renamed_lines, replaced_by
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
-from lr_sweep.sweep.results.replaced import renamed_lines, replaced_by
 from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.search.proposals import read_proposed
 from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown, to_pretrain
@@ -78,7 +77,7 @@ def plan_text(plan: Plan, cost: Cost, *, elsewhere: bool = False) -> str:
 def _changed_lines(plan: Plan) -> Iterator[str]:
     """Yield what has changed since the study was last run."""
     study, wanted, results = plan.study, plan.wanted, plan.results
-    yield from change_lines(study.study, wanted, plan.reconciled, results)
+    yield from change_lines(plan.reconciled, results)
     if (text := replaced_by(study, wanted, results).text) is not None:
         yield f"{text}. `run` asks first, or wants --replace"
     yield from renamed_lines(study, wanted, results)

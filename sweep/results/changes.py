@@ -1,27 +1,35 @@
-"""Which code and data trained a run; `plan` and `run` name recorded runs whose code or data has changed since."""
+"""What has changed since a study was last run: the code and data of recorded runs, and which runs it wants.
+
+`plan` and `run` name it before anything is written again.
+"""
 
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
 from lr_sweep.analysis.record.code_versions import files_text, other_versions
-from lr_sweep.analysis.record.read import read_run_rows
+from lr_sweep.analysis.record.columns import PROPOSALS, RUNGS
+from lr_sweep.analysis.record.read import RecordError, read_rows, read_wanted_rows, recorded_studies
+from lr_sweep.analysis.record.rungs import rungs_path
 from lr_sweep.common.source_code import source_versions, version_here
 from lr_sweep.common.text import counted
 from lr_sweep.datasets import SHIPPED, TASKS
 from lr_sweep.datasets.checksum import task_sources
-from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.reconcile import Reconciled
-from lr_sweep.sweep.results.replaced import no_longer_wanted
-from lr_sweep.sweep.results.run_state import State
+from lr_sweep.sweep.results.run_state import LABELS, Row, State, flattened, label, read_ends, started_ids
+from lr_sweep.sweep.study.backbones import is_unknown
 from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
-from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.trainables.backbones import FAMILIES
 from lr_sweep.trainables.checkpoint import newest_history
+from lr_sweep.trainables.own.run import OwnRun
 from lr_sweep.trainables.run import engine_for
 
 ENGINES = {
@@ -30,6 +38,8 @@ ENGINES = {
     "own": "lr_sweep.trainables.own.engine",
 }
 """The module that each engine is in, by name: importing it would import torch, which `plan` does without."""
+MOST_VALUES = 5
+"""Labels or options that a line names."""
 
 
 def code_of(task: str, modules: Collection[str]) -> dict[str, str]:
@@ -76,24 +86,12 @@ def version_now(examples: Mapping[str, str], name: str) -> str | None:
     return examples.get(name) or version_here(name)
 
 
-def change_lines(
-    study: str,
-    wanted: Sequence[WantedRun],
-    reconciled: Reconciled,
-    results: Results,
-    examples: Mapping[str, str] | None = None,
-) -> list[str]:
-    """Return lines that name recorded runs of a study trained by other code or data than what is here; mostly none.
+def change_lines(reconciled: Reconciled, results: Results, examples: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Yield lines that name recorded runs of a study trained by other code or data than what is here; mostly none.
 
-    Call this before `wanted.parquet` is written again. `examples` are from `own_examples`; None: data was not loaded.
+    `examples` are from `own_examples`; None: data was not loaded.
     """
-    replaced = _replaced_own_lines if any(run.own_files for run in wanted) else _replaced_lines
-    return [*_other_code_lines(reconciled, results, examples or {}), *replaced(study, wanted, results)]
-
-
-def _other_code_lines(reconciled: Reconciled, results: Results, examples: Mapping[str, str]) -> Iterator[str]:
-    """Name runs with the same id that were trained by another version of some files."""
-    now = partial(version_now, examples)
+    now = partial(version_now, examples or {})
     files_of = cache(lambda code: tuple(sorted(other_versions(code, now))))  # most runs have the same code
     found: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for run_id, code in _codes(reconciled, results):
@@ -121,39 +119,117 @@ def _codes(reconciled: Reconciled, results: Results) -> Iterator[tuple[str, str]
             yield run_id, json.dumps(newest_history(results.checkpoints(run_id)))
 
 
-def _replaced_lines(study: str, wanted: Sequence[WantedRun], results: Results) -> Iterator[str]:
-    """Say how many runs of a study no longer count, because a task of the user's own has changed."""
-    checksums = {run.run.task: run.run.data_checksum for run in wanted if run.run.task not in SHIPPED}
-    if not checksums:
+@dataclass(frozen=True, kw_only=True)
+class Replaced:
+    """What a study no longer wants of what it wanted when it was last run."""
+
+    text: str | None
+    """A line about the runs among them that have results; None: there are none, or none is lost."""
+    cells: frozenset[Cell]
+    """Cells whose runs became others under the same names: what was proposed or stopped is of the former ones."""
+
+
+def replaced_by(study: AnyStudy, wanted: Sequence[WantedRun], results: Results) -> Replaced:
+    """Compare what a study wants with what it wanted when it was last run; call this before that is written again."""
+    rows = _no_longer_wanted(study.study, wanted, results)
+    unknown = {run.cell for run in wanted if is_unknown(run.run.weights_checksum)}
+    rows = [row for row in rows if _cell(row) not in unknown]  # else ids are compared that are not known yet
+    named = {_labels(run.row()) for run in wanted} if rows else set()
+    cells = frozenset(_cell(row) for row in rows if _labels(row) in named)
+    ends, started = read_ends(results, [row["run_id"] for row in rows], ("content",)), started_ids(results)
+    failed = {run_id for run_id, end in ends.items() if State(end["status"]) is State.FAILED}
+    lost = [row for row in rows if row["run_id"] in (ends.keys() | started) - failed]
+    return Replaced(text=_text(study, lost, wanted, ends, results) if lost else None, cells=cells)
+
+
+def _no_longer_wanted(study: str, wanted: Sequence[WantedRun], results: Results) -> list[Row]:
+    """Return the rows of what the study wanted when it was last run, and does not want now."""
+    if not results.exists() or study not in recorded_studies(results.root):
+        return []
+    try:
+        before = read_wanted_rows(results.root, study)
+    except RecordError:  # `run` writes it again
+        return []
+    now = {run.run_id for run in wanted}
+    return [row for row in before if row["run_id"] not in now]
+
+
+def restart_cells(results: Results, study: str, cells: frozenset[Cell]) -> None:
+    """Drop what was proposed and stopped in cells whose runs are others now: it rests on the former ones."""
+    for path, columns in ((results.proposals(study), PROPOSALS), (rungs_path(results.root, study), RUNGS)):
+        rows = read_rows(path, columns) or []
+        kept = [row for row in rows if _cell(row) not in cells]
+        if len(kept) < len(rows):
+            write_parquet(path, kept, columns)
+
+
+def renamed_lines(study: AnyStudy, wanted: Sequence[WantedRun], results: Results) -> Iterator[str]:
+    """Say which recorded studies have this one's runs under the name of another task, that of the study by default."""
+    if not isinstance(study, OwnStudy) or list(study.tasks) != [study.study] or not results.exists():
         return
-    others = [row["run_id"] for row in no_longer_wanted(study, wanted, results) if row["task"] in checksums]
-    rows = read_run_rows(results.root, others, ("task", "data_checksum"))
-    number = Counter(row["task"] for row in rows if row["data_checksum"] != checksums[row["task"]])
-    for task, runs in number.items():
-        yield (
-            f"{task}: {counted(runs, 'recorded run')} of this study had other data or another version of the "
-            f"task's code; these are new runs, and `gc --only unwanted` removes the old ones"
-        )
+    runs = [run.run for run in wanted if isinstance(run.run, OwnRun)]
+    for other in recorded_studies(results.root):
+        ends = read_ends(results, [replace(run, task=other).run_id for run in runs]) if other != study.study else {}
+        if ends:
+            yield (
+                f"{counted(len(ends), 'recorded run')} of study {other} would be this study's but for the task's name, "
+                f"by default the study's; with `tasks: {{{other}: {{}}}}` in the study they are not trained again"
+            )
 
 
-def _replaced_own_lines(study: str, wanted: Sequence[WantedRun], results: Results) -> Iterator[str]:
-    """Say how many runs no longer count because the user's own code or data has changed, and name the files."""
-    now = wanted[0].run.content()
-    others = [row["run_id"] for row in no_longer_wanted(study, wanted, results)]
-    found: Counter[str] = Counter()
-    for row in read_run_rows(results.root, others, ("content",)):
-        content = json.loads(row["content"])
-        files = [name for kind in ("code", "data") for name in _differing(content.get(kind, {}), now[kind])]
-        if files:
-            found[", ".join(files)] += 1
-    for names, number in found.items():
-        were = "run was" if number == 1 else "runs were"
-        yield (
-            f"{number} recorded {were} trained by another version of {names}; with the one that is here they are new "
-            f"runs, and `gc --only unwanted` removes the old ones"
-        )
+def _cell(row: Row) -> Cell:
+    return Cell(row["task"], row["model"], row["variant"])
 
 
-def _differing(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the names of files that were added, changed or removed."""
-    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+def _labels(row: Row) -> tuple[object, ...]:
+    return tuple(row[name] for name in LABELS)
+
+
+def _text(
+    study: AnyStudy, lost: Sequence[Row], wanted: Sequence[WantedRun], ends: Mapping[str, Row], results: Results
+) -> str:
+    over = sum(row["run_id"] in ends and State(ends[row["run_id"]]["status"]).over for row in lost)
+    alone = len({row["run_id"] for row in lost} - _wanted_by_others(study.study, results))
+    up_to = "up to " if study.winners is not None else ""  # which rates these are is not known yet
+    collected = f"; {alone} of them are wanted by no other study, and `gc` would offer them" if alone else ""
+    return (
+        f"{up_to}{counted(len(lost), 'recorded run')} of study {study.study} ({over} complete) would no longer be "
+        f"wanted: {_difference(lost, wanted, ends)}{collected}"
+    )
+
+
+def _difference(lost: Sequence[Row], wanted: Sequence[WantedRun], ends: Mapping[str, Row]) -> str:
+    """Return what the lost runs have that the study has not: labels, else options of the first that has ended."""
+    now = [run.row() for run in wanted]
+    for name in LABELS:
+        if gone := sorted({row[name] for row in lost} - {row[name] for row in now}):
+            shown = [label({name: value}, name) for value in gone]
+            return f"the study has no {name.replace('_', ' ')} {_some(shown)}"
+    named = {_labels(row): run for row, run in zip(now, wanted, strict=True)}
+    for row in lost:
+        if row["run_id"] in ends and (run := named.get(_labels(row))):
+            before, after = flattened(json.loads(ends[row["run_id"]]["content"])), flattened(run.run.content())
+            names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+            return f"the study has another {_some([_option(name) for name in names])}"
+    return "the study has none like them"
+
+
+def _option(name: str) -> str:
+    """Return how a line calls what differs in a run's content."""
+    kind, _, file = name.partition(".")
+    if kind in ("code", "data") and file:  # files of the user's own training function
+        return f"version of {file}"
+    return "version of the task's data or code" if name == "data_checksum" else name
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - MOST_VALUES} more" if len(texts) > MOST_VALUES else ""
+    return ", ".join(texts[:MOST_VALUES]) + more
+
+
+def _wanted_by_others(study: str, results: Results) -> set[str]:
+    found: set[str] = set()
+    for other in recorded_studies(results.root):
+        with suppress(RecordError):  # what a damaged study wants is unknown
+            found |= {row["run_id"] for row in read_wanted_rows(results.root, other)} if other != study else set()
+    return found

@@ -82,10 +82,7 @@ class Results:
         return (self.root / "format.json").is_file()
 
     def check(self) -> None:
-        """Refuse a directory that is no results directory, or of another version; it may be missing.
-
-        Raises UserError if it is a file, holds something else, or was written by an incompatible version.
-        """
+        """Raise UserError for a file, a directory of something else, or of another version; it may be missing."""
         if self.exists():
             try:
                 check_format(self.root)

@@ -1,4 +1,4 @@
-"""Which commit and which packages produced a result."""
+"""Which commit and which packages produced a result, and whether the program was tried with them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 from importlib import metadata
+
+from packaging.requirements import Requirement
 
 from lr_sweep.common.source_code import CHECKOUT
 
@@ -38,3 +40,15 @@ def _git(*arguments: str) -> str | None:
     except FileNotFoundError:
         return None
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+def untried_versions() -> list[str]:
+    """Return a line for each library whose version is outside pyproject.toml's bounds, which `make test` was run at."""
+    requirements = [Requirement(text) for text in metadata.requires("lr-sweep") or ()]
+    needed = [each for each in requirements if not each.marker or each.marker.evaluate({"extra": ""})]
+    return [
+        f"{each.name} {version} is installed, but this program was tried with {each.specifier}: "
+        f"if anything fails, `pip install '{each.name}{each.specifier}'`"
+        for each in needed
+        if (version := metadata.version(each.name)) not in each.specifier
+    ]

@@ -11,12 +11,7 @@ from lr_sweep.trainables.events import Advanced, Finished, Printed, Report, Star
 
 
 class RunLogs:
-    """Appends to a run's log whatever is reported of it; the driver's process alone writes them.
-
-    Args:
-        log_of: the file of a run, by its id.
-        clock: Unix time in seconds.
-    """
+    """Appends what is reported of a run to the file `log_of(run_id)`, in the driver's process alone."""
 
     def __init__(self, log_of: Callable[[str], Path], clock: Callable[[], float] = time.time) -> None:
         self.log_of, self.clock = log_of, clock

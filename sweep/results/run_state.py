@@ -13,7 +13,7 @@ from typing import Any
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.access import is_folder
 from lr_sweep.analysis.record.read import RecordError, read_run_rows, read_wanted_rows, recorded_studies
-from lr_sweep.analysis.record.rungs import StoppedRates, key_of, stopped_of
+from lr_sweep.analysis.record.rungs import key_of, stopped_of
 from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.trainables.checkpoint import checkpoints
@@ -92,21 +92,14 @@ def states_of(
     `ends` is what `read_ends` returned; `stopped_early` are ids of runs that the study's rule stopped.
     """
     started = started_ids(results) if any(run_id not in ends for run_id, _ in wanted) else set()
-    return [
-        state_of(num_steps, ends.get(run_id), run_id in started, run_id in stopped_early)
-        for run_id, num_steps in wanted
-    ]
+    return [state_of(steps, ends.get(each), each in started, each in stopped_early) for each, steps in wanted]
 
 
 def study_states(results: Results, study: str, wanted: Sequence[Row], ends: Mapping[str, Row]) -> list[State]:
     """Return the states of the runs that a recorded study wants, rows of `WANTED`, in their order."""
-    early = stopped_ids(wanted, stopped_of(results.root, study))
+    stopped = stopped_of(results.root, study)
+    early = {row["run_id"] for row in wanted if key_of(row) in stopped} if stopped else set()
     return states_of([(row["run_id"], row["num_steps"]) for row in wanted], ends, results, early)
-
-
-def stopped_ids(wanted: Iterable[Row], stopped: StoppedRates) -> set[str]:
-    """Return the ids of the rows of `WANTED` whose learning rates a study's rule stopped."""
-    return {row["run_id"] for row in wanted if key_of(row) in stopped} if stopped else set()
 
 
 def read_ends(results: Results, run_ids: Iterable[str] | None, columns: Iterable[str] = ()) -> dict[str, Row]:
@@ -128,9 +121,9 @@ def read_ends(results: Results, run_ids: Iterable[str] | None, columns: Iterable
 
 def recorded_ids(results: Results) -> list[str]:
     """Return the ids of runs with a row, a curve or a folder of checkpoints, sorted."""
-    names = {path.stem for folder in ("runs", "curves") for path in (results.root / folder).glob("[!.]*.parquet")}
-    checkpoints = (results.root / "checkpoints").glob("[!.]*")
-    return sorted(names | {path.name for path in checkpoints if is_folder(path)})
+    files = [path for folder in ("runs", "curves") for path in (results.root / folder).glob("[!.]*.parquet")]
+    folders = [path for path in (results.root / "checkpoints").glob("[!.]*") if is_folder(path)]
+    return sorted({path.stem for path in files} | {path.name for path in folders})
 
 
 def started_ids(results: Results) -> set[str]:

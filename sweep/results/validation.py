@@ -84,9 +84,9 @@ def _end_problems(row: Row) -> Iterator[str]:
         yield f"{status} after {num_steps} steps, and diverged_at_step is {diverged_at}"
 
 
-def _content(row: Row) -> dict[str, Any]:
-    """Return a row's `content`; empty if it is not JSON of an object."""
-    if len(row["content"]) > MAX_CONTENT:
+def _content(row: Row | None) -> dict[str, Any]:
+    """Return a row's `content`; empty if it is not JSON of an object, or there is no row."""
+    if row is None or len(row["content"]) > MAX_CONTENT:
         return {}
     with suppress(ValueError, RecursionError):
         if isinstance(content := json.loads(row["content"]), dict):
@@ -94,13 +94,16 @@ def _content(row: Row) -> dict[str, Any]:
     return {}
 
 
+def _protocol(row: Row | None) -> dict[str, Any]:
+    protocol = _content(row).get("protocol")
+    return protocol if isinstance(protocol, dict) else {}
+
+
 def curve_problems(run_id: str, points: Sequence[Row] | None, row: Row | None) -> list[str]:
     """Check the rows of `curves/<run_id>.parquet` (None: no file), and that they fit the run's row if that is sound."""
     if points is None:
-        missing = (
-            row is not None and row["status"] not in CUT_SHORT and _last_evaluation(row, _evaluate_every(row) or 1)
-        )
-        return [f"it has no evaluations, want some up to step {missing}"] if row and missing else []
+        missing = _last_evaluation(row, _evaluate_every(row) or 1) if row and row["status"] not in CUT_SHORT else 0
+        return [f"it has no evaluations, want some up to step {missing}"] if missing else []
     if not points:
         return ["got no evaluations, want one at least"]
     if nulls := _null_problems(points, CURVES):
@@ -114,8 +117,7 @@ def curve_problems(run_id: str, points: Sequence[Row] | None, row: Row | None) -
 
 def _evaluate_every(row: Row | None) -> int | None:
     """Return the gradient steps between a run's evaluations; None if they are not known."""
-    protocol = _content(row).get("protocol") if row else None
-    every = protocol.get("evaluate_every") if isinstance(protocol, dict) else None
+    every = _protocol(row).get("evaluate_every")
     return every if isinstance(every, int) and every > 0 else None
 
 
@@ -141,8 +143,7 @@ def _point_problems(run_id: str, points: Sequence[Row], row: Row | None) -> Iter
 
 def _tested(points: Sequence[Row], row: Row | None) -> Sequence[Row]:
     """Return the evaluations that are of the test split, too (`Protocol.test_evaluated`)."""
-    protocol = _content(row).get("protocol") if row else None
-    if row is not None and not (isinstance(protocol, dict) and protocol.get("test_evaluated") == "best"):
+    if row is not None and _protocol(row).get("test_evaluated") != "best":
         return points
     validation = [point["validation_accuracy"] for point in points]
     best = [point for n, point in enumerate(points) if all(validation[n] > earlier for earlier in validation[:n])]
@@ -151,7 +152,7 @@ def _tested(points: Sequence[Row], row: Row | None) -> Sequence[Row]:
 
 def _limits(name: str, row: Row | None) -> tuple[float, float]:
     """Return the smallest and the largest value of a column; what a run measures is known once it has ended."""
-    largest, content = sys.float_info.max, _content(row) if row else {}
+    largest, content = sys.float_info.max, _content(row)
     if name == "elapsed_s" or (row and not is_own(content)):
         return 0.0, 1.0 if name.endswith("_accuracy") else largest
     metric = content.get("metric")

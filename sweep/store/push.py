@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,104 +25,18 @@ Files = dict[str, tuple[int, int]]
 """Names of files of the copy with size and time of change: another content has another pair."""
 
 
-class Push:
-    """Passes over the working copy, which was just pulled; `before_write` is called before each write to the store."""
+class PushThread:
+    """Passes over the working copy in the background, and renews the lock that is held, until it is closed.
 
-    def __init__(self, store: ObjectStore, copy: Path, before_write: Callable[[], None]) -> None:
-        self._store, self._copy, self._before_write = store, copy, before_write
+    The copy was just pulled.
+    """
+
+    def __init__(self, store: ObjectStore, copy: Path, lock: StoreLock, *, every_s: float = EVERY_S) -> None:
+        self._store, self._copy, self._lock = store, copy, lock
         self._pushed: Files = {}
         for folder in ("runs", "curves", "studies", "pretrained"):  # workers upload the checkpoints that they write
             there = store.names(folder)
             self._pushed |= {name: stamp for name, stamp in self._files(folder).items() if name in there}
-
-    def __call__(self) -> None:
-        """Make one pass: at any moment of it, each row in the store has its curve, and each study its list of runs."""
-        rows, curves, contents = self._consistent()
-        others = self._files("pretrained") | self._files("studies")
-        for name in self._changed(rows) + self._gone("runs", rows):
-            if name in self._pushed:  # first: a row never refers to a curve that is not there
-                self._remove(name)
-        for name in self._gone("curves", curves) + self._gone("studies", others):
-            self._remove(name)
-        about_format = {FORMAT_FILE: _stamp((self._copy / FORMAT_FILE).stat())}
-        for name in [*self._changed(about_format), *sorted(self._changed(others), key=_order)]:
-            self._upload(name)
-        for name, stamp in (curves | rows).items():
-            if name in contents:
-                self._before_write()
-                self._store.write(name, contents[name])
-                self._pushed[name] = stamp
-
-    def _consistent(self) -> tuple[Files, Files, dict[str, bytes]]:
-        """Return all rows and curves, and the content of changed ones, as of one moment, while `run` writes more."""
-        while True:
-            rows = self._files("runs")
-            contents = self._contents(self._changed(rows))
-            curves = self._files("curves")
-            contents |= self._contents(self._changed(curves))
-            nothing_to_do = not contents and not self._gone("curves", curves)
-            if nothing_to_do or self._files("runs") == rows:
-                return rows, curves, contents
-
-    def _files(self, folder: str) -> Files:
-        return dict(_walk(str(self._copy / folder), folder))
-
-    def _contents(self, names: list[str]) -> dict[str, bytes]:
-        found = {}
-        for name in names:
-            with suppress(FileNotFoundError):  # removed since
-                found[name] = (self._copy / name).read_bytes()
-        return found
-
-    def _changed(self, here: Files) -> list[str]:
-        return [name for name, stamp in here.items() if self._pushed.get(name) != stamp]
-
-    def _gone(self, folder: str, here: Files) -> list[str]:
-        return [name for name in self._pushed if name.startswith(f"{folder}/") and name not in here]
-
-    def _remove(self, name: str) -> None:
-        self._before_write()
-        self._store.remove(name)
-        del self._pushed[name]
-
-    def _upload(self, name: str) -> None:
-        """Upload a file that may be large."""
-        self._before_write()
-        path = self._copy / name
-        with suppress(FileNotFoundError):  # removed since
-            stamp = _stamp(path.stat())
-            self._store.upload(path, name)
-            self._pushed[name] = stamp
-
-
-def _order(name: str) -> tuple[bool, bool, bool, str]:
-    """Order files so that each comes after what it refers to."""
-    return "/report/" in name, name.endswith("/study.json"), name.endswith(".safetensors"), name
-
-
-def _walk(folder: str, name: str) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield the files below a folder, by names that begin with `name`; those being written are left out."""
-    with suppress(FileNotFoundError):
-        for entry in list(os.scandir(folder)):
-            if entry.name.startswith(".") or ".partial-" in entry.name:
-                continue
-            if entry.is_dir():
-                yield from _walk(entry.path, f"{name}/{entry.name}")
-                continue
-            with suppress(FileNotFoundError):  # removed since
-                yield f"{name}/{entry.name}", _stamp(entry.stat())
-
-
-def _stamp(found: os.stat_result) -> tuple[int, int]:
-    return found.st_size, found.st_mtime_ns
-
-
-class PushThread:
-    """Passes over the working copy in the background, and renews the lock that is held, until it is closed."""
-
-    def __init__(self, store: ObjectStore, copy: Path, lock: StoreLock, *, every_s: float = EVERY_S) -> None:
-        self._uri, self._lock = store.uri, lock
-        self._push = Push(store, copy, self._before_write)
         self._news: deque[str] = deque()
         self._failing = self._closed = False
         self._lost: UserError | None = None
@@ -148,6 +62,11 @@ class PushThread:
         self._worker.close(timeout_s if complete else 0)
         return complete
 
+    def _report(self, problem: Exception) -> None:
+        self._failing = True
+        uri, why = self._store.uri, reason(problem)
+        self._news.append(f"cannot write to {uri} ({why}); training continues; uploads are retried")
+
     def _pass(self, _: str) -> None:
         if self._lost is not None or self._closed:
             return
@@ -158,7 +77,7 @@ class PushThread:
             self._lost = lost
             return
         if self._failing:
-            self._news.append(f"{self._uri} has everything again")
+            self._news.append(f"{self._store.uri} has everything again")
         self._failing = False
 
     def _before_write(self) -> None:
@@ -166,6 +85,76 @@ class PushThread:
             raise InterruptedError("closed")
         self._lock.renew_if_due()
 
-    def _report(self, problem: Exception) -> None:
-        self._failing = True
-        self._news.append(f"cannot write to {self._uri} ({reason(problem)}); training continues; uploads are retried")
+    def _push(self) -> None:
+        """Make one pass: at any moment of it, each row in the store has its curve, and each study its list of runs."""
+        rows, curves, contents = self._consistent()
+        others = self._files("pretrained") | self._files("studies")
+        others[FORMAT_FILE] = _stamp((self._copy / FORMAT_FILE).stat())
+        here = rows | curves | others
+        gone = [name for name in self._pushed if name not in here and not name.startswith("pretrained/")]
+        for name in [*self._changed(rows), *sorted(gone, key=lambda name: not name.startswith("runs/"))]:
+            if name in self._pushed:  # rows first: one never refers to a curve that is not there
+                self._remove(name)
+        for name in sorted(self._changed(others), key=_order):
+            self._before_write()
+            with suppress(FileNotFoundError):  # removed since
+                stamp = _stamp((self._copy / name).stat())
+                self._store.upload(self._copy / name, name)
+                self._pushed[name] = stamp
+        for name in [*curves, *rows]:
+            if name in contents:
+                self._before_write()
+                self._store.write(name, contents[name])
+                self._pushed[name] = here[name]
+
+    def _consistent(self) -> tuple[Files, Files, dict[str, bytes]]:
+        """Return all rows and curves, and the content of changed ones, as of one moment, while `run` writes more."""
+        while True:
+            rows = self._files("runs")
+            contents = self._contents(self._changed(rows))
+            curves = self._files("curves")
+            contents |= self._contents(self._changed(curves))
+            gone = any(name.startswith("curves/") and name not in curves for name in self._pushed)
+            if not (contents or gone) or self._files("runs") == rows:
+                return rows, curves, contents
+
+    def _files(self, folder: str) -> Files:
+        return dict(_walk(str(self._copy / folder), folder))
+
+    def _contents(self, names: list[str]) -> dict[str, bytes]:
+        found = {}
+        for name in names:
+            with suppress(FileNotFoundError):  # removed since
+                found[name] = (self._copy / name).read_bytes()
+        return found
+
+    def _changed(self, here: Files) -> list[str]:
+        return [name for name, stamp in here.items() if self._pushed.get(name) != stamp]
+
+    def _remove(self, name: str) -> None:
+        self._before_write()
+        self._store.remove(name)
+        del self._pushed[name]
+
+
+def _order(name: str) -> tuple[bool, bool, bool, bool, str]:
+    """Order files so that each comes after what it refers to."""
+    kinds = (name != FORMAT_FILE, "/report/" in name, name.endswith("/study.json"), name.endswith(".safetensors"))
+    return *kinds, name
+
+
+def _walk(folder: str, name: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield the files below a folder, by names that begin with `name`; those being written are left out."""
+    with suppress(FileNotFoundError):
+        for entry in list(os.scandir(folder)):
+            if entry.name.startswith(".") or ".partial-" in entry.name:
+                continue
+            if entry.is_dir():
+                yield from _walk(entry.path, f"{name}/{entry.name}")
+                continue
+            with suppress(FileNotFoundError):  # removed since
+                yield f"{name}/{entry.name}", _stamp(entry.stat())
+
+
+def _stamp(found: os.stat_result) -> tuple[int, int]:
+    return found.st_size, found.st_mtime_ns

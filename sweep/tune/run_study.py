@@ -31,10 +31,18 @@ from lr_sweep.sweep.plan.cost import check_disk
 from lr_sweep.sweep.plan.placement import check_beforehand
 from lr_sweep.sweep.plan.plan import state_counts
 from lr_sweep.sweep.plan.timings import Timing, write_planned
-from lr_sweep.sweep.results.changes import change_lines, code_of_tasks, own_examples, version_now
+from lr_sweep.sweep.results.changes import (
+    change_lines,
+    code_of_tasks,
+    own_examples,
+    renamed_lines,
+    replaced_by,
+    restart_cells,
+    version_now,
+)
 from lr_sweep.sweep.results.directory import Results, storage_problems, write_parquet
+from lr_sweep.sweep.results.provenance import untried_versions
 from lr_sweep.sweep.results.reconcile import Reconciled, reconcile
-from lr_sweep.sweep.results.replaced import renamed_lines, replaced_by, restart_cells
 from lr_sweep.sweep.results.run_state import State, read_ends, run_title
 from lr_sweep.sweep.search.proposals import read_proposed
 from lr_sweep.sweep.search.rounds import Rounds
@@ -48,7 +56,6 @@ from lr_sweep.sweep.tune.driver import Driver
 from lr_sweep.sweep.tune.failures import failure_lines
 from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.progress import RunPace, StudyProgress
-from lr_sweep.sweep.versions import untried_versions
 from lr_sweep.trainables.own.code import OwnCodeError, TrainingFunctionError, data_file
 from lr_sweep.trainables.own.imported import check_import
 from lr_sweep.trainables.own.run import OwnRun
@@ -185,7 +192,7 @@ def _find_runs(
         reconciled = _reconcile(study, wanted, options, max_attempts=options.max_attempts)
         if reconciled.to_train or not added:
             break
-    changed = change_lines(study.study, wanted, reconciled, results, examples)
+    changed = change_lines(reconciled, results, examples)
     for line in [*changed, *renamed_lines(study, wanted, results)]:
         say(line)
     write_wanted(results, study, wanted)

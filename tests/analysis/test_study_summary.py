@@ -9,9 +9,7 @@ from lr_sweep.analysis.record.columns import RUNGS
 from lr_sweep.analysis.record.read import SearchRange, study_dir
 from lr_sweep.analysis.record.rungs import rungs_path
 from lr_sweep.analysis.study_report import write_report
-from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.sweep.api import Sweep
-from lr_sweep.sweep.mirror.study_content import MirroredStudy
 from lr_sweep.tests.support.records import SyntheticRecord, write
 
 SEARCH = {"sampler": "gp", "low": 1e-5, "high": 1e-1, "rates": 4, "space": []}
@@ -51,13 +49,3 @@ def test_the_api_counts_as_the_report_does(tmp_path: Path) -> None:
     assert (
         "4 runs wanted: 3 complete, 0 diverged, 0 failed, 1 stopped, 0 missing." in write_report(results, "small").text
     )
-
-
-def test_the_mirror_has_the_cells_of_the_summary(tmp_path: Path) -> None:
-    results = searched_and_stopped(tmp_path)
-    (cell,) = MirroredStudy.read(results, "small").cells
-    assert (cell["complete"], cell["stopped"], cell["missing"]) == (3, 1, 0)
-    (same,) = read_summary(results, "small").summary.cells.to_dict("records")
-    assert {name: value for name, value in cell.items() if value == same[name]} == {  # NaN: one seed has no SEM
-        name: value for name, value in same.items() if not name.endswith("_sem")
-    }

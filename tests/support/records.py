@@ -22,6 +22,7 @@ from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.analysis.record.read import FORMAT, curve_path, run_path, study_dir
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.study_summary import read_summary
+from lr_sweep.common.files import write_bytes
 from lr_sweep.sweep.results.directory import Results
 
 Point = tuple[int, float, float]
@@ -40,8 +41,7 @@ def rows_not_indexed(results: Path) -> int:
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], columns: Columns) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(parquet_bytes(table(rows, columns)))
+    write_bytes(path, parquet_bytes(table(rows, columns)), durable=False)
 
 
 def wanted_row(run_id: str, num_steps: int = 300, **labels: Any) -> dict[str, Any]:
@@ -99,7 +99,8 @@ def evaluation(run_id: str, step: int, **numbers: float) -> dict[str, Any]:
 def write_study(results: Path, study: str, wanted: Sequence[Mapping[str, Any]], title: str = "A small study") -> None:
     folder = study_dir(results, study)
     write(folder / "wanted.parquet", wanted, WANTED)
-    (folder / "study.json").write_text(json.dumps({"study": study, "title": title, "format": FORMAT}))
+    facts = {"study": study, "title": title, "format": FORMAT}
+    write_bytes(folder / "study.json", json.dumps(facts).encode(), durable=False)
 
 
 class SyntheticRecord:
@@ -108,8 +109,7 @@ class SyntheticRecord:
     def __init__(self, results: Path, study: str = "small") -> None:
         self.results, self.study = results, study
         self.wanted: list[dict[str, Any]] = []
-        results.mkdir(parents=True, exist_ok=True)
-        (results / "format.json").write_text(json.dumps({"format": FORMAT}))
+        write_bytes(results / "format.json", json.dumps({"format": FORMAT}).encode(), durable=False)
 
     def want(self, rate: float, seed: int, budget: int = 300, **labels: str) -> str:
         """Add a wanted run to the study, untrained; return its id."""

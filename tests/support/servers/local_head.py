@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 from lr_sweep.tests.support.tiny_study import environment
+from lr_sweep.tests.support.waiting import free_ports
 
 TOKEN = "0123456789abcdef" * 4
 PATIENCE_S = 120.0
@@ -90,11 +90,3 @@ def wait_for_answer(address: str, head: subprocess.Popen[bytes], log: Path) -> N
         assert head.poll() is None, log.read_text()
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.3)
-
-
-def free_ports(number: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [int(each.getsockname()[1]) for each in held]
-    for each in held:
-        each.close()
-    return ports

@@ -7,11 +7,10 @@ import platform
 import secrets
 import shutil
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from lr_sweep.tests.support.tiny_study import ROOT, environment
+from lr_sweep.tests.support.waiting import wait_until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "scancel")
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
@@ -137,10 +136,3 @@ class Slurm:
         )
         assert done.returncode == 0 or not check, f"{words}: {done.stderr}"
         return done.stdout
-
-
-def wait_until(happened: Callable[[], bool], what: str, patience_s: float = 60.0) -> None:
-    deadline = time.monotonic() + patience_s
-    while not happened():
-        assert time.monotonic() < deadline, f"waited {patience_s:.0f} s for {what}"
-        time.sleep(0.2)

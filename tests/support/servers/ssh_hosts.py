@@ -13,19 +13,16 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from lr_sweep.tests.support.chaos import processes
 from lr_sweep.tests.support.tiny_study import ROOT
+from lr_sweep.tests.support.waiting import wait_until
 
-T = TypeVar("T")
 PROGRAMS = ("sshd", "ssh", "ssh-keygen", "ip", "unshare", "mount", "rsync")
 SUBNET = "10.77.0"
 HEAD, *WORKERS = (f"{SUBNET}.{number}" for number in range(10, 14))
-PATIENCE_S = float(os.environ.get("CLUSTER_TEST_PATIENCE_S", "240"))
-"""Limit of each wait; a busy machine needs more."""
 SHARED = Path("/shared")
 """The disk that all hosts see."""
 OUTSIDE = f"{SUBNET}.1"
@@ -254,12 +251,3 @@ def _network(place: Path) -> int | None:
         return place.stat().st_ino
     except OSError:
         return None
-
-
-def wait_until(happened: Callable[[], T], what: str, patience_s: float = PATIENCE_S) -> T:
-    """Call `happened` until it returns something true, and return that."""
-    deadline = time.monotonic() + patience_s
-    while not (found := happened()):
-        assert time.monotonic() < deadline, f"waited {patience_s:.0f} s for {what}"
-        time.sleep(0.2)
-    return found

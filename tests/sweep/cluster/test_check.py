@@ -54,9 +54,8 @@ def test_the_shipped_files_have_placeholders_alone(home: Path) -> None:
         for field, text in ids.items()
     ]
     assert found[-1].startswith("initialization_commands.2: mountpoint -q /shared ||")
-    assert [text.split(":")[0] for text in problems_in(LOCAL)] == [
-        *("provider.head_ip", "provider.worker_ips.0", "provider.worker_ips.1")
-    ]
+    places = [text.split(":")[0] for text in problems_in(LOCAL)]
+    assert places == ["provider.head_ip", "provider.worker_ips.0", "provider.worker_ips.1"]
 
 
 def test_a_file_that_is_filled_in_has_no_problem(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -83,30 +82,14 @@ def test_what_is_left_out(home: Path, name: str, wanted: str) -> None:
     ("old", "new", "wanted"),
     [
         ("\nmax_workers: 8", "\nmax_worker: 8", "the file: Additional properties are not allowed ('max_worker' was "),
-        (
-            "min_workers: 0",
-            "min_workers: many",
-            "available_node_types.gpu.min_workers: 'many' is not of type 'integer'",
-        ),
+        ("min_workers: 0", "min_workers: many", "gpu.min_workers: 'many' is not of type 'integer'"),
         ("head_node_type: head", "head_node_type: hed", "head_node_type: got hed, want one of gpu, gpu-l4, head"),
         ("min_workers: 0", "min_workers: 9", "available_node_types.gpu: min_workers is 9, more than max_workers, 8"),
-        (
-            "g6.xlarge",
-            "g6.xlage",
-            "gpu-l4.node_config.InstanceType: botocore knows no 'g6.xlage'; did you mean g6.xlarge?",
-        ),
-        (
-            "MarketType: spot",
-            "MarketTyp: spot",
-            "InstanceMarketOptions.MarketTyp: EC2 has no such field; did you mean Ma",
-        ),
+        ("g6.xlarge", "g6.xlage", ".InstanceType: botocore knows no 'g6.xlage'; did you mean g6.xlarge?"),
+        ("MarketType: spot", "MarketTyp: spot", ".MarketTyp: EC2 has no such field; did you mean MarketType?"),
         ("MarketType: spot", "MarketType: sport", "MarketType: botocore knows no 'sport'; did you mean spot?"),
         ("VolumeSize: 100", "VolumeSize: large", "0.Ebs.VolumeSize: got 'large', want type integer"),
-        (
-            "sg-00fed",
-            "xg-00fed",
-            "node_config.SecurityGroupIds: got xg-00fedcba987654320, want an id that begins with sg-",
-        ),
+        ("sg-00fed", "xg-00fed", ".SecurityGroupIds: got xg-00fedcba987654320, want an id that begins with sg-"),
         ("cluster_name: lr-sweep", "cluster_name: ours", "cluster_name: got ours; the policies in docs/cluster allow "),
     ],
 )

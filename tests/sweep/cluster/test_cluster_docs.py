@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from lr_sweep.tests.support.cluster_files import FIRST_SWEEP
 from lr_sweep.tests.support.tiny_study import ROOT, environment
-from lr_sweep.tests.sweep.cluster.test_first_sweep import SECTION
 
 PAGE = ROOT / "docs" / "cluster.md"
 LOCAL = "docs/cluster/local.yaml"
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 def ray_commands() -> list[str]:
-    page = SECTION.sub("## ", PAGE.read_text())  # test_first_sweep.py runs that one, over ssh
+    page = FIRST_SWEEP.sub("## ", PAGE.read_text())  # test_first_sweep.py runs that one, over ssh
     blocks = "\n".join(re.findall(r"```bash\n(.*?)```", page, re.DOTALL))
     return [line for line in blocks.splitlines() if line.startswith("ray ")]
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lr_sweep.analysis.record.read import read_curves
 from lr_sweep.tests.support.own_study import write_own_study
+from lr_sweep.tests.support.servers.laptop import accepted
 from lr_sweep.tests.support.servers.local_head import TOKEN, LocalHead, local_head
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, curves, rows, sweep, trained_here, write_study
+from lr_sweep.tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -65,7 +65,7 @@ def test_submitted_left_come_back_to_stopped_and_submitted_again(head: LocalHead
     assert f"{name}  running" in printed or f"{name}  pending" in printed
     assert printed.endswith("\n1 machine is there\n")
 
-    wait_for(lambda: any((results / "checkpoints").rglob("*.safetensors")))
+    wait_until(lambda: any((results / "checkpoints").rglob("*.safetensors")), "a checkpoint", PATIENCE_S)
     code, printed = job("stop")
     assert code == 0
     assert "stopped; the same command resumes from here" in printed
@@ -106,13 +106,6 @@ def test_a_training_function_of_ones_own(head: LocalHead, tmp_path: Path) -> Non
     assert {run_id: repr(curve) for run_id, curve in curves(results).items()} == {
         run_id: repr(curve) for run_id, curve in expected.items()
     }
-
-
-def accepted(printed: str) -> str:
-    """Return the name of the job that was submitted."""
-    found = re.search(r"(tiny-\d{8}-\d{6}) was accepted", printed)
-    assert found is not None, printed
-    return found[1]
 
 
 def submit_and_leave(command: list[str], head: LocalHead) -> str:
@@ -186,10 +179,3 @@ def evaluated_at(results: Path) -> dict[str, list[int]]:
 def commit() -> str | None:
     found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     return found.stdout.strip() or None
-
-
-def wait_for(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

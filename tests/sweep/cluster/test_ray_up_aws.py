@@ -11,18 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.tests.support.servers.moto_cloud import Cloud
-from lr_sweep.tests.support.servers.ssh_hosts import SHARED, wait_until, what_is_missing
-from lr_sweep.tests.support.tiny_study import rows, write_study
-from lr_sweep.tests.sweep.cluster.test_jobs import accepted
-from lr_sweep.tests.sweep.cluster.test_ray_up import (
+from lr_sweep.tests.support.servers.laptop import (
     RESULTS,
     Laptop,
+    accepted,
     check_as_if_undisturbed,
     report_moment,
     steps_within,
     study_of,
 )
+from lr_sweep.tests.support.servers.moto_cloud import Cloud
+from lr_sweep.tests.support.servers.ssh_hosts import SHARED, what_is_missing
+from lr_sweep.tests.support.tiny_study import rows, write_study
+from lr_sweep.tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.hosts
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from lr_sweep.tests.support.chaos import final_weights, processes, record_content
-from lr_sweep.tests.support.servers.slurm import GPUS, Slurm, wait_until, what_is_missing
+from lr_sweep.tests.support.servers.slurm import GPUS, Slurm, what_is_missing
 from lr_sweep.tests.support.tiny_study import ROOT, rows, sweep, write_study
+from lr_sweep.tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 

@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from lr_sweep.tests.support.servers.metadata_service import ADDRESS, MetadataService
-from lr_sweep.tests.support.servers.ssh_hosts import wait_until
 from lr_sweep.tests.support.tiny_study import ROOT
+from lr_sweep.tests.support.waiting import wait_until
 
 CLUSTER: dict[str, Any] = yaml.safe_load((ROOT / "cluster.yaml").read_text())
 

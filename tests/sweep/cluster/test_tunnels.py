@@ -16,9 +16,10 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.cluster.tunnels import head_address, read_cluster, ssh_command
 from lr_sweep.sweep.mirror.client import EXPERIMENT
+from lr_sweep.tests.support.cluster_files import FILES, account, machines, make_subnet
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
 
-AWS, LOCAL = ROOT / "cluster.yaml", ROOT / "docs" / "cluster" / "local.yaml"
+AWS, LOCAL = FILES["aws"], FILES["local"]
 
 FAKE_SSH = """
 import json, os, sys, threading
@@ -98,36 +99,25 @@ def test_the_command_for_machines_of_one_s_own() -> None:
         "-L127.0.0.1:8265:127.0.0.1:8265",
         "lab@192.0.2.10",
     ]
-
-
-def test_the_command_through_another_machine() -> None:
-    cluster = {"auth": {"ssh_user": "lab", "ssh_proxy_command": "ssh -W %h:%p gate"}}
-    command = ssh_command(cluster, "192.0.2.10", {8265: 8265})
+    through_another = {"auth": {"ssh_user": "lab", "ssh_proxy_command": "ssh -W %h:%p gate"}}
+    command = ssh_command(through_another, "192.0.2.10", {8265: 8265})
     assert "-oProxyCommand=ssh -W %h:%p gate" in command
     assert "-i" not in command
 
 
 @pytest.mark.cluster
-def test_the_head_at_aws_is_the_one_that_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    import boto3
-    from moto import mock_aws
+def test_the_head_at_aws_is_the_one_that_is_up() -> None:
     from ray.autoscaler._private.aws.node_provider import AWSNodeProvider
 
-    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(variable, "testing")
-    with mock_aws():
+    with account() as ec2:
         cluster = read_cluster(AWS)
         with pytest.raises(UserError, match=r"cluster.yaml has no head that is up .*: start it with `ray up "):
             head_address(AWS, cluster)
-        ec2 = boto3.client("ec2", region_name="us-east-1")
-        vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-        subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24")["Subnet"]["SubnetId"]
-        ec2.modify_subnet_attribute(SubnetId=subnet, MapPublicIpOnLaunch={"Value": True})
         image = ec2.describe_images()["Images"][0]["ImageId"]
         tags = {"ray-node-type": "head", "ray-node-status": "up-to-date", "ray-user-node-type": "head"}
-        node = {"ImageId": image, "InstanceType": "m6i.xlarge", "SubnetIds": [subnet]}
+        node = {"ImageId": image, "InstanceType": "m6i.xlarge", "SubnetIds": [make_subnet(ec2)]}
         AWSNodeProvider(cluster["provider"], cluster["cluster_name"]).create_node(node, tags, 1)
-        (machine,) = [each for group in ec2.describe_instances()["Reservations"] for each in group["Instances"]]
+        (machine,) = machines(ec2)
         assert head_address(AWS, cluster) == machine["PublicIpAddress"]
 
 
@@ -162,7 +152,7 @@ def test_ssh_that_fails(tmp_path: Path, port: int) -> None:
     [
         (("--cluster", "no.yaml"), "--cluster: cannot read no.yaml: [Errno 2] No such file"),
         (("--cluster", "pyproject.toml"), "--cluster: cannot read pyproject.toml: "),
-        (("--cluster", "docs/glossary.md"), "--cluster: "),
+        (("--cluster", "docs/architecture.md"), "--cluster: "),
         (("--cluster", str(LOCAL), "--host", "0.0.0.0"), "--host works only with --results"),
         (("--cluster", str(LOCAL), "--port", "8265"), "--port: got 8265, which Ray's page uses"),
     ],

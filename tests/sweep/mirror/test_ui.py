@@ -1,13 +1,15 @@
+"""`ui`: MLflow's page, served until Ctrl-C."""
+
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
@@ -15,8 +17,7 @@ import pytest
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.mirror.client import EXPERIMENT, open_client, open_ui, tracking_uri
 from lr_sweep.tests.support.mirrored_record import find, new_mirror
-
-ROOT = Path(__file__).parents[3]
+from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -30,13 +31,10 @@ def test_no_store_yet(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_store_of_something_else(tmp_path: Path) -> None:
-    open_client(tracking_uri(tmp_path)).create_experiment("another")
+def test_a_store_of_something_else_and_a_port_that_is_taken(tmp_path: Path, store: Path) -> None:
+    shutil.copy(store, tmp_path / "mlflow.db")
     with pytest.raises(UserError, match=f"no experiment {EXPERIMENT}"):
         open_ui(tmp_path)
-
-
-def test_port_taken(tmp_path: Path) -> None:
     open_client(tracking_uri(tmp_path)).create_experiment(EXPERIMENT)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -64,8 +62,7 @@ def test_serves_until_it_is_ended_and_leaves_nothing_behind(results: Path, tmp_p
     new_mirror(results).log_report(report)
     (study,) = find(tracking_uri(results), "sweep.study", "small")
     (tmp_path / "here").mkdir()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     code = "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
     code += "from lr_sweep.sweep.cli.parser import main; sys.exit(main(sys.argv[1:]))"
     arguments = ["ui", "--results", str(results), "--port", str(port)]
@@ -77,10 +74,7 @@ def test_serves_until_it_is_ended_and_leaves_nothing_behind(results: Path, tmp_p
         start_new_session=True,
     ) as ui:
         try:
-            deadline = time.monotonic() + 120
-            while not answers(port):
-                assert time.monotonic() < deadline
-                time.sleep(0.3)
+            wait_until(lambda: mlflow_answers(port), "MLflow", 120.0)
             seen = urlopen(f"http://127.0.0.1:{port}/get-artifact?path=report/report.md&run_uuid={study.info.run_id}")
             assert seen.read() == b"what we found"
             put = f"http://127.0.0.1:{port}/api/2.0/mlflow-artifacts/artifacts/x"
@@ -95,11 +89,4 @@ def test_serves_until_it_is_ended_and_leaves_nothing_behind(results: Path, tmp_p
     page = f"http://127.0.0.1:{port}/#/experiments/{study.info.experiment_id}/runs?workflowType=machine_learning"
     assert page in printed
     assert "Traceback" not in printed
-    assert not answers(port)
-
-
-def answers(port: int) -> bool:
-    try:
-        return bool(urlopen(f"http://127.0.0.1:{port}/health", timeout=2).read())
-    except (URLError, OSError):
-        return False
+    assert not mlflow_answers(port)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,8 @@ import pytest
 from lr_sweep.tests.support.mirrored_record import new_mirror
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.servers.headless_browser import Browser, browser, executable
-from lr_sweep.tests.sweep.mirror.test_ui import ROOT, answers
+from lr_sweep.tests.support.tiny_study import ROOT
+from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
 
 pytestmark = [
     pytest.mark.skipif(executable() is None, reason="no chromium or google-chrome on PATH"),
@@ -29,7 +28,7 @@ pytestmark = [
 STUDY_ROW = '.ag-row [role="gridcell"] button'
 """Shows what is below a study; the rows of the table are its runs then."""
 MLFLOW_S_OWN = ("/ajax-api/2.0/mlflow/users/current", "ResizeObserver loop completed with undelivered notifications.")
-"""Of problems: its page asks who is logged in, and gets a 404 without users; its charts resize each other."""
+"""Problems of its own: its page asks who is logged in, and gets a 404 without users; its charts resize each other."""
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +38,13 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, s
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         assert new_mirror(swept_study(results)).sync_all() == 4
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         command = [sys.executable, "-m", "sweep", "ui", "--results", str(results), "--port", str(port)]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as ui:
             try:
                 assert ui.stdout
                 charts, runs = (ui.stdout.readline().strip() for _ in range(2))
-                wait_for(ui, port)
+                wait_until(lambda: mlflow_answers(port), "MLflow", 120.0)
                 yield charts, runs
             finally:
                 ui.send_signal(signal.SIGTERM)
@@ -65,14 +63,6 @@ def swept_study(results: Path) -> Path:
             curve = [(100, 0.25, 0.2), (200, 0.5, 0.4), (300, last + better, 0.6)]
             record.add(rate, 0, curve, variant=variant)
     return record.write()
-
-
-def wait_for(ui: subprocess.Popen[str], port: int) -> None:
-    deadline = time.monotonic() + 120
-    while not answers(port):
-        assert ui.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +89,7 @@ def test_the_first_address_draws_the_runs_of_the_study(window: Browser, addresse
 
 
 def test_the_page_of_a_study_shows_its_results(window: Browser, address: str) -> None:
-    open_run(window, address, "small", unfold=False)
+    open_study(window, address)
     window.wait_until(shows("Metrics (6)"))
     text = re.sub(r"\s+", " ", window.text())
     assert "test_mean/mnist/gpt2/unfrozen-pretrained 0.6" in text
@@ -121,35 +111,12 @@ def test_the_second_address_shows_the_study_and_below_it_its_runs(window: Browse
     assert hosts(window) == {urlsplit(address).netloc}
 
 
-def test_a_run_s_page_shows_its_last_metrics_and_what_it_is(window: Browser, address: str) -> None:
-    open_run(window, address, "lr 1e-3, seed 0, unfrozen-pretrained")
-    window.wait_until(shows("Metrics (12)"))
-    window.wait_until(shows("Parent run small "))  # asked for after the run itself
-    text = re.sub(r"\s+", " ", window.text())
-    assert "validation_accuracy 0.74 " in text
-    assert "test_accuracy 0.6 " in text
-    for parameter in ("task mnist", "variant unfrozen-pretrained", "learning_rate 0.001", "seed 0"):
-        assert f" {parameter} " in text
-    assert "Status Finished " in text
-    assert problems(window) == []
-    assert hosts(window) == {urlsplit(address).netloc}
-
-
-def test_a_run_s_metrics_are_drawn_by_step(window: Browser, address: str) -> None:
-    run = open_run(window, address, "lr 1e-4, seed 0, frozen-random")
-    visit(window, f"{run}/model-metrics", height=2000)
-    window.wait_until(shows("validation_accuracy"))
-    window.wait_until("document.querySelectorAll('.js-plotly-plot .scatterlayer .trace').length >= 6")
-    window.wait_until(shows(" 300 "))  # the last step
-    assert problems(window) == []
-
-
-def visit(window: Browser, address: str, height: int = 900) -> None:
+def visit(window: Browser, address: str) -> None:
     """Load a page as if it were the first one: MLflow keeps in the browser which studies are unfolded."""
     window.open("about:blank")  # an address that differs after the # alone would not be loaded again
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(address))
     window.call("Storage.clearDataForOrigin", origin=origin, storageTypes="all")
-    window.open(address, height=height)
+    window.open(address)
 
 
 def open_experiment(window: Browser, address: str) -> None:
@@ -158,16 +125,10 @@ def open_experiment(window: Browser, address: str) -> None:
     window.wait_until(shows("small"))
 
 
-def open_run(window: Browser, address: str, name: str, *, unfold: bool = True) -> str:
-    """Follow the link of a run in the experiment's page; return its address."""
+def open_study(window: Browser, address: str) -> None:
+    """Follow the link of the study's own run in the experiment's page."""
     open_experiment(window, address)
-    if unfold:
-        window.click(STUDY_ROW)
-    window.wait_until(shows(name))
-    link = f"[...document.querySelectorAll('.ag-row a')].find(link => link.innerText === {json.dumps(name)})"
-    run = str(window.evaluate(f"{link}.href"))
-    window.evaluate(f"{link}.click()")
-    return run
+    window.evaluate("[...document.querySelectorAll('.ag-row a')].find(link => link.innerText === 'small').click()")
 
 
 def shows(text: str) -> str:

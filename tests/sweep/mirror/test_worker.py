@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -12,8 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import pytest
 
@@ -22,33 +19,40 @@ from lr_sweep.sweep.mirror.client import MirrorError, open_client, store_problem
 from lr_sweep.sweep.mirror.content import METRICS
 from lr_sweep.sweep.mirror.mirror import Mirror
 from lr_sweep.sweep.mirror.worker import MirrorThread
-from lr_sweep.tests.support.mirrored_record import find, new_mirror, points, write_curve, write_end, write_study
+from lr_sweep.tests.support.mirrored_record import (
+    find,
+    new_mirror,
+    points,
+    write_curve,
+    write_end,
+    write_study,
+)
+from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
 
 
-def test_thread_mirrors_and_coalesces_notices() -> None:
-    """While the first run is being mirrored, a hundred notices of the second come to one turn."""
-    at_work, proceed, synced = threading.Event(), threading.Event(), []
+def test_a_bad_run_holds_up_no_other_but_the_study_which_closes_last() -> None:
+    synced: list[str] = []
+    problems: list[str] = []
 
-    class Recorded(Mirror):
+    class OneBad(Mirror):
         def sync_run(self, run_id: str) -> None:
-            at_work.set()
-            assert proceed.wait(10)
+            if run_id == "bad":
+                raise MirrorError("refused")
             synced.append(run_id)
 
         def close_study(self) -> None:
             synced.append("study")
 
-    problems: list[str] = []
-    thread = MirrorThread(Recorded(Path(), "small", "sqlite://"), problems.append)
-    thread.changed("aa")
-    assert at_work.wait(10)
-    for _ in range(100):
-        thread.changed("bb")
-    assert thread.close(timeout_s=0.0) == ["aa", "bb"]
-    proceed.set()
-    assert thread.close(timeout_s=10.0) == []
-    assert synced == ["aa", "bb", "study"]
-    assert problems == []
+    thread = MirrorThread(OneBad(Path(), "small", "sqlite://"), problems.append, retry_s=0.01, max_retry_s=0.01)
+    thread.changed("bad", "aa", "bb")
+    wait_until(lambda: len(synced) == 2, "two runs")
+    assert thread.close(10.0) == ["bad"]
+    assert synced == ["aa", "bb"]
+    assert problems == ["refused; training continues, and mirroring is tried again"]
+    thread = MirrorThread(OneBad(Path(), "small", "sqlite://"), pytest.fail)
+    thread.changed("cc")
+    assert thread.close(10.0) == []
+    assert synced == ["aa", "bb", "cc", "study"]
 
 
 def test_thread_without_notices_touches_nothing(tmp_path: Path) -> None:
@@ -90,44 +94,14 @@ def locked(results: Path) -> MirrorError:
     return caught.value
 
 
-def test_one_bad_run_does_not_hold_up_the_others() -> None:
-    synced: list[str] = []
-    problems: list[str] = []
-
-    class OneBad(Mirror):
-        def sync_run(self, run_id: str) -> None:
-            if run_id == "bad":
-                raise MirrorError("refused")
-            synced.append(run_id)
-
-        def close_study(self) -> None:
-            synced.append("study")
-
-    thread = MirrorThread(OneBad(Path(), "small", "sqlite://"), problems.append, retry_s=0.01, max_retry_s=0.01)
-    thread.changed("bad", "aa", "bb")
-    deadline = time.monotonic() + 10
-    while len(synced) < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert thread.close(10.0) == ["bad"]
-    assert synced == ["aa", "bb"]
-    assert len(problems) == 1
-
-
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def test_unreachable_server_is_reported_once_and_a_later_sync_catches_up(results: Path) -> None:
     write_study(results, ["aa", "bb"])
     write_curve(results, "bb", 2)
     problems: list[str] = []
-    uri = f"http://me:secret@127.0.0.1:{closed_port()}"
+    uri = f"http://me:secret@127.0.0.1:{free_port()}"
     thread = MirrorThread(new_mirror(results, uri=uri), problems.append, retry_s=0.01, max_retry_s=0.05)
     thread.changed("aa", "bb")
-    deadline = time.monotonic() + 20
-    while not problems and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: problems, "a problem")
     time.sleep(0.3)
     assert sorted(thread.close(timeout_s=20.0)) == ["aa", "bb"]
     (problem,) = problems
@@ -160,20 +134,9 @@ def mlflow_server(folder: Path, port: int) -> Iterator[None]:
         server.wait(20)
 
 
-def wait_for(port: int, timeout_s: float = 120.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        try:
-            urlopen(f"http://127.0.0.1:{port}/health", timeout=2).read()
-            return
-        except (URLError, OSError):
-            time.sleep(0.2)
-    raise TimeoutError(f"no MLflow server on port {port} after {timeout_s} s")
-
-
 @pytest.mark.slow
 def test_server_that_starts_late_and_restarts_has_each_point_once(results: Path, tmp_path: Path) -> None:
-    port = closed_port()
+    port = free_port()
     uri = f"http://127.0.0.1:{port}"
     run_path(results, "aa").unlink()
     write_curve(results, "aa", 2)
@@ -181,16 +144,14 @@ def test_server_that_starts_late_and_restarts_has_each_point_once(results: Path,
     thread = MirrorThread(new_mirror(results, uri=uri), problems.append, retry_s=0.2, max_retry_s=0.5)
     thread.changed("aa")
     with mlflow_server(tmp_path, port):
-        wait_for(port)
-        deadline = time.monotonic() + 20
-        while not (open_client(uri).get_experiment_by_name("lr-sweep") and find(uri, "sweep.run_id", "aa")):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        wait_until(lambda: mlflow_answers(port), "MLflow", 120.0)
+        client = open_client(uri)
+        wait_until(lambda: client.get_experiment_by_name("lr-sweep") and find(uri, "sweep.run_id", "aa"), "the run")
     write_curve(results, "aa", 4)
     write_end(results, "aa")
     thread.changed("aa")
     with mlflow_server(tmp_path, port):
-        wait_for(port)
+        wait_until(lambda: mlflow_answers(port), "MLflow", 120.0)
         assert thread.close(timeout_s=30.0) == []
         assert all(len(points(uri, "aa", metric)) == 4 for metric in METRICS)
         (run,) = find(uri, "sweep.run_id", "aa")

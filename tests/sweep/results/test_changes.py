@@ -76,7 +76,7 @@ def train(
 
 def changes(study: Path, results: Path, **more: Any) -> list[str]:
     runs = runs_of(study, results)
-    return change_lines(load_study(study).study, runs, reconcile(runs, Results(results)), Results(results), **more)
+    return list(change_lines(reconcile(runs, Results(results)), Results(results), **more))
 
 
 def change_file(monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
@@ -160,8 +160,10 @@ def test_a_mended_loader_makes_new_runs(tmp_path: Path, mine: Path) -> None:
     assert code == 0
     assert "2 wanted: 2 new" in plan
     assert (
-        "\nchanged    mine: 2 recorded runs of this study had other data or another version of the task's code" in plan
+        "changed    2 recorded runs of study tiny (2 complete) would no longer be wanted: the study has another "
+        in plan
     )
+    assert "the study has another version of the task's data or code; 2 of them" in plan
 
 
 @pytest.mark.usefixtures("mine")

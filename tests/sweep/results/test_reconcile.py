@@ -55,34 +55,34 @@ def test_with_no_results_directory_everything_is_new(tmp_path: Path, wanted: Wan
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_new(record: Record) -> None:
+def test_a_curve_or_a_folder_of_checkpoints_is_started(record: Record) -> None:
+    record.synthetic.end(record.wanted.row() | {"run_id": "0123456789abcdef"}, POINTS, "complete", 20)  # another run
     assert record.state() == (State.NEW, True)
-
-
-def test_a_curve_without_an_end_is_started(record: Record) -> None:
+    record.results.checkpoints(record.wanted.run_id).mkdir(parents=True)
+    assert record.state() == (State.STARTED, True)
+    record.results.checkpoints(record.wanted.run_id).rmdir()
     record.synthetic.write_curve(record.wanted.run_id, POINTS[:1])
     assert record.state() == (State.STARTED, True)
 
 
-def test_a_folder_of_checkpoints_is_started(record: Record) -> None:
-    record.results.checkpoints(record.wanted.run_id).mkdir(parents=True)
-    assert record.state() == (State.STARTED, True)
-
-
 @pytest.mark.parametrize(
-    ("trained", "expected"),
-    [(20, (State.COMPLETE, False)), (10, (State.STARTED, True)), (40, (State.COMPLETE, False))],
-    ids=["to the budget", "to a lower budget", "beyond the budget"],
+    ("status", "trained", "expected", "is_trained"),
+    [
+        ("complete", 20, State.COMPLETE, False),
+        ("complete", 10, State.STARTED, True),  # to a lower budget
+        ("complete", 40, State.COMPLETE, False),
+        ("diverged", 13, State.DIVERGED, False),  # a result
+        ("diverged", 20, State.DIVERGED, False),  # in the last step
+        ("diverged", 30, State.COMPLETE, False),  # what happens beyond a budget does not matter to it
+        ("failed", 30, State.COMPLETE, False),
+    ],
 )
-def test_complete_depends_on_the_budget(record: Record, trained: int, expected: tuple[State, bool]) -> None:
-    record.end("complete", trained)
-    assert record.state() == expected
-
-
-@pytest.mark.parametrize("max_attempts", [0, 9])
-def test_a_divergence_is_a_result(record: Record, max_attempts: int) -> None:
-    record.end("diverged", 13)
-    assert record.state(max_attempts=max_attempts) == (State.DIVERGED, False)
+def test_the_state_of_an_end_depends_on_the_budget(
+    record: Record, status: str, trained: int, expected: State, is_trained: bool
+) -> None:
+    record.end(status, trained)
+    for max_attempts in (0, 9):
+        assert record.state(max_attempts=max_attempts) == (expected, is_trained)
 
 
 def test_a_failed_run_is_trained_on_request_only(record: Record) -> None:
@@ -92,33 +92,13 @@ def test_a_failed_run_is_trained_on_request_only(record: Record) -> None:
     assert record.state(max_attempts=1) == (State.FAILED, False)
 
 
-@pytest.mark.parametrize("status", ["failed", "diverged"])
-def test_what_happens_beyond_a_budget_does_not_matter_to_it(record: Record, status: str) -> None:
-    record.end(status, 30)
-    assert record.state() == (State.COMPLETE, False)
-
-
-def test_a_divergence_in_the_last_step_of_a_budget_is_one(record: Record) -> None:
-    record.end("diverged", 20)
-    assert record.state() == (State.DIVERGED, False)
-
-
-def test_rows_of_other_runs_do_not_matter(record: Record) -> None:
-    record.synthetic.end(record.wanted.row() | {"run_id": "0123456789abcdef"}, POINTS, "complete", 20)
-    assert record.state() == (State.NEW, True)
-
-
-def test_a_damaged_row_is_reported_and_not_taken_for_missing(record: Record) -> None:
-    record.end("complete", 20)
+def test_a_damaged_row_and_an_unknown_status_are_reported_and_not_taken_for_missing(record: Record) -> None:
+    record.end("complexe", 20)
+    with pytest.raises(RecordError, match="got status 'complexe': delete it and run the study again"):
+        record.state()
     path = record.results.run(record.wanted.run_id)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(RecordError, match="delete it and run the study again"):
-        record.state()
-
-
-def test_an_unknown_status_is_reported(record: Record) -> None:
-    record.end("complexe", 20)
-    with pytest.raises(RecordError, match="got status 'complexe': delete it and run the study again"):
         record.state()
 
 

@@ -126,11 +126,12 @@ def test_a_run_resumed_from_a_checkpoint(results: Results, wanted: WantedRun) ->
     before = [evaluation(10, -100, 2.0), evaluation(20, -98, 4.0)]
     sender.start(25, 0, *before)
     assert read_curves(results.root)["step"].tolist() == [10, 20]
+    sender.start(27, 2)  # from a checkpoint beyond the last word: nothing is lost
     sender.advance(30, 3, evaluation(30, 3, 6.0))
     sender.finish(30, 4, elapsed_s=6.0)
     assert read_curves(results.root)["step"].tolist() == [10, 20, 30]
     ended = row(results, wanted)
-    assert (ended["started_at"], ended["wall_s"], ended["attempts"]) == (at(-102), 6.0, 1)
+    assert (ended["started_at"], ended["wall_s"], ended["attempts"]) == (at(-102), 6.0, 2)
     assert ended["lost_steps"] == 0
 
 
@@ -150,15 +151,6 @@ def test_steps_that_are_trained_again_are_counted(results: Results, wanted: Want
     second.advance(10, 102, evaluation(10, 102, 2.0))
     second.finish(10, 103, elapsed_s=2.0)
     assert row(results, wanted)["lost_steps"] == 7 + 4 + 13
-
-
-def test_a_checkpoint_beyond_the_last_word_loses_nothing(results: Results, wanted: WantedRun) -> None:
-    sender = Sender(results, wanted)
-    sender.start(0, 0)
-    sender.advance(5, 1)
-    sender.start(7, 3)
-    sender.finish(10, 4, elapsed_s=2.0)
-    assert row(results, wanted)["lost_steps"] == 0
 
 
 def test_what_an_earlier_version_did_not_count_stays_unknown(results: Results, wanted: WantedRun) -> None:
@@ -200,10 +192,15 @@ def test_a_divergence_has_its_step_and_keeps_its_curve(results: Results, wanted:
     assert (ended["status"], ended["diverged_at_step"], ended["num_steps"]) == ("diverged", 13, 13)
 
 
-def test_a_divergence_before_the_first_evaluation_has_no_curve(results: Results, wanted: WantedRun) -> None:
+@pytest.mark.parametrize("trained_before", [False, True])
+def test_a_divergence_before_the_first_evaluation_has_no_curve(
+    results: Results, wanted: WantedRun, trained_before: bool
+) -> None:
+    if trained_before:
+        trained_to_20(results, wanted)
     sender = Sender(results, wanted)
-    sender.start(0, 0)
-    sender.finish(0, 3, elapsed_s=0.5, diverged_at=2)
+    sender.start(0, 100)
+    sender.finish(0, 101, elapsed_s=0.5, diverged_at=2)
     ended = row(results, wanted)
     assert ended["diverged_at_step"] == 2
     assert all(pd.isna(ended[name]) for name in ("best_step", "validation_at_best", "test_at_best"))
@@ -223,16 +220,12 @@ def test_a_failure_has_its_reason_and_what_was_trained(results: Results, wanted:
     assert (ended["started_at"], ended["finished_at"]) == (at(0), at(7))
 
 
-def test_a_failure_before_any_word_is_a_row_too(results: Results, wanted: WantedRun) -> None:
-    sender = Sender(results, wanted)
-    sender.recorder.failed(wanted.run_id, "the worker died")
+def test_a_run_that_failed_before_any_word_has_a_row_and_a_new_one_when_it_is_trained_again(
+    results: Results, wanted: WantedRun
+) -> None:
+    Sender(results, wanted).recorder.failed(wanted.run_id, "the worker died")
     ended = row(results, wanted)
     assert (ended["num_steps"], ended["attempts"], ended["wall_s"]) == (0, 1, 0.0)
-
-
-def test_a_failed_run_that_is_trained_again_gets_a_new_row(results: Results, wanted: WantedRun) -> None:
-    first = Sender(results, wanted)
-    first.recorder.failed(wanted.run_id, "the worker died")
     second = Sender(results, wanted)
     second.start(0, 100)
     second.advance(10, 102, evaluation(10, 102, 2.0))
@@ -289,17 +282,6 @@ def test_a_run_that_started_over_and_diverged_sooner_has_its_own_curve(results: 
     started_over(results, wanted).finish(10, 103, elapsed_s=2.5, diverged_at=13)
     assert steps_and_times(results) == [(10, 102)]
     assert row(results, wanted)["diverged_at_step"] == 13
-
-
-def test_one_that_diverged_before_its_first_evaluation_has_none(results: Results, wanted: WantedRun) -> None:
-    trained_to_20(results, wanted)
-    sender = Sender(results, wanted)
-    sender.start(0, 100)
-    sender.finish(0, 101, elapsed_s=0.5, diverged_at=2)
-    assert steps_and_times(results) == []
-    ended = row(results, wanted)
-    assert ended["diverged_at_step"] == 2
-    assert all(pd.isna(ended[name]) for name in ("best_step", "validation_at_best", "test_at_best"))
 
 
 def test_a_damaged_curve_is_replaced_by_what_is_trained(results: Results, wanted: WantedRun) -> None:

@@ -12,8 +12,8 @@ from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNGS, RUNS
 from lr_sweep.analysis.record.read import read_rows, read_wanted_rows
 from lr_sweep.analysis.record.rungs import rungs_path
 from lr_sweep.sweep.cli import streams
+from lr_sweep.sweep.results.changes import renamed_lines, replaced_by, restart_cells
 from lr_sweep.sweep.results.directory import Results, write_parquet
-from lr_sweep.sweep.results.replaced import renamed_lines, replaced_by, restart_cells
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.sweep.tune.run_study import write_wanted

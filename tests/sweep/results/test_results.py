@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -21,51 +23,48 @@ from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.inspection.gc import leftovers
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.tests.support.records import four_runs
-from lr_sweep.tests.support.tiny_study import ROOT
+from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, rows, sweep, write_study
+from lr_sweep.tests.support.waiting import wait_until
 
 
-def test_prepare_makes_a_new_directory_and_takes_it_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("there", ["nothing", "a folder", "a hidden file"])
+def test_prepare_makes_a_directory_and_takes_it_again(tmp_path: Path, there: str) -> None:
     results = Results(tmp_path / "a" / "b")
+    if there != "nothing":
+        results.root.mkdir(parents=True)
+    if there == "a hidden file":
+        (results.root / ".DS_Store").touch()
     assert not results.exists()
-    results.check()  # one that is not there yet is fine
+    results.check()
     for _ in range(2):
         results.prepare()
         assert results.exists()
         assert json.loads((results.root / "format.json").read_text()) == {"format": FORMAT}
 
 
-@pytest.mark.parametrize("there", [None, ".DS_Store"])
-def test_prepare_takes_an_empty_directory(tmp_path: Path, there: str | None) -> None:
-    if there:
-        (tmp_path / there).touch()
-    Results(tmp_path).prepare()
-    assert Results(tmp_path).exists()
-
-
-def test_a_directory_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").touch()
-    for refused in (Results(tmp_path).check, Results(tmp_path).prepare):
-        with pytest.raises(UserError, match="is not empty and holds no record of ours"):
-            refused()
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
-
-
-def test_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "results").touch()
+@pytest.mark.parametrize(
+    ("path", "content", "wanted"),
+    [
+        ("results/thesis.tex", "dear", "is not empty and holds no record of ours"),
+        ("results", "a file", "results is a file. Choose a new or empty directory"),
+        ("results/format.json", json.dumps({"format": FORMAT + 1}), r"format\.json"),
+        ("results/format.json", "{}", r"format\.json"),
+        ("results/format.json", "not json", r"format\.json"),
+        ("results/format.json", "[]", r"format\.json"),
+    ],
+)
+def test_what_is_no_results_directory_is_refused_and_left_alone(
+    tmp_path: Path, path: str, content: str, wanted: str
+) -> None:
+    (tmp_path / path).parent.mkdir(exist_ok=True)
+    (tmp_path / path).write_text(content)
     for refused in (Results(tmp_path / "results").check, Results(tmp_path / "results").prepare):
-        with pytest.raises(UserError, match="results is a file. Choose a new or empty directory"):
+        with pytest.raises(UserError, match=wanted):
             refused()
-    with pytest.raises(UserError, match="cannot write to"):
-        Results(tmp_path / "results" / "below").prepare()
-
-
-@pytest.mark.parametrize("content", [json.dumps({"format": FORMAT + 1}), "{}", "not json", "[]"])
-def test_another_format_is_refused(tmp_path: Path, content: str) -> None:
-    Results(tmp_path).prepare()
-    (tmp_path / "format.json").write_text(content)
-    for refused in (Results(tmp_path).check, Results(tmp_path).prepare):
-        with pytest.raises(UserError, match=r"format\.json"):
-            refused()
+    assert [each for each in tmp_path.rglob("*") if each.is_file()] == [tmp_path / path]
+    if path == "results":
+        with pytest.raises(UserError, match="cannot write to"):
+            Results(tmp_path / "results" / "below").prepare()
 
 
 HOLD = """
@@ -100,36 +99,29 @@ def test_one_process_writes_and_another_gets_an_error_that_names_it(
     results: Results, holder: subprocess.Popen[str]
 ) -> None:
     assert results.being_written()
-    message = f"is being written to by process {holder.pid} on .* \\(study other-study\\)"
-    with pytest.raises(UserError, match=message), results.writing("mine"):
-        pytest.fail("two processes write")
+    held = results.holder.read_text()
+    for known, named in (
+        (held, f"process {holder.pid} on .* \\(study other-study\\)"),
+        ("half a fi", "another process"),
+    ):
+        results.holder.write_text(known)
+        with pytest.raises(UserError, match=f"is being written to by {named}"), results.writing("mine"):
+            pytest.fail("two processes write")
     assert results.holder.exists()  # the other's
 
     holder.kill()  # as a crash: it releases nothing itself
     holder.wait()
     assert not results.being_written()
-    with results.writing("mine"):
+    with suppress(ZeroDivisionError), results.writing("mine"):
         assert results.being_written()
         assert json.loads(results.holder.read_text())["pid"] == os.getpid()
+        raise ZeroDivisionError
     assert not results.being_written()
     assert not results.holder.exists()
 
 
-def test_who_writes_may_not_be_known(results: Results, holder: subprocess.Popen[str]) -> None:
-    results.holder.write_text("half a fi")
-    with pytest.raises(UserError, match="being written to by another process"), results.writing("mine"):
-        pytest.fail("two processes write")
-
-
-def test_a_problem_while_writing_lets_go(results: Results) -> None:
-    with pytest.raises(ZeroDivisionError), results.writing("mine"):
-        raise ZeroDivisionError
-    with results.writing("mine"):
-        pass
-
-
 def _write_half(path: Path) -> None:
-    with contextlib.suppress(ZeroDivisionError), whole_file(path) as partial:
+    with suppress(ZeroDivisionError), whole_file(path) as partial:
         partial.write_text("half")
         raise ZeroDivisionError
 
@@ -194,60 +186,49 @@ def test_what_a_killed_export_left_beside_its_target_is_removed_by_the_next(tmp_
     ],
 )
 def test_storage_problems_are_reported(number: int, fix: str) -> None:
-    with pytest.raises(UserError) as caught, storage_problems(Path("/results")):
-        raise OSError(number, os.strerror(number), "/results/runs/a")
     reason = os.strerror(number)
-    assert str(caught.value).startswith(f"cannot write to /results/runs/a: {reason}. {fix}; what is recorded is intact")
+    wanted = f"cannot write to /results/runs/a: {reason}. {fix}; what is recorded is intact"
+    with pytest.raises(UserError, match=wanted), storage_problems(Path("/results")):
+        raise OSError(number, reason, "/results/runs/a")
     with pytest.raises(UserError, match="cannot write to /results: "), storage_problems(Path("/results")):
         raise OSError(number, reason)  # names no file
-
-
-@pytest.mark.parametrize("problem", [ConnectionError("gone"), FileNotFoundError(2, "No such file"), ValueError("x")])
-def test_other_problems_pass(problem: Exception) -> None:
-    with pytest.raises(type(problem)), storage_problems(Path("/results")):
-        raise problem
-
-
-FILL = """
-import resource, signal, sys
-from pathlib import Path
-from lr_sweep.common.files import write_json
-from lr_sweep.sweep.results.directory import Results, storage_problems
-results = Results(Path(sys.argv[1]))
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-write_json(results.root / "small.json", {"a": 1})
-try:
-    write_json(results.root / "old.json", {"a": "x" * 10000})
-except OSError as error:
-    print(error.errno)
-"""
+    for problem in (ConnectionError("gone"), FileNotFoundError(2, "No such file"), ValueError("x")):
+        with pytest.raises(type(problem)), storage_problems(Path("/results")):
+            raise problem
 
 
 def test_a_write_that_the_system_cuts_short_leaves_the_old_file(results: Results) -> None:
     """A limit on the size of files: the write fails half-way, as on a full disk."""
     write_json(results.root / "old.json", {"a": 0})
-    done = subprocess.run(
-        [sys.executable, "-c", FILL, str(results.root)], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert int(done.stdout) == errno.EFBIG
+    before, ignored = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(OSError) as caught:  # noqa: PT011 - its number is looked at
+            write_json(results.root / "old.json", {"a": "x" * 10000})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert caught.value.errno == errno.EFBIG
     assert json.loads((results.root / "old.json").read_text()) == {"a": 0}
-    assert json.loads((results.root / "small.json").read_text()) == {"a": 1}
     assert not list(results.root.glob(".*.partial"))
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 kB."""
-    place = tmp_path / "disk"
+@contextmanager
+def disk_of(size: str, place: Path) -> Iterator[Path]:
+    """Mount a small disk."""
     place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", place], capture_output=True, text=True, check=False
-    )
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", place]
+    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
     if mounted.returncode:
         pytest.skip(f"may not mount a small disk: {mounted.stderr.strip()}")
     yield place
     subprocess.run(["umount", "--lazy", place], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    with disk_of("64k", tmp_path / "disk") as disk:
+        yield disk
 
 
 def test_a_full_disk_is_reported_and_nothing_is_lost(small_disk: Path) -> None:
@@ -269,3 +250,31 @@ def test_a_read_only_disk_is_reported(small_disk: Path) -> None:
         Results(small_disk).prepare()
     Results(small_disk).check()  # reading needs no more
     assert not Results(small_disk).being_written()
+
+
+def fill(disk: Path) -> None:
+    with (disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(100_000))
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_disk_that_fills_up_while_a_sweep_trains_is_reported_and_the_same_command_resumes(tmp_path: Path) -> None:
+    study = write_study(tmp_path, num_steps=3000, protocol="{evaluate_every: 100, train_examples_evaluated: 100}")
+    with disk_of("40m", tmp_path / "disk") as disk:
+        results = disk / "results"
+        command = command_line("run", study, "--results", results, "--cpus", "2", "--checkpoint-every-s", "1")
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        with subprocess.Popen(command, cwd=ROOT, env=environment(), text=True, **pipes) as process:  # type: ignore[call-overload]
+            wait_until(lambda: list(results.glob("curves/*.parquet")), "curves", 120.0)
+            fill(disk)
+            output, _ = process.communicate(timeout=120)
+        assert process.returncode == 2, output
+        assert "Traceback" not in output
+        assert "No space left on device" in output
+        assert "the same command resumes" in output.replace("\n", " ")
+        (disk / "filler").unlink()
+        code, output = sweep("run", study, "--results", results)
+        assert code == 0, output
+        assert [row["status"] for row in rows(results).values()] == ["complete"] * 4

@@ -32,7 +32,7 @@ def test_one_writer(machines: Machines) -> None:
 
 
 def test_of_several_that_ask_at_once_one_may_write(machines: Machines) -> None:
-    for _ in range(5):
+    for _ in range(2):
         holding: list[StoreLock] = []
         together = threading.Barrier(4)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +16,10 @@ from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.analysis.record.working_copy import refresh
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import write_bytes
 from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.sweep.store.lock import LOCK
-from lr_sweep.sweep.store.push import Push, PushThread
+from lr_sweep.sweep.store.push import PushThread
 from lr_sweep.sweep.store.results import StoredResults
 from lr_sweep.tests.support.servers.s3_server import Machines
 from lr_sweep.tests.support.stored_record import URI, add_runs, filled, lock_of
@@ -28,7 +31,7 @@ def test_at_any_moment_each_row_in_the_store_has_its_curve(machines: Machines, m
     results = filled()
     record = add_runs(results.root)  # the same again
     store, done = ObjectStore(URI), []
-    push = Push(store, results.root, lambda: None)
+    push = pushing(results)
     run_id = record.wanted[0]["run_id"]
     record.end(record.wanted[0], [(100, 0.4, 0.3)], "diverged", 150, 150)  # started over, it ended earlier
     new = record.add(1e-1, 0, [(100, 0.4, 0.3), (300, 0.9, 0.4)])
@@ -49,6 +52,18 @@ def test_at_any_moment_each_row_in_the_store_has_its_curve(machines: Machines, m
     done.clear()
     push()
     assert done == []
+
+
+def pushing(results: StoredResults) -> Callable[[], None]:
+    """Return what makes one pass over the working copy."""
+    lock = lock_of("small")
+    lock.acquire()
+    thread = PushThread(ObjectStore(URI), results.root, lock, every_s=1000.0)
+
+    def push() -> None:
+        assert thread.flush(30), thread._worker.failing
+
+    return push
 
 
 def status(store: ObjectStore, name: str) -> str:
@@ -80,6 +95,23 @@ def test_half_an_upload_is_never_seen(machines: Machines) -> None:
     parts = [{"PartNumber": 1, "ETag": part["ETag"]}]
     store._client.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})
     assert name in store.names("runs")
+
+
+def test_a_file_that_is_replaced_while_it_is_uploaded_arrives_whole(
+    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its path, the length would be one file's and the content the next one's: the server waits for the rest."""
+    store, path = ObjectStore(URI), tmp_path / "study.json"
+    path.write_text("the former, which is longer")
+    send = store._client.upload_fileobj
+
+    def replace_and_send(*given: Any) -> None:
+        write_bytes(path, b"the next")
+        send(*given)
+
+    monkeypatch.setattr(store._client, "upload_fileobj", replace_and_send)
+    store.upload(path, "study.json")
+    assert store.find("study.json").content == b"the former, which is longer"
 
 
 def test_storage_away_for_a_while(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,15 +175,21 @@ def test_a_thread_that_lost_the_right_to_write_writes_nothing_more(
     assert "runs/0123456789abcdef.parquet" not in store.names("runs")
 
 
-def test_an_object_takes_one_request(machines: Machines) -> None:
+def test_an_object_takes_one_request(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass asks for nothing, since it knows what it put; ten new runs are ten curves, ten rows, and a few others."""
     results = filled()
     record = add_runs(results.root)
-    store, sent = ObjectStore(URI), []
-    store._client.meta.events.register(
-        "before-send.s3", lambda request, **_: sent.append((request.method, request.url))
-    )
-    push = Push(store, results.root, lambda: None)
+    sent: list[tuple[str, str]] = []
+    made = ObjectStore.__init__
+
+    def watched(store: ObjectStore, uri: str) -> None:
+        made(store, uri)
+        store._client.meta.events.register(
+            "before-send.s3", lambda request, **_: sent.append((request.method, request.url))
+        )
+
+    monkeypatch.setattr(ObjectStore, "__init__", watched)
+    push = pushing(results)
     push()
     sent.clear()
     for seed in range(10):

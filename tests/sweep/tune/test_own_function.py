@@ -73,7 +73,7 @@ def test_a_function_of_ones_own_is_a_study_like_any_other(tmp_path: Path) -> Non
     study.write_text(with_broken)
     planned = in_process("plan", study, "--results", results)[1]
     assert "runs       3 wanted: 3 new" in planned
-    assert "changed    3 recorded runs were trained by another version of train.py" in planned
+    assert "(2 complete) would no longer be wanted: the study has another version of train.py; 2 of them" in planned
 
 
 def test_a_run_that_is_killed_resumes_with_the_same_bits(tmp_path: Path) -> None:

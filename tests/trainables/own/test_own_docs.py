@@ -17,7 +17,8 @@ from lr_sweep.trainables.own.probe import probe
 from lr_sweep.trainables.own.run import OwnRun
 
 PAGE = (ROOT / "docs" / "own-training.md").read_text()
-PLAIN, FOLDER, HUGGING_FACE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PLAIN, FOLDER = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+HUGGING_FACE = (ROOT / "docs" / "examples" / "hugging_face.py").read_text()
 
 
 def of_page(tmp_path: Path, function: str) -> list[WantedRun]:

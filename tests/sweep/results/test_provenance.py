@@ -6,7 +6,7 @@ from importlib import metadata
 
 import pytest
 
-from lr_sweep.sweep.versions import untried_versions
+from lr_sweep.sweep.results.provenance import untried_versions
 
 
 def test_the_pinned_versions_are_inside_the_bounds() -> None:

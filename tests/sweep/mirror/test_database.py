@@ -1,0 +1,137 @@
+"""The database of the mirror: any path will do, it is made whole, and what is wrong with it is said."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lr_sweep.analysis.record.read import study_dir
+from lr_sweep.sweep.cli.parser import main
+from lr_sweep.sweep.mirror.client import MirrorError, open_client, open_ui, shown_uri, tracking_uri
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.mirrored_record import find, new_mirror, points, write_study
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    folder = tmp_path / "report"
+    folder.mkdir()
+    (folder / "report.md").write_text("what we found")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["50%20?", "a#b;c", "a b ü&x=1"])
+def test_any_path_of_the_results_will_do(results: Path, tmp_path: Path, report: Path, name: str) -> None:
+    moved = results.rename(tmp_path / name)
+    mirror = new_mirror(moved)
+    mirror.sync_all()
+    for _ in range(2):
+        mirror.log_report(report)
+    assert len(points(tracking_uri(moved), "aa", "test_loss")) == 4
+    (stored,) = (moved / "mlflow-artifacts").rglob("report.md")
+    assert stored.read_text() == "what we found"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "report"])
+    again = Path(shutil.copytree(moved, tmp_path / "moved"))
+    with pytest.raises(MirrorError, match="was moved"):
+        new_mirror(again).log_report(report)
+    (again / "mlflow.db").unlink()
+    with pytest.raises(MirrorError, match="there is no MLflow store at"):
+        open_ui(again)
+
+
+def test_the_report_is_put_into_mlflow_by_report_and_by_sync(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "small", "--results", str(results)]) == 0
+    assert "MLflow     has it, too" in capsys.readouterr().out
+    uri = tracking_uri(results)
+    (parent,) = find(uri, "sweep.study", "small")
+    names = {file.path for file in open_client(uri).list_artifacts(parent.info.run_id, "report")}
+    assert {"report/index.html", "report/report.md"} <= names
+    shutil.rmtree(results / "mlflow-artifacts")
+    assert main(["mlflow", "sync", "--results", str(results)]) == 0
+    assert names == {file.path for file in open_client(uri).list_artifacts(parent.info.run_id, "report")}
+
+
+@pytest.mark.parametrize("content", [b"", b"study: [", b"study: other\n", b"a: &a [1]\nstudy: *a\n", b"\xff"])
+def test_a_damaged_study_file_is_named(results: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    path = study_dir(results, "small") / "small.yaml"
+    path.write_bytes(content)
+    assert main(["mlflow", "sync", "--results", str(results)]) == 2
+    assert str(path) in capsys.readouterr().err
+
+
+def test_what_mlflow_and_its_drivers_raise_is_a_mirror_error(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg2", None)  # not installed
+    for uri in ("postgresql://me:secret@127.0.0.1:9/x", "nonsense://x", "http://[", "sqlite:////proc/x/mlflow.db"):
+        with pytest.raises(MirrorError) as caught:
+            new_mirror(results, uri=uri).sync_all()
+        assert "secret" not in str(caught.value)
+
+
+def test_user_server_is_preferred_and_passwords_are_not_shown(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tracking_uri(results) == f"sqlite:///{results}/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://me:secret@host:1234/path")
+    assert tracking_uri(results) == "https://me:secret@host:1234/path"
+    assert shown_uri(tracking_uri(results)) == "https://host:1234/path"
+
+
+def test_the_database_follows_the_umask(store: Path) -> None:
+    assert oct(store.stat().st_mode & 0o777) == "0o664"
+
+
+def test_a_damaged_database_may_be_deleted(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = results / "mlflow.db"
+    database.write_bytes(b"no database " * 1000)
+    with pytest.raises(MirrorError, match=f"delete {database} .*the next `run` or `mlflow sync` rebuilds it"):
+        new_mirror(results).sync_all()
+    uri = tracking_uri(results)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)  # the user's own may hold more than the mirror
+    with pytest.raises(MirrorError) as caught:
+        new_mirror(results, uri=uri).sync_all()
+    assert "delete" not in str(caught.value)
+
+
+def test_a_database_is_made_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlflow.store.db import utils
+
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+    def interrupted(engine: Any) -> None:
+        utils.InitialBase.metadata.create_all(engine)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(utils, "_initialize_tables", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        open_client(tracking_uri(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_database_whose_migration_was_killed_may_be_deleted(results: Path) -> None:
+    with closing(sqlite3.connect(results / "mlflow.db")) as database:
+        database.execute("UPDATE alembic_version SET version_num = 'da6fb0208061'")  # before that of label_schemas
+        database.execute("DROP TABLE jobs")
+        database.commit()
+    with pytest.raises(MirrorError, match=r"already exists\. The database is damaged; .* delete .*mlflow\.db"):
+        new_mirror(results).sync_all()
+
+
+def test_the_command_fills_an_empty_store_with_all_studies(
+    results: Path, store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_study(results, ["aa", "bb"], study="second")
+    other = Path(shutil.copy(store, tmp_path / "other.db"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{other}")
+    assert main(["mlflow", "sync", "--results", str(results)]) == 0
+    assert "second: 1 runs\nsmall: 1 runs\n" in capsys.readouterr().out
+    assert len(points(f"sqlite:///{other}", "aa", "test_loss")) == 4
+    assert find(f"sqlite:///{other}", "sweep.run_id", "aa")[0].data.tags["sweep.studies"] == ",second,small,"
+    assert main(["mlflow", "sync", "smal", "--results", str(results)]) == 2
+    assert "unknown study 'smal'; did you mean 'small'?" in capsys.readouterr().err
+    with Results(results).writing("small"):
+        assert main(["mlflow", "sync", "--results", str(results)]) == 2
+    assert "is being written to by process" in capsys.readouterr().err
