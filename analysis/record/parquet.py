@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lr_sweep.analysis.record.access import unreadable
+from lr_sweep.analysis.record.access import RecordError, UnreadableError, unreadable
 from lr_sweep.analysis.record.columns import Columns, schema
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.errors import reason
 from lr_sweep.common.files import read_plain
 
@@ -35,14 +36,6 @@ READ_AHEAD = 1000
 _MARK = b"lr-sweep file sha256: "
 _BLANK = b"0" * 64
 """Stands where the digest goes, while the file is hashed."""
-
-
-class RecordError(Exception):
-    """The record is missing, damaged or of another format; the message names the file and says what to do."""
-
-
-class UnreadableError(RecordError):
-    """A file could not be read, which says nothing about what is in it."""
 
 
 def parquet_bytes(content: pa.Table, compression: str = "snappy") -> bytes:
@@ -100,7 +93,7 @@ def _read_bytes(path: Path) -> bytes | None:
 
 def damaged(path: Path, error: Exception) -> RecordError:
     """Return the error about a damaged file."""
-    row = path.parent.parent / "runs" / path.name  # without its curve it would count as done
+    row = Paths(path.parent.parent).run(path.stem)  # without its curve it would count as done
     also = f", and {row} if there is one," if path.parent.name == "curves" else ""
     return RecordError(
         f"cannot read {path} ({reason(error)}): delete it{also} and run the study again; "

@@ -14,7 +14,7 @@ import pyarrow as pa
 from safetensors import SafetensorError, safe_open
 
 from lr_sweep.analysis.record.columns import PLANNED
-from lr_sweep.analysis.record.read import RecordError, planned_path, read_rows, read_wanted_rows, recorded_studies
+from lr_sweep.analysis.record.read import RecordError, read_rows, read_wanted_rows, recorded_studies
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file
 from lr_sweep.common.program import command
@@ -197,7 +197,7 @@ class _Merger:
     def _plan_study(self, name: str) -> None:
         with self._checked(f"study {name}") as problems:
             problems += study_problems(self.theirs, name)
-            read_rows(planned_path(self.theirs.root, name), PLANNED)
+            read_rows(self.theirs.planned(name), PLANNED)
             check_options(self.theirs.study(name) / f"{name}.yaml")
         if name not in recorded_studies(self.ours.root):
             self._take(self.theirs.study(name), study_files(name))

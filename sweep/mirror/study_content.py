@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.record import read as record
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.report.blocks import Row
 from lr_sweep.analysis.report.tables import mean_sem_text, seeds_text
 from lr_sweep.analysis.statistics.selection import CELL
@@ -77,7 +77,7 @@ class MirroredStudy:
     def read(cls, results: Path, name: str) -> MirroredStudy:
         """Read a study and summarise its runs; raises RecordError if a file is missing or damaged."""
         read = read_summary(results, name)
-        path = record.study_dir(results, name) / f"{name}.yaml"
+        path = Paths(results).options(name)
         return cls(
             name=name,
             title=read.info.title,

@@ -128,16 +128,16 @@ def read_ends(results: Results, run_ids: Iterable[str] | None, columns: Iterable
 
 def recorded_ids(results: Results) -> list[str]:
     """Return the ids of runs with a row, a curve or a folder of checkpoints, sorted."""
-    names = {path.stem for folder in ("runs", "curves") for path in (results.root / folder).glob("[!.]*.parquet")}
-    checkpoints = (results.root / "checkpoints").glob("[!.]*")
+    names = {path.stem for folder in (results.runs, results.curves) for path in folder.glob("[!.]*.parquet")}
+    checkpoints = results.all_checkpoints.glob("[!.]*")
     return sorted(names | {path.name for path in checkpoints if is_folder(path)})
 
 
 def started_ids(results: Results) -> set[str]:
     """Return the ids of runs that have a curve or a folder of checkpoints, ended or not; opens no file."""
     found: set[str] = set()
-    for folder in ("curves", "checkpoints"):
-        with suppress(FileNotFoundError), os.scandir(results.root / folder) as entries:
+    for folder in (results.curves, results.all_checkpoints):
+        with suppress(FileNotFoundError), os.scandir(folder) as entries:
             names = [each.name for each in entries if each.name.endswith(".parquet") or each.is_dir()]
             found |= {name.removesuffix(".parquet") for name in names if name[0] != "."}
     return found

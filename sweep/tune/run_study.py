@@ -251,9 +251,8 @@ def _check_disk_first(study: AnyStudy, options: Options) -> None:
 
 def write_wanted(results: Results, study: AnyStudy, wanted: Sequence[WantedRun]) -> None:
     """Write down what the study wants, for `status`, `report` and the mirror, and the study with all defaults."""
-    folder = results.study(study.study)
-    write_bytes(folder / f"{study.study}.yaml", sealed_text(study_to_yaml(study)))
-    write_parquet(folder / "wanted.parquet", [run.row() for run in wanted], WANTED)
+    write_bytes(results.options(study.study), sealed_text(study_to_yaml(study)))
+    write_parquet(results.wanted(study.study), [run.row() for run in wanted], WANTED)
     more: dict[str, Any] = {"selection": study.selection} if study.selection != "best" else {}
     more |= {"search": study.search.facts()} if study.search else {}
     more |= {"stop_early": study.stop_early.model_dump()} if study.stop_early else {}
@@ -261,7 +260,7 @@ def write_wanted(results: Results, study: AnyStudy, wanted: Sequence[WantedRun])
     more |= {"winners": study.winners} if study.winners else {}
     more |= {"metric": study.metric.as_json()} if isinstance(study, OwnStudy) else {}
     facts = {"study": study.study, "title": study.title, "format": FORMAT} | more
-    write_json(folder / "study.json", sealed(facts))
+    write_json(results.facts(study.study), sealed(facts))
 
 
 def _paces(timings: Mapping[Cell, Timing]) -> dict[Cell, RunPace]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record import read as record
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.analysis.statistics.aggregate import STATUSES, account, per_learning_rate, summarise
 from lr_sweep.analysis.statistics.selection import rule_text
@@ -169,7 +170,7 @@ def test_final_models_are_those_at_the_budget_and_a_diverged_run_has_none(tmp_pa
     made.add(1e-2, 0, curve, trained=600, budget=300)
     made.add(1e-2, 1, curve[:2], status="diverged", trained=300, diverged_at=300)
     results = made.write()
-    path = record.study_dir(results, made.study) / "study.json"
+    path = Paths(results).facts(made.study)
     for selection, rate, test, steps in (("best", 1e-4, 0.8, (100, 100)), ("final", 1e-3, 0.7, (300, 300))):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"selection": selection}))
         wanted, runs, curves = (

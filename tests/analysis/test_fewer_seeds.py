@@ -13,6 +13,7 @@ import pytest
 from lr_sweep.analysis.judge.judge import Reading, judge
 from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.analysis.record import read as record
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.report import figures
 from lr_sweep.analysis.statistics.checks import check_sweep
 from lr_sweep.analysis.statistics.fewer_seeds import not_eligible
@@ -80,7 +81,7 @@ def test_in_a_record_as_in_a_table(tmp_path: Path, status: str) -> None:
     made = recorded(tmp_path)
     if status == "missing":
         for each in made.wanted:
-            path = record.run_path(made.results, each["run_id"])
+            path = Paths(made.results).run(each["run_id"])
             if "failed" in record.read_runs(made.results, [each["run_id"]])["status"].tolist():
                 path.unlink()
     report = write_report(made.write(), "small")

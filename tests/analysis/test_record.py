@@ -13,6 +13,7 @@ import pytest
 
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, best_of
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.tests.support.records import SyntheticRecord
 
@@ -53,7 +54,7 @@ def test_an_empty_record_reads_as_empty_frames(tmp_path: Path) -> None:
 def test_a_truncated_file_is_named(tmp_path: Path, keep: int) -> None:
     made = SyntheticRecord(tmp_path)
     run_id = made.add(1e-3, 0, [(300, 0.5, 0.4)])
-    path = record.run_path(tmp_path, run_id)
+    path = Paths(tmp_path).run(run_id)
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(RecordError, match=rf"{run_id}\.parquet.*delete it"):
         record.read_runs(tmp_path)
@@ -61,7 +62,7 @@ def test_a_truncated_file_is_named(tmp_path: Path, keep: int) -> None:
 
 def test_a_damaged_page_is_named(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
-    path = record.curve_path(tmp_path, made.add(1e-3, 0, [(300, 0.5, 0.4)]))
+    path = Paths(tmp_path).curve(made.add(1e-3, 0, [(300, 0.5, 0.4)]))
     content = path.read_bytes()
     path.write_bytes(content[:4] + b"\xff" * 60 + content[64:])
     with pytest.raises(RecordError, match=path.name):
@@ -69,7 +70,7 @@ def test_a_damaged_page_is_named(tmp_path: Path) -> None:
 
 
 def test_a_file_of_other_columns_is_named_with_the_difference(tmp_path: Path) -> None:
-    path = record.run_path(tmp_path, "a")
+    path = Paths(tmp_path).run("a")
     path.parent.mkdir()
     pq.write_table(pa.table({"run_id": [1]}), path)
     with pytest.raises(
@@ -80,7 +81,7 @@ def test_a_file_of_other_columns_is_named_with_the_difference(tmp_path: Path) ->
 
 def test_a_folder_of_files_with_and_without_a_later_column_reads_as_one_table(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
-    paths = [record.run_path(tmp_path, made.add(1e-3, seed, [(300, 0.5, 0.4)])) for seed in (0, 1)]
+    paths = [Paths(tmp_path).run(made.add(1e-3, seed, [(300, 0.5, 0.4)])) for seed in (0, 1)]
     pq.write_table(pq.read_table(paths[0]).drop_columns(["lost_steps", "engine", "code"]), paths[0])
     rows = record.read_runs(tmp_path).set_index("run_id")
     assert pd.isna(rows["lost_steps"][paths[0].stem])

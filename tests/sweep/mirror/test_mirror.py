@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.analysis.record.read import run_path, study_dir
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.mirror.client import EXPERIMENT, MirrorError, open_client, open_ui, shown_uri, tracking_uri
 from lr_sweep.sweep.mirror.content import METRICS
@@ -89,7 +89,7 @@ def test_a_run_that_is_tried_again_has_its_last_results(results: Path) -> None:
 
 
 def test_options_that_changed_are_tags_since_a_param_keeps_its_value(results: Path) -> None:
-    options = study_dir(results, "small") / "small.yaml"
+    options = Paths(results).study("small") / "small.yaml"
     for budget, seeds in ((400, 1), (800, 3)):
         options.write_text(f"study: small\ntitle: x\ntasks: {{mnist: {{num_steps: {budget}}}}}\nseeds: {seeds}\n")
         new_mirror(results).sync_all()
@@ -151,7 +151,7 @@ def test_lost_answer_does_not_double_the_run(results: Path, monkeypatch: pytest.
 
 def test_evaluation_made_again_at_another_time_stays_one_point(results: Path) -> None:
     """After a crash an evaluation is repeated from a checkpoint: same step, later time."""
-    run_path(results, "aa").unlink()
+    Paths(results).run("aa").unlink()
     new_mirror(results).sync_run("aa")
     write_curve(results, "aa", 4, time_ms=START_MS + 999_000)
     write_end(results, "aa")
@@ -160,7 +160,7 @@ def test_evaluation_made_again_at_another_time_stays_one_point(results: Path) ->
 
 
 def test_run_grows_while_it_trains_and_continues_after_a_restart(results: Path) -> None:
-    run_path(results, "aa").unlink()
+    Paths(results).run("aa").unlink()
     write_curve(results, "aa", 1)
     mirror = new_mirror(results)
     mirror.sync_run("aa")
@@ -236,7 +236,7 @@ def test_a_mirror_of_an_earlier_version_is_put_right(results: Path) -> None:
 
 def with_metric(results: Path, name: str) -> None:
     """Have the study measure something to minimise."""
-    path = study_dir(results, "small") / "study.json"
+    path = Paths(results).facts("small")
     metric = {"name": name, "higher_is_better": False, "is_fraction": False}
     path.write_text(json.dumps(json.loads(path.read_text()) | {"metric": metric}))
 
@@ -266,7 +266,7 @@ def test_a_metric_called_loss_takes_the_names_of_the_losses(results: Path) -> No
 
 @pytest.mark.parametrize("content", [b"", b"study: [", b"study: other\n", b"a: &a [1]\nstudy: *a\n", b"\xff"])
 def test_a_damaged_study_file_is_named(results: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    path = study_dir(results, "small") / "small.yaml"
+    path = Paths(results).study("small") / "small.yaml"
     path.write_bytes(content)
     assert main(["mlflow", "sync", "--results", str(results)]) == 2
     assert str(path) in capsys.readouterr().err
@@ -408,7 +408,7 @@ def statuses(uri: str) -> list[str]:
 
 def test_what_a_stopped_sweep_left_open_is_killed_and_runs_again_with_the_next(results: Path) -> None:
     uri = tracking_uri(results)
-    run_path(results, "aa").unlink()
+    Paths(results).run("aa").unlink()
     write_curve(results, "aa", 2)
     mirror = new_mirror(results)
     mirror.sync_run("aa")
