@@ -14,7 +14,7 @@ from lr_sweep.analysis.statistics.checks import CheckFinding
 from lr_sweep.tests.support.checked import by_check, found_in, grid, of_check
 from lr_sweep.tests.support.records import Point, SyntheticRecord
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_a_sound_sweep_has_no_findings(tmp_path: Path) -> None:
