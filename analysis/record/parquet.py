@@ -24,10 +24,10 @@ FORMAT = 1
 READ_THREADS = 8
 """Files read at once; small files on a network drive are bound by latency, not by the CPU."""
 MAX_BYTES = 1 << 30
-"""Of a file; the index of a million rows is smaller."""
+"""The largest file that is read; the index of a million rows is smaller."""
 MAX_ROWS = 100_000
-"""Of a table that is read as plain values, which take a hundred times their room in a file. A study has at most as many
-runs; of a run's curve, which is written anew with each evaluation, nobody waits for so many."""
+"""Rows of a table that is read as plain values, which take a hundred times their room in a file. A study has at most as
+many runs, and a run far fewer evaluations."""
 MAX_DECODED = 64_000_000
 """Bytes of the values of such a table: a file of a thousandth of it may hold them, if many are equal."""
 READ_AHEAD = 1000

@@ -119,44 +119,40 @@ def read_study(results: Path, study: str) -> StudyInfo:
         known = recorded_studies(results)
         raise RecordError(f"no study {study!r} in {results}: it has {', '.join(known) or 'none; run a study first'}")
     content = _read_json(path)
-    if not {"study", "title"} <= content.keys():
-        raise RecordError(f"{path}: got keys {sorted(content)}, want study and title: run the study again")
     try:
-        metric = Metric.from_json(content["metric"]) if "metric" in content else ACCURACY
+        return _study_info(results, study, content)
     except ValueError as error:
         raise RecordError(f"{path}: {error}: run the study again") from error
+
+
+def _study_info(results: Path, study: str, content: Mapping[str, Any]) -> StudyInfo:
+    """Read the keys of `study.json`; raises ValueError with what is wrong."""
+    if not {"study", "title"} <= content.keys():
+        raise ValueError(f"got keys {sorted(content)}, want study and title")
     if (selection := content.get("selection", "best")) not in ("best", "final"):
-        raise RecordError(f"{path}: got the selection {selection!r}, want best or final: run the study again")
+        raise ValueError(f"got the selection {selection!r}, want best or final")
+    for key in ("refine", "winners"):
+        if not isinstance(content.get(key), int | None):
+            raise ValueError(f"got {content[key]!r} as {key}, want a number")
     try:
         search = SearchRange(**content["search"]) if "search" in content else None
     except TypeError as error:
-        raise RecordError(f"{path}: got the search {content['search']!r}: run the study again") from error
-    metric = replace(metric, model=selection)
-    refinement = _read_refinement(results, study, content["refine"]) if "refine" in content else None
+        raise ValueError(f"got the search {content['search']!r}") from error
+    refinement = None
+    if (rates := content.get("refine")) is not None:
+        rows = read_rows(Paths(results).proposals(study), PROPOSALS) or []
+        cells = Counter((row["task"], row["model"], row["variant"]) for row in rows if row["sampler"] == "refine")
+        refinement = Refinement(rates=rates, proposed=cells)
+    metric = Metric.from_json(content["metric"]) if "metric" in content else ACCURACY
     return StudyInfo(
         study=content["study"],
         title=content["title"],
-        metric=metric,
+        metric=replace(metric, model=selection),
         search=search,
         refinement=refinement,
-        winners=_winners(path, content.get("winners")),
+        winners=content.get("winners"),
         stops_early="stop_early" in content,
     )
-
-
-def _winners(path: Path, winners: Any) -> int | None:
-    if winners is not None and not isinstance(winners, int):
-        raise RecordError(f"{path}: got the winners {winners!r}, want a number: run the study again")
-    return winners
-
-
-def _read_refinement(results: Path, study: str, rates: Any) -> Refinement:
-    if not isinstance(rates, int):
-        path = Paths(results).facts(study)
-        raise RecordError(f"{path}: got the refinement {rates!r}, want a number: run the study again")
-    rows = read_rows(Paths(results).proposals(study), PROPOSALS) or []
-    cells = Counter((row["task"], row["model"], row["variant"]) for row in rows if row["sampler"] == "refine")
-    return Refinement(rates=rates, proposed=cells)
 
 
 def read_wanted(results: Path, study: str) -> pd.DataFrame:

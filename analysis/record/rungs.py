@@ -30,7 +30,7 @@ class Judgement:
     variant: str
     learning_rate: float
     step: int
-    """Of the rung."""
+    """The step of the rung."""
     value: float | None
     """What was compared, in the metric's own direction; None: not finite."""
     num_compared: int

@@ -9,14 +9,11 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
+from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.spreadsheet import write_csv
-
-Row = Mapping[Any, Any]
-"""A row of a frame, by column name."""
 
 TEXT_WIDTH = 110
 LONG_ENTRY = 20

@@ -16,6 +16,8 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 
 CELL = ["task", "model", "variant"]
 """The columns that name a cell: one entry of the main table."""
+Cell = tuple[str, str, str]
+"""Their values."""
 
 MEAN_DIGITS = 12
 """Means are compared after rounding: accuracies are ratios of counts, so a closer difference is summation error."""

@@ -14,7 +14,7 @@ FOLDER = Path("judged")
 
 def judge(chosen: Namespace) -> int:
     """Write the report of tables."""
-    from lr_sweep.analysis.judge.judge import Reading
+    from lr_sweep.analysis.judge.columns import Reading
     from lr_sweep.analysis.judge.judge import judge as read_tables
     from lr_sweep.analysis.judge.write import write_judged
 

@@ -12,14 +12,12 @@ from typing import Any
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.access import is_folder
+from lr_sweep.analysis.record.columns import STATUSES, Row
 from lr_sweep.analysis.record.read import RecordError, read_run_rows, read_wanted_rows, recorded_studies
 from lr_sweep.analysis.record.rungs import StoppedRates, key_of, stopped_of
 from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.trainables.checkpoint import checkpoints
-
-Row = Mapping[str, Any]
-"""A row of a table of `analysis.record.columns`, by column; perhaps some columns only."""
 
 
 class State(Enum):
@@ -53,8 +51,6 @@ class State(Enum):
 
 LABELS = ("task", "model", "variant", "learning_rate", "seed")
 """Columns of both `RUNS` and `WANTED` by which people know a run."""
-STATUSES = ("complete", "diverged", "failed", "stopped")
-"""What a row of `RUNS` may have as its `status`."""
 CUT_SHORT = ("failed", "stopped")
 """Those of runs that did not end by themselves."""
 SHOWN = {state: state.value for state in State} | {State.NEW: "waiting"}

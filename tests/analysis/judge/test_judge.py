@@ -10,34 +10,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lr_sweep.analysis.judge.judge import Reading, judge
+from lr_sweep.analysis.judge.columns import Reading
+from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.write import write_judged
-from lr_sweep.analysis.study_files import Study
 from lr_sweep.common.errors import UserError
+from lr_sweep.tests.support.judged import chosen, rows_of, study_of
 
-
-def study_of(folder: Path, text: str, reading: Reading | None = None, name: str = "table.csv") -> Study:
-    path = folder / name
-    path.write_text(text, encoding="utf-8")
-    return judge([path], reading or Reading())
-
-
-def chosen(study: Study) -> dict[str, tuple[float, float]]:
-    """Learning rate and test mean by variant."""
-    cells = study.summary.cells.to_dict("records")
-    return {cell["variant"]: (cell["learning_rate"], round(cell["test_mean"], 6)) for cell in cells}
-
-
-ACCURACY = """variant,lr,seed,val_acc,test_acc
-a,1e-3,0,0.50,0.60
-a,1e-3,1,0.60,0.60
-a,1e-2,0,0.70,0.50
-a,1e-2,1,0.60,0.54
-b,1e-3,0,0.80,0.70
-b,1e-3,1,0.80,0.72
-b,1e-2,0,nan,
-b,1e-2,1,0.9,0.9
-"""
+ACCURACY = rows_of(
+    "variant,lr,seed,val_acc,test_acc",
+    "a,1e-3,0,0.50,0.60 a,1e-3,1,0.60,0.60 a,1e-2,0,0.70,0.50 a,1e-2,1,0.60,0.54 "
+    "b,1e-3,0,0.80,0.70 b,1e-3,1,0.80,0.72 b,1e-2,0,nan, b,1e-2,1,0.9,0.9",
+)
 
 
 def test_a_row_a_run(tmp_path: Path) -> None:
@@ -127,8 +110,7 @@ def test_without_validation_nothing_is_chosen(tmp_path: Path) -> None:
 
 def test_without_validation_three_rates_make_a_report(tmp_path: Path) -> None:
     rows = [f"{rate},{seed},{0.5 + rate + seed / 8}" for rate in (0.3, 0.03, 0.003) for seed in (0, 1)]
-    study = study_of(tmp_path, "\n".join(["lr,seed,test_acc", *rows, ""]))
-    assert math.isnan(study.summary.cells["learning_rate"].iloc[0])
+    study = study_of(tmp_path, rows_of("lr,seed,test_acc", rows))
     assert {each.check for each in study.findings} == {"not-chosen"}
     write_judged(study, tmp_path / "out")
     assert "NO LEARNING RATE IS CHOSEN" in (tmp_path / "out" / "report.md").read_text()

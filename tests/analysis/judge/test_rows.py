@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.judge import Reading
+from lr_sweep.analysis.judge.columns import Reading
 from lr_sweep.common.errors import UserError
-from lr_sweep.tests.analysis.judge.test_judge import chosen, study_of
+from lr_sweep.tests.support.judged import chosen, study_of
 
 HEAD = "variant,lr,seed,val_loss\n"
 PPL = "variant\tlr\tseed\tval_ppl\n"

@@ -55,7 +55,7 @@ def test_a_flipped_bit_is_reported_or_changes_nothing(written: tuple[Path, Colum
 def test_a_truncated_file_is_reported(written: tuple[Path, Columns, list[dict[str, Any]]]) -> None:
     path, columns, _ = written
     content = path.read_bytes()
-    for length in random.Random(0).sample(range(len(content)), 300):
+    for length in [0, *random.Random(0).sample(range(len(content)), 300)]:
         path.write_bytes(content[:length])
         with pytest.raises(RecordError, match=r"delete it.* and run the study again"):
             read_rows(path, columns)

@@ -22,7 +22,6 @@ from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import RecordError, read_run_rows, read_runs
 from lr_sweep.sweep.archive.exporter import export
 from lr_sweep.sweep.archive.importer import import_archive
-from lr_sweep.sweep.inspection.gc import CHECKPOINTS, UNWANTED, find_garbage, remove
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.records import SyntheticRecord, Trained, add, add_study, new_results, rows_not_indexed
 
@@ -167,19 +166,12 @@ def test_a_writer_leaves_an_index_behind(tmp_path: Path, monkeypatch: pytest.Mon
     assert rows_not_indexed(record.results) == 0
 
 
-@pytest.fixture
-def carried(tmp_path: Path) -> Results:
-    made = new_results(tmp_path / "carried")
+def test_export_leaves_it_out_and_import_adds_what_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    carried = new_results(tmp_path / "carried")
     for seed in range(12):
-        add(made, seed, Trained(evaluations=2))
-    add_study(made, "small", dict.fromkeys(range(12), 20))
-    assert write(made.root)
-    return made
-
-
-def test_export_leaves_it_out_and_import_adds_what_came(
-    carried: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+        add(carried, seed, Trained(evaluations=2))
+    add_study(carried, "small", dict.fromkeys(range(12), 20))
+    assert write(carried.root)
     export(carried, tmp_path / "all.tar", [], checkpoints=False)
     assert b"index.parquet" not in (tmp_path / "all.tar").read_bytes()
     monkeypatch.setattr(run_index, "SETTLED_NS", -LATER_NS)
@@ -188,14 +180,6 @@ def test_export_leaves_it_out_and_import_adds_what_came(
     assert Paths(other.root).index.exists()
     assert rows_not_indexed(other.root) == 0
     assert read_run_rows(other.root, None, NAMES) == read_run_rows(carried.root, None, NAMES)
-
-
-def test_what_gc_removes_is_gone_from_the_index_too(carried: Results) -> None:
-    add_study(carried, "small", {3: 20})
-    found = find_garbage(carried, [CHECKPOINTS, UNWANTED])
-    assert found.kinds.keys() == {UNWANTED}
-    remove(carried, found.kinds)
-    assert [row["seed"] for row in read_run_rows(carried.root, None, NAMES)] == [3]
 
 
 EDIT = st.tuples(st.sampled_from(["change", "remove", "add", "tear", "index", "utime"]), st.integers(0, NUM_ROWS - 1))

@@ -1,4 +1,4 @@
-"""Learning-rate sensitivity and expected bests, worked out by hand and against plain enumeration."""
+"""Learning-rate sensitivity and expected bests, by hand and against plain enumeration; cells: `test_golden_report`."""
 
 from __future__ import annotations
 
@@ -23,25 +23,18 @@ from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 ACCURACIES = st.lists(st.floats(0, 1), min_size=1, max_size=6)
 
 
-def test_shortfall_by_hand() -> None:
-    """Below the best by 0.4, 0, 0.2 at 1e-4, 1e-3, 1e-2: per decade 0.2 and 0.1, on average 0.15."""
-    assert mean_shortfall(np.array([1e-4, 1e-3, 1e-2]), np.array([0.4, 0.8, 0.6])) == pytest.approx(0.15)
-
-
-def test_unevenly_spaced_rates_count_by_their_stretch() -> None:
-    """Two decades at 0.2 on average, one at 0.1: (2 x 0.2 + 0.1) / 3."""
-    assert mean_shortfall(np.array([1e-5, 1e-3, 1e-2]), np.array([0.4, 0.8, 0.6])) == pytest.approx(0.5 / 3)
-
-
-def test_a_finer_grid_on_the_same_line_changes_nothing() -> None:
-    coarse = mean_shortfall(np.array([1e-4, 1e-2]), np.array([0.4, 0.8]))
-    fine = mean_shortfall(np.array([1e-4, 1e-3, 1e-2]), np.array([0.4, 0.6, 0.8]))
-    assert fine == pytest.approx(coarse)
-    assert fine == pytest.approx(0.2)
-
-
-def test_one_learning_rate_has_no_sensitivity() -> None:
-    assert math.isnan(mean_shortfall(np.array([1e-3]), np.array([0.5])))
+@pytest.mark.parametrize(
+    ("rates", "accuracies", "expected"),
+    [
+        ((1e-4, 1e-3, 1e-2), (0.4, 0.8, 0.6), 0.15),  # 0.4, 0 and 0.2 below the best: per decade 0.2 and 0.1
+        ((1e-5, 1e-3, 1e-2), (0.4, 0.8, 0.6), 0.5 / 3),  # two decades at 0.2 on average, one at 0.1
+        ((1e-4, 1e-2), (0.4, 0.8), 0.2),
+        ((1e-4, 1e-3, 1e-2), (0.4, 0.6, 0.8), 0.2),  # a finer grid on the same line
+        ((1e-3,), (0.5,), math.nan),
+    ],
+)
+def test_shortfall_by_hand(rates: tuple[float, ...], accuracies: tuple[float, ...], expected: float) -> None:
+    assert mean_shortfall(np.array(rates), np.array(accuracies)) == pytest.approx(expected, nan_ok=True)
 
 
 def test_expected_best_by_hand() -> None:
@@ -66,35 +59,6 @@ def test_expected_best_is_the_mean_over_all_choices(accuracies: list[float], dat
 def test_more_than_there_are_is_refused(tried: int) -> None:
     with pytest.raises(AssertionError, match=f"got {tried} learning rates tried of 3"):
         expected_best(np.array([0.1, 0.2, 0.3]), tried)
-
-
-def test_cells_by_hand(tmp_path: Path) -> None:
-    """Seeds differ, means are 0.4, 0.8, 0.6 as above."""
-    made = SyntheticRecord(tmp_path)
-    for rate, mean in ((1e-4, 0.4), (1e-3, 0.8), (1e-2, 0.6)):
-        for seed, shift in enumerate((-0.1, 0.1)):
-            made.add(rate, seed, [(300, mean + shift, 0.0)])  # test accuracy plays no part
-    summary = summary_of(made.write())
-    cell = sensitivities(summary).to_dict("records")[0]
-    assert cell["sensitivity"] == pytest.approx(0.15)
-    assert (cell["low"], cell["high"], cell["num_rates"], cell["num_floored"]) == (1e-4, 1e-2, 3, 0)
-    bests = expected_bests(summary)
-    assert list(bests["expected"]) == pytest.approx([0.6, (0.6 + 0.8 + 0.8) / 3, 0.8])
-    table = sensitivity_table(sensitivities(summary), bests)
-    assert table.header[3:] == ("sensitivity", "between", "best of 1", "best of 2", "best of 3", "remarks")
-    assert table.rows == (("mnist", "gpt2", "frozen-random", "15.0", "1e-4 to 1e-2", "60.0", "73.3", "80.0", ""),)
-
-
-def test_rates_where_all_diverged_count_as_the_lowest_of_the_task(tmp_path: Path) -> None:
-    """The other cell's 0.1 is the lowest: below the best by 0.4, 0, 0.7: (0.2 + 0.35) / 2."""
-    made = SyntheticRecord(tmp_path)
-    made.add(1e-4, 0, [(300, 0.4, 0.4)])
-    made.add(1e-3, 0, [(300, 0.8, 0.8)])
-    made.add(1e-2, 0, [], "diverged", 9, 9)
-    made.add(1e-3, 0, [(300, 0.1, 0.1)], variant="unfrozen-random")
-    cell = sensitivities(summary_of(made.write())).to_dict("records")[0]
-    assert cell["sensitivity"] == pytest.approx(0.275)
-    assert (cell["high"], cell["num_floored"]) == (1e-2, 1)
 
 
 def test_missing_rates_are_left_out(tmp_path: Path) -> None:
