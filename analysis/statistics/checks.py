@@ -20,7 +20,7 @@ from lr_sweep.analysis.statistics.aggregate import StudySummary, points_within_b
 from lr_sweep.analysis.statistics.finding import CheckFinding, Level, SweptCell, finding_of, swept_cells
 from lr_sweep.analysis.statistics.grid_checks import fewer_seeds, grid_findings, is_flat, joint_sem
 from lr_sweep.analysis.statistics.late_rises import Rise, late_rises
-from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS, Cell
+from lr_sweep.analysis.statistics.selection import CELL, Cell, comparable
 from lr_sweep.common.text import rate_text
 
 RISING_LEVEL = 0.05
@@ -172,7 +172,7 @@ def _flat(cell: SweptCell, whole_task: bool) -> CheckFinding:
         f"all {number} learning rates have the same mean {metric.validation}, {metric.text(mean)}: "
         "none is better than another"
     )
-    if whole_task and round(mean, MEAN_DIGITS) != metric.perfect:
+    if whole_task and comparable(mean) != metric.perfect:
         return cell.finding("flat", "problem", message, "make sure that the learning rate reaches the optimizer")
     return cell.finding("flat", "note", message)
 

@@ -42,7 +42,8 @@ def welch(ones: Floats, others: Floats) -> tuple[float, float]:
     one, other = (float(np.var(values, ddof=1)) / len(values) for values in (ones, others))
     if (sem := math.sqrt(one + other)) < NO_SPREAD:
         return math.nan, math.nan
-    return sem, (one + other) ** 2 / (one**2 / (len(ones) - 1) + other**2 / (len(others) - 1))
+    shares = one / (one + other), other / (one + other)  # the squares' own squares may overflow
+    return sem, 1 / (shares[0] ** 2 / (len(ones) - 1) + shares[1] ** 2 / (len(others) - 1))
 
 
 def comparisons(summary: StudySummary) -> pd.DataFrame:

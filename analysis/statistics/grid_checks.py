@@ -17,7 +17,7 @@ from lr_sweep.analysis.record.read import SearchRange
 from lr_sweep.analysis.statistics.finding import CheckFinding, Level, SweptCell
 from lr_sweep.analysis.statistics.further_rates import around, between, beyond, geometric_mean, three_digits
 from lr_sweep.analysis.statistics.peak import fitted_gain
-from lr_sweep.analysis.statistics.selection import MEAN_DIGITS, inner_rate
+from lr_sweep.analysis.statistics.selection import comparable, inner_rate
 from lr_sweep.common.text import rate_text
 
 MIN_RATES = 3
@@ -58,7 +58,7 @@ def grid_findings(cell: SweptCell) -> Iterator[CheckFinding]:
 def is_flat(rates: Sequence[Row]) -> bool:
     """Return whether a cell's learning rates all have one mean, so that none is better than another."""
     known = [row for row in rates if row["num_values"]]
-    means = {round(row["validation_mean"], MEAN_DIGITS) for row in known if row["eligible"]}
+    means = {comparable(row["validation_mean"]) for row in known if row["eligible"]}
     return len(known) >= MIN_RATES and len(means) == 1 and all(row["eligible"] for row in known)
 
 
@@ -70,8 +70,9 @@ def joint_sem(one: float, other: float) -> float:
 def _inner_best(cell: SweptCell) -> float:
     """Return the best rate, of equally good ones one inside the sweep: beside it the grid shows whether it falls."""
     best = cell.row["validation_mean"]
-    equal = [row for row in cell.rates if row["eligible"] and round(row["validation_mean"], MEAN_DIGITS) == best]
-    return inner_rate([row["learning_rate"] for row in equal], [row["learning_rate"] for row in cell.rates])
+    equal = [row for row in cell.rates if row["eligible"] and comparable(row["validation_mean"]) == best]
+    equal_rates = {row["learning_rate"] for row in equal} | {cell.row["learning_rate"]}
+    return inner_rate(equal_rates, [row["learning_rate"] for row in cell.rates])
 
 
 def _untuned(cell: SweptCell, tried: list[float], values: list[float]) -> CheckFinding:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.aggregate import GROUP, OUTCOMES, StudySummary
-from lr_sweep.analysis.statistics.selection import MEAN_DIGITS
+from lr_sweep.analysis.statistics.selection import comparable
 
 Order = tuple[tuple[str, ...], ...]
 """Variants from best to worst; those in one inner tuple are equal."""
@@ -78,7 +78,7 @@ def by_rate(group: StudySummary) -> dict[float, pd.DataFrame]:
 def mean_tests(rows: pd.DataFrame) -> dict[str, float]:
     """Return the mean test accuracy of each variant with a value, rounded so that equal means are equal."""
     known = rows.dropna(subset=["test_mean"]).set_index("variant")["test_mean"]
-    return {str(variant): round(mean, MEAN_DIGITS) for variant, mean in known.to_dict().items()}
+    return {str(variant): comparable(mean) for variant, mean in known.to_dict().items()}
 
 
 def _incomplete(rows: pd.DataFrame) -> dict[str, dict[Any, int]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from lr_sweep.analysis.statistics.further_rates import beyond, geometric_mean, neighbours
 from lr_sweep.analysis.statistics.observations import Observation
-from lr_sweep.analysis.statistics.selection import MEAN_DIGITS, inner_rate
+from lr_sweep.analysis.statistics.selection import comparable, inner_rate
 
 ROUND_SIZE = 2
 """Learning rates of a round: both midpoints beside the best, or two steps beyond an end, as the checks list them."""
@@ -37,7 +37,7 @@ def refined_rates(observed: Sequence[Observation], number: int, *, maximise: boo
     if not values:
         diverged = any(each.outcome == "diverged" for each in observed)
         return _beyond(tried, "low")[:number] if diverged else []
-    rounded = {rate: round(value, MEAN_DIGITS) for rate, value in values.items()}
+    rounded = {rate: comparable(value) for rate, value in values.items()}
     best = inner_rate([rate for rate, value in rounded.items() if value == max(rounded.values())], tried)
     end = {tried[0]: "low", tried[-1]: "high"}.get(best)
     found = _beyond(tried, end) if end else []
