@@ -1,20 +1,4 @@
-"""Where everything in a results directory is; no other module joins these names.
-
-```text
-format.json                 what may read it
-runs/<run_id>.parquet       a finished run's row
-curves/<run_id>.parquet     a run's evaluations
-index.parquet               the rows once more (`record.index`)
-studies/<study>/            study.json, <study>.yaml, report/, progress.json, and
-                            wanted.parquet, planned.parquet, proposals.parquet, rungs.parquet
-checkpoints/<run_id>/       a run's checkpoints
-pretrained/                 pretrained weights
-logs/, tune/, stop/         logs, Ray Tune's scratch, requests to stop
-timings.json, places.json   measured speeds; how many runs fit on the device
-mlflow.db, mlflow-artifacts/
-writer.lock, writer.json    the one writer
-```
-"""
+"""Where everything in a results directory is; no other module joins these names."""
 
 from __future__ import annotations
 
@@ -29,22 +13,14 @@ class Paths:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.format = root / "format.json"
-        self.index = root / "index.parquet"
-        self.runs = root / "runs"
-        self.curves = root / "curves"
+        self.runs, self.curves, self.index = root / "runs", root / "curves", root / "index.parquet"
         self.studies = root / "studies"
-        self.all_checkpoints = root / "checkpoints"
-        self.pretrained = root / "pretrained"
-        self.logs = root / "logs"
-        self.tune = root / "tune"
-        self.stop_requests = root / "stop"
-        self.timings = root / "timings.json"
-        self.cohort_sizes = root / "places.json"
+        self.all_checkpoints, self.pretrained = root / "checkpoints", root / "pretrained"
+        self.tune, self.logs, self.stop_requests = root / "tune", root / "logs", root / "stop"
+        self.timings, self.cohort_sizes = root / "timings.json", root / "places.json"
         self.pretraining_progress = root / "pretraining-progress.json"
-        self.mlflow_database = root / "mlflow.db"
-        self.mlflow_artifacts = root / "mlflow-artifacts"
-        self.writer_lock = root / "writer.lock"
-        self.holder = root / "writer.json"
+        self.mlflow_database, self.mlflow_artifacts = root / "mlflow.db", root / "mlflow-artifacts"
+        self.writer_lock, self.holder = root / "writer.lock", root / "writer.json"
 
     def run(self, run_id: str) -> Path:
         """Return the file of a finished run's row."""

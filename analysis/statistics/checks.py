@@ -20,7 +20,7 @@ from lr_sweep.analysis.statistics.aggregate import StudySummary, points_within_b
 from lr_sweep.analysis.statistics.finding import CheckFinding, Level, SweptCell, finding_of, swept_cells
 from lr_sweep.analysis.statistics.grid_checks import fewer_seeds, grid_findings, is_flat, joint_sem
 from lr_sweep.analysis.statistics.late_rises import Rise, late_rises
-from lr_sweep.analysis.statistics.selection import CELL, Cell, comparable
+from lr_sweep.analysis.statistics.selection import CELL, Cell, comparable, each_cell
 from lr_sweep.common.text import rate_text
 
 RISING_LEVEL = 0.05
@@ -48,14 +48,15 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
     flat = {cell.key for cell in cells if is_flat(cell.rates)} - stuck.keys()
     learning = {cell.row["task"] for cell in cells if cell.key not in stuck.keys() | flat}
     gaps = summary.cells["validation_mean"] - summary.cells["test_mean"]
-    usual = gaps.groupby(summary.cells["task"]).agg(["median", "count"])
+    by_task = gaps.groupby(summary.cells["task"])
+    usual, num_cells = by_task.median().to_dict(), by_task.count().to_dict()
     found: list[CheckFinding] = []
     for cell in cells:
         task, whole_task = cell.row["task"], cell.row["task"] not in learning
         found += [*grid_findings(cell), *fewer_seeds(cell)]
         found += [*_unfinished(cell), *_missing(cell)] or _winners(cell)
         found += [*_diverged(cell), *_improving(cell, rises.get(cell.key)), *_stopped(cell)]
-        found += _gap(cell, usual.loc[task, "median"], usual.loc[task, "count"])
+        found += _gap(cell, usual[task], num_cells[task])
         if cell.key in stuck:
             found.append(_stuck(cell, stuck[cell.key], whole_task))
         if cell.key in flat:
@@ -187,7 +188,7 @@ def _identical_cells(points: pd.DataFrame) -> dict[Cell, Cell]:
     """Find for each cell the first of its task with the same evaluations, of other runs; most have none."""
     found: dict[Cell, Cell] = {}
     first: dict[tuple[Any, ...], tuple[Cell, set[str]]] = {}
-    for key, rows in points.groupby(CELL, sort=False):
+    for key, rows in each_cell(points):
         if len(rows) < 2:  # a single number may agree by chance
             continue
         numbers = rows[["learning_rate", "seed", "step", *ACCURACIES]].to_numpy(float).tobytes()
@@ -201,7 +202,7 @@ def _identical_cells(points: pd.DataFrame) -> dict[Cell, Cell]:
 def _stuck_cells(points: pd.DataFrame, metric: Metric) -> dict[Cell, str]:
     """Describe the evaluations of each cell whose validation accuracy stays at one number."""
     found: dict[Cell, str] = {}
-    for key, rows in points.groupby(CELL, sort=False):
+    for key, rows in each_cell(points):
         accuracy, num_runs = rows["validation_accuracy"], rows["run_id"].nunique()
         top, number = metric.sign * (metric.sign * accuracy).max(), len(rows)
         at_top = rows[accuracy == top]

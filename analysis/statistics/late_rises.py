@@ -11,7 +11,7 @@ from scipy.special import stdtr
 
 from lr_sweep.analysis.statistics.aggregate import StudySummary, points_within_budget
 from lr_sweep.analysis.statistics.comparisons import holm
-from lr_sweep.analysis.statistics.selection import CELL, Cell
+from lr_sweep.analysis.statistics.selection import CELL, Cell, each_cell
 from lr_sweep.analysis.statistics.uncertainty import Floats
 
 MIN_EVALUATIONS = 6
@@ -48,7 +48,7 @@ def late_rises(summary: StudySummary, curves: pd.DataFrame) -> dict[Cell, Rise]:
     cells = summary.cells.set_index(CELL)["validation_mean"]
     units = cells.abs() if not summary.metric.is_fraction else cells * 0 + 1
     least = (STILL_RISING * units).to_dict()
-    rises = {key: _rise(rows, least[key]) for key, rows in points.groupby(CELL, sort=False)}
+    rises = {key: _rise(rows, least[key]) for key, rows in each_cell(points)}
     found = {key: rise for key, rise in rises.items() if rise is not None}
     corrected = holm(np.array([rise.p for rise in found.values()]))
     return {key: replace(rise, p=float(p)) for (key, rise), p in zip(found.items(), corrected, strict=True)}

@@ -12,6 +12,8 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.common.text import NO_VALUE, rate_texts
 from lr_sweep.tests.support.judged import rows_of, study_of
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 LOSS = Metric(name="loss", higher_is_better=False, is_fraction=False)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from lr_sweep.analysis.record.columns import RUNGS
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import SearchRange
@@ -44,6 +46,7 @@ def searched_and_stopped(folder: Path) -> Path:
     return results
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_api_counts_as_the_report_does(tmp_path: Path) -> None:
     results = searched_and_stopped(tmp_path)
     summary = Sweep(FIELDS, results).summary()

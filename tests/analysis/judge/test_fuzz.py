@@ -124,19 +124,6 @@ def cases(folder: Path, number: int) -> list[str]:
     return found
 
 
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are made and not drawn, which would take nearly all of the time."""
-
-    def empty(_: object, stem: Path) -> tuple[Path, Path]:
-        paths = stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg")
-        for path in paths:
-            path.write_bytes(b"")
-        return paths
-
-    monkeypatch.setattr("lr_sweep.analysis.report.figures.save", empty)
-
-
 def test_random_tables_give_a_report_or_a_message(tmp_path: Path, undrawn: None) -> None:
     found = cases(tmp_path, QUICK)
     assert 0 < found.count("report") < QUICK  # else nothing was tried

@@ -14,6 +14,8 @@ from lr_sweep.analysis.statistics.checks import CheckFinding
 from lr_sweep.tests.support.checked import by_check, found_in, grid, of_check
 from lr_sweep.tests.support.records import Point, SyntheticRecord
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -233,6 +235,6 @@ def test_a_terminal_gets_a_part_of_many_findings() -> None:
 def test_the_docs_list_every_check() -> None:
     page = (ROOT / "docs" / "checks.md").read_text()
     source = "".join(path.read_text() for path in (ROOT / "analysis" / "statistics").glob("*.py"))
-    names = set(re.findall(r'finding(?:_of)?\((?:cell, )?"([\w-]+)"', source))
+    names = set(re.findall(r'finding(?:_of)?\(\s*(?:cell, )?"([\w-]+)"', source))
     assert len(names) == 19
     assert {name for name in names if f"| `{name}` |" not in page} == set()

@@ -18,6 +18,8 @@ from lr_sweep.analysis.statistics.comparisons import LEVEL, compare, comparisons
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 VALUES = st.lists(st.integers(0, 100).map(lambda percent: percent / 100), min_size=2, max_size=6)
 
 

@@ -13,6 +13,8 @@ from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 CURVE = [(100, 0.5, 0.5), (200, 0.5, 0.5), (300, 0.5, 0.5)]
 
 

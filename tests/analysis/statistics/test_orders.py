@@ -15,6 +15,8 @@ from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.checked import grid
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 RATES = (1e-4, 1e-3, 1e-2)
 
 TEST = {

@@ -15,6 +15,8 @@ from lr_sweep.analysis.study_report import write_report
 from lr_sweep.sweep.study.file import load_study, shipped_studies
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 A, B = "frozen-random", "unfrozen-random"
 
 
