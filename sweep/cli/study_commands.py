@@ -26,8 +26,7 @@ from lr_sweep.sweep.study.backbones import find_backbones, hub_sources, pretrain
 from lr_sweep.sweep.study.file import listed_studies, load_built_in_study, load_study, shipped_studies
 from lr_sweep.sweep.study.model import PretrainedHere
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
-from lr_sweep.sweep.study.own import AnyStudy
-from lr_sweep.sweep.study.study import Resources
+from lr_sweep.sweep.study.study import Resources, Study
 from lr_sweep.trainables.models import MODELS
 from lr_sweep.trainables.pretraining.weights import WeightsSource, find_weights
 
@@ -72,7 +71,7 @@ def plan(chosen: Namespace) -> int:
     return 0
 
 
-def _on_gpus(study: AnyStudy) -> AnyStudy:
+def _on_gpus(study: Study) -> Study:
     """Give each trial a GPU where it has none."""
     if study.resources.gpus_per_trial:
         return study
@@ -99,7 +98,7 @@ def _measure(plan: Plan, at_once: int) -> None:
         measure_cells(groups, plan.placement, plan.results, plan.data_dir, _say)
 
 
-def plan_elsewhere(study: AnyStudy, location: str, data_dir: Path, only: Only = ALL_RUNS) -> str:
+def plan_elsewhere(study: Study, location: str, data_dir: Path, only: Only = ALL_RUNS) -> str:
     """Return what `run` would do on other machines, as far as this one knows."""
     from lr_sweep.sweep.plan.cost import estimate_cost
     from lr_sweep.sweep.plan.placement import Placement, devices_here
@@ -191,13 +190,13 @@ def pretrain(chosen: Namespace) -> int:
             backbones = find_backbones(study, results.pretrained, data_folder(chosen))
             check_disk((), results, to_pretrain(study, backbones))
             for name, backbone in backbones.items():
-                if not isinstance(study.models[name].pretrained, PretrainedHere):
+                if not isinstance(study.bodies[name].pretrained, PretrainedHere):
                     print(f"{name}: nothing to pretrain here; its weights come from {backbone.source}")
                 elif backbone.here:
                     print(f"{name}: already there: {backbone.source}")
                 else:
                     paths = results.pretrained, results.pretraining_progress
-                    model, cpu = study.models[name], torch.device("cpu")
+                    model, cpu = study.bodies[name], torch.device("cpu")
                     print(pretrain_model(name, model, *paths, cpu, _say, data_folder(chosen)))
     return 0
 
@@ -213,7 +212,7 @@ def data(chosen: Namespace) -> int:
             tasks, weights = {}, {name: source}
         elif name in shipped_studies() or Path(name).suffix in (".yaml", ".yml"):
             study = load_built_in_study(name)
-            tasks, weights = {task: wanted.options for task, wanted in study.tasks.items()}, hub_sources(study)
+            tasks, weights = {task: wanted.options for task, wanted in study.data_sets.items()}, hub_sources(study)
         else:
             names = [*TASKS, *MODELS]
             listed = [*sorted(names), *listed_studies()]
@@ -234,12 +233,12 @@ def data_folder(chosen: Namespace) -> Path:
         raise UserError(f"{chosen.data_dir or '$SWEEP_DATA_DIR'}: {error}: give another --data-dir") from error
 
 
-def _studies(chosen: Namespace) -> list[AnyStudy]:
+def _studies(chosen: Namespace) -> list[Study]:
     """Load all studies before anything is done for the first."""
     return [with_resources(load_study(name), chosen) for name in chosen.studies]
 
 
-def with_resources(study: AnyStudy, chosen: Namespace) -> AnyStudy:
+def with_resources(study: Study, chosen: Namespace) -> Study:
     """Replace a study's resources by those given on the command line."""
     names = ("cpus_per_trial", "gpus_per_trial", "runs_per_trial")
     given = {name: value for name in names if (value := getattr(chosen, name, None)) is not None}

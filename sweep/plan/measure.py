@@ -25,7 +25,7 @@ from lr_sweep.trainables.initialise import load_weights
 from lr_sweep.trainables.memory import largest_stack, share_memory
 from lr_sweep.trainables.own.code import TrainingFunctionError
 from lr_sweep.trainables.own.probe import probe
-from lr_sweep.trainables.own.run import OwnRun
+from lr_sweep.trainables.own.run import own_run
 from lr_sweep.trainables.pretraining.weights import find_weights
 from lr_sweep.trainables.run import Run, engine_of
 from lr_sweep.trainables.session import device_name, task_data
@@ -51,7 +51,11 @@ def measure_cells(
     for cell, group in largest.items():
         name = " ".join(cell)
         try:
-            timed = _time_own(group[0], placement) if group[0].own_files else _time(group, placement, results, data_dir)
+            timed = (
+                _time_own(group[0], placement)
+                if engine_of(group[0].run, "plain") == "own"
+                else _time(group, placement, results, data_dir)
+            )
         except (DataError, TrainingFunctionError, MemoryError, torch.OutOfMemoryError) as error:
             say(f"{name}: not measured: {error}")
             continue
@@ -97,10 +101,8 @@ def _time(group: Sequence[WantedRun], placement: Placement, results: Results, da
 
 def _time_own(wanted: WantedRun, placement: Placement) -> _Timed:
     """Time a run of the user's own function, and say whether it can be repeated and resumed."""
-    assert isinstance(wanted.run, OwnRun)
-    assert wanted.own_files is not None
     before = Moment.now()
-    found = probe(wanted.run, wanted.own_files, placement.device)
+    found = probe(own_run(wanted.run), placement.device)
     return _Timed(before, 1, found.step_s, found.evaluation_s, note=f"; {found.text()}")
 
 

@@ -20,12 +20,11 @@ from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.results.replaced import renamed_lines, replaced_by
 from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.search.proposals import read_proposed
-from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown, to_pretrain
+from lr_sweep.sweep.study.backbones import GIVE_TEXT, Backbone, find_backbones, is_unknown, to_pretrain
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
-from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import NOT_PROPOSED, Cell, by_cell, expected_runs, grids_of, stopped_rates
 from lr_sweep.sweep.study.search import Search
-from lr_sweep.sweep.study.texts import GIVE_TEXT
+from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.run import Run, engine_for
 
 
@@ -33,7 +32,7 @@ class Plan:
     """A study beside what is recorded of it; `UserError` if trials on this device cannot train it."""
 
     def __init__(
-        self, study: AnyStudy, placement: Placement, results: Results, data_dir: Path, only: Only = ALL_RUNS
+        self, study: Study, placement: Placement, results: Results, data_dir: Path, only: Only = ALL_RUNS
     ) -> None:
         check_device(placement, study.for_gpus)
         self.study, self.placement, self.results, self.data_dir = study, placement, results, data_dir
@@ -181,10 +180,10 @@ def _total_lines(plan: Plan, cost: Cost) -> list[str]:
 
 def _engine_lines(plan: Plan) -> list[str]:
     """Return lines that name the models and variants which the wanted engine does not train, if there are any."""
-    if isinstance(plan.study, OwnStudy):
-        return [f"function   {plan.study.trainable} of {', '.join(plan.study.code.code)}"]
+    if plan.study.files is not None:
+        return [f"function   {plan.study.files.trainable} of {', '.join(plan.study.files.code)}"]
     wanted = plan.study.resources.engine
-    plain = [name for name, model in plan.study.models.items() if engine_for(model.size, wanted) != wanted]
+    plain = [name for name, model in plan.study.bodies.items() if engine_for(model.size, wanted) != wanted]
     reasons = [f"plain for {', '.join(plain)}: only GPT-2 has a stacked version"] if plain else []
     muon = dict.fromkeys(
         run.variant for run in plan.wanted if isinstance(run.run, Run) and run.run.protocol.optimizer == "muon"

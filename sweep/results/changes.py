@@ -18,11 +18,11 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import Reconciled
 from lr_sweep.sweep.results.replaced import no_longer_wanted
 from lr_sweep.sweep.results.run_state import State
-from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.backbones import FAMILIES
 from lr_sweep.trainables.checkpoint import newest_history
-from lr_sweep.trainables.run import engine_for
+from lr_sweep.trainables.run import engine_for, engine_of
 
 ENGINES = {
     "stacked": "lr_sweep.trainables.stacked.engine",
@@ -38,11 +38,11 @@ def code_of(task: str, modules: Collection[str]) -> dict[str, str]:
     return engine_code | {file: version for file, version in task_code.items() if version_here(file) == version}
 
 
-def code_of_tasks(study: AnyStudy, examples: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def code_of_tasks(study: Study, examples: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Return for each task the versions of what its runs' numbers come from; `examples` is from `own_examples`."""
-    if isinstance(study, OwnStudy):  # their own code is in their ids
+    if study.files is not None:  # their own code is in their ids
         return dict.fromkeys(study.tasks, source_versions([ENGINES["own"]]))
-    sizes = [model.size for model in study.models.values()]
+    sizes = [model.size for model in study.bodies.values()]
     modules = {ENGINES[engine_for(size, study.resources.engine)] for size in sizes}
     modules |= {FAMILIES[size.family] for size in sizes}  # imported by name
     return {
@@ -52,7 +52,7 @@ def code_of_tasks(study: AnyStudy, examples: Mapping[str, str]) -> dict[str, dic
     }
 
 
-def own_examples(study: AnyStudy, data_dir: Path) -> dict[str, str]:
+def own_examples(study: Study, data_dir: Path) -> dict[str, str]:
     """Load the study's tasks that are not shipped, and return the versions of their examples by name.
 
     So mismatches between `load` and `shape` end a `run` before it starts (DataError, see `load_checked`), and data that
@@ -60,9 +60,7 @@ def own_examples(study: AnyStudy, data_dir: Path) -> dict[str, str]:
     """
     from lr_sweep.datasets.loaded import examples_version, load_checked  # imported late: `plan` loads nothing
 
-    if isinstance(study, OwnStudy):
-        return {}
-    own = {name: task.options for name, task in study.tasks.items() if name not in SHIPPED}
+    own = {name: task.options for name, task in study.data_sets.items() if name not in SHIPPED}
     loaded = {name: load_checked(name, TASKS[name], options, data_dir) for name, options in own.items()}
     return {_examples_of(name): examples_version(data) for name, data in loaded.items()}
 
@@ -87,7 +85,7 @@ def change_lines(
 
     Call this before `wanted.parquet` is written again. `examples` are from `own_examples`; None: data was not loaded.
     """
-    replaced = _replaced_own_lines if any(run.own_files for run in wanted) else _replaced_lines
+    replaced = _replaced_own_lines if any(engine_of(run.run, "plain") == "own" for run in wanted) else _replaced_lines
     return [*_other_code_lines(reconciled, results, examples or {}), *replaced(study, wanted, results)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lr_sweep.analysis.record.columns import PROPOSALS, RUNGS
 from lr_sweep.analysis.record.read import RecordError, read_rows, read_wanted_rows, recorded_studies
@@ -14,9 +14,9 @@ from lr_sweep.common.text import counted
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.run_state import LABELS, Row, State, flattened, label, read_ends, started_ids
 from lr_sweep.sweep.study.backbones import is_unknown
-from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import Cell, WantedRun
-from lr_sweep.trainables.own.run import OwnRun
+from lr_sweep.sweep.study.study import Study
+from lr_sweep.trainables.run import id_of
 
 MOST_VALUES = 5
 """Of labels or options that a line names."""
@@ -32,7 +32,7 @@ class Replaced:
     """Cells whose runs became others under the same names: what was proposed or stopped is of the former ones."""
 
 
-def replaced_by(study: AnyStudy, wanted: Sequence[WantedRun], results: Results) -> Replaced:
+def replaced_by(study: Study, wanted: Sequence[WantedRun], results: Results) -> Replaced:
     """Compare what a study wants with what it wanted when it was last run; call this before that is written again."""
     rows = no_longer_wanted(study.study, wanted, results)
     unknown = {run.cell for run in wanted if is_unknown(run.run.weights_checksum)}
@@ -65,13 +65,17 @@ def restart_cells(results: Results, study: str, cells: frozenset[Cell]) -> None:
             write_parquet(path, kept, columns)
 
 
-def renamed_lines(study: AnyStudy, wanted: Sequence[WantedRun], results: Results) -> Iterator[str]:
+def renamed_lines(study: Study, wanted: Sequence[WantedRun], results: Results) -> Iterator[str]:
     """Say which recorded studies have this one's runs under the name of another task, that of the study by default."""
-    if not isinstance(study, OwnStudy) or list(study.tasks) != [study.study] or not results.exists():
+    if study.files is None or list(study.tasks) != [study.study] or not results.exists():
         return
-    runs = [run.run for run in wanted if isinstance(run.run, OwnRun)]
+    contents = [run.run.content() for run in wanted]
     for other in recorded_studies(results.root):
-        ends = read_ends(results, [replace(run, task=other).run_id for run in runs]) if other != study.study else {}
+        ends = (
+            read_ends(results, [id_of(content | {"task": other}) for content in contents])
+            if other != study.study
+            else {}
+        )
         if ends:
             yield (
                 f"{counted(len(ends), 'recorded run')} of study {other} would be this study's but for the task's name, "
@@ -92,7 +96,7 @@ def _has_results(end: Row | None, started: bool) -> bool:
 
 
 def _text(
-    study: AnyStudy, lost: Sequence[Row], wanted: Sequence[WantedRun], ends: Mapping[str, Row], results: Results
+    study: Study, lost: Sequence[Row], wanted: Sequence[WantedRun], ends: Mapping[str, Row], results: Results
 ) -> str:
     over = sum(row["run_id"] in ends and State(ends[row["run_id"]]["status"]).over for row in lost)
     alone = len({row["run_id"] for row in lost} - _wanted_by_others(study.study, results))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.read import read_curves, read_runs
 from lr_sweep.analysis.record.rungs import with_stops
 from lr_sweep.analysis.statistics.observations import Observation, observations
@@ -27,10 +27,18 @@ from lr_sweep.sweep.search.proposals import (
 )
 from lr_sweep.sweep.study.backbones import Backbone
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
-from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
-from lr_sweep.sweep.study.proposed import options_text
-from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell, num_proposals, stopped_rates, study_cells, wanted_runs
+from lr_sweep.sweep.study.runs import (
+    Cell,
+    WantedRun,
+    by_cell,
+    grids_of,
+    num_proposals,
+    options_text,
+    stopped_rates,
+    wanted_runs,
+)
 from lr_sweep.sweep.study.search import Point
+from lr_sweep.sweep.study.study import Study
 
 RUN_COLUMNS = ("run_id", "status", "num_steps", "diverged_at_step", "failure")
 CURVE_COLUMNS = ("run_id", "step", "validation_accuracy")
@@ -42,7 +50,7 @@ class Rounds:
 
     def __init__(
         self,
-        study: AnyStudy,
+        study: Study,
         backbones: Mapping[str, Backbone],
         results: Results,
         data_dir: Path,
@@ -72,7 +80,7 @@ class Rounds:
         at_once = self._study.search is not None
         return {
             cell: earlier
-            for cell in study_cells(self._study)
+            for cell in grids_of(self._study)
             if len(earlier := proposals.get(cell, [])) < number
             and ((at_once and not earlier) or (cell in ready and _is_in(cell, self._only)))
         }
@@ -122,7 +130,7 @@ class Rounds:
         proposals, stored = read_proposals(self._results, self._study), read_winners(self._results, self._study)
         found, ready, sign = self._observed(), self._ended_cells(max_attempts), self._metric().sign
         new: list[Proposal] = []
-        for cell in study_cells(self._study):
+        for cell in grids_of(self._study):
             earlier = proposals.get(cell, [])
             if len(earlier) == num_proposals(self._study) and cell in ready and _is_in(cell, self._only):
                 best = _ranked(found[cell].values(), sign)[: self._study.winners]
@@ -138,8 +146,7 @@ class Rounds:
             write_dashboard(self._results, self._study, proposals, self._observed(), self._metric())
 
     def _metric(self) -> Metric:
-        metric = self._study.metric if isinstance(self._study, OwnStudy) else ACCURACY
-        return replace(metric, model=self._study.selection)
+        return replace(self._study.measured, model=self._study.selection)
 
     def _ended_cells(self, max_attempts: int = 0) -> set[Cell]:
         wanted = self.wanted()

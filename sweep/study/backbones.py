@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
 from lr_sweep.common.text import duration, percent
+from lr_sweep.datasets.files import default_data_dir
 from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, Recipe, StudyModel
-from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
-from lr_sweep.sweep.study.texts import corpus_of, missing_text
-from lr_sweep.trainables.pretraining.recipe import pretrained_folder
+from lr_sweep.sweep.study.study import Study
+from lr_sweep.trainables.pretraining.recipe import (
+    VALIDATION_SHARE,
+    describe_corpus,
+    fewest_bytes,
+    pretrained_folder,
+    read_corpus,
+    text_files,
+)
 from lr_sweep.trainables.pretraining.task_recipe import TaskRecipe
 from lr_sweep.trainables.pretraining.weights import (
     WEIGHTS,
@@ -36,6 +45,12 @@ SAY_EVERY_S = 10.0
 """Seconds between lines about a pretraining."""
 STATUS_EVERY_S = 2.0
 """Seconds between writes of the file that `status` reads."""
+
+GIVE_TEXT = (
+    "Put a text file there, or name yours in a copy of the study (`text: [FILE]`); other text gives other weights, and "
+    "so other runs"
+)
+"""What to do where the text of a recipe is missing."""
 
 Say = Callable[[str], None]
 
@@ -62,7 +77,7 @@ def is_unknown(checksum: str | None) -> bool:
     return (checksum or "").startswith(UNKNOWN_WEIGHTS)
 
 
-def find_backbones(study: AnyStudy, pretrained_root: Path, data_dir: Path | None = None) -> dict[str, Backbone]:
+def find_backbones(study: Study, pretrained_root: Path, data_dir: Path | None = None) -> dict[str, Backbone]:
     """Look up every model's weights without fetching or training anything; a function of the user's own has none.
 
     `data_dir`: where text is that a recipe has as `DATA/...`; None: the default one.
@@ -72,10 +87,8 @@ def find_backbones(study: AnyStudy, pretrained_root: Path, data_dir: Path | None
         UserError: a text file to pretrain on cannot be read.
     """
     found, problems = {}, []
-    if isinstance(study, OwnStudy):
-        return {}
     needed = study.with_weights()
-    for name, model in study.models.items():
+    for name, model in study.bodies.items():
         try:
             found[name] = (
                 find_backbone(model, pretrained_root, data_dir) if name in needed else Backbone(size=model.body_size)
@@ -87,20 +100,16 @@ def find_backbones(study: AnyStudy, pretrained_root: Path, data_dir: Path | None
     return found
 
 
-def hub_sources(study: AnyStudy) -> dict[str, WeightsSource]:
+def hub_sources(study: Study) -> dict[str, WeightsSource]:
     """Return the weights that a study takes from the Hugging Face hub, by model."""
-    if isinstance(study, OwnStudy):
-        return {}
     needed = study.with_weights()
-    models = [(name, model) for name, model in study.models.items() if name in needed]
+    models = [(name, model) for name, model in study.bodies.items() if name in needed]
     return {name: _named_source(m, m.pretrained)[0] for name, m in models if isinstance(m.pretrained, HubWeights)}
 
 
-def to_pretrain(study: AnyStudy, backbones: Mapping[str, Backbone]) -> list[ModelSize]:
+def to_pretrain(study: Study, backbones: Mapping[str, Backbone]) -> list[ModelSize]:
     """Return the models of a study that must be pretrained here before its runs."""
-    if isinstance(study, OwnStudy):
-        return []
-    missing = [study.models[name] for name, backbone in backbones.items() if backbone.source and not backbone.here]
+    missing = [study.bodies[name] for name, backbone in backbones.items() if backbone.source and not backbone.here]
     return [_gpt2_size(model) for model in missing if isinstance(model.pretrained, PretrainedHere)]
 
 
@@ -110,7 +119,7 @@ def _gpt2_size(model: StudyModel) -> ModelSize:
 
 
 def ensure_backbones(
-    study: AnyStudy,
+    study: Study,
     pretrained_root: Path,
     progress_file: Path,
     device: torch.device,
@@ -118,13 +127,11 @@ def ensure_backbones(
     data_dir: Path | None = None,
 ) -> dict[str, Backbone]:
     """Fetch or train missing weights, then look everything up; arguments as of `pretrain_model`, errors of both."""
-    if isinstance(study, OwnStudy):
-        return {}
     for name, backbone in find_backbones(study, pretrained_root, data_dir).items():
         if backbone.source is None or backbone.here:
             continue
-        if isinstance(study.models[name].pretrained, PretrainedHere):
-            pretrain_model(name, study.models[name], pretrained_root, progress_file, device, say, data_dir)
+        if isinstance(study.bodies[name].pretrained, PretrainedHere):
+            pretrain_model(name, study.bodies[name], pretrained_root, progress_file, device, say, data_dir)
         else:
             say(f"fetching {backbone.source} for {name}")
             find_weights(backbone.source, download=True)
@@ -261,3 +268,32 @@ def _folder(root: Path, size: ModelSize, recipe: Recipe, corpus: bytes) -> Path:
     if isinstance(recipe, TaskRecipe):
         return recipe.folder(root, size)
     return pretrained_folder(root, size, recipe, corpus)
+
+
+def missing_text(recipe: Recipe, data_dir: Path | None) -> Path | None:
+    """Return the first file of a recipe's text that does not exist; `data_dir` None: the default one."""
+    paths = [] if isinstance(recipe, TaskRecipe) else text_files(recipe, data_dir or default_data_dir())
+    return next((path for path in paths if not os.path.lexists(path)), None)
+
+
+def corpus_of(recipe: Recipe, data_dir: Path | None) -> bytes:
+    """Return the text of a recipe, empty for a task; `data_dir` None: the default one.
+
+    Raises:
+        UserError: it cannot be read, or is too short to train on.
+    """
+    if isinstance(recipe, TaskRecipe):
+        return b""
+    try:
+        corpus = read_corpus(recipe, data_dir or default_data_dir())
+    except OSError as error:
+        fix = f". {GIVE_TEXT}" if isinstance(error, FileNotFoundError) else ""
+        raise UserError(f"cannot read the text to pretrain on: {error.filename}: {error.strerror}{fix}") from error
+    fewest = fewest_bytes(recipe.num_tokens)
+    if len(corpus) < fewest:
+        raise UserError(
+            f"the text to pretrain on ({describe_corpus(recipe)}) has {len(corpus)} bytes, want at least {fewest}: "
+            f"{VALIDATION_SHARE:.0%} is held out, and a sequence has num_tokens = {recipe.num_tokens}. Give more "
+            f"text, or lower `num_tokens`."
+        )
+    return corpus

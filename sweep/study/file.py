@@ -17,11 +17,11 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from lr_sweep.analysis.paper.lu2021.published import is_small
 from lr_sweep.common.errors import UserError, unknown
 from lr_sweep.common.files import read_plain
+from lr_sweep.sweep.study.built_in import BuiltInStudy
 from lr_sweep.sweep.study.lu2021 import STUDY_NAMES, table_study
-from lr_sweep.sweep.study.own import AnyStudy, OwnStudy, own_to_plain
+from lr_sweep.sweep.study.own import FunctionStudy
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.study.validation import MAX_MISTAKES, MORE, Loc, shown
-from lr_sweep.trainables.parts import VARIANTS
 
 MAX_BYTES = 1_500_000
 """Of a study file, which is read at 100 to 200 kB/s: `MAX_CELLS` variants, written out, take 1.3 MB."""
@@ -47,7 +47,7 @@ def _in_files() -> list[str]:
     return sorted(path.stem for path in STUDIES.glob("*.yaml"))
 
 
-def load_study(name_or_path: str | Path, recorded: Iterable[str] = ()) -> AnyStudy:
+def load_study(name_or_path: str | Path, recorded: Iterable[str] = ()) -> Study:
     """Read a shipped study by its name, or a `.yaml` file by its path; `recorded` are further names for its error.
 
     Raises:
@@ -66,7 +66,7 @@ def load_study(name_or_path: str | Path, recorded: Iterable[str] = ()) -> AnyStu
     return _parse(_read(path), path)
 
 
-def study_of(fields: Mapping[str, Any], folder: Path) -> AnyStudy:
+def study_of(fields: Mapping[str, Any], folder: Path) -> Study:
     """Build a study from what a study file holds; paths in it are relative to a folder.
 
     Raises:
@@ -79,9 +79,8 @@ def study_of(fields: Mapping[str, Any], folder: Path) -> AnyStudy:
         raise UserError("\n".join(mistakes)) from error
 
 
-def _validated(value: Any, folder: Path, stem: Any) -> AnyStudy:
-    """Validate what a file holds as a study of built-in training, or of a function of the user's own."""
-    kind: type[AnyStudy] = OwnStudy if isinstance(value, dict) and "trainable" in value else Study
+def _validated(value: Any, folder: Path, stem: Any) -> Study:
+    kind = FunctionStudy if isinstance(value, dict) and "trainable" in value else BuiltInStudy
     return kind.model_validate(value, context={"folder": folder, "stem": stem})
 
 
@@ -111,40 +110,25 @@ def read_yaml(text: str) -> Any:
 def load_built_in_study(name_or_path: str | Path) -> Study:
     """Read a study whose models this program trains; raises as `load_study`, and UserError for another."""
     study = load_study(name_or_path)
-    if isinstance(study, OwnStudy):
-        raise UserError(f"{name_or_path}: its runs are of {study.trainable}, whose models are not known here")
+    if study.files is not None:
+        raise UserError(f"{name_or_path}: its runs are of {study.files.trainable}, whose models are not known here")
     return study
 
 
-def study_to_yaml(study: AnyStudy) -> str:
+def study_to_yaml(study: Study) -> str:
     """Write a study as YAML with all defaults filled in; loading it beside the same files gives an equal study."""
-    plain = own_to_plain(study) if isinstance(study, OwnStudy) else _to_plain(study)
-    unused = "search" if study.search is None else "learning_rates"
-    del plain[unused]
     yaml = YAML()
     yaml.width = 120
     text = io.StringIO()
-    yaml.dump(plain, text)
+    yaml.dump(study.plain(), text)
     return text.getvalue()
-
-
-def _to_plain(study: Study) -> dict[str, Any]:
-    plain: dict[str, Any] = study.model_dump(mode="json", warnings=False)
-    for task in plain["tasks"].values():
-        task |= task.pop("options")
-    for model in plain["models"].values():
-        recipe = (model["pretrained"] or {}).get("pretrain", {})
-        recipe |= recipe.pop("options", {})
-    if study.variants.keys() <= VARIANTS.keys():
-        plain["variants"] = list(study.variants)
-    return plain
 
 
 def _table_study(name: str) -> Study:
     """Make a study of a table of Lu et al. 2021."""
     path = STUDIES / "lu2021" / ("small.yaml" if is_small(name) else "tables.yaml")
     parts = _Reader().read_text(_read(path))
-    return Study.model_validate(table_study(name, parts), context={"folder": path.parent, "stem": name})
+    return BuiltInStudy.model_validate(table_study(name, parts), context={"folder": path.parent, "stem": name})
 
 
 def _read(path: Path) -> str:
@@ -159,7 +143,7 @@ def _read(path: Path) -> str:
         raise UserError(f"{str(path)!r}: {error}") from error
 
 
-def _parse(text: str, path: Path) -> AnyStudy:
+def _parse(text: str, path: Path) -> Study:
     reader = _Reader()
     try:
         value = reader.read_text(text)

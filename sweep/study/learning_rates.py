@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterable
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, Tag, model_validator
+from annotated_types import Interval
+from pydantic import AfterValidator, Tag, model_validator
 
 from lr_sweep.analysis.statistics.further_rates import three_digits
+from lr_sweep.common.limits import LearningRate
 from lr_sweep.common.text import rate_text
-from lr_sweep.sweep.study.validation import LearningRate, Strict, mistake, or_list, some_distinct
+from lr_sweep.sweep.study.validation import Strict, mistake, or_list, some_distinct
 
 SMALLEST = 1e-20
 """Far below any learning rate that changes a float32 weight; near the smallest float, 5e-324, steps would be equal."""
@@ -22,7 +24,7 @@ def _large_enough(rate: float) -> float:
     return rate
 
 
-Rate = Annotated[float, LearningRate, AfterValidator(_large_enough)]
+Rate = Annotated[LearningRate, AfterValidator(_large_enough)]
 """A learning rate of a study's runs."""
 
 
@@ -33,7 +35,7 @@ class LearningRateGrid(Strict):
     """Smallest learning rate, at most 3 significant digits."""
     high: Rate
     """Largest learning rate, a whole number of grid steps above `low`."""
-    per_decade: Annotated[int, Field(ge=1, le=100)] = 2
+    per_decade: Annotated[int, Interval(ge=1, le=100)] = 2
     """Learning rates in each factor of ten; 2: 1e-6, 3.16e-6, 1e-5, ..."""
 
     @model_validator(mode="after")

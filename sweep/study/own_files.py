@@ -25,15 +25,16 @@ def code_files(value: Any, info: ValidationInfo) -> OwnFiles:
     """Read the code files that a study names, by default the trainable's alone, or raise all mistakes in them."""
     trainable = info.data.get("trainable")
     if trainable is None:  # it is a mistake itself
-        return OwnFiles(code={}, folders=())
+        return OwnFiles(trainable="", code={}, folders=())
     folder, main = _folder(info), trainable.partition(":")[0]
     paths = _expanded((main,) if value is None else value, folder)
     if main not in paths:
         raise ValueError(f"it lacks {main}, the file of `trainable`")
     if (size := sum(path.stat().st_size for path in paths.values())) > MAX_CODE_BYTES:
         raise ValueError(f"these files have {size:,} bytes, want {MAX_CODE_BYTES:,} at most; data belongs in `data`")
-    files = OwnFiles(code={name: path.read_bytes() for name, path in paths.items()}, folders=(folder,))
-    _check_modules(files, trainable, folder)
+    code = {name: path.read_bytes() for name, path in paths.items()}
+    files = OwnFiles(trainable=trainable, code=code, folders=(folder,))
+    _check_modules(files, folder)
     return files
 
 
@@ -94,9 +95,9 @@ def _below(folder: Path, name: str) -> Path:
     return folder / name
 
 
-def _check_modules(files: OwnFiles, trainable: str, folder: Path) -> None:
+def _check_modules(files: OwnFiles, folder: Path) -> None:
     """Raise mistakes in what the code defines and imports, as far as its text shows them."""
-    main, _, function = trainable.partition(":")
+    main, _, function = files.trainable.partition(":")
     mistakes = Mistakes()
     for name, text in files.code.items():
         if not name.endswith(".py"):

@@ -6,13 +6,15 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
+from annotated_types import Interval
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from lr_sweep.analysis.statistics.further_rates import three_digits
+from lr_sweep.common.limits import Count, Seed
 from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.study.learning_rates import LearningRates, Rate
 from lr_sweep.sweep.study.space import NO_OPTIONS, Options, Space, value_at
-from lr_sweep.sweep.study.validation import AtLeast1, Seed, Strict, mistake
+from lr_sweep.sweep.study.validation import Strict, mistake
 
 NUM_FIRST = 4
 """Rates that `tpe` and `gp` try before they look at values: the quasi-random ones, the same in every cell."""
@@ -38,14 +40,14 @@ class Search(Strict):
     """Smallest learning rate, at most 3 significant digits."""
     high: Rate
     """Largest learning rate, at most 3 significant digits; at least twice `low`."""
-    rates: Annotated[int, Field(ge=2, le=100)]
+    rates: Annotated[int, Interval(ge=2, le=100)]
     """Learning rates of each cell, over all rounds."""
-    at_once: Annotated[int, AtLeast1] | None = None
+    at_once: Count | None = None
     """Learning rates of a round; null: 2 for `tpe` and `gp`, else all."""
-    seed: Annotated[int, Seed] = 0
-    """Of the sampler, not of the runs."""
+    seed: Seed = 0
+    """Seed of the sampler, not of the runs."""
     space: Space = Field(default_factory=dict)
-    """Options that are chosen with each rate; of the protocol, or of the user's own function."""
+    """Options of the protocol or of the function that are chosen with each rate: a range or a list of values."""
 
     @field_validator("low", "high")
     @classmethod
@@ -132,11 +134,11 @@ LEAST_GRID = 3
 """Learning rates of a grid that can be refined: with fewer, no peak can be seen to lie inside."""
 
 
-Refine = Annotated[int, Field(ge=1, le=20)] | None
+Refine = Annotated[int, Interval(ge=1, le=20)] | None
 """Learning rates to add to the grid of each cell once its runs have ended; null: none."""
 
 
-Winners = Annotated[int, AtLeast1] | None
+Winners = Count | None
 """Learning rates of each cell that are trained with all seeds, once all were tried with the first; null: all."""
 
 

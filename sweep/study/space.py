@@ -8,7 +8,8 @@ from itertools import product
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, Tag, ValidationError, model_validator
+from annotated_types import Len
+from pydantic import AfterValidator, Tag, ValidationError, model_validator
 
 from lr_sweep.analysis.statistics.further_rates import three_digits
 from lr_sweep.common.errors import unknown
@@ -41,7 +42,7 @@ class Range(Strict):
     high: float
     """Largest value, at most 3 significant digits."""
     scale: Literal["log", "linear"] = "log"
-    """On which values are spread evenly."""
+    """Scale on which values are spread evenly."""
 
     @model_validator(mode="after")
     def _check_ends(self) -> Range:
@@ -67,9 +68,7 @@ class Range(Strict):
         return min(self.high, max(self.low, three_digits(value) if value else 0.0))
 
 
-Values = Annotated[
-    tuple[str | bool | int | float | None, ...], Field(min_length=2, max_length=20), AfterValidator(some_distinct)
-]
+Values = Annotated[tuple[str | bool | int | float | None, ...], Len(2, 20), AfterValidator(some_distinct)]
 """A list of values without an order."""
 Axis = Annotated[
     Annotated[Range, Tag("(one)")] | Annotated[Values, Tag("(list)")],

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo
 
 from lr_sweep.common.errors import unknown
-from lr_sweep.sweep.study.cells import changed
-from lr_sweep.sweep.study.fields import MAX_CELLS
+from lr_sweep.sweep.study.cells import MAX_CELLS, changed
 from lr_sweep.sweep.study.validation import Mistakes, NameRule, Strict, each_entry, mistake, shown, some_distinct
 from lr_sweep.trainables.parts import VARIANTS, Initialisation, Variant, sorted_parts
 from lr_sweep.trainables.run import Protocol
@@ -22,11 +21,11 @@ class StudyVariant(Strict):
     """A variant of the study's own."""
 
     initialisation: Initialisation
-    """How the body starts; see `trainables.parts.Initialisation`."""
+    """How the body starts; `statistics`: random, with the mean and deviation of each pretrained tensor."""
     trained: Annotated[tuple[str, ...], AfterValidator(sorted_parts)]
-    """Names in `trainables.parts.PARTS`."""
+    """Parts that are trained: input, output, positions, layer_norms, attention, feedforward, last_attention."""
     protocol: dict[str, Any] = Field(default_factory=dict)
-    """Options that differ from the study's protocol; not `precision`, which holds for a whole study."""
+    """Options that differ from the study's protocol; not `precision`."""
 
 
 @dataclass(frozen=True, kw_only=True)

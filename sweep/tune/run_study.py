@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -23,7 +21,6 @@ from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import sealed, sealed_text, write_bytes, write_json
 from lr_sweep.common.text import counted
-from lr_sweep.datasets import TASKS
 from lr_sweep.sweep.mirror.client import tracking_uri
 from lr_sweep.sweep.mirror.mirror import Mirror
 from lr_sweep.sweep.mirror.worker import MirrorThread
@@ -42,16 +39,15 @@ from lr_sweep.sweep.search.stopping import EarlyStopping
 from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, to_pretrain
 from lr_sweep.sweep.study.file import study_to_yaml
 from lr_sweep.sweep.study.only import only_text, select
-from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import Cell, WantedRun, expected_runs, stopped_rates
+from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.driver import Driver
 from lr_sweep.sweep.tune.failures import failure_lines
 from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.progress import RunPace, StudyProgress
 from lr_sweep.sweep.versions import untried_versions
-from lr_sweep.trainables.own.code import OwnCodeError, TrainingFunctionError, data_file
-from lr_sweep.trainables.own.imported import check_import
-from lr_sweep.trainables.own.run import OwnRun
+from lr_sweep.trainables.own.code import OwnCodeError, TrainingFunctionError, check_import
+from lr_sweep.trainables.own.run import own_run
 
 MIRROR_PATIENCE_S = 60.0
 """How long the end of a sweep waits for MLflow; what is not there by then is mirrored by the next `run`."""
@@ -73,7 +69,7 @@ class Outcome:
     """Whether it was asked to stop before the end."""
 
 
-def run_study(study: AnyStudy, options: Options, say: Callable[[str], None]) -> Outcome:
+def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Outcome:
     """Train what the record lacks and write the report.
 
     Raises UserError for what the user can put right, DataError or WeightsError for missing data or weights; what was
@@ -129,7 +125,7 @@ def run_study(study: AnyStudy, options: Options, say: Callable[[str], None]) -> 
     return Outcome(report=report, trained=len(ended), failed=len(failed), stopped=stopped)
 
 
-def _check_stops(study: AnyStudy, options: Options) -> None:
+def _check_stops(study: Study, options: Options) -> None:
     """Refuse to stop runs early where workers do not see the files that ask them to."""
     if study.stop_early is not None and options.results.uri is not None and options.placement.address is not None:
         raise UserError(
@@ -138,26 +134,23 @@ def _check_stops(study: AnyStudy, options: Options) -> None:
         )
 
 
-def _check_import(study: AnyStudy, options: Options, to_train: Sequence[WantedRun]) -> None:
+def _check_import(study: Study, options: Options, to_train: Sequence[WantedRun]) -> None:
     """Import the user's own function before Ray starts here; a cluster's machines may have what this one lacks."""
-    if not (to_train and isinstance(study, OwnStudy)) or options.placement.address is not None:
+    if study.files is None or not to_train or options.placement.address is not None:
         return
-    run, files = to_train[0].run, to_train[0].own_files
-    assert isinstance(run, OwnRun)
-    assert files is not None
     try:
-        check_import(run, files)
+        check_import(own_run(to_train[0].run))
     except (TrainingFunctionError, OwnCodeError) as error:
         raise UserError(
-            f"{study.study}: {study.trainable} cannot be imported, so no run was started. Correct it, and run this "
-            f"again:\n{error}"
+            f"{study.study}: {study.files.trainable} cannot be imported, so no run was started. Correct it, and run "
+            f"this again:\n{error}"
         ) from error
 
 
-def _prepare(study: AnyStudy, options: Options, say: Callable[[str], None]) -> tuple[Rounds, dict[str, str]]:
+def _prepare(study: Study, options: Options, say: Callable[[str], None]) -> tuple[Rounds, dict[str, str]]:
     """Fetch data and weights; return what gives the study's runs, and versions of examples (`own_examples`)."""
     results = options.results
-    fetch_data(study, options.data_dir)
+    study.fetch(options.data_dir)
     # The machine that starts a cluster's trials may have no GPU itself.
     device = torch.device(options.placement.device if torch.cuda.is_available() else "cpu")
     _check_disk_first(study, options)
@@ -168,7 +161,7 @@ def _prepare(study: AnyStudy, options: Options, say: Callable[[str], None]) -> t
 
 
 def _find_runs(
-    study: AnyStudy, options: Options, say: Callable[[str], None], rounds: Rounds, examples: Mapping[str, str]
+    study: Study, options: Options, say: Callable[[str], None], rounds: Rounds, examples: Mapping[str, str]
 ) -> tuple[list[WantedRun], Reconciled]:
     """Write down what the study wants; return these runs, and what the record holds of them.
 
@@ -196,7 +189,7 @@ def _find_runs(
 
 
 def _next_round(
-    study: AnyStudy,
+    study: Study,
     options: Options,
     rounds: Rounds,
     mirror: MirrorThread,
@@ -220,26 +213,12 @@ def _next_round(
     return ()
 
 
-def _reconcile(study: AnyStudy, wanted: Sequence[WantedRun], options: Options, max_attempts: int = 0) -> Reconciled:
+def _reconcile(study: Study, wanted: Sequence[WantedRun], options: Options, max_attempts: int = 0) -> Reconciled:
     stopped = stopped_rates(study, options.results.root)
     return reconcile(wanted, options.results, max_attempts=max_attempts, only=options.only, stopped=stopped)
 
 
-def fetch_data(study: AnyStudy, data_dir: Path) -> None:
-    """Fetch a study's data sets, or check that the files are here which the user's own function reads.
-
-    Raises:
-        DataError: data is missing and cannot be fetched, or damaged.
-    """
-    if isinstance(study, OwnStudy):
-        for name, sha256 in study.data.items():
-            data_file(name, sha256, (*study.code.folders, data_dir))
-        return
-    for name, task in study.tasks.items():
-        TASKS[name].fetch(task.options, data_dir)
-
-
-def _check_disk_first(study: AnyStudy, options: Options) -> None:
+def _check_disk_first(study: Study, options: Options) -> None:
     """Refuse to pretrain for runs that the disk cannot hold; their ids are not known yet, their sizes are."""
     backbones = find_backbones(study, options.results.pretrained, options.data_dir)
     if models := to_pretrain(study, backbones):
@@ -249,18 +228,12 @@ def _check_disk_first(study: AnyStudy, options: Options) -> None:
         check_disk(reconciled.to_train, options.results, models)
 
 
-def write_wanted(results: Results, study: AnyStudy, wanted: Sequence[WantedRun]) -> None:
+def write_wanted(results: Results, study: Study, wanted: Sequence[WantedRun]) -> None:
     """Write down what the study wants, for `status`, `report` and the mirror, and the study with all defaults."""
     folder = results.study(study.study)
     write_bytes(folder / f"{study.study}.yaml", sealed_text(study_to_yaml(study)))
     write_parquet(folder / "wanted.parquet", [run.row() for run in wanted], WANTED)
-    more: dict[str, Any] = {"selection": study.selection} if study.selection != "best" else {}
-    more |= {"search": study.search.facts()} if study.search else {}
-    more |= {"stop_early": study.stop_early.model_dump()} if study.stop_early else {}
-    more |= {"refine": study.refine} if study.refine else {}
-    more |= {"winners": study.winners} if study.winners else {}
-    more |= {"metric": study.metric.as_json()} if isinstance(study, OwnStudy) else {}
-    facts = {"study": study.study, "title": study.title, "format": FORMAT} | more
+    facts = {"study": study.study, "title": study.title, "format": FORMAT} | study.facts()
     write_json(folder / "study.json", sealed(facts))
 
 
@@ -297,7 +270,7 @@ def _ending_lines(
     return lines
 
 
-def _mirror(results: Results, study: AnyStudy) -> Mirror:
+def _mirror(results: Results, study: Study) -> Mirror:
     return Mirror(results.root, study.study, tracking_uri(results.root))
 
 

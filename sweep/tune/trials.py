@@ -66,7 +66,6 @@ def cohort_of(
         store=results.uri,
         data_dir=data_dir,
         weights=first.weights,
-        own_files=first.own_files,
         checkpoint_every_s=every_s,
         code=code,
     )

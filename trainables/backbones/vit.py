@@ -11,13 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
+from annotated_types import Interval
 from torch import Tensor, nn
 from transformers import ViTConfig
 from transformers.models.vit.modeling_vit import ViTLayer
 
+from lr_sweep.common.limits import Dimension
 from lr_sweep.trainables.backbones.bert import common_config
 from lr_sweep.trainables.backbones.family import LibraryBody
 from lr_sweep.trainables.pretraining.config import ConfigFields, got
@@ -29,10 +31,10 @@ class Size(BodySize):
     """A ViT; `vit-base-patch16-224-in21k` is 12 layers, 12 heads, width 768."""
 
     family: ClassVar[str] = "vit"
-    heads: int
+    heads: Dimension
     """Attention heads in each layer; divides `width`."""
-    layer_norm_eps: float = 1e-12
-    """Of layer norms: 1e-12 in the transformers library's models, 1e-6 in timm's."""
+    layer_norm_eps: Annotated[float, Interval(gt=0, le=1)] = 1e-12
+    """Added to the variance by layer norms: 1e-12 in the transformers library, 1e-6 in timm."""
 
     @property
     def feedforward(self) -> int:

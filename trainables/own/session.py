@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lr_sweep.trainables.own.randomness import restore_generators
-from lr_sweep.trainables.own.state import check_savable
+from lr_sweep.trainables.own.state import check_savable, restore_generators
 
 
 class MisuseError(Exception):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from lr_sweep.common.limits import Count, LearningRate, Seed, Steps
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.checksum import data_checksum
 from lr_sweep.datasets.task import ENDLESS, options_content
@@ -23,17 +24,17 @@ class TaskRecipe:
     predicts: ClassVar[str] = "answer"
     """What its losses are means over."""
     task: str
-    """Name of an endless task in `datasets.TASKS` (`endless_tasks`)."""
+    """Task whose examples are drawn at every step, such as `bit-memory`."""
     options: Any
-    """The task's own `Options`; a study has them beside the other fields."""
-    num_steps: int
+    """The task's options; a study has them beside the other fields."""
+    num_steps: Steps
     """Gradient steps."""
-    batch_size: int = 8
+    batch_size: Count = 8
     """Examples a gradient step."""
-    learning_rate: float = 1e-3
-    """Of Adam, constant (Lu et al. 2021, appendix C)."""
-    seed: int = 0
-    """Of the initial weights, the examples and dropout; not the seed of a run."""
+    learning_rate: LearningRate = 1e-3
+    """Constant learning rate of Adam (Lu et al. 2021, appendix C)."""
+    seed: Seed = 0
+    """Seed of the initial weights, the examples and dropout; not that of a run."""
 
     @property
     def num_tokens(self) -> int:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lr_sweep.datasets import TASKS
+from lr_sweep.sweep.study.built_in import BuiltInStudy
 from lr_sweep.sweep.study.file import load_study, shipped_studies, study_to_yaml
 from lr_sweep.sweep.study.learning_rates import LearningRateGrid
 from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, StudyModel
@@ -215,7 +216,7 @@ SOURCES = st.one_of(
     ).map(lambda recipe: PretrainedHere(pretrain=recipe)),
 )
 STUDIES = st.builds(
-    Study,
+    BuiltInStudy,
     study=st.just("example"),
     title=TITLES,
     tasks=st.dictionaries(st.sampled_from(sorted(TASKS)), st.integers(1, 9), min_size=1).map(

@@ -12,7 +12,7 @@ import pytest
 
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.task import Task
-from lr_sweep.sweep.study.study import Study
+from lr_sweep.sweep.study.built_in import BuiltInStudy
 from lr_sweep.sweep.study.validation import some_distinct
 from lr_sweep.tests.support.study_example import GRID, PRETRAINED, SIZE, STUDY, mistakes
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe
@@ -43,7 +43,11 @@ from lr_sweep.trainables.run import ModelSize, Protocol
             "12: seed: unknown key 'seed'; did you mean 'seeds'? valid: axes, cells, learning_rates",
         ),
         ("num_steps: 2000", "num_step: 2000", "4: tasks.digits.num_step: unknown key 'num_step'; did you mean"),
-        ("num_steps: 2000", "split_seed: 1", "4: tasks.digits.num_steps: missing"),
+        (
+            "num_steps: 2000",
+            "split_seed: 1",
+            "4: tasks.digits: its step budget is missing: give num_steps here, or for the whole study",
+        ),
         ("layers: 2", "layer: 2", "7: models.tiny.size.layer: unknown key 'layer'; did you mean 'layers'?"),
         ("{pretrain: {}}", "{pretrain: {steps: 1}}", "8: models.tiny.pretrained.pretrain.steps: unknown key 'steps'"),
         ("evaluate_every", "evaluate_evry", "12: protocol.evaluate_evry: unknown key 'evaluate_evry'; did you mean"),
@@ -60,7 +64,7 @@ from lr_sweep.trainables.run import ModelSize, Protocol
         ("evaluate_every: 1000", "dropout: yes", '12: protocol.dropout: got "yes", want a number'),
         ("evaluate_every: 1000", "dropout: true", "12: protocol.dropout: got true, want a number"),
         ("evaluate_every: 1000", "dropout: .nan", "12: protocol.dropout: got NaN, want a finite number"),
-        ("evaluate_every: 1000", "readout: last", '12: protocol.readout: got "last", want "final_position" or'),
+        ("evaluate_every: 1000", "readout: last", "12: protocol.readout: got \"last\", want 'final_position' or"),
         ("seeds: 3", 'seeds: "3"', "11: seeds: want a whole number n, for seeds 0 to n - 1, or a list"),
         ("seeds: 3", "seeds: true", "11: seeds: got true, want a whole number"),
         ("tasks:\n  digits: {num_steps: 2000}", "tasks: digits", '3: tasks: got "digits", want a mapping'),
@@ -120,7 +124,11 @@ from lr_sweep.trainables.run import ModelSize, Protocol
         ("num_steps: 2000", "num_steps: 20000000000000000000", "4: tasks.digits.num_steps: got 20000000000000000000, "),
         ("2000}", "2000, split_seed: -1}", "4: tasks.digits: split_seed is -1, wanted 0 to 4294967295"),
         ("2000}", "2000, split_seed: 4294967296}", "4: tasks.digits: split_seed is 4294967296, wanted 0 to"),
-        ("evaluate_every: 1000", "batch_size: 1198", "4: tasks.digits: its training split has 1197 examples; lower"),
+        (
+            "evaluate_every: 1000",
+            "batch_size: 1198",
+            "12: protocol: batch_size: the training split has 1197 examples; want that or less",
+        ),
         ("evaluate_every: 1000", "adam_eps: 1e300", "12: protocol.adam_eps: got 1e+300, want less than or equal to"),
         ("retries: 1", "gpus_per_trial: 1e-9", "13: resources.gpus_per_trial: got 1e-09, want 0, or from 0.001 to 1"),
         (
@@ -308,7 +316,7 @@ def test_every_record_field_has_a_limit_or_choices() -> None:
                 _with_record(kind, values | {field.name: wrong})
 
 
-def _with_record(kind: type, values: Mapping[str, object]) -> Study:
+def _with_record(kind: type, values: Mapping[str, object]) -> BuiltInStudy:
     fields = {
         "study": "s",
         "title": "t",
@@ -325,7 +333,7 @@ def _with_record(kind: type, values: Mapping[str, object]) -> Study:
         fields["models"] = {"own": {"size": values}}
     else:
         fields["models"] = {"own": {"size": size, "pretrained": {"pretrain": values}}}
-    return Study.model_validate(fields)
+    return BuiltInStudy.model_validate(fields)
 
 
 def test_a_task_that_lacks_a_function_is_named_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
