@@ -27,8 +27,7 @@ from lr_sweep.sweep.study.cells import Cells
 from lr_sweep.sweep.study.learning_rates import LearningRateGrid
 from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, StudyModel
 from lr_sweep.sweep.study.own import FunctionStudy, OwnProtocol, StudyMetric
-from lr_sweep.sweep.study.search import Search
-from lr_sweep.sweep.study.space import Range
+from lr_sweep.sweep.study.search import Range, Search
 from lr_sweep.sweep.study.stop_early import StopEarly
 from lr_sweep.sweep.study.study import Resources, Study
 from lr_sweep.sweep.study.variants import StudyVariant
@@ -140,9 +139,11 @@ def _explanations(kind: type) -> dict[str, str]:
 
 
 def _first_sentence(text: str) -> str:
-    """Return a docstring's first sentence, without what is in brackets: sources, mostly."""
+    """Return a docstring's first sentence, without sources in brackets; of further clauses, what null and such mean."""
     line = re.sub(r" \([^()]*\)", "", " ".join(text.split()))
-    return re.split(r"(?<=[a-z`)][.])\s", line)[0].removesuffix(".").replace("|", "\\|")
+    sentence = re.split(r"(?<=[a-z`)][.])\s", line)[0].removesuffix(".").replace("|", "\\|")
+    clause, *more = sentence.split("; ")
+    return "; ".join([clause, *(each for each in more if re.match(r"(null|default|`[a-z-]+`|\d):", each))])
 
 
 def _type(hint: Any) -> str:

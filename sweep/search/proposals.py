@@ -10,8 +10,7 @@ from lr_sweep.analysis.record.columns import PROPOSALS
 from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.study.runs import Cell, Proposed, grids_of, num_proposals
-from lr_sweep.sweep.study.search import Point
-from lr_sweep.sweep.study.space import NO_OPTIONS
+from lr_sweep.sweep.study.search import NO_OPTIONS, Point
 from lr_sweep.sweep.study.study import Study
 
 REFINE = "refine"

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
 from annotated_types import Len
-from pydantic import Field, PlainValidator, SerializeAsAny, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    Field,
+    PlainValidator,
+    SerializeAsAny,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from lr_sweep.common.errors import unknown
 from lr_sweep.datasets import TASKS
@@ -18,11 +28,10 @@ from lr_sweep.datasets.checksum import data_checksum
 from lr_sweep.datasets.task import TaskShape, missing_names, options_content
 from lr_sweep.sweep.study.cells import AXES, MAX_CELLS, Cells, StudyCell, changed
 from lr_sweep.sweep.study.model import StudyModel
-from lr_sweep.sweep.study.protocols import check_protocols
-from lr_sweep.sweep.study.space import check_space
+from lr_sweep.sweep.study.search import Axis, Range, Space
 from lr_sweep.sweep.study.study import Examples, Study, StudyTask
-from lr_sweep.sweep.study.validation import Mistakes, each_entry, mistake, read_record
-from lr_sweep.sweep.study.variants import checked_axes, own_protocol, variants_of, written_out
+from lr_sweep.sweep.study.validation import Loc, Mistakes, each_entry, mistake, read_record, shown
+from lr_sweep.sweep.study.variants import check_option, checked_axes, own_protocol, variants_of, written_out
 from lr_sweep.trainables.memory import part_sizes
 from lr_sweep.trainables.parts import VARIANTS, Variant
 from lr_sweep.trainables.run import Protocol, Run, attention_for
@@ -30,6 +39,28 @@ from lr_sweep.trainables.schedules import depends_on_budget
 
 ANY_TASK = TaskShape(num_tokens=1, num_classes=1, token_dim=1)
 """Which parts a model has does not depend on the task."""
+
+
+_ADAM = ("adam", "adamw", "muon")
+READ_WITH = {
+    "adam_beta1": ("optimizer", _ADAM),
+    "adam_beta2": ("optimizer", _ADAM),
+    "adam_eps": ("optimizer", _ADAM),
+    "momentum": ("optimizer", ("sgd",)),
+    "lion_beta1": ("optimizer", ("lion",)),
+    "lion_beta2": ("optimizer", ("lion",)),
+    "muon_momentum": ("optimizer", ("muon",)),
+    "decay_fraction": ("schedule", ("warmup-stable-decay",)),
+}
+"""Options that have an effect only with some values of another."""
+MATRICES = {"attention", "feedforward", "last_attention"}
+"""Parts with matrices for Muon."""
+NOT_SEARCHED = ("precision", "evaluate_every", "train_examples_evaluated", "test_evaluated", "attention")
+"""Options of how a run is measured or computed: a search would compare what is not alike."""
+MAX_COMBINATIONS = 500
+"""Of a space's values; each is checked."""
+MAX_CHECKS = 20_000
+"""Of combinations with a study's tasks and variants."""
 
 
 class BuiltInStudy(Study):
@@ -92,7 +123,7 @@ class BuiltInStudy(Study):
     @model_validator(mode="after")
     def _check_protocols(self) -> BuiltInStudy:
         cells = list(self.cell_list())
-        check_protocols(cells, self.tasks, self.variants)
+        check_protocols(self, cells)
         if self.selection == "final" and any(cell.protocol.test_evaluated == "best" for cell in cells):
             raise mistake(
                 "final: got it with test_evaluated: best, which leaves out the test split at a budget's last step; "
@@ -100,9 +131,7 @@ class BuiltInStudy(Study):
                 "selection",
             )
         if self.search is not None and self.search.space:
-            own = {name for entry in self.cells or () for name in entry.protocol}
-            own |= {name for variant in self.variants.values() for name in own_protocol(variant)}
-            check_space(self.search.space, cells, self.tasks, self.variants, own)
+            check_space(self, self.search.space)
         return self
 
     # --- what its runs are
@@ -181,3 +210,103 @@ def _counted(study: Any) -> Any:
             f"split it into several studies, which share their runs"
         )
     return study
+
+
+def check_protocols(study: BuiltInStudy, cells: Iterable[StudyCell]) -> None:
+    """Raise which options of the cells' protocols do not go together, at the variant's options or the study's."""
+    cells = list(cells)
+    found: dict[tuple[Loc, str], list[str]] = defaultdict(list)
+    for task, _, name, _, protocol in cells:
+        variant, wanted = study.variants[name], study.tasks[task]
+        loc: Loc = ("variants", name) if own_protocol(variant) else ("protocol",)
+        for problem in [
+            *_unread_options(protocol),
+            *_of_task(protocol, wanted.num_steps, TASKS[task].num_train(wanted.options)),
+            *_of_parts(protocol, variant.trained),
+        ]:
+            found[loc, problem].append(f"{task}, {name}")
+    mistakes = Mistakes()
+    for (loc, problem), where in found.items():
+        mistakes.add(problem if len(where) == len(cells) else f"{problem} ({where[0]})", *loc)
+    mistakes.raise_all()
+
+
+def _unread_options(protocol: Protocol) -> Iterator[str]:
+    for option, (other, values) in READ_WITH.items():
+        chosen, given = getattr(protocol, other), getattr(protocol, option)
+        if chosen not in values and given != getattr(Protocol(), option):
+            wanted = f"leave it out, or want {other}: {' or '.join(values)}"
+            yield f"{option}: {shown(given)} has no effect with {other}: {chosen}; {wanted}"
+    if protocol.attention is not None and not protocol.dropout:
+        yield f"attention: {shown(protocol.attention)} has no effect with dropout: 0; leave it out"
+
+
+def _of_task(protocol: Protocol, num_steps: int, num_train: int) -> Iterator[str]:
+    if num_steps % protocol.evaluate_every:
+        yield f"evaluate_every: {num_steps} steps are no multiple of {protocol.evaluate_every}"
+    if protocol.batch_size > num_train:
+        yield f"batch_size: the training split has {num_train} examples; want that or less"
+    if protocol.warmup_steps + _decay_steps(protocol, num_steps) > num_steps:
+        yield f"warmup_steps: {protocol.warmup_steps} leave no room for the schedule in {num_steps} steps; want fewer"
+
+
+def _decay_steps(protocol: Protocol, num_steps: int) -> int:
+    if protocol.schedule == "warmup-stable-decay":
+        return max(1, round(protocol.decay_fraction * num_steps))
+    return int(depends_on_budget(protocol))
+
+
+def _of_parts(protocol: Protocol, trained: Sequence[str]) -> Iterator[str]:
+    if protocol.optimizer == "muon" and MATRICES.isdisjoint(trained):
+        yield "optimizer: muon trains matrices of attention and feedforward, which are frozen; want another optimizer"
+
+
+def check_space(study: BuiltInStudy, space: Space) -> None:
+    """Raise what is wrong with the options that a study's search chooses."""
+    own = {name for entry in study.cells or () for name in entry.protocol}
+    own |= {name for variant in study.variants.values() for name in own_protocol(variant)}
+    mistakes = Mistakes()
+    for name, axis in space.items():
+        with mistakes.below("search", "space", name):
+            _check_axis(name, axis, own)
+    mistakes.raise_all()
+    for problem in list(dict.fromkeys(_combined(study, space)))[:5]:
+        mistakes.add(problem, "search", "space")
+    mistakes.raise_all()
+
+
+def _check_axis(name: str, axis: Axis, own: Collection[str]) -> None:
+    if name not in (options := vars(Protocol())):
+        raise ValueError(unknown("option", name, options))
+    if name in NOT_SEARCHED:
+        raise ValueError("is how runs are measured or computed, and the same in all runs of a cell; leave it out")
+    if name in own:
+        raise ValueError("some variants or cells set it themselves; leave it out there, or here")
+    for value in _ends(axis):
+        try:
+            check_option(name, value)
+        except ValueError as error:
+            hint = "; for whole numbers want a list of values" if isinstance(axis, Range) else ""
+            raise ValueError(f"{error}{hint}") from error
+
+
+def _ends(axis: Axis) -> Sequence[Any]:
+    return (axis.low, axis.high) if isinstance(axis, Range) else axis
+
+
+def _combined(study: BuiltInStudy, space: Space) -> Iterator[str]:
+    """Yield what is wrong with the combinations of the axes' values, or ends; raise ValidationError for too many."""
+    ends = [_ends(axis) for axis in space.values()]
+    if (number := prod(map(len, ends))) > MAX_COMBINATIONS:
+        raise mistake(f"these are {number} combinations, want at most {MAX_COMBINATIONS}", "search", "space")
+    # Models and learning rates make no difference.
+    cells = list(dict.fromkeys(cell._replace(model="", learning_rates=()) for cell in study.cell_list()))
+    if number * len(cells) > MAX_CHECKS:
+        counts = f"these are {number} combinations of values x {len(cells)} of tasks and variants"
+        raise mistake(f"{counts} to check, want at most {MAX_CHECKS}; give fewer values", "search", "space")
+    for values in product(*ends):
+        options = dict(zip(space, values, strict=True))
+        try:
+            check_protocols(study, [cell._replace(protocol=changed(cell.protocol, options)) for cell in cells])
+        except ValidationError as error:
+            yield from (detail["msg"] for detail in error.errors())

@@ -16,7 +16,7 @@ from lr_sweep.analysis.statistics.further_rates import stand_ins
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.study.backbones import Backbone
 from lr_sweep.sweep.study.cells import StudyCell
-from lr_sweep.sweep.study.space import NO_OPTIONS, Options
+from lr_sweep.sweep.study.search import NO_OPTIONS, Options
 from lr_sweep.sweep.study.study import Examples, Study
 from lr_sweep.trainables.memory import trained_parameters
 from lr_sweep.trainables.pretraining.weights import WeightsSource

@@ -3,24 +3,87 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
-from annotated_types import Interval
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from annotated_types import Interval, Len
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from lr_sweep.analysis.statistics.further_rates import three_digits
 from lr_sweep.common.limits import Count, Seed
 from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.study.learning_rates import LearningRates, Rate
-from lr_sweep.sweep.study.space import NO_OPTIONS, Options, Space, value_at
-from lr_sweep.sweep.study.validation import Strict, mistake
+from lr_sweep.sweep.study.validation import Strict, mistake, or_list, some_distinct
 
+Options = Mapping[str, Any]
+"""Values of some options by name."""
+NO_OPTIONS: Options = MappingProxyType({})
+"""All options are the study's."""
 NUM_FIRST = 4
 """Rates that `tpe` and `gp` try before they look at values: the quasi-random ones, the same in every cell."""
 ADAPTIVE = ("tpe", "gp")
 """Samplers that look at the values of earlier rounds."""
 ADAPTIVE_AT_ONCE = 2
+
+
+class Range(Strict):
+    """Numbers from `low` to `high`."""
+
+    low: float
+    """Smallest value, at most 3 significant digits."""
+    high: float
+    """Largest value, at most 3 significant digits."""
+    scale: Literal["log", "linear"] = "log"
+    """Scale on which values are spread evenly."""
+
+    @model_validator(mode="after")
+    def _check_ends(self) -> Range:
+        for name in ("low", "high"):
+            if (value := getattr(self, name)) != (rounded := three_digits(value) if value else 0.0):
+                raise mistake(f"{value!r} has more than 3 significant digits; {rate_text(rounded)} has not", name)
+        if self.low >= self.high:
+            raise mistake(f"got {self.high:g}, want more than low = {self.low:g}", "high")
+        if self.scale == "log" and self.low <= 0:
+            raise mistake(f"got {self.low:g}, want more than 0 on a log scale, or scale: linear", "low")
+        return self
+
+    def at(self, position: float) -> float:
+        """Return the value at a position of the range, 0 to 1, rounded to 3 digits."""
+        if self.scale == "log":
+            value = math.exp(math.log(self.low) + position * math.log(self.high / self.low))
+        else:
+            value = self.low + position * (self.high - self.low)
+        return self.rounded(value)
+
+    def rounded(self, value: float) -> float:
+        """Return a value of 3 significant digits within the range."""
+        return min(self.high, max(self.low, three_digits(value) if value else 0.0))
+
+
+Values = Annotated[tuple[str | bool | int | float | None, ...], Len(2, 20), AfterValidator(some_distinct)]
+"""A list of values without an order."""
+Axis = Annotated[
+    Annotated[Range, Tag("(one)")] | Annotated[Values, Tag("(list)")],
+    or_list((dict, Range), "a range, {low: 1e-3, high: 1e-1, scale: log}, or a list of values"),
+]
+Space = dict[str, Axis]
+"""What a search chooses beside the learning rate, by the option's name."""
+
+
+def value_at(axis: Range | Sequence[Any], position: float) -> Any:
+    """Return the value of an axis at a position, 0 to 1."""
+    if isinstance(axis, Range):
+        return axis.at(position)
+    return axis[min(int(position * len(axis)), len(axis) - 1)]
 
 
 class Point(NamedTuple):

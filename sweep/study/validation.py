@@ -96,10 +96,10 @@ class Mistakes:
 
 
 @contextmanager
-def reworded(keys: Iterable[str]) -> Iterator[None]:
-    """Raise the mistakes of the block in the words of a study; `keys` are the valid ones there."""
+def reworded(keys: Iterable[str], *loc: str | int) -> Iterator[None]:
+    """Raise the mistakes of the block below `loc`, in the words of a study; `keys` are the valid ones there."""
     mistakes = Mistakes()
-    with mistakes.below(keys=keys):
+    with mistakes.below(*loc, keys=keys):
         yield
     mistakes.raise_all()
 

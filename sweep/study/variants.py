@@ -4,40 +4,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo
+from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError, ValidationInfo
 
 from lr_sweep.common.errors import unknown
 from lr_sweep.sweep.study.cells import MAX_CELLS, changed
-from lr_sweep.sweep.study.validation import Mistakes, NameRule, Strict, each_entry, mistake, shown, some_distinct
-from lr_sweep.trainables.parts import VARIANTS, Initialisation, Variant, sorted_parts
+from lr_sweep.sweep.study.validation import (
+    Mistakes,
+    NameRule,
+    each_entry,
+    mistake,
+    one_of,
+    read_record,
+    reworded,
+    shown,
+    some_distinct,
+)
+from lr_sweep.trainables.parts import VARIANTS, Variant
 from lr_sweep.trainables.run import Protocol
 
 
-class StudyVariant(Strict):
+@dataclass(frozen=True, kw_only=True)
+class StudyVariant(Variant):
     """A variant of the study's own."""
 
-    initialisation: Initialisation
-    """How the body starts; `statistics`: random, with the mean and deviation of each pretrained tensor."""
-    trained: Annotated[tuple[str, ...], AfterValidator(sorted_parts)]
-    """Parts that are trained: input, output, positions, layer_norms, attention, feedforward, last_attention."""
-    protocol: dict[str, Any] = Field(default_factory=dict)
+    protocol: dict[str, Any] = field(default_factory=dict)
     """Options that differ from the study's protocol; not `precision`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProtocolVariant(Variant):
-    """A variant with options of the protocol of its own."""
-
-    protocol: dict[str, Any]
-
-
-def own_protocol(variant: Variant) -> dict[str, Any]:
+def own_protocol(variant: Any) -> dict[str, Any]:
     """Return the options of the protocol that are a variant's own."""
-    return variant.protocol if isinstance(variant, ProtocolVariant) else {}
+    return variant.protocol if isinstance(variant, StudyVariant) else {}
 
 
 def variants_of(value: Any, info: ValidationInfo) -> Any:
@@ -60,7 +60,7 @@ def _variant(name: str, value: Any, protocol: Protocol) -> Variant:
     if value is None:
         raise ValueError(unknown("variant", name, VARIANTS) + "; or give its initialisation and trained parts")
     _NAME.validate_python(name)
-    own = value if isinstance(value, Variant) else _own(StudyVariant.model_validate(value), protocol)
+    own = value if isinstance(value, Variant) else _own(read_record(StudyVariant, value), protocol)
     if known and own != known:
         raise ValueError(f"{name!r} is a known variant; leave its entry empty, or choose another name")
     return own
@@ -69,11 +69,9 @@ def _variant(name: str, value: Any, protocol: Protocol) -> Variant:
 def _own(given: StudyVariant, protocol: Protocol) -> Variant:
     if not given.protocol:
         return Variant(initialisation=given.initialisation, trained=given.trained)
-    mistakes = Mistakes()
-    with mistakes.below("protocol", keys=vars(protocol)):
+    with reworded(vars(protocol), "protocol"):
         changed(protocol, given.protocol)
-    mistakes.raise_all()
-    return ProtocolVariant(**dict(given))
+    return given
 
 
 def written_out(study: Any) -> Any:
@@ -145,14 +143,8 @@ def _name(variant: str, options: Mapping[str, Any]) -> str:
     return "-".join([variant, *(text.lower().replace("_", "-").replace(".", "p") for text in texts)])
 
 
-def _known_variant(name: str) -> str:
-    if name not in VARIANTS:
-        raise ValueError(unknown("variant", name, VARIANTS))
-    return name
-
-
 _NAME = TypeAdapter(Annotated[str, NameRule])
 _NAMES = TypeAdapter(
-    Annotated[tuple[Annotated[str, AfterValidator(_known_variant)], ...], AfterValidator(some_distinct)],
+    Annotated[tuple[Annotated[str, one_of("variant", VARIANTS)], ...], AfterValidator(some_distinct)],
     config=ConfigDict(strict=True),
 )
