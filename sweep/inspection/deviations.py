@@ -79,8 +79,6 @@ def _weights(given: str, model: str | None, results: Results) -> tuple[str, Path
     model = model or next(iter(models))
     if model not in models:
         raise UserError(f"{given}: --model: {unknown('model', model, models)}")
-    source = find_backbone(models[model], results.pretrained).source
-    assert source is not None, "it has pretrained weights"
-    folder = find_weights(source, download=True)
+    folder = find_weights(find_backbone(models[model], results.pretrained).source, download=True)
     assert folder is not None, "find_weights downloads or raises"
     return model, folder

@@ -113,8 +113,8 @@ def _weights_of(results: Results, known: KnownRun, run: Run) -> WeightsSource:
             return WeightsSource(folder=str(path.parent))
     for study in known.budgets:
         model = load_built_in_study(results.study(study) / f"{study}.yaml").bodies.get((known.labels or {})["model"])
-        if model is not None and (source := find_backbone(model, results.pretrained).source) is not None:
-            return source
+        if model is not None and model.pretrained is not None:
+            return find_backbone(model, results.pretrained).source
     raise UserError(
         f"run {known.run_id} started from weights with sha256 {run.weights_checksum}: they are not in "
         f"{results.pretrained}, and no recorded study that wants the run says where they are. Put them into a folder "

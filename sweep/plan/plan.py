@@ -155,8 +155,6 @@ def _cell_lines(plan: Plan) -> list[str]:
 def _weights_lines(backbones: Mapping[str, Backbone]) -> list[str]:
     lines = []
     for name, backbone in backbones.items():
-        if backbone.source is None:
-            continue
         where = "here" if backbone.here else "not here yet; `run` gets or trains them first"
         where = "their text is missing" if backbone.missing_text else where
         lines.append(f"weights    {name}: {backbone.description} ({where})")

@@ -50,8 +50,7 @@ def _in_files() -> list[str]:
 def load_study(name_or_path: str | Path, recorded: Iterable[str] = ()) -> Study:
     """Read a shipped study by its name, or a `.yaml` file by its path; `recorded` are further names for its error.
 
-    Raises:
-        UserError: no such study; or its mistakes, a line each, as `FILE:LINE: message`.
+    Raises UserError: no such study; or its mistakes, a line each, as `FILE:LINE: message`.
     """
     path = Path(name_or_path)
     if path.suffix not in (".yaml", ".yml"):
@@ -67,11 +66,7 @@ def load_study(name_or_path: str | Path, recorded: Iterable[str] = ()) -> Study:
 
 
 def study_of(fields: Mapping[str, Any], folder: Path) -> Study:
-    """Build a study from what a study file holds; paths in it are relative to a folder.
-
-    Raises:
-        UserError: its mistakes, a line each.
-    """
+    """Build a study from what a file holds, with paths relative to a folder; raises UserError, a line a mistake."""
     try:
         return _validated(_with_tuples(dict(fields)), folder, fields.get("study"))
     except ValidationError as error:
@@ -93,18 +88,26 @@ def _with_tuples(value: Any) -> Any:
 
 def read_yaml(text: str) -> Any:
     """Read the YAML of a study, with no look at what it says; raises UserError with its mistakes."""
-    reader, level = _Reader(), 0
+    reader = _Reader()
     try:
-        for event in YAML(typ="safe", pure=True).parse(text):  # first: the reader takes long for a thousand levels
-            level += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
-            if level > MAX_LEVELS:
-                raise UserError(f"nested deeper than {MAX_LEVELS} levels")
+        if _too_deep(text):  # first: the reader takes long for a thousand levels
+            raise UserError(f"nested deeper than {MAX_LEVELS} levels")
         value = reader.read_text(text)
     except YAMLError as error:
         reader.mistakes.append(_yaml_mistake(error, text))
     if reader.mistakes:
         raise UserError("; ".join(f"line {line}: {message}" for line, message in sorted(reader.mistakes)))
     return value
+
+
+def _too_deep(text: str) -> int | None:
+    """Return the first line that is nested deeper than `MAX_LEVELS`; None: there is none."""
+    level = 0
+    for event in YAML(typ="safe", pure=True).parse(text):
+        level += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if level > MAX_LEVELS:
+            return int(event.start_mark.line) + 1
+    return None
 
 
 def load_built_in_study(name_or_path: str | Path) -> Study:
@@ -195,22 +198,13 @@ class _Reader:
                 return self._skip((), "the file is empty, want a mapping of keys to values")
             return self._read(root, ())
         except RecursionError:
-            return self._skip((), f"nested deeper than {MAX_LEVELS} levels", self._deepest(text))
+            return self._skip((), f"nested deeper than {MAX_LEVELS} levels", _too_deep(text))
 
     def note(self, loc: Loc, message: str, line: int | None = None) -> None:
         """Note a mistake, by default in the line of its key or of the closest key around it."""
         if line is None:
             line = next(self.lines[loc[:n]] for n in range(len(loc), -1, -1) if loc[:n] in self.lines)
         self.mistakes.append((line, f"{_dotted(loc)}: {message}" if loc else message))
-
-    def _deepest(self, text: str) -> int:
-        """Return the first line that is nested too deep."""
-        level = 0
-        for event in YAML(typ="safe", pure=True).parse(text):
-            level += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
-            if level > MAX_LEVELS:
-                return int(event.start_mark.line) + 1
-        raise AssertionError("recursion without nesting")
 
     def _skip(self, loc: Loc, message: str, line: int | None = None) -> None:
         self.unreadable.add(loc)

@@ -186,16 +186,14 @@ def _check_modules(files: OwnFiles, folder: Path) -> None:
         except (SyntaxError, ValueError) as error:
             mistakes.add(f"{name} is no Python: {error}")
             continue
-        unlisted = {module for module in imported_beside(tree, folder) if module not in files.code}
-        mistakes_of = [f"{name} imports {module}, which is not listed; add it" for module in sorted(unlisted)]
-        for text_of in mistakes_of:
-            mistakes.add(text_of)
+        for module in sorted({*_imported_beside(tree, folder)} - files.code.keys()):
+            mistakes.add(f"{name} imports {module}, which is not listed; add it")
         if name == main and function not in (defined := sorted(_names_of(tree))):
             mistakes.add(f"{main} defines no {function!r}; it has {', '.join(defined) or 'no function'}")
     mistakes.raise_all()
 
 
-def imported_beside(tree: ast.Module, folder: Path) -> Iterator[str]:
+def _imported_beside(tree: ast.Module, folder: Path) -> Iterator[str]:
     """Yield the files below a folder that a module imports, anywhere in it."""
     for node in ast.walk(tree):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

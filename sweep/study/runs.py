@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,8 +100,6 @@ def options_text(options: Options) -> str | None:
 
 Proposals = Mapping[Cell, Proposed]
 NOTHING_PROPOSED: Proposals = {}
-MakeFirst = Callable[[Options], WantedRun]
-"""Makes a run of a cell with some options of its own, without learning rate, seed and id."""
 
 
 def wanted_runs(
@@ -110,17 +107,16 @@ def wanted_runs(
 ) -> list[WantedRun]:
     """Write out a study's grid, and what its search or refinement has proposed so far.
 
-    Seeds are outermost, so that every cell has its first seed early.
-
-    Raises:
-        DataError: data files are there but cannot be identified.
+    Seeds are outermost, so that every cell has its first seed early. Raises DataError if data files are there but
+    cannot be identified.
     """
-    places = [
-        place
-        for cell, make_first in _first_of_cells(study, backbones, data_dir)
-        for place in _places(make_first, cell.learning_rates, proposed.get(Cell(*cell[:3]), NOTHING))
+    places, seeds = list(_places(study, backbones, data_dir, proposed)), study.seed_list()
+    return [
+        replace(first, run=first.run.sibling(rate, seed), run_id=run_id(rate, seed))
+        for seed in seeds
+        for first, run_id, rate, of_cell in places
+        if of_cell.has_seed(rate, seed == seeds[0])
     ]
-    return _written_out(places, study.seed_list())
 
 
 def num_proposals(study: Study) -> int:
@@ -174,37 +170,24 @@ class _Place(NamedTuple):
     proposed: Proposed
 
 
-def _places(make_first: MakeFirst, grid: Sequence[float], proposed: Proposed) -> Iterator[_Place]:
-    made: dict[str | None, tuple[WantedRun, Callable[[float, int], str]]] = {}
-    for rate in sorted({*grid, *proposed.rates}):
-        options = proposed.options.get(rate, NO_OPTIONS)
-        if (text := options_text(options)) not in made:
-            first = replace(make_first(options), options=text)
-            made[text] = first, first.run.sibling_ids()
-        yield _Place(*made[text], rate, proposed)
-
-
-def _written_out(places: Sequence[_Place], seeds: Sequence[int]) -> list[WantedRun]:
-    return [
-        replace(first, run=first.run.sibling(rate, seed), run_id=run_id(rate, seed))
-        for seed in seeds
-        for first, run_id, rate, proposed in places
-        if proposed.has_seed(rate, seed == seeds[0])
-    ]
-
-
-def _first_of_cells(
-    study: Study, backbones: Mapping[str, Backbone], data_dir: Path
-) -> Iterator[tuple[StudyCell, MakeFirst]]:
-    """Yield each cell with what makes a run of it."""
+def _places(study: Study, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposals) -> Iterator[_Place]:
+    """Yield each learning rate of each cell."""
     for task, cells in groupby(study.cell_list(), key=lambda cell: cell.task):
         examples = study.examples(task, data_dir)
         for cell in cells:
-            starts = study.starts_from_weights(cell.variant)
-            yield cell, partial(_first, study, cell, backbones[cell.model] if starts else None, examples)
+            backbone = backbones[cell.model] if study.starts_from_weights(cell.variant) else None
+            of_cell = proposed.get(Cell(*cell[:3]), NOTHING)
+            made: dict[str | None, tuple[WantedRun, Callable[[float, int], str]]] = {}
+            for rate in sorted({*cell.learning_rates, *of_cell.rates}):
+                options = of_cell.options.get(rate, NO_OPTIONS)
+                if (text := options_text(options)) not in made:
+                    first = _first(study, cell, backbone, examples, options)
+                    made[text] = first, first.run.sibling_ids()
+                yield _Place(*made[text], rate, of_cell)
 
 
 def _first(study: Study, cell: StudyCell, backbone: Backbone | None, examples: Examples, options: Options) -> WantedRun:
+    """Make a run of a cell, without learning rate, seed and id."""
     return WantedRun(
         run=study.run(cell, options, examples, backbone.checksum if backbone else None),
         run_id="",
@@ -216,6 +199,7 @@ def _first(study: Study, cell: StudyCell, backbone: Backbone | None, examples: E
         pretrained_on=backbone.description if backbone else None,
         data_origin=examples.origin,
         metric=study.measured,
+        options=options_text(options),
     )
 
 

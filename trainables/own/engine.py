@@ -18,7 +18,7 @@ from lr_sweep.trainables.engine import Pace
 from lr_sweep.trainables.own.code import FAILURE, TrainingFunctionError, import_function, own_traceback, unpacked
 from lr_sweep.trainables.own.output import Output
 from lr_sweep.trainables.own.run import OwnRun
-from lr_sweep.trainables.own.session import MisuseError, OwnSession, RunToTrain, Scores
+from lr_sweep.trainables.own.session import MisuseError, OwnSession, RunToTrain
 from lr_sweep.trainables.own.state import generator_states, restore, restore_generators, seed_generators, state_of
 from lr_sweep.trainables.training import CPU_THREADS
 
@@ -162,19 +162,15 @@ class OwnTraining:
             self.pace.evaluations.add(evaluation_s, 1)
         self.pace.steps.add(elapsed_s - evaluation_s, num_steps)
 
-    def _record(self, scores: Scores) -> Evaluation | None:
+    def _record(self, scores: dict[str, float]) -> Evaluation | None:
         progress = self.progress
-        if not scores.finite:
+        if not math.isfinite(scores["validation"] + scores["test"]) or any(map(math.isinf, scores.values())):
             progress.diverged_at_step = progress.step
             return None
         evaluation = Evaluation(
             step=progress.step,
-            train_loss=scores.train_loss,
-            train_accuracy=scores.train,
-            validation_loss=scores.validation_loss,
-            validation_accuracy=scores.validation,
-            test_loss=scores.test_loss,
-            test_accuracy=scores.test,
+            **{name: value for name, value in scores.items() if name.endswith("_loss")},
+            **{f"{split}_accuracy": scores[split] for split in ("train", "validation", "test")},
             time_ms=int(self.wall_clock() * 1000),
             elapsed_s=progress.elapsed_s,
         )

@@ -87,6 +87,16 @@ def test_a_minimal_study_has_one_cell(tmp_path: Path) -> None:
     assert run.num_steps == 10
 
 
+def test_cells_may_have_learning_rates_and_evaluations_of_their_own(tmp_path: Path) -> None:
+    cells = "[{models: [a]}, {models: [b], learning_rates: [1, 2], protocol: {evaluate_every: 2}}]"
+    study = write_function(tmp_path, BODY, models="[a, b]", cells=cells)
+    runs = runs_of(study, tmp_path)
+    found = [(run.model, run.run.learning_rate, run.run.steps_between_evaluations) for run in runs]
+    assert found == [("a", 1e-2, 5), ("b", 1.0, 2), ("b", 2.0, 2)]
+    study.write_text(study_to_yaml(load_study(study)))
+    assert [run.run_id for run in runs_of(study, tmp_path)] == [run.run_id for run in runs]
+
+
 def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> None:
     changes = {
         "num_steps": "12",
