@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -191,38 +191,6 @@ def _rates_or_search(value: Any, info: ValidationInfo) -> Any:
     if value is not None and searched:
         raise ValueError("the study has a `search`, too; leave one of them out")
     return value
-
-
-LEAST_GRID = 3
-"""Learning rates of a grid that can be refined: with fewer, no peak can be seen to lie inside."""
-
-
-Refine = Annotated[int, Interval(ge=1, le=20)] | None
-"""Learning rates to add to the grid of each cell once its runs have ended; null: none."""
-
-
-Winners = Count | None
-"""Learning rates of each cell that are trained with all seeds, once all were tried with the first; null: all."""
-
-
-def check_winners(winners: int | None, num_rates: int, num_seeds: int) -> None:
-    """Refuse winners where there is one seed, or where all learning rates would be."""
-    if winners is None:
-        return
-    if num_seeds == 1:
-        raise mistake("has no effect with one seed; want more seeds, or leave it out", "winners")
-    if winners >= num_rates:
-        raise mistake(f"got {winners}, want fewer than the {num_rates} learning rates of a cell", "winners")
-
-
-def check_refine(refine: int | None, search: Search | None, grids: Iterable[Sequence[float]]) -> None:
-    """Refuse to refine a search, or a grid of too few learning rates."""
-    if refine is None:
-        return
-    if search is not None:
-        raise mistake("the study has a `search`, which is not refined: raise its `rates`, and leave this out", "refine")
-    if (least := min(map(len, grids), default=LEAST_GRID)) < LEAST_GRID:
-        raise mistake(f"got a grid of {least} learning rates, want at least {LEAST_GRID} to refine it", "refine")
 
 
 RatesOrSearch = Annotated[LearningRates | None, BeforeValidator(_rates_or_search)]

@@ -21,14 +21,7 @@ from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.study.cells import AXES, Cells, StudyCell, by_names, changed, check_cells
 from lr_sweep.sweep.study.learning_rates import alike, ascending
 from lr_sweep.sweep.study.model import StudyModel
-from lr_sweep.sweep.study.search import (
-    RatesOrSearch,
-    Refine,
-    Search,
-    Winners,
-    check_refine,
-    check_winners,
-)
+from lr_sweep.sweep.study.search import RatesOrSearch, Search
 from lr_sweep.sweep.study.stop_early import StopEarly
 from lr_sweep.sweep.study.validation import (
     STRICT,
@@ -47,6 +40,8 @@ from lr_sweep.trainables.run import AnyRun
 
 MAX_RUNS = 100_000
 """Largest number of runs of a study; a plan of so many takes ten seconds."""
+LEAST_GRID = 3
+"""Learning rates of a grid that can be refined: with fewer, no peak can be seen to lie inside."""
 _STEPS = TypeAdapter(Steps, config=STRICT)
 
 
@@ -149,9 +144,9 @@ class Study(Strict):
     """Chooses learning rates in rounds; null: they are `learning_rates`."""
     learning_rates: RatesOrSearch = Field(default=None, validate_default=True)
     """A grid or a list; left out with a `search`."""
-    refine: Refine = None
+    refine: Annotated[int, Interval(ge=1, le=20)] | None = None
     """Learning rates to add to each cell's grid once its runs have ended; null: none."""
-    winners: Winners = None
+    winners: Count | None = None
     """Learning rates of each cell that are trained with all seeds, once all were tried with the first; null: all."""
     stop_early: StopEarly | None = None
     """Stops learning rates that are behind the others of their cell; null: all train to their budget."""
@@ -269,8 +264,20 @@ class Study(Strict):
                 f"{' x '.join(map(str, axes))} (tasks, models, variants, learning rates, seeds) are {num_runs} "
                 f"runs, want at most {MAX_RUNS}; split it into several studies, which share their runs"
             )
-        check_refine(self.refine, self.search, grids)
-        check_winners(self.winners, more + (searched or min(map(len, grids))), seeds)
+        return self
+
+    @model_validator(mode="after")
+    def _check_rounds(self) -> Study:
+        least, seeds = min(len(cell.learning_rates) for cell in self.cell_list()), len(self.seed_list())
+        num_rates = (self.search.rates if self.search else least) + (self.refine or 0)
+        if self.refine and self.search:
+            raise mistake("the study has a `search`, which is not refined: raise its `rates`, leave this out", "refine")
+        if self.refine and least < LEAST_GRID:
+            raise mistake(f"got a grid of {least} learning rates, want at least {LEAST_GRID} to refine it", "refine")
+        if self.winners and seeds == 1:
+            raise mistake("has no effect with one seed; want more seeds, or leave it out", "winners")
+        if self.winners and self.winners >= num_rates:
+            raise mistake(f"got {self.winners}, want fewer than the {num_rates} learning rates of a cell", "winners")
         return self
 
     # --- what it says

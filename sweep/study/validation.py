@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -116,14 +116,14 @@ class Strict(BaseModel):
             return handler(value)
 
 
-def read_record(kind: type[T], value: Any, context: Any = None, more_keys: Iterable[str] = ()) -> T:
+def read_record(kind: type[T], value: Any, more_keys: Iterable[str] = ()) -> T:
     """Build a dataclass from a mapping as strictly as `Strict` does; its fields' types have their limits.
 
     `trainables` and `datasets` do not import pydantic, so their records are dataclasses. `more_keys` are valid beside
     its fields, for the message about an unknown key.
     """
     with reworded([*more_keys, *vars(kind)["__dataclass_fields__"]]):
-        record: T = _reader(kind).validate_python(value, context=context)
+        record: T = _reader(cast("Any", kind)).validate_python(value)
         return record
 
 
@@ -140,7 +140,8 @@ class _Record:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema = handler.generate_schema(self.kind)
-        handler.resolve_ref_schema(schema)["strict"] = False  # type: ignore[typeddict-unknown-key]  # mappings will do
+        resolved: Any = handler.resolve_ref_schema(schema)
+        resolved["strict"] = False  # mappings will do
         return schema
 
 
