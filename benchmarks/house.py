@@ -1,9 +1,9 @@
-"""The shape of the source tree: modules and lines per folder, imports between folders, circles of imports.
+"""The size and shape of a checkout: lines, words of docs, functions, imports between folders, circles of imports.
 
     python -m benchmarks.house [CHECKOUT]
 
 Counts the program's packages in this checkout, or in another commit's. A code line is a line that is not blank, comment
-or docstring. An arrow is a module that imports another; imports in functions count.
+or docstring. An arrow is a module that imports another; imports in functions count. CHANGELOG.md is no page of docs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import ast
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from statistics import median
 
 from lr_sweep.common.source_code import code_of
 
@@ -31,11 +32,33 @@ def main() -> None:
         code = sum(len(code_of(text).splitlines()) for text in texts)
         lines = sum(len(text.splitlines()) for text in texts)
         print(f"{folder.relative_to(root).as_posix() if folder else 'all':<26}{len(texts):>8}{lines:>8}{code:>12}")
+    tests = [path.read_text() for path in (root / "tests").rglob("*.py")]
+    lengths = sorted(length for text in modules.values() for length in function_lines(text))
+    longest = max(modules, key=lambda path: len(modules[path].splitlines()))
+    print(f"\nlines of tests           {sum(len(text.splitlines()) for text in tests)}")
+    print(f"words of docs            {sum(words(root).values())}, of which README.md {words(root)['README.md']}")
+    tenth = lengths[len(lengths) * 9 // 10]
+    print(f"functions                {len(lengths)}, median {median(lengths)} lines, nine of ten within {tenth}")
+    print(f"longest module           {longest.relative_to(root)}, {len(modules[longest].splitlines())} lines")
     rooms = {(one.rpartition(".")[0], other.rpartition(".")[0]) for one, other in arrows}
-    print(f"\narrows between modules   {len(arrows)}")
+    print(f"arrows between modules   {len(arrows)}")
     print(f"arrows between folders   {len([1 for one, other in rooms if one != other])}")
     print(f"circles of modules       {circles(arrows) or 'none'}")
     print(f"modules in sweep/        {len(list((root / 'sweep').glob('*.py'))) - 1}, besides `__init__`")
+
+
+def function_lines(text: str) -> Iterator[int]:
+    """Yield the length of each function, in lines without its docstring and comments."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield len(code_of(ast.unparse(node)).splitlines())
+
+
+def words(root: Path) -> dict[str, int]:
+    """Return how many words each page has, as `wc -w` counts them, by its path in the checkout; no reports of runs."""
+    folders = [root, root / "benchmarks", root / "docs", *(root / "docs").glob("*/")]
+    pages = [page for folder in folders for page in folder.glob("*.md") if page.name != "CHANGELOG.md"]
+    return {page.relative_to(root).as_posix(): len(page.read_text().split()) for page in pages}
 
 
 def modules_of(root: Path) -> dict[Path, str]:

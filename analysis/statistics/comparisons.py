@@ -62,8 +62,8 @@ def _welch(one: Sample, other: Sample) -> tuple[float, float]:
     squares = one.square + other.square
     if math.isnan(squares) or (sem := math.sqrt(squares)) < NO_SPREAD:
         return math.nan, math.nan
-    spread = one.square**2 / (one.number - 1) + other.square**2 / (other.number - 1)
-    return sem, squares**2 / spread
+    shares = one.square / squares, other.square / squares  # the squares' own squares may overflow
+    return sem, 1 / (shares[0] ** 2 / (one.number - 1) + shares[1] ** 2 / (other.number - 1))
 
 
 def comparisons(summary: StudySummary) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from lr_sweep.analysis.record.read import SearchRange
 from lr_sweep.analysis.statistics.finding import CheckFinding, Level, Row, finding_of
 from lr_sweep.analysis.statistics.further_rates import around, between, beyond, three_digits
 from lr_sweep.analysis.statistics.peak import fitted_gain
-from lr_sweep.analysis.statistics.selection import MEAN_DIGITS, inner_rate
+from lr_sweep.analysis.statistics.selection import comparable, inner_rate
 from lr_sweep.common.text import rate_text
 
 MIN_RATES = 3
@@ -71,17 +71,15 @@ def grid_findings(
 def is_flat(rates: Sequence[Row]) -> bool:
     """Return whether a cell's learning rates all have one mean, so that none is better than another."""
     known = [row for row in rates if row["num_values"]]
-    means = {round(row["validation_mean"], MEAN_DIGITS) for row in known if row["eligible"]}
+    means = {comparable(row["validation_mean"]) for row in known if row["eligible"]}
     return len(known) >= MIN_RATES and len(means) == 1 and all(row["eligible"] for row in known)
 
 
 def _inner_best(cell: Row, rates: Sequence[Row]) -> float:
     """Return the best rate, of equally good ones one inside the sweep: beside it the grid shows whether it falls."""
     known = [row for row in rates if row["eligible"]]
-    best = [
-        row["learning_rate"] for row in known if round(row["validation_mean"], MEAN_DIGITS) == cell["validation_mean"]
-    ]
-    return inner_rate(best, [row["learning_rate"] for row in rates])
+    best = {row["learning_rate"] for row in known if comparable(row["validation_mean"]) == cell["validation_mean"]}
+    return inner_rate(best | {cell["learning_rate"]}, [row["learning_rate"] for row in rates])
 
 
 def unit(cell: Row, metric: Metric) -> float:

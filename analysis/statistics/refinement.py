@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from lr_sweep.analysis.statistics.further_rates import beyond, three_digits
 from lr_sweep.analysis.statistics.observations import Observation
-from lr_sweep.analysis.statistics.selection import MEAN_DIGITS, inner_rate
+from lr_sweep.analysis.statistics.selection import comparable, inner_rate
 
 ROUND_SIZE = 2
 """Learning rates of a round: both midpoints beside the best, or two steps beyond an end, as the checks list them."""
@@ -49,7 +49,7 @@ def refined_rates(observed: Sequence[Observation], number: int, *, maximise: boo
 def _best(observed: Sequence[Observation], *, maximise: bool) -> float | None:
     """Return the rate with the best value, of equals an inner one, as the check `edge` does; None: none has a value."""
     sign = 1 if maximise else -1
-    values = {each.learning_rate: round(sign * each.value, MEAN_DIGITS) for each in observed if each.value is not None}
+    values = {each.learning_rate: comparable(sign * each.value) for each in observed if each.value is not None}
     equal = [rate for rate, value in values.items() if value == max(values.values())]
     return inner_rate(equal, [each.learning_rate for each in observed]) if equal else None
 

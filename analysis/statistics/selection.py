@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
@@ -19,6 +20,11 @@ CELL = ["task", "model", "variant"]
 
 MEAN_DIGITS = 12
 """Means are compared after rounding: accuracies are ratios of counts, so a closer difference is summation error."""
+
+
+def comparable(mean: float) -> float:
+    """Round a mean before it is compared, by numpy's rule as in a table: Python's `round` takes other halves up."""
+    return float(np.round(mean, MEAN_DIGITS))
 
 
 def rule_text(metric: Metric, has_steps: bool = True) -> str:

@@ -13,7 +13,7 @@ from lr_sweep.analysis.record.read import read_curves, read_runs
 from lr_sweep.analysis.record.rungs import with_stops
 from lr_sweep.analysis.statistics.observations import Observation, observations
 from lr_sweep.analysis.statistics.refinement import ROUND_SIZE, refined_rates
-from lr_sweep.analysis.statistics.selection import MEAN_DIGITS
+from lr_sweep.analysis.statistics.selection import comparable
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.search.proposals import (
@@ -176,7 +176,7 @@ class Rounds:
 
 def _ranked(observed: Iterable[Observation], sign: float) -> list[float]:
     """Return the rates with a value from the best to the worst; of equal ones the smaller is first."""
-    known = [(round(sign * each.value, MEAN_DIGITS), each.learning_rate) for each in observed if each.value is not None]
+    known = [(comparable(sign * each.value), each.learning_rate) for each in observed if each.value is not None]
     return [rate for value, rate in sorted(known, key=lambda each: (-each[0], each[1]))]
 
 

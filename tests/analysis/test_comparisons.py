@@ -33,6 +33,13 @@ def compared(results: Path, tests: dict[tuple[str, str], Sequence[float | None]]
     return summary_of(made.write())
 
 
+def test_values_of_any_size_that_is_read_have_an_interval() -> None:
+    sem, dof = welch(np.array([1.0, 3.0]), np.array([2.0, 4.0]))
+    large = welch(np.array([1e99, 3e99]), np.array([2e99, 4e99]))
+    assert large == pytest.approx((sem * 1e99, dof))
+    assert (sem, dof) == pytest.approx((math.sqrt(2), 2.0))  # variances 2 and 2, two seeds each
+
+
 def test_holm_by_hand() -> None:
     # Ordered 0.01, 0.02, 0.04: x 3 = 0.03, x 2 = 0.04, x 1 = 0.04 (never below the one before); NaN does not count.
     found = holm(np.array([0.04, 0.01, math.nan, 0.02]))

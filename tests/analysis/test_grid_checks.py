@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lr_sweep.tests.support.checked import by_check, found_in, grid, of_check
@@ -25,6 +26,13 @@ def test_best_at_the_edge(tmp_path: Path, values: dict[float, float], which: str
     assert edge.level == "problem"
     assert f"is the {which} tried" in edge.message
     assert edge.learning_rates == further
+
+
+def test_a_mean_that_numpy_and_python_round_apart_is_still_the_best(tmp_path: Path) -> None:
+    assert round(0.7360253564165, 12) != np.round(0.7360253564165, 12)  # python takes this half up, numpy down
+    made = SyntheticRecord(tmp_path)
+    grid(made, {1e-4: 0.5, 1e-3: 0.7360253564165, 1e-2: 0.6})
+    assert "edge" not in by_check(found_in(made))
 
 
 def test_one_learning_rate_is_the_papers_mistake(tmp_path: Path) -> None:
