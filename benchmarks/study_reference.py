@@ -24,10 +24,9 @@ from pydantic_core import PydanticUndefined
 from lr_sweep.datasets import TASKS
 from lr_sweep.sweep.study.built_in import BuiltInStudy
 from lr_sweep.sweep.study.cells import Cells
-from lr_sweep.sweep.study.learning_rates import LearningRateGrid
 from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, StudyModel
 from lr_sweep.sweep.study.own import FunctionStudy, OwnProtocol, StudyMetric
-from lr_sweep.sweep.study.search import Range, Search
+from lr_sweep.sweep.study.search import LearningRateGrid, Range, Search
 from lr_sweep.sweep.study.stop_early import StopEarly
 from lr_sweep.sweep.study.study import Resources, Study
 from lr_sweep.sweep.study.variants import StudyVariant

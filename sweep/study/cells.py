@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 from pydantic import AfterValidator, Field
 
 from lr_sweep.common.errors import unknown
-from lr_sweep.sweep.study.learning_rates import LearningRates
+from lr_sweep.sweep.study.search import LearningRates
 from lr_sweep.sweep.study.validation import Mistakes, Strict, mistake, read_record, some_distinct
 
 MAX_CELLS = 5000

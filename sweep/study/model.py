@@ -170,7 +170,7 @@ def _source_tag(value: Any) -> str | None:
     return f"({chosen[0]})" if len(chosen) == 1 else None
 
 
-WeightsSource = Annotated[
+Pretrained = Annotated[
     Annotated[HubWeights, Tag("(hub)")]
     | Annotated[FolderWeights, Tag("(folder)")]
     | Annotated[PretrainedHere, Tag("(pretrain)")],
@@ -195,7 +195,7 @@ class StudyModel(Strict):
     """Layers, width and further sizes of its family; implied by a known model."""
     depth: Count | None = None
     """Only so many first layers are built (Lu et al. 2021, section 3.10); null: all."""
-    pretrained: WeightsSource | None = None
+    pretrained: Pretrained | None = None
     """Where pretrained weights come from: `hub`, `folder` or `pretrain`; null: the hub for a known model, else none."""
 
     @property
@@ -220,7 +220,7 @@ class StudyModel(Strict):
 
     @field_validator("pretrained")
     @classmethod
-    def _check_positions(cls, source: WeightsSource | None, info: ValidationInfo) -> WeightsSource | None:
+    def _check_positions(cls, source: Pretrained | None, info: ValidationInfo) -> Pretrained | None:
         size = info.data.get("size")
         if not size or not isinstance(source, PretrainedHere):
             return source

@@ -19,9 +19,8 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.common.limits import Count, Seed, Steps
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.study.cells import AXES, Cells, StudyCell, by_names, changed, check_cells
-from lr_sweep.sweep.study.learning_rates import alike, ascending
 from lr_sweep.sweep.study.model import StudyModel
-from lr_sweep.sweep.study.search import RatesOrSearch, Search
+from lr_sweep.sweep.study.search import RatesOrSearch, Search, alike, ascending
 from lr_sweep.sweep.study.stop_early import StopEarly
 from lr_sweep.sweep.study.validation import (
     STRICT,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from lr_sweep.datasets import TASKS
 from lr_sweep.sweep.study.file import load_study, shipped_studies, study_to_yaml
-from lr_sweep.sweep.study.learning_rates import LearningRateGrid
 from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere
+from lr_sweep.sweep.study.search import LearningRateGrid
 from lr_sweep.sweep.study.study import Study, StudyTask
 from lr_sweep.tests.support.study_example import GRID, PRETRAINED, SIZE, STUDY, write
 from lr_sweep.trainables.models import MODELS
