@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
@@ -22,12 +22,11 @@ from pydantic import (
 )
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.common.files import hash_file
 from lr_sweep.common.limits import Steps
 from lr_sweep.sweep.study.cells import StudyCell
 from lr_sweep.sweep.study.study import Examples, Resources, Study, StudyTask
 from lr_sweep.sweep.study.validation import Mistakes, NameRule, Strict, each_entry, mistake, read_record, shown
-from lr_sweep.trainables.own.code import data_file, module_name
+from lr_sweep.trainables.own.code import data_file, module_name, sha256_of
 from lr_sweep.trainables.own.run import OwnFiles, OwnRun
 
 FUNCTION = "train"
@@ -122,26 +121,21 @@ def data_files(value: Any, info: ValidationInfo) -> dict[str, str]:
     """
     folder = _folder(info)
     if not isinstance(value, Mapping):
-        return {name: _hash_at(path, path.stat().st_mtime_ns) for name, path in _expanded(value, folder).items()}
-    mistakes = Mistakes()
-    for name, sha256 in value.items():
-        with mistakes.below(name):
-            path = _below(folder, name)
-            if path.is_file() and (got := _hash_at(path, path.stat().st_mtime_ns)) != sha256:
-                raise ValueError(f"{path} has sha256 {got}, the study says {shown(sha256)}")
-    mistakes.raise_all()
-    return dict(value)
+        return {name: sha256_of(path) for name, path in _expanded(value, folder).items()}
+
+    def check(name: str, sha256: str) -> str:
+        path = _below(folder, name)
+        if path.is_file() and (got := sha256_of(path)) != sha256:
+            raise ValueError(f"{path} has sha256 {got}, the study says {shown(sha256)}")
+        return sha256
+
+    return dict(each_entry(value, check))
 
 
 def _folder(info: ValidationInfo) -> Path:
     assert info.context, "a study of one's own function is read from a file"
     folder: Path = info.context["folder"]
     return folder
-
-
-@lru_cache
-def _hash_at(path: Path, mtime_ns: int) -> str:
-    return hash_file(path)
 
 
 def _expanded(patterns: Any, folder: Path) -> dict[str, Path]:

@@ -70,8 +70,7 @@ def data_file(name: str, sha256: str, folders: Sequence[Path]) -> Path:
     """Find a data file with these bytes in one of the folders; raises DataError if none has it."""
     found = [path for folder in folders if (path := folder / name).is_file()]
     for path in found:
-        stat = path.stat()
-        if _hash_at(path, stat.st_mtime_ns, stat.st_size) == sha256:
+        if sha256_of(path) == sha256:
             return path.resolve()
     problem = f"{found[0]} has other bytes" if found else f"no {name} in {' or '.join(map(str, folders))}"
     raise DataError(
@@ -80,9 +79,14 @@ def data_file(name: str, sha256: str, folders: Sequence[Path]) -> Path:
     )
 
 
+def sha256_of(path: Path) -> str:
+    """Hash a file, once for all runs of a process as long as it does not change."""
+    stat = path.stat()
+    return _hash_at(path, stat.st_mtime_ns, stat.st_size)
+
+
 @lru_cache
 def _hash_at(path: Path, mtime_ns: int, num_bytes: int) -> str:
-    """Hash a file once for all runs of a process, as long as it does not change."""
     return hash_file(path)
 
 

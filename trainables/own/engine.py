@@ -1,11 +1,11 @@
-"""The engine of training functions: one run, its function in a thread that waits between two steps."""
+"""Training by a function of the user's own: one run, its function in a thread that waits between two steps."""
 
 from __future__ import annotations
 
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, fields
 from typing import Any
@@ -203,37 +203,3 @@ class OwnTraining:
         finally:
             self._handoff.close()
             self._opened.close()
-
-
-class OwnEngine:
-    """`OwnTraining` as an `Engine`: one run at a time."""
-
-    def __init__(self, training_of: Callable[[OwnRun], OwnTraining]) -> None:
-        self._training_of = training_of
-        self.slots: list[OwnTraining] = []
-
-    @property
-    def pace(self) -> Pace:
-        """How long a gradient step and an evaluation take here, lately."""
-        return self.slots[0].pace
-
-    def add(self, runs: Sequence[OwnRun]) -> list[OwnTraining]:
-        """Start one run at step 0."""
-        assert not self.slots, "the run before has ended and was removed"
-        (run,) = runs
-        self.slots = [self._training_of(run)]
-        return self.slots
-
-    def advance(self, *, for_s: float = math.inf) -> list[tuple[OwnTraining, Evaluation]]:
-        """Train the run as `OwnTraining.advance` does."""
-        evaluation = self.slots[0].advance(for_s=for_s)
-        return [(self.slots[0], evaluation)] if evaluation is not None else []
-
-    def remove(self, slots: Sequence[OwnTraining]) -> None:
-        """Let the run go; raises TrainingFunctionError if its function raises after its last step."""
-        self.slots = [slot for slot in self.slots if slot not in slots]
-        for slot in slots:
-            slot.close()
-
-    state = staticmethod(OwnTraining.state)
-    load_state = staticmethod(OwnTraining.load_state)
