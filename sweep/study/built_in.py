@@ -26,12 +26,12 @@ from lr_sweep.common.errors import unknown
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.checksum import data_checksum
 from lr_sweep.datasets.task import TaskShape, missing_names, options_content
-from lr_sweep.sweep.study.cells import AXES, MAX_CELLS, Cells, StudyCell, changed
+from lr_sweep.sweep.study.cells import MAX_CELLS, Cells, StudyCell, changed
 from lr_sweep.sweep.study.model import StudyModel
 from lr_sweep.sweep.study.search import Axis, Range, Space
 from lr_sweep.sweep.study.study import Examples, Study, StudyTask
 from lr_sweep.sweep.study.validation import Loc, Mistakes, each_entry, mistake, read_record, shown
-from lr_sweep.sweep.study.variants import check_option, checked_axes, own_protocol, variants_of, written_out
+from lr_sweep.sweep.study.variants import check_option, checked_axes, own_protocol, variants_of
 from lr_sweep.trainables.memory import part_sizes
 from lr_sweep.trainables.parts import VARIANTS, Variant
 from lr_sweep.trainables.run import Protocol, Run, attention_for
@@ -73,14 +73,9 @@ class BuiltInStudy(Study):
     models: Annotated[dict[str, StudyModel], Len(1)]
     """Models by a known name or by one of the study's own; tables show the name."""
     axes: Annotated[dict[str, Any], PlainValidator(checked_axes)] = Field(default={}, exclude=True)
-    """Lists of values of protocol options; every variant is trained with each of their combinations."""
+    """Protocol options with lists of values; default: none. Every variant is trained with each combination of values."""
 
     # --- fields
-
-    @model_validator(mode="before")
-    @classmethod
-    def _write_out(cls, study: Any) -> Any:
-        return _counted(written_out(study))
 
     @classmethod
     def read_options(cls, task: str, given: Mapping[str, Any]) -> Any:
@@ -95,6 +90,12 @@ class BuiltInStudy(Study):
     @classmethod
     def _build_models(cls, models: Any, info: ValidationInfo) -> Any:
         variants, cells = info.data.get("variants", {}), info.data.get("cells") or (Cells(),)
+        factors = [len(info.data.get("tasks", ())), len(models) if isinstance(models, Mapping) else 0, len(variants)]
+        if (number := prod(factors)) > MAX_CELLS:
+            raise ValueError(
+                f"{' x '.join(map(str, factors))} (tasks, models, variants) are {number} cells, want at most "
+                f"{MAX_CELLS}; split it into several studies, which share their runs"
+            )
 
         def build(name: str, value: Any) -> StudyModel:
             wanted_by = (
@@ -198,18 +199,6 @@ class BuiltInStudy(Study):
         if self.variants.keys() <= VARIANTS.keys():
             content["variants"] = list(self.variants)
         return content
-
-
-def _counted(study: Any) -> Any:
-    """Return a study's mapping; raise ValidationError if its tasks, models and variants are too many to combine."""
-    given = [study.get(axis) for axis in AXES] if isinstance(study, Mapping) else []
-    factors = [len(names) for names in given if isinstance(names, Mapping | tuple)]
-    if (number := prod(factors)) > MAX_CELLS:
-        raise mistake(
-            f"{' x '.join(map(str, factors))} (tasks, models, variants) are {number} cells, want at most {MAX_CELLS}; "
-            f"split it into several studies, which share their runs"
-        )
-    return study
 
 
 def check_protocols(study: BuiltInStudy, cells: Iterable[StudyCell]) -> None:

@@ -229,7 +229,7 @@ class FunctionStudy(Study):
     variants: NamedOptions = Field(default={FUNCTION: {}})
     """Names, or a mapping of names to options that the function reads; default: one."""
     tasks: dict[str, StudyTask] = Field(default=None, validate_default=True)
-    """Names, each with its `num_steps` and options that the function reads; default: one, named as the study."""
+    """Tasks by name, each with `num_steps` and options that the function reads; default: one, named as the study."""
     models: NamedOptions = Field(default={FUNCTION: {}})
     """Names, or a mapping of names to options that the function reads; default: one."""
     trainable: Annotated[str, AfterValidator(trainable_text)]
@@ -240,6 +240,11 @@ class FunctionStudy(Study):
     """Data files, and patterns of such; a recorded study has their sha256."""
     metric: Annotated[Metric, PlainValidator(_metric)] = ACCURACY
     """What the function reports of each split; default: an accuracy."""
+
+    @field_validator("axes")
+    @classmethod
+    def _refuse_axes(cls, axes: Any) -> None:
+        raise ValueError("is for models of this program; name each combination in `variants`, with its options")
 
     @field_validator("tasks", mode="before")
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Annotated, Any
@@ -16,7 +16,6 @@ from lr_sweep.sweep.study.validation import (
     Mistakes,
     NameRule,
     each_entry,
-    mistake,
     one_of,
     read_record,
     reworded,
@@ -40,16 +39,35 @@ def own_protocol(variant: Any) -> dict[str, Any]:
     return variant.protocol if isinstance(variant, StudyVariant) else {}
 
 
-def variants_of(value: Any, info: ValidationInfo) -> Any:
-    """Build the variants by name, of a list of known names or of a mapping."""
+def variants_of(value: Any, info: ValidationInfo) -> dict[str, Variant]:
+    """Build the variants by name, of a list of known names or of a mapping; each with every value of the axes."""
+    protocol = info.data.get("protocol", Protocol())
     if isinstance(value, tuple):
-        names = _NAMES.validate_python(value)
-        return {name: VARIANTS[name] for name in names}
-    if not isinstance(value, Mapping):
+        variants = {name: VARIANTS[name] for name in _NAMES.validate_python(value)}
+    elif isinstance(value, Mapping) and value:
+        variants = each_entry(value, lambda name, entry: _variant(name, entry, protocol))
+    else:
         raise ValueError(f"got {shown(value)}, want a list of names, or a mapping of names to variants")
-    if not value:
-        raise ValueError("want at least one entry")
-    return each_entry(value, lambda name, entry: _variant(name, entry, info.data.get("protocol", Protocol())))
+    axes = info.data.get("axes")
+    return _combined(variants, axes) if axes else variants
+
+
+def _combined(variants: Mapping[str, Variant], axes: Mapping[str, Sequence[Any]]) -> dict[str, Variant]:
+    """Return each variant with each combination of the axes' values, under names such as `frozen-random-sgd`."""
+    factors = [len(variants), *map(len, axes.values())]
+    if (number := math.prod(factors)) > MAX_CELLS:
+        raise ValueError(
+            f"{' x '.join(map(str, factors))} (variants, {', '.join(axes)}) are {number} variants, want at most "
+            f"{MAX_CELLS}; give fewer values, or a `search` with a `space`"
+        )
+    found = {}
+    for (name, variant), values in product(variants.items(), product(*axes.values())):
+        options = dict(zip(axes, values, strict=True))
+        own = {**own_protocol(variant), **options}
+        found[_NAME.validate_python(_name(name, options))] = StudyVariant(
+            initialisation=variant.initialisation, trained=variant.trained, protocol=own
+        )
+    return found
 
 
 def _variant(name: str, value: Any, protocol: Protocol) -> Variant:
@@ -72,35 +90,6 @@ def _own(given: StudyVariant, protocol: Protocol) -> Variant:
     with reworded(vars(protocol), "protocol"):
         changed(protocol, given.protocol)
     return given
-
-
-def written_out(study: Any) -> Any:
-    """Return a study's mapping with its `axes` written out as variants; as it is if these or the variants are wrong.
-
-    Raises ValidationError, before anything is written out, if that were too many.
-    """
-    if not isinstance(study, Mapping) or "axes" not in study:
-        return study
-    variants: Any = study.get("variants")
-    is_list = isinstance(variants, tuple) and all(isinstance(name, str) for name in variants)
-    entries = dict.fromkeys(variants) if is_list else variants
-    try:
-        axes = checked_axes(study["axes"])
-        built = each_entry(entries, lambda name, value: _variant(name, value, Protocol()))
-    except ValueError:  # reported where `axes` and `variants` are read
-        return study
-    if not isinstance(built, Mapping):
-        return study
-    factors = [len(built), *map(len, axes.values())]
-    if (number := math.prod(factors)) > MAX_CELLS:
-        raise mistake(
-            f"{' x '.join(map(str, factors))} (variants, {', '.join(axes)}) are {number} variants, want at most "
-            f"{MAX_CELLS}; give fewer values, or a `search` with a `space`",
-            "axes",
-        )
-    combined = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    each = {_name(name, options): _with(variant, options) for name, variant in built.items() for options in combined}
-    return {key: value for key, value in study.items() if key != "axes"} | {"variants": each}
 
 
 def checked_axes(axes: Any) -> dict[str, tuple[Any, ...]]:
@@ -129,12 +118,6 @@ def check_option(option: str, value: Any) -> None:
         changed(Protocol(), {option: value})
     except ValidationError as error:
         raise ValueError(error.errors()[0]["msg"]) from error
-
-
-def _with(variant: Variant, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entry of a variant with some options of the protocol."""
-    protocol = {**own_protocol(variant), **options}
-    return {"initialisation": variant.initialisation, "trained": variant.trained, "protocol": protocol}
 
 
 def _name(variant: str, options: Mapping[str, Any]) -> str:

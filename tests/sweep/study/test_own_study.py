@@ -106,14 +106,11 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         "metric": "{name: loss}",
         "resources": "{engine: plain, runs_per_trial: 2}",
         "axes": "{}",
+        "modles": "[a]",
     }
     study = write_function(tmp_path, BODY, **changes)
     plain = "text, a finite number, true, false, null, or lists and mappings of these"
     single = "has no effect here: runs of the user's own function train one by one; leave it out"
-    keys = (
-        "cells, code, data, learning_rates, metric, models, num_steps, protocol, refine, resources, search, seeds, "
-        "selection, stop_early, study, tasks, title, trainable, variants, winners"
-    )
     assert mistakes(study) == [
         "4: num_steps: 12 is not a multiple of protocol.evaluate_every = 5; 10 or 15 is",
         f"7: code[1]: no file modle.py in {tmp_path}; paths start from the study file's folder",
@@ -123,7 +120,10 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         "10: metric.higher_is_better: missing",
         f"11: resources.engine: {single}",
         f"11: resources.runs_per_trial: {single}",
-        f"12: axes: unknown key 'axes'; valid: {keys}",
+        "12: axes: is for models of this program; name each combination in `variants`, with its options",
+        "13: modles: unknown key 'modles'; did you mean 'models'? valid: axes, cells, code, data, learning_rates, "
+        "metric, models, num_steps, protocol, refine, resources, search, seeds, selection, stop_early, study, tasks, "
+        "title, trainable, variants, winners",
     ]
 
 

@@ -45,14 +45,16 @@ def refusal(**changes: Any) -> str:
 
 def test_axes_are_counted_before_they_are_multiplied_out() -> None:
     assert refusal(axes=dict.fromkeys(SIX_AXES, TEN)) == (
-        "axes: 1 x 10 x 10 x 10 x 10 x 10 x 10 (variants, adam_beta1, adam_beta2, dropout, input_dropout, "
+        "variants: 1 x 10 x 10 x 10 x 10 x 10 x 10 (variants, adam_beta1, adam_beta2, dropout, input_dropout, "
         "weight_decay, position_std) are 1000000 variants, want at most 5000; give fewer values, or a `search` with "
         "a `space`"
     )
 
 
 def test_a_file_names_the_line_of_axes_that_are_too_many(tmp_path: Path) -> None:
-    assert mistakes(tmp_path, json.dumps(TINY | {"axes": dict.fromkeys(SIX_AXES, TEN)}))[0].startswith("1: axes: 1 x ")
+    assert mistakes(tmp_path, json.dumps(TINY | {"axes": dict.fromkeys(SIX_AXES, TEN)}))[0].startswith(
+        "1: variants: 1 x "
+    )
 
 
 def test_as_many_variants_as_may_be_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +66,7 @@ def test_as_many_variants_as_may_be_are_written_out(monkeypatch: pytest.MonkeyPa
 
 def test_tasks_models_and_variants_are_counted_before_they_are_read() -> None:
     models, many = ({f"{kind}{n}": entry for n in range(100)} for kind, entry in (("m", MODEL), ("v", VARIANT)))
-    counts = "1 x 100 x 100 (tasks, models, variants) are 10000 cells, want at most 5000; "
+    counts = "models: 1 x 100 x 100 (tasks, models, variants) are 10000 cells, want at most 5000; "
     assert refusal(models=models, variants=many).startswith(counts)
     assert refusal(models=models, variants=many, cells=[{"models": ["m0"]}]).startswith(counts)
 
