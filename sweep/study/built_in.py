@@ -73,7 +73,7 @@ class BuiltInStudy(Study):
     models: Annotated[dict[str, StudyModel], Len(1)]
     """Models by a known name or by one of the study's own; tables show the name."""
     axes: Annotated[dict[str, Any], PlainValidator(checked_axes)] = Field(default={}, exclude=True)
-    """Protocol options with lists of values; default: none. Every variant is trained with each combination of values."""
+    """Protocol options with lists of values; default: none. Every variant is trained with each combination."""
 
     # --- fields
 

@@ -52,9 +52,8 @@ def test_axes_are_counted_before_they_are_multiplied_out() -> None:
 
 
 def test_a_file_names_the_line_of_axes_that_are_too_many(tmp_path: Path) -> None:
-    assert mistakes(tmp_path, json.dumps(TINY | {"axes": dict.fromkeys(SIX_AXES, TEN)}))[0].startswith(
-        "1: variants: 1 x "
-    )
+    (line,) = mistakes(tmp_path, json.dumps(TINY | {"axes": dict.fromkeys(SIX_AXES, TEN)}))
+    assert line.startswith("1: variants: 1 x ")
 
 
 def test_as_many_variants_as_may_be_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
