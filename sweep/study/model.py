@@ -62,16 +62,13 @@ def _study_path(value: Any, info: ValidationInfo) -> Any:
 
 
 def _text_path(value: Any, info: ValidationInfo) -> Any:
-    """As `_study_path`, but leave a path in the data directory as it is: where that is, a study does not say."""
-    if not isinstance(value, str) or not in_data_dir(Path(value)):
-        return _study_path(value, info)
-    if "\0" in value or ".." in Path(value).parts:
-        raise ValueError(f"got {shown(value)}, want a path below the data directory, without '..'")
-    return Path(value)
-
-
-def _plain_file(path: Path, info: ValidationInfo) -> Path:
-    if info.context and not in_data_dir(path) and not path.is_file():
+    """As `_study_path`, of a file; a path in the data directory is left as it is, since a study does not say where."""
+    if isinstance(value, str) and in_data_dir(Path(value)):
+        if "\0" in value or ".." in Path(value).parts:
+            raise ValueError(f"got {shown(value)}, want a path below the data directory, without '..'")
+        return Path(value)
+    path = _study_path(value, info)
+    if info.context and isinstance(value, str) and not path.is_file():
         raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'no plain file'}, want a file of text")
     return path
 
@@ -79,10 +76,7 @@ def _plain_file(path: Path, info: ValidationInfo) -> Path:
 StudyPath = Annotated[Path, BeforeValidator(_study_path)]
 _NAME = TypeAdapter(Annotated[str, NameRule])
 _TEXT_FILES: TypeAdapter[tuple[Path, ...]] = TypeAdapter(
-    Annotated[
-        tuple[Annotated[Path, AfterValidator(_plain_file), BeforeValidator(_text_path)], ...],
-        AfterValidator(some_distinct),
-    ]
+    Annotated[tuple[Annotated[Path, BeforeValidator(_text_path)], ...], AfterValidator(some_distinct)]
 )
 
 
@@ -96,8 +90,6 @@ def _text(value: Any, context: Any) -> Any:
 
 def _recipe_from(value: Any, info: ValidationInfo) -> Recipe:
     """Build the recipe on a task of a mapping that names one, else the one on text."""
-    if isinstance(value, Recipe):
-        return value
     given, mistakes, recipe = value, Mistakes(), None
     if isinstance(value, Mapping) and "task" in value:
         return _task_recipe(dict(value))
@@ -160,13 +152,9 @@ class PretrainedHere(Strict):
     """Recipe by which this program trains the weights: on text, or on a `task`."""
 
 
-_SOURCES = {"hub": HubWeights, "folder": FolderWeights, "pretrain": PretrainedHere}
-
-
 def _source_tag(value: Any) -> str | None:
     """Return the tag of the kind of weights, by its key; None: not exactly one of the keys."""
-    keys = type(value).model_fields if isinstance(value, Strict) else value if isinstance(value, Mapping) else ()
-    chosen = [key for key in _SOURCES if key in keys]
+    chosen = [key for key in ("hub", "folder", "pretrain") if isinstance(value, Mapping) and key in value]
     return f"({chosen[0]})" if len(chosen) == 1 else None
 
 
@@ -233,20 +221,13 @@ class StudyModel(Strict):
 
     @classmethod
     def named(cls, name: str, value: Any, wanted_by: str | None, context: Any) -> StudyModel:
-        """Build a model from its entry in a study; `wanted_by` is a variant that starts from pretrained weights.
-
-        Raises:
-            ValidationError: wrong values; no pretrained weights, which a variant needs; another size for a known name.
-            ValueError: an unknown name without a size.
-        """
-        if isinstance(value, cls):
-            value = {key: getattr(value, key) for key in cls.model_fields}
+        """Build a model from its entry in a study; `wanted_by` is a variant that starts from weights."""
         if not isinstance(value, Mapping):
             return cls.model_validate(value)
         fields: dict[str, Any] = {}
         base = value.get("base")
         if known := MODELS.get(base if isinstance(base, str) else name):
-            weights = HubWeights(hub=known.hub, revision=known.revision, sha256=known.sha256)
+            weights = {"hub": known.hub, "revision": known.revision, "sha256": known.sha256}
             fields = {"family": known.family, "size": known.size, "pretrained": weights}
         fields |= {key: given for key, given in value.items() if given is not None}
         if "size" not in fields and base is None:

@@ -64,7 +64,7 @@ class OwnProtocol:
 
 
 def _metric(value: Any) -> Metric:
-    return value if isinstance(value, Metric) else Metric(**dict(StudyMetric.model_validate(value)))
+    return Metric(**dict(StudyMetric.model_validate(value)))
 
 
 def _plain(value: Any) -> Any:

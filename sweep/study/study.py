@@ -212,8 +212,6 @@ class Study(Strict):
     @classmethod
     def _build_tasks(cls, tasks: Any, info: ValidationInfo) -> Any:
         def build(name: str, value: Any) -> StudyTask:
-            if isinstance(value, StudyTask):
-                return value
             if value is not None and not isinstance(value, Mapping):
                 raise ValueError(f"got {shown(value)}, want a mapping of options, with num_steps")
             given, mistakes = dict(value or {}), Mistakes()

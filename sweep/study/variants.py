@@ -78,7 +78,7 @@ def _variant(name: str, value: Any, protocol: Protocol) -> Variant:
     if value is None:
         raise ValueError(unknown("variant", name, VARIANTS) + "; or give its initialisation and trained parts")
     _NAME.validate_python(name)
-    own = value if isinstance(value, Variant) else _own(read_record(StudyVariant, value), protocol)
+    own = _own(read_record(StudyVariant, value), protocol)
     if known and own != known:
         raise ValueError(f"{name!r} is a known variant; leave its entry empty, or choose another name")
     return own
