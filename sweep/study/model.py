@@ -114,7 +114,7 @@ def _task_recipe(given: dict[str, Any]) -> TaskRecipe:
     with mistakes.below():
         recipe = read_record(TaskRecipe, training)
     with mistakes.below():
-        options = read_record(kind, given, more_keys=own)
+        options: Any = read_record(kind, given, more_keys=own)
     mistakes.raise_all()
     assert recipe, "nothing was wrong with it"
     return replace(recipe, options=options)

@@ -60,7 +60,7 @@ def _combined(variants: Mapping[str, Variant], axes: Mapping[str, Sequence[Any]]
             f"{' x '.join(map(str, factors))} (variants, {', '.join(axes)}) are {number} variants, want at most "
             f"{MAX_CELLS}; give fewer values, or a `search` with a `space`"
         )
-    found = {}
+    found: dict[str, Variant] = {}
     for (name, variant), values in product(variants.items(), product(*axes.values())):
         options = dict(zip(axes, values, strict=True))
         own = {**own_protocol(variant), **options}

@@ -152,7 +152,7 @@ def num_runs(study: Study) -> int:
 @pytest.mark.parametrize("name", shipped_studies())
 def test_shipped_studies_load_and_round_trip(name: str, tmp_path: Path) -> None:
     study = load_study(name)
-    assert load_study(write(tmp_path, study_to_yaml(study), f"{name}.yaml")) == study
+    assert load_study(write(tmp_path, study_to_yaml(study), f"{name}.yaml")).plain() == study.plain()
 
 
 def test_table_1_is_432_runs_of_the_papers_budgets() -> None:
