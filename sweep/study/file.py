@@ -43,7 +43,12 @@ def listed_studies() -> list[str]:
 
 
 def _shipped_files() -> dict[str, Path]:
-    return {path.stem: path for path in (*sorted(STUDIES.glob("*.yaml")), *sorted(STUDIES.glob("lu2021/*.yaml")))}
+    paths = (
+        path
+        for pattern in ("*.yaml", "lu2021/*.yaml")
+        for path in sorted(STUDIES.glob(pattern), key=lambda path: path.stem)
+    )
+    return {path.stem: path for path in paths}
 
 
 def load_study(name_or_path: str | Path, recorded: Iterable[str] = ()) -> AnyStudy:

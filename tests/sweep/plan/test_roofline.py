@@ -16,7 +16,7 @@ from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.plan import roofline
 from lr_sweep.sweep.plan.gpus import GPUS
 from lr_sweep.tests.support.small_runs import CPU, run_of
-from lr_sweep.trainables.blocked_attention import AttentionNoise, attend_in_blocks
+from lr_sweep.trainables.attention import AttentionNoise, attend_in_blocks
 from lr_sweep.trainables.run import QUERY_BLOCK, ModelSize
 from lr_sweep.trainables.stacked.engine import StackedTraining
 
@@ -45,9 +45,9 @@ def operations(layers: int, variant: str) -> tuple[int, int]:
     size = ModelSize(layers=layers, heads=4, width=16, positions=64)
     stack = StackedTraining(data, None, CPU)
     stack.add([run_of(variant, size=size, learning_rate=rate) for rate in (1e-3, 3e-3, 1e-2)])
-    stack._train_chunk(1)
+    stack.train_chunk(1)
     with CountOperations() as step:
-        stack._train_chunk(1)
+        stack.train_chunk(1)
     with CountOperations() as evaluation:
         stack._evaluate(stack.slots, stack.data.test[:4])  # one batch: 256 tokens
     return step.number, evaluation.number
