@@ -99,7 +99,7 @@ def coverage(
 
 
 def main() -> None:
-    """Print the table of docs/statistics.md."""
+    """Print the coverage that docs/statistics.md sums up."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulations", type=int, default=4000)
     parser.add_argument("--seed", type=int, default=0)

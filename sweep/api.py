@@ -1,4 +1,4 @@
-"""The Python API: what the commands do, for scripts and notebooks. README has it in ten lines."""
+"""The Python API: what the commands do, for scripts and notebooks."""
 
 from __future__ import annotations
 

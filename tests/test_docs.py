@@ -11,7 +11,7 @@ from lr_sweep.tests.support.command_lines import arguments_of
 from lr_sweep.trainables.run import Protocol
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("analysis", "datasets", "sweep", "trainables")
+PACKAGES = ("analysis", "common", "datasets", "sweep", "trainables")
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/RESULTS.md")]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 

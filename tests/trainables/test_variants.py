@@ -90,7 +90,7 @@ def test_a_study_may_name_an_added_variant(added: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_quick_tests_of_variants_pass_with_a_line_more(tmp_path: Path) -> None:
     """Runs every test file that reads the table of variants in a copy of the tree."""
-    folders = ("analysis", "benchmarks", "datasets", "docs", "sweep", "tests", "trainables")
+    folders = ("analysis", "benchmarks", "common", "datasets", "docs", "sweep", "tests", "trainables")
     for name in (*folders, "pyproject.toml", "README.md"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tmp_path / name)
