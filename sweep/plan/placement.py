@@ -129,7 +129,7 @@ def check_fit(placement: Placement, nodes: Nodes) -> None:
     """Raise `UserError` if no living node can hold a trial: Ray would wait forever."""
     if fits(placement, nodes):
         return
-    have = "; ".join(described(node) for node in nodes)
+    have = "; ".join(sorted(described(node) for node in nodes))
     where = f"the cluster at {placement.address}" if placement.address else "this machine"
     raise UserError(
         f"a trial asks for {described(placement.trial)}, but {where} has no such node (nodes: {have}). Ask for less "

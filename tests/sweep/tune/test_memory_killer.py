@@ -51,7 +51,7 @@ def test_runs_whose_worker_is_killed_resume(tmp_path: Path, together: int) -> No
             process.kill()
     printed = log.read_text()
     assert "Traceback" not in printed
-    expected = "they resume from their checkpoints, 2 at a time" if together > 1 else "it is started again"
+    expected = "they resume from their checkpoints, 2 at a time" if together > 1 else "; it is tried again: killed by"
     assert expected in printed
     assert {row["status"] for row in rows(results).values()} == {"complete"}
     assert {run_id: repr(curve) for run_id, curve in curves(results).items()} == {

@@ -21,7 +21,7 @@ EVALUATE_EVERY = 250
 STUDY: dict[str, Any] = {
     "rates": (1e-3, 3e-3, 1e-2),
     "variants": ("unfrozen-random",),
-    "num_steps": 1500,
+    "num_steps": 6000,  # long enough for another study to start meanwhile
     "protocol": f"{{evaluate_every: {EVALUATE_EVERY}, train_examples_evaluated: 100}}",
     "resources": "{runs_per_trial: 1, retries: 0}",
 }
