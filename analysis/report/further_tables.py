@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -19,6 +19,10 @@ from lr_sweep.common.text import NO_VALUE, rate_text
 
 SHOWN_TRIES = (1, 2, 3, 5, 10)
 """Columns of the table of expected bests; the CSV file has every number."""
+MOST_PAIRS = 200
+"""Rows of a table of pairs; of more it has those with a task's best variant, and its CSV file has all."""
+Leaders = Mapping[tuple[str, str], str]
+"""The best variant of each task and model."""
 
 
 def interval_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
@@ -50,10 +54,19 @@ def options_at_chosen(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([first[[*CELL, "learning_rate"]], found], axis=1)
 
 
-def comparison_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
+def comparison_table(found: pd.DataFrame, metric: Metric = ACCURACY, leaders: Leaders | None = None) -> Table:
     """Show the result of `comparisons.comparisons`: differences in points of percent, or as they are."""
-    groups = len(found[GROUP].drop_duplicates())
-    return laid_out("comparisons", found, metric=metric, tested=found["p"].count(), groups=groups)
+    groups, tested = len(found[GROUP].drop_duplicates()), found["p"].count()
+    shown = _leading(found, ("variant", "other"), leaders)
+    return laid_out("comparisons", shown, metric=metric, tested=tested, groups=groups, of=len(found))
+
+
+def _leading(pairs: pd.DataFrame, names: tuple[str, str], leaders: Leaders | None) -> pd.DataFrame:
+    """Return the pairs that a table shows; `names` are the columns of the two variants."""
+    if leaders is None or len(pairs) <= MOST_PAIRS:
+        return pairs
+    best = pd.Series([leaders.get(group) for group in pairs[GROUP].itertuples(index=False, name=None)], pairs.index)
+    return pairs[pairs[names[0]].eq(best) | pairs[names[1]].eq(best)]
 
 
 def order_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
@@ -68,8 +81,11 @@ def order_texts(found: pd.DataFrame) -> pd.DataFrame:
     return found.assign(order=orders, incomplete=list(map("; ".join, lost)))
 
 
-def reversal_table(found: pd.DataFrame, compared: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
+def reversal_table(
+    found: pd.DataFrame, compared: pd.DataFrame, metric: Metric = ACCURACY, leaders: Leaders | None = None
+) -> Table:
     """Show the result of `orders.reversals`, with what `comparisons.comparisons` found of the same pairs."""
+    number, found = len(found), _leading(found, ("better", "worse"), leaders)
     pairs = {
         (pair["task"], pair["model"], frozenset((pair["variant"], pair["other"]))): pair
         for pair in compared.to_dict("records")
@@ -80,6 +96,7 @@ def reversal_table(found: pd.DataFrame, compared: pd.DataFrame, metric: Metric =
         "reversals",
         reversal_texts(found).assign(pair=pd.Series(pair_of, index=found.index, dtype=object)),
         metric=metric,
+        of=number,
     )
 
 
