@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -100,7 +100,7 @@ def learning_rate_figure(
     figure, panels = _framed(title, caption, handles, width, math.ceil(len(tasks) / columns), columns)
     for panel, task in zip(panels, tasks, strict=False):
         _draw_panel(panel, rates[rates["task"] == task], cells[cells["task"] == task], styles, metric)
-        if published is not None and near_lu2021(rates[rates["task"] == task]):
+        if published is not None and near_lu2021(rates.loc[rates["task"] == task, "learning_rate"]):
             panel.axvline(LU2021_LEARNING_RATE, color="#B00020", linestyle="--", linewidth=1.2, zorder=1)
         for (of_task, _, variant), value in (published or {}).items():
             if of_task == task and variant in styles:
@@ -187,10 +187,10 @@ def _of_named(unnamed: int, how: str) -> str:
     return named if unnamed else ""
 
 
-def near_lu2021(rates: pd.DataFrame) -> bool:
+def near_lu2021(learning_rates: Iterable[float]) -> bool:
     """Return whether a sweep comes within half a decade of the learning rate of Lu et al. 2021."""
-    low, high = rates["learning_rate"].min() / HALF_DECADE, rates["learning_rate"].max() * HALF_DECADE
-    return bool(low <= LU2021_LEARNING_RATE <= high)
+    tried = list(learning_rates)
+    return min(tried) / HALF_DECADE <= LU2021_LEARNING_RATE <= max(tried) * HALF_DECADE
 
 
 def _framed(
@@ -309,7 +309,7 @@ def _partial(rates: pd.DataFrame) -> pd.Series:
 
 def _legend(rates: pd.DataFrame, styles: Mapping[str, Style], metric: Metric, of_papers: bool) -> list[Line2D]:
     grey: dict[str, Any] = {"color": "0.3", "linestyle": "none"}
-    near = of_papers and any(near_lu2021(rows) for _, rows in rates.groupby("task"))
+    near = of_papers and any(near_lu2021(rows) for _, rows in rates.groupby("task")["learning_rate"])
     chosen = {"marker": "o", "markersize": 11, "fillstyle": "none", "label": f"chosen on {metric.chosen_on}"}
     fixed = {"color": "#B00020", "linestyle": "--", "linewidth": 1.2, "label": "Lu et al. 2021 (1e-3)"}
     marks: list[tuple[object, dict[str, Any]]] = [
