@@ -169,7 +169,7 @@ def variant_styles(variants: list[str]) -> dict[str, Style]:
     return {variant: STYLES.get(variant) or next(further) for variant in variants}
 
 
-def _named(cells: pd.DataFrame, variants: Sequence[str], metric: Metric) -> tuple[dict[str, Style], int]:
+def _named(cells: pd.DataFrame, variants: Iterable[str], metric: Metric) -> tuple[dict[str, Style], int]:
     """Choose the variants that a figure names, with their styles, and count the others.
 
     Named are all, or of very many those with the best mean rank over the tasks.
@@ -225,7 +225,8 @@ def _plain(text: str) -> str:
 def _draw_panel(
     panel: Axes, rates: pd.DataFrame, cells: pd.DataFrame, styles: Mapping[str, Style], metric: Metric
 ) -> None:
-    _draw_unnamed(panel, rates[~rates["variant"].isin(styles)], metric)
+    if (unnamed := ~rates["variant"].isin(styles)).any():
+        _draw_unnamed(panel, rates[unnamed], metric)
     shown = pd.concat([rates[rates["variant"] == variant] for variant in styles])
     shown = shown.assign(
         mean=metric.scale * shown["test_mean"],

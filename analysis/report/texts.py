@@ -30,7 +30,8 @@ def laid_out(table: str, frame: pd.DataFrame, **values: Any) -> Table:
     title, caption, headings, entries = _tables()[table]
     names = [heading.render(values) for heading in headings]
     shown = [block for name, block in zip(names, entries.blocks.values(), strict=True) if name]
-    rows = [entries.new_context({**values, **row}) for row in frame.to_dict("records")]  # once a row: it takes longest
+    records: list[dict[Any, Any]] = frame.to_dict("records")
+    rows = [entries.new_context(values | row) for row in records]  # once a row: it takes longest
     return Table(
         title=title.render(values),
         caption=caption.render(values),

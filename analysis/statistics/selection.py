@@ -111,8 +111,8 @@ def best_learning_rates(per_run: pd.DataFrame, metric: Metric = ACCURACY) -> pd.
     columns = [*CELL, "learning_rate", "validation_mean", "runner_up", "runner_up_mean", "incomplete", "at_edge"]
     by_rate = per_run.groupby([*CELL, "learning_rate"], sort=False)["validation_accuracy"].agg(["mean", "count"])
     by_rate["mean"] = by_rate["mean"].round(MEAN_DIGITS)
-    cells = rows_by_cell(by_rate.reset_index().sort_values("learning_rate", kind="stable"))
-    chosen = {cell: _choose(cells[cell], number, metric) for cell, number in num_seeds.items()}
+    cells = rows_by_cell(by_rate.reset_index())
+    chosen = {cell: _choose(rates, num_seeds[cell], metric) for cell, rates in cells.items()}
     rows = [dict(zip(CELL, cell, strict=True)) | choice for cell, choice in chosen.items()]
     return pd.DataFrame(rows, columns=columns)
 
@@ -137,7 +137,8 @@ def inner_rate(equal: Collection[float], tried: Collection[float]) -> float:
 
 
 def _choose(rates: list[Row], num_seeds: int, metric: Metric) -> dict[str, Any]:
-    """Choose among the rates of one cell, rising, with the `mean` and `count` of each."""
+    """Choose among the rates of one cell, with the `mean` and `count` of each."""
+    rates = sorted(rates, key=lambda row: row["learning_rate"])
     tried, most = [row["learning_rate"] for row in rates], max(row["count"] for row in rates)
     means = {row["learning_rate"]: row["mean"] for row in rates if row["count"] == most > 0}
     best, second = [*sorted(means, key=lambda rate: -metric.sign * means[rate]), math.nan, math.nan][:2]
