@@ -169,9 +169,10 @@ def expanded(path: Path) -> int:
         results = Results(path.parent / "none")
         found = find_backbones(study, results.pretrained, path.parent)
         number = len(expected_runs(study, found, path.parent, {}))
-        study_to_yaml(study)
     except (UserError, DataError, WeightsError):
         return 0
+    path.write_text(study_to_yaml(study), encoding="utf-8")
+    assert load_study(path).plain() == study.plain()
     return number
 
 
