@@ -38,7 +38,7 @@ class Sweep:
         only: a part of the study's runs, as of `--only`: `variant=frozen-random,learning_rate=1e-3`.
 
     Raises:
-        UserError: mistakes in the study. All methods raise it, or `RecordError`, for what the user can put right.
+        UserError: mistakes in the study. All methods raise it for what the user can put right.
     """
 
     def __init__(

@@ -55,7 +55,7 @@ class ModelSize(BodySize):
 
     family: ClassVar[str] = "gpt2"
     heads: Dimension
-    """Attention heads in each block; divides `width`."""
+    """Attention heads in each layer; divides `width`."""
     positions: Dimension = 1024
     """Rows of the positional embedding table. Tasks with more tokens get further rows (`Protocol.position_std`)."""
 

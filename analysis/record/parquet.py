@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from lr_sweep.analysis.record.access import unreadable
 from lr_sweep.analysis.record.columns import Columns, schema
-from lr_sweep.common.errors import reason
+from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import read_plain
 
 FORMAT = 1
@@ -37,7 +37,7 @@ _BLANK = b"0" * 64
 """Stands where the digest goes, while the file is hashed."""
 
 
-class RecordError(Exception):
+class RecordError(UserError):
     """The record is missing, damaged or of another format; the message names the file and says what to do."""
 
 

@@ -67,7 +67,7 @@ class Backbone:
     """Name of the weights in tables."""
     here: bool = False
     """Whether the weights are on this machine."""
-    missing_text: str | None = None
+    missing_text: Path | None = None
     """The first file of text that is missing here, to pretrain the weights on; their folder is not known without it."""
 
 
@@ -103,7 +103,7 @@ def find_backbone(model: StudyModel, root: Path, data_dir: Path | None = None) -
                 source=WeightsSource(folder=f"a folder that is named after the text {missing}"),
                 checksum=f"{UNKNOWN_WEIGHTS}: pretrained on {missing}, which is missing",
                 description=recipe.description(size),
-                missing_text=str(missing),
+                missing_text=missing,
             )
         folder = _folder(root, size, recipe, _corpus_of(recipe, data_dir))
         source, description = WeightsSource(folder=str(folder)), recipe.description(size)

@@ -144,7 +144,7 @@ class Study(Strict):
     search: Search | None = None
     """Chooses learning rates in rounds; null: they are `learning_rates`."""
     learning_rates: RatesOrSearch = Field(default=None, validate_default=True)
-    """A grid or a list; left out with a `search`."""
+    """A grid or a list; null: with a `search`."""
     refine: Annotated[int, Interval(ge=1, le=20)] | None = None
     """Learning rates to add to each cell's grid once its runs have ended; null: none."""
     winners: Count | None = None

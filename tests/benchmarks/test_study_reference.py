@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from lr_sweep.benchmarks.study_reference import EXAMPLE, PAGE, page
-from lr_sweep.sweep.study.file import load_study
+from lr_sweep.benchmarks.study_reference import PAGE, page
 
 
 def test_the_reference_of_study_files_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m benchmarks.study_reference"
-
-
-def test_its_example_is_a_study() -> None:
-    assert load_study(EXAMPLE).study in PAGE.read_text(encoding="utf-8")
