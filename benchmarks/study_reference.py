@@ -38,10 +38,9 @@ PAGE = ROOT / "docs" / "study-file.md"
 INTRODUCTION = """\
 # The study file
 
-Every field of a study: `*` if it must be given, else its default; the values that it may have; what
-it says. A study is YAML 1.2, such as [quickstart](../sweep/studies/quickstart.yaml). Unknown keys
-and values of another type are refused, all mistakes at once. `python -m benchmarks.study_reference`
-writes this page from the code that reads a study.
+Every field of a study: `*` if it must be given, else its default, and in brackets what else it may
+be. A study is YAML 1.2, such as [quickstart](../sweep/studies/quickstart.yaml). Unknown keys and
+values of another type are refused. `python -m benchmarks.study_reference` writes this page.
 """
 SECTIONS: dict[str, tuple[type, ...]] = {
     "Study": (Study,),
@@ -114,8 +113,8 @@ def _field(name: str, hint: Any, default: Any) -> str:
     """Return `` `at_once` = null (int ≥1) ``: a field with its default and the values that it may have."""
     shown = _value(default)
     marked = f"`{name}`*" if default is REQUIRED else f"`{name}` = {shown}" if shown else f"`{name}`"
-    alternatives = [each for each in dict.fromkeys(_values(hint)) if (each, default) != ("null", None)]
-    values = "" if alternatives == ["mapping"] else " or ".join(alternatives)
+    alternatives = [each for each in dict.fromkeys(_values(hint)) if each != shown]
+    values = "" if alternatives == ["mapping"] else ", ".join(alternatives)
     if isinstance(default, int | float):  # which says whether it is a whole number
         values = re.sub(r"^(int|number) ?", "", values)
     return f"{marked} ({values})" if values else marked
@@ -165,7 +164,7 @@ def _values(hint: Any) -> Iterator[str]:
         limits = [_limits(each) for each in arguments[1:] if isinstance(each, Interval)]
         yield from (" ".join([each, *limits]) for each in _values(arguments[0]))
     elif origin is Literal:
-        yield ", ".join(map(str, arguments))
+        yield from map(str, arguments)
     elif origin in (Union, types.UnionType):
         yield from (value for each in arguments for value in _values(each))
     elif origin is tuple:

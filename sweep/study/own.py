@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
+from annotated_types import Len
 from pydantic import (
     AfterValidator,
     Field,
@@ -228,7 +229,7 @@ class FunctionStudy(Study):
     """How each run is evaluated: `evaluate_every` alone."""
     variants: NamedOptions = Field(default={FUNCTION: {}})
     """Names, or a mapping of names to options that the function reads; default: one."""
-    tasks: dict[str, StudyTask] = Field(default=None, validate_default=True)
+    tasks: Annotated[dict[str, StudyTask], Len(1)] = Field(default=None, validate_default=True)
     """Tasks by name, each with `num_steps` and options that the function reads; default: one, named as the study."""
     models: NamedOptions = Field(default={FUNCTION: {}})
     """Names, or a mapping of names to options that the function reads; default: one."""

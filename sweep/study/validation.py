@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Annotated, Any, TypeVar, cast
 
@@ -75,7 +75,7 @@ class Mistakes:
         self._details.append(_detail(message, loc))
 
     @contextmanager
-    def below(self, *loc: str | int, keys: Iterable[str] = ()) -> Iterator[None]:
+    def below(self, *loc: str | int, keys: Collection[str] = ()) -> Iterator[None]:
         """Add the mistakes that the block raises, below `loc`; `keys` are the valid ones there."""
         try:
             yield
@@ -85,7 +85,11 @@ class Mistakes:
                     continue  # a default made of a field that has a mistake of its own
                 # Leave out what pydantic adds to a location: `(tag)` of a union and `[key]`.
                 written = [part for part in detail["loc"] if not str(part).startswith(("(", "["))]
-                self.add(_wording(detail, keys), *loc, *written)
+                message = _wording(detail, keys)
+                field, _, rest = message.partition(": ")
+                if not written and field in keys:  # a dataclass's own check begins with the field's name
+                    written, message = [field], rest
+                self.add(message, *loc, *written)
         except ValueError as error:
             self.add(str(error), *loc)
 
@@ -96,7 +100,7 @@ class Mistakes:
 
 
 @contextmanager
-def reworded(keys: Iterable[str], *loc: str | int) -> Iterator[None]:
+def reworded(keys: Collection[str], *loc: str | int) -> Iterator[None]:
     """Raise the mistakes of the block below `loc`, in the words of a study; `keys` are the valid ones there."""
     mistakes = Mistakes()
     with mistakes.below(*loc, keys=keys):
@@ -122,7 +126,7 @@ def read_record(kind: type[T], value: Any, more_keys: Iterable[str] = ()) -> T:
     `trainables` and `datasets` do not import pydantic, so their records are dataclasses. `more_keys` are valid beside
     its fields, for the message about an unknown key.
     """
-    with reworded([*more_keys, *vars(kind)["__dataclass_fields__"]]):
+    with reworded([*more_keys, *(field.name for field in fields(cast("Any", kind)))]):
         record: T = _reader(cast("Any", kind)).validate_python(value)
         return record
 

@@ -59,7 +59,7 @@ from lr_sweep.trainables.run import ModelSize, Protocol
         (
             "[frozen-random, frozen-pretrained]",
             "{mine: {initialisation: random, trained: [outputs]}}",
-            "9: variants.mine: trained: got unknown part 'outputs'; want some of attention",
+            "9: variants.mine.trained: got unknown part 'outputs'; want some of attention",
         ),
         ("  tiny:", "  tiny:\n    base: gpt3", "7: models.tiny.base: unknown model 'gpt3'"),
         ("  tiny:", "  tiny:\n    depth: 3", "7: models.tiny.depth: got 3, want at most size.layers = 2"),
