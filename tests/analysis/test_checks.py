@@ -249,4 +249,4 @@ def test_the_docs_list_every_check() -> None:
     source = "".join((ROOT / "analysis" / "statistics" / name).read_text() for name in SOURCES)
     names = set(re.findall(r'finding_of\(cell, "([\w-]+)"', source))
     assert len(names) == 19
-    assert {name for name in names if f"| `{name}` |" not in page} == set()
+    assert {name for name in names if f"- `{name}` (" not in page} == set()
