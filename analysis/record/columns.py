@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from textwrap import fill
 from typing import Any
 
 import pyarrow as pa
@@ -201,11 +202,19 @@ TABLES: dict[str, tuple[Columns, str]] = {
 
 
 def markdown() -> str:
-    """Return a section a table, with name, type, unit and meaning of every column."""
+    """Return a section a table, with name, type, unit and meaning of every column, in lines of 100 characters."""
     lines = []
     for path, (columns, about) in TABLES.items():
-        rows = [f"| `{c.name}` | {c.type}{', or null' if c.nullable else ''} | {c.unit} | {c.doc} |" for c in columns]
-        lines += [f"## `{path}`", "", about, "", "| column | type | unit | meaning |", "|---|---|---|---|", *rows, ""]
+        kinds = [f"{c.type}{' or null' if c.nullable else ''}{c.unit and f', {c.unit}'}" for c in columns]
+        rows = [f"- `{c.name}` ({kind}): {c.doc}" for c, kind in zip(columns, kinds, strict=True)]
+        lines += [
+            f"## `{path}`",
+            "",
+            about,
+            "",
+            *[fill(row, 100, subsequent_indent="  ", break_on_hyphens=False) for row in rows],
+            "",
+        ]
     return "\n".join(lines)
 
 

@@ -19,11 +19,10 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.search.proposals import read_proposed
-from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown, to_pretrain
+from lr_sweep.sweep.study.backbones import GIVE_TEXT, Backbone, find_backbones, is_unknown, to_pretrain
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
-from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import NOT_PROPOSED, Cell, by_cell, expected_runs, grids_of, stopped_rates
-from lr_sweep.sweep.study.texts import GIVE_TEXT
+from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.run import Run, engine_for
 
 
@@ -31,7 +30,7 @@ class Plan:
     """A study beside what is recorded of it; `UserError` if trials on this device cannot train it."""
 
     def __init__(
-        self, study: AnyStudy, placement: Placement, results: Results, data_dir: Path, only: Only = ALL_RUNS
+        self, study: Study, placement: Placement, results: Results, data_dir: Path, only: Only = ALL_RUNS
     ) -> None:
         check_device(placement, study.for_gpus)
         self.study, self.placement, self.results, self.data_dir = study, placement, results, data_dir
@@ -145,8 +144,6 @@ def _cell_lines(plan: Plan) -> list[str]:
 def _weights_lines(backbones: Mapping[str, Backbone]) -> list[str]:
     lines = []
     for name, backbone in backbones.items():
-        if backbone.source is None:
-            continue
         where = "here" if backbone.here else "not here yet; `run` gets or trains them first"
         where = "their text is missing" if backbone.missing_text else where
         lines.append(f"weights    {name}: {backbone.description} ({where})")
@@ -159,10 +156,10 @@ def _weights_lines(backbones: Mapping[str, Backbone]) -> list[str]:
 
 def _engine_lines(plan: Plan) -> list[str]:
     """Return lines that name the models and variants which the wanted engine does not train, if there are any."""
-    if isinstance(plan.study, OwnStudy):
-        return [f"function   {plan.study.trainable} of {', '.join(plan.study.code.code)}"]
+    if plan.study.files is not None:
+        return [f"function   {plan.study.files.trainable} of {', '.join(plan.study.files.code)}"]
     wanted = plan.study.resources.engine
-    plain = [name for name, model in plan.study.models.items() if engine_for(model.size, wanted) != wanted]
+    plain = [name for name, model in plan.study.bodies.items() if engine_for(model.size, wanted) != wanted]
     reasons = [f"plain for {', '.join(plain)}: only GPT-2 has a stacked version"] if plain else []
     muon = dict.fromkeys(
         run.variant for run in plan.wanted if isinstance(run.run, Run) and run.run.protocol.optimizer == "muon"

@@ -9,11 +9,9 @@ from dataclasses import asdict, dataclass
 from lr_sweep.analysis.record.columns import PROPOSALS
 from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.sweep.results.directory import Results, write_parquet
-from lr_sweep.sweep.study.own import AnyStudy
-from lr_sweep.sweep.study.proposed import Proposed
-from lr_sweep.sweep.study.runs import Cell, num_proposals, study_cells
-from lr_sweep.sweep.study.search import Point
-from lr_sweep.sweep.study.space import NO_OPTIONS
+from lr_sweep.sweep.study.runs import Cell, Proposed, grids_of, num_proposals
+from lr_sweep.sweep.study.search import NO_OPTIONS, Point
+from lr_sweep.sweep.study.study import Study
 
 REFINE = "refine"
 """The `sampler` of proposals that refine a grid."""
@@ -48,7 +46,7 @@ class Proposal:
         return Point(self.learning_rate, json.loads(self.options) if self.options else NO_OPTIONS)
 
 
-def read_proposals(results: Results, study: AnyStudy) -> dict[Cell, list[Proposal]]:
+def read_proposals(results: Results, study: Study) -> dict[Cell, list[Proposal]]:
     """Return the stored proposals of a study, of each cell as many as the study asks for; none for a plain grid.
 
     A study that was searched before it had a grid keeps both kinds; those of its present kind count.
@@ -61,14 +59,14 @@ def read_proposals(results: Results, study: AnyStudy) -> dict[Cell, list[Proposa
     return {cell: of_cell[:number] for (cell, kind), of_cell in _stored(results, study.study).items() if kind == wanted}
 
 
-def read_winners(results: Results, study: AnyStudy) -> dict[Cell, list[Proposal]]:
+def read_winners(results: Results, study: Study) -> dict[Cell, list[Proposal]]:
     """Return the rates of each cell that were given all seeds; none where every rate has them. Raises as above."""
     if study.winners is None:
         return {}
     return {cell: of_cell for (cell, kind), of_cell in _stored(results, study.study).items() if kind == WINNER}
 
 
-def read_proposed(results: Results, study: AnyStudy) -> dict[Cell, Proposed]:
+def read_proposed(results: Results, study: Study) -> dict[Cell, Proposed]:
     """Return what was proposed for each cell, as its runs are written out by. Raises as above."""
     proposals, winners = read_proposals(results, study), read_winners(results, study)
     return {
@@ -77,7 +75,7 @@ def read_proposed(results: Results, study: AnyStudy) -> dict[Cell, Proposed]:
             options={each.learning_rate: each.point.options for each in proposals.get(cell, ()) if each.options},
             winners=None if study.winners is None else frozenset(each.learning_rate for each in winners.get(cell, ())),
         )
-        for cell in study_cells(study)
+        for cell in grids_of(study)
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.read import read_curves, read_runs
 from lr_sweep.analysis.record.rungs import with_stops
 from lr_sweep.analysis.statistics.observations import Observation, observations
@@ -27,10 +27,18 @@ from lr_sweep.sweep.search.proposals import (
 )
 from lr_sweep.sweep.study.backbones import Backbone
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
-from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
-from lr_sweep.sweep.study.proposed import options_text
-from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell, num_proposals, stopped_rates, study_cells, wanted_runs
+from lr_sweep.sweep.study.runs import (
+    Cell,
+    WantedRun,
+    by_cell,
+    grids_of,
+    num_proposals,
+    options_text,
+    stopped_rates,
+    wanted_runs,
+)
 from lr_sweep.sweep.study.search import Point
+from lr_sweep.sweep.study.study import Study
 
 RUN_COLUMNS = ("run_id", "status", "num_steps", "diverged_at_step", "failure")
 CURVE_COLUMNS = ("run_id", "step", "validation_accuracy")
@@ -42,7 +50,7 @@ class Rounds:
 
     def __init__(
         self,
-        study: AnyStudy,
+        study: Study,
         backbones: Mapping[str, Backbone],
         results: Results,
         data_dir: Path,
@@ -50,8 +58,7 @@ class Rounds:
     ) -> None:
         self._study, self._backbones, self._results = study, backbones, results
         self._data_dir, self._only = data_dir, only
-        metric = study.metric if isinstance(study, OwnStudy) else ACCURACY
-        self._metric: Metric = replace(metric, model=study.selection)
+        self._metric: Metric = replace(study.measured, model=study.selection)
 
     def wanted(self) -> list[WantedRun]:
         """Return the runs that the study wants so far."""
@@ -74,7 +81,7 @@ class Rounds:
         at_once = self._study.search is not None
         return {
             cell: earlier
-            for cell in study_cells(self._study)
+            for cell in grids_of(self._study)
             if len(earlier := proposals.get(cell, [])) < number
             and ((at_once and not earlier) or (cell in ready and _is_in(cell, self._only)))
         }
@@ -123,7 +130,7 @@ class Rounds:
         proposals, stored = read_proposals(self._results, self._study), read_winners(self._results, self._study)
         found, ready = self._observed(), self._ended_cells(max_attempts)
         new: list[Proposal] = []
-        for cell in study_cells(self._study):
+        for cell in grids_of(self._study):
             earlier, before = proposals.get(cell, []), stored.get(cell, [])
             if len(earlier) < num_proposals(self._study) or cell not in ready or not _is_in(cell, self._only):
                 continue

@@ -14,8 +14,8 @@ from lr_sweep.analysis.record.rungs import Judgement, RateKey, read_judgements
 from lr_sweep.analysis.statistics.stopping import kept_rates
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.sink import Sink
-from lr_sweep.sweep.study.own import AnyStudy
 from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
+from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.events import Event, Finished, Report, evaluations
 
 CURVE_COLUMNS = ("run_id", "step", "validation_accuracy")
@@ -29,7 +29,7 @@ class EarlyStopping(Sink):
     stopped together: rates are chosen by means over all seeds, so one with a part of them could not be chosen.
     """
 
-    def __init__(self, study: AnyStudy, results: Results, wanted: Sequence[WantedRun]) -> None:
+    def __init__(self, study: Study, results: Results, wanted: Sequence[WantedRun]) -> None:
         self._rule, self._results, self._study = (rule := study.stop_early), results, study.study
         self._final = study.selection == "final"
         self._runs: dict[str, WantedRun] = {}
