@@ -145,4 +145,4 @@ class Metric:
 
 
 ACCURACY = Metric()
-"""Of every study that names no other."""
+"""The metric of a study that names no other."""

@@ -36,7 +36,7 @@ from lr_sweep.analysis.report.page import page_html
 from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.report.verdict import verdict_block
-from lr_sweep.analysis.statistics.aggregate import GROUP, STATUSES, StudySummary
+from lr_sweep.analysis.statistics.aggregate import GROUP, OUTCOMES, StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
 from lr_sweep.analysis.statistics.finding import CheckFinding
 from lr_sweep.analysis.statistics.importance import importances
@@ -52,7 +52,7 @@ MAX_FAILURES = 20
 """Failed runs listed in the report; the rest are counted."""
 
 INTERVAL_SEED = 0
-"""Of the generator that draws resamples for the intervals of cells with many seeds."""
+"""The seed of the generator that draws resamples for the intervals of cells with many seeds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class Study:
 def status_line(runs: pd.DataFrame, what: str = "wanted") -> str:
     """Count runs by status, as one sentence; `what` says which they are."""
     counts = runs["status"].value_counts()
-    shown = [status for status in STATUSES if status != "stopped" or status in counts]
+    shown = [status for status in OUTCOMES if status != "stopped" or status in counts]
     parts = [f"{counts.get(status, 0)} {status}" for status in shown]
     return f"{len(runs)} runs {what}: {', '.join(parts)}."
 

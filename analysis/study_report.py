@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.code_versions import Now
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.report.findings import count_problems
 from lr_sweep.analysis.report.folder import new_report
 from lr_sweep.analysis.statistics.checks import check_sweep, code_findings
@@ -56,7 +57,7 @@ def write_report(results: Path, study: str, code_now: Now | None = None, refresh
     """
     record.check_format(results)
     found = _read(results, study, code_now)
-    study_dir = record.study_dir(results, study)
+    study_dir = Paths(results).study(study)
     with new_report(study_dir) as new:
         text = write_files(new, found, refresh_s)
         names = sorted(path.name for path in new.iterdir())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lr_sweep.analysis.record.code_versions import Now
 from lr_sweep.analysis.record.index import row_stamps
-from lr_sweep.analysis.record.read import study_dir
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.study_report import Report, write_report
 
 REFRESH_S = 5
@@ -20,7 +20,7 @@ Stamp = tuple[object, ...]
 
 def record_stamp(results: Path, study: str) -> Stamp:
     """Return the stamp of what a study's report is written from."""
-    wanted = (study_dir(results, study) / "wanted.parquet").stat()
+    wanted = Paths(results).wanted(study).stat()
     return wanted.st_mtime_ns, wanted.st_size, tuple(sorted(row_stamps(results).items()))
 
 

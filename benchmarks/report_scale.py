@@ -26,7 +26,8 @@ import pyarrow as pa
 
 from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, schema, table
 from lr_sweep.analysis.record.parquet import parquet_bytes
-from lr_sweep.analysis.record.read import FORMAT, curve_path, run_path, study_dir
+from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.read import FORMAT
 from lr_sweep.benchmarks.page_speed import speed_text
 from lr_sweep.tests.support.servers.headless_browser import executable
 
@@ -57,9 +58,9 @@ def make_record(results: Path, size: Size, rng: np.random.Generator) -> None:
     rates = np.logspace(-6, -2, size.rates)
     for folder in ("runs", "curves"):
         (results / folder).mkdir(parents=True)
-    study_dir(results, STUDY).mkdir(parents=True)
+    Paths(results).study(STUDY).mkdir(parents=True)
     (results / "format.json").write_text(json.dumps({"format": FORMAT}))
-    (study_dir(results, STUDY) / "study.json").write_text(json.dumps({"study": STUDY, "title": "Scale"}))
+    Paths(results).facts(STUDY).write_text(json.dumps({"study": STUDY, "title": "Scale"}))
     wanted = [
         _wanted(f"{i:016x}", task, variant, float(rate), seed, size.evaluations)
         for i, (task, variant, rate, seed) in enumerate(
@@ -67,9 +68,9 @@ def make_record(results: Path, size: Size, rng: np.random.Generator) -> None:
         )
     ]
     for row in wanted:
-        curve_path(results, row["run_id"]).write_bytes(parquet_bytes(_curve(row, size.evaluations, rng)))
-        run_path(results, row["run_id"]).write_bytes(parquet_bytes(table([_run(row)], RUNS)))
-    (study_dir(results, STUDY) / "wanted.parquet").write_bytes(
+        Paths(results).curve(row["run_id"]).write_bytes(parquet_bytes(_curve(row, size.evaluations, rng)))
+        Paths(results).run(row["run_id"]).write_bytes(parquet_bytes(table([_run(row)], RUNS)))
+    Paths(results).wanted(STUDY).write_bytes(
         parquet_bytes(table([row | {"trained_parameters": None, "options": None} for row in wanted], WANTED))
     )
 
@@ -120,7 +121,7 @@ def main() -> None:
             make_record(results, size, np.random.default_rng(0))
             print(f"made {size.runs} runs x {size.evaluations} evaluations in {time.monotonic() - began:.1f} s")
         _report(results)
-        page = study_dir(results, STUDY) / "report" / "index.html"
+        page = Paths(results).report(STUDY) / "index.html"
         print(f"page of {page.stat().st_size / 1e6:.2f} MB")
         if executable() is not None:
             print(speed_text(page, Path(scratch) / "profile"))

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from lr_sweep.analysis.record.read import study_dir
+from lr_sweep.analysis.record.paths import Paths
 
 SHIPPED = Path(__file__).parent.parent / "docs" / "results"
 MOST_FILES = 8
@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("results", type=Path, help="a results directory")
     parser.add_argument("study", help="its name there")
     chosen = parser.parse_args()
-    report, folder = study_dir(chosen.results, chosen.study) / "report", SHIPPED / chosen.study
+    report, folder = Paths(chosen.results).report(chosen.study), SHIPPED / chosen.study
     if not report.is_dir():
         parser.error(f"{report} is not there: run `python -m sweep report {chosen.study}` first")
     print("\n".join(map(str, ship(report, folder))))

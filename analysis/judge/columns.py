@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile
 from lr_sweep.common.errors import UserError
 
 ROLES: dict[str, tuple[str, ...]] = {
@@ -27,7 +28,7 @@ SPLITS = {
 }
 """What else a column may mean, with the words in its name that mean it; the rest of the name is the metric."""
 FIRST_IS_TAKEN = {"step", "num_steps", "run", "status"}
-"""Of several names for one of these the first in the list is read; of anything else the user has to say which."""
+"""If several columns have names for one of these, the first in the list is read. For others the user says which."""
 SETTINGS = ("params.", "params_", "hparams.", "hparams/", "config/", "config.")
 """Before the names of what a run was started with, of MLflow, Optuna, Lightning, Ray Tune and W&B."""
 PREFIXES = (*SETTINGS, "metrics.", "summary/", "summary.")
@@ -40,11 +41,23 @@ HIGHER = {"accuracy", "f1", "auc", "auroc", "precision", "recall", "bleu", "iou"
 HIGHER |= {"reward", "return", "top1", "top5", "rouge", "map"}
 LOWER = {"loss", "error", "perplexity", "nll", "bpc", "bpb", "mse", "rmse", "mae", "wer", "cer", "fid", "entropy"}
 FRACTIONS = HIGHER - {"reward", "return"} | {"error", "wer", "cer"}
-"""Of these, values from 0 to 1 are fractions, which are shown in percent."""
+"""Metrics whose values are fractions, shown in percent, if all are from 0 to 1."""
 NEGATED = {"neg", "negative", "minus"}
 """With one of these a metric's name does not say which way it is better: `neg_mean_squared_error`."""
 PERCENTS = {"accuracy", "error"}
-"""Of these, values up to 100 are percents."""
+"""Metrics whose values are percents if they reach up to 100."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How the user wants a table read."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Column by what it means, empty: the table has no such column; the rest is found by name."""
+    metric: str | None = None
+    """Name of the metric; if there are columns of it, no others are read."""
+    higher_is_better: bool | None = None
+    select_on_test: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +71,24 @@ class Columns:
     column's name does not say it."""
     unread: Sequence[str]
     """The other columns."""
+
+
+def columns_of(table: TableFile, reading: Reading) -> Columns:
+    """Find what each column of a table means; raises UserError if it lacks one, or names allow several answers."""
+    names = list(table.columns)
+    try:
+        found = find_columns(names, reading.columns, reading.metric)
+        if "learning_rate" not in found.of:
+            raise UserError(f"no column of learning rates in {listed(names)}: give --columns learning_rate=NAME")
+        if not {"validation", "test"} & found.of.keys():
+            raise UserError(f"no column of validation or test in {listed(names)}: give --columns validation=NAME")
+    except UserError as error:
+        raise UserError(f"{table.path}: {error}") from error
+    if len(name := reading.metric or found.metric) > MOST_NAME:
+        raise UserError(
+            f"got the name of a metric of {len(name):,} characters, want at most {MOST_NAME}: --metric NAME"
+        )
+    return found
 
 
 def find_columns(names: Sequence[str], given: Mapping[str, str], metric: str | None) -> Columns:

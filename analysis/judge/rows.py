@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import SPLITS, Columns, has_word, is_result, is_setting, measured, split_of
-from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, printable
+from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, printable, raise_mistakes
 from lr_sweep.analysis.report.spreadsheet import as_written
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import RATES, rates_text
@@ -28,8 +28,8 @@ STATUS = {
 """How tools name the state of a run, in small letters."""
 RATE_DIGITS = 6
 """Learning rates equal to so many digits are one, also where they were stored in single precision."""
-
-
+ALL = "all"
+"""The model, or the variant, of a table that names none."""
 NUMBERS = {"learning_rate", "seed", "step", "num_steps", *SPLITS}
 """What is read as a number, of `Columns.of`."""
 MOST_VALUE = 1e100
@@ -45,11 +45,21 @@ _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
 _SEED = re.compile(r"(.*?[a-z].*?)(\d+)", re.IGNORECASE)
 
 
-class _MistakeError(Exception):
-    """Something about a field, as `got ..., want ...`."""
+def rows_of(tables: Sequence[TableFile], columns: Sequence[Columns]) -> pd.DataFrame:
+    """Read the rows of all tables, with a task, a model and a variant each; raises UserError with every mistake."""
+    frames, mistakes = [], []
+    for table, found in zip(tables, columns, strict=True):
+        rows, wrong = _read_rows(table, found)
+        mistakes += wrong
+        if "variant" not in rows and "model" in rows:  # what is compared is called a variant here
+            rows = rows.rename(columns={"model": "variant"})
+        given = {"task": table.stem, "model": ALL, "variant": ALL}
+        frames.append(rows.assign(**{name: text for name, text in given.items() if name not in rows}))
+    raise_mistakes(mistakes)
+    return pd.concat(frames, ignore_index=True)
 
 
-def read_rows(table: TableFile, columns: Columns) -> tuple[pd.DataFrame, list[str]]:
+def _read_rows(table: TableFile, columns: Columns) -> tuple[pd.DataFrame, list[str]]:
     """Read the columns of a table that mean something.
 
     Returns:
@@ -67,13 +77,12 @@ def read_rows(table: TableFile, columns: Columns) -> tuple[pd.DataFrame, list[st
             texts = _without_prefix(texts)
         parse = _PARSERS.get(role, _number if role in SPLITS else _name)
         parsed = {text: _parsed(parse, text) for text in dict.fromkeys(texts)}
-        wrong = {text: value for text, value in parsed.items() if isinstance(value, _MistakeError)}
         mistakes += [
-            (line, f"{table.path}:{line}: {name}: {wrong[text]}")
+            (line, f"{table.path}:{line}: {name}: {parsed[text]}")
             for line, text in zip(table.lines, texts, strict=True)
-            if text in wrong
+            if isinstance(parsed[text], ValueError)
         ]
-        read[role] = [None if text in wrong else parsed[text] for text in texts]
+        read[role] = [None if isinstance(parsed[text], ValueError) else parsed[text] for text in texts]
     mistakes += _cut(table)
     decisive = next(split for split in ("validation", "test") if split in read)
     frame = pd.DataFrame(read)
@@ -85,9 +94,10 @@ def read_rows(table: TableFile, columns: Columns) -> tuple[pd.DataFrame, list[st
 
 
 def _parsed(parse: Callable[[str], Any], text: str) -> Any:
+    """Return the value of a field, or the ValueError that says what is wrong with it."""
     try:
         return parse(text)
-    except _MistakeError as mistake:
+    except ValueError as mistake:
         return mistake
 
 
@@ -98,7 +108,7 @@ def _beside(table: TableFile, columns: Columns, decisive: str) -> dict[str, Any]
         if split_of(name) in ("train", decisive) and has_word(measured(name), {"loss", "nll", "perplexity"}):
             stripped = map(str.strip, table.columns[name])
             parsed = (_parsed(_number, _with_point(text) if table.decimal_comma else text) for text in stripped)
-            found[LOSS + name] = [math.nan if isinstance(value, _MistakeError) else value for value in parsed]
+            found[LOSS + name] = [math.nan if isinstance(value, ValueError) else value for value in parsed]
         elif len(found) < MOST_BESIDE and (is_setting(name) or not is_result(name)):
             texts = table.columns[name]
             if is_setting(name) or 1 < len(set(texts)) <= max(2, len(texts) / 2):
@@ -157,7 +167,7 @@ def _without_step(table: TableFile, columns: Columns, frame: pd.DataFrame, decis
             yield line, f"{table.path}:{line}: {name}: got no step for an evaluation, want a number from 0"
 
 
-def whole_steps(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def whole_steps(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     """Count steps in a part of the table's own unit where they have fractions, as those of epochs may.
 
     Raises UserError if they are too large for that.
@@ -169,8 +179,9 @@ def whole_steps(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     highest = float(steps.to_numpy(float).max()) if counted else 0.0
     if highest * parts >= 2**53:
         raise UserError(f"steps have fractions and go up to {highest:g}: write whole numbers")
-    remarks = [f"steps have fractions: in the report a step is 1/{parts} of the table's"] if parts > 1 else []
-    return rows.assign(**(steps * parts).round().astype("int64")), remarks
+    if parts > 1:
+        remarks.append(f"steps have fractions: in the report a step is 1/{parts} of the table's")
+    return rows.assign(**(steps * parts).round().astype("int64"))
 
 
 def _with_point(text: str) -> str:
@@ -181,14 +192,14 @@ def _with_point(text: str) -> str:
 
 def _float(text: str, wanted: str) -> float:
     if not _NUMBER.fullmatch(text):
-        raise _MistakeError(f"got {text[:60]!r}, want {wanted}")
+        raise ValueError(f"got {text[:60]!r}, want {wanted}")
     return float(text)
 
 
 def _rate(text: str) -> float:
     rate = _float(text, rates_text())
     if not RATES[0] <= rate <= RATES[1]:
-        raise _MistakeError(f"got {text[:60]!r}, want {rates_text()}")
+        raise ValueError(f"got {text[:60]!r}, want {rates_text()}")
     return float(f"{rate:.{RATE_DIGITS - 1}e}")
 
 
@@ -196,7 +207,7 @@ def _seed(text: str) -> int:
     wanted = "a whole number, or one behind a word that all seeds begin with"
     number = _float(text, wanted)
     if not (math.isfinite(number) and number == int(number) and abs(number) < 2**63):
-        raise _MistakeError(f"got {text[:60]!r}, want {wanted}")
+        raise ValueError(f"got {text[:60]!r}, want {wanted}")
     return int(text) if len(text) < 20 and text.lstrip("+-").isdigit() else int(number)
 
 
@@ -207,7 +218,7 @@ def _is_nothing(text: str) -> bool:
 def _step(text: str) -> float:
     number = 0.0 if _is_nothing(text) else _float(text, "a number from 0")
     if not 0 <= number < 2**53:
-        raise _MistakeError(f"got {text[:60]!r}, want a number from 0")
+        raise ValueError(f"got {text[:60]!r}, want a number from 0")
     return number
 
 
@@ -222,15 +233,15 @@ def _number(text: str) -> float:
 def _name(text: str) -> str:
     name = as_written(printable(text))
     if not name:
-        raise _MistakeError("got nothing, want a name")
+        raise ValueError("got nothing, want a name")
     if len(name) > MOST_NAME:
-        raise _MistakeError(f"got a name of {len(name):,} characters, want at most {MOST_NAME}")
+        raise ValueError(f"got a name of {len(name):,} characters, want at most {MOST_NAME}")
     return name
 
 
 def _status(text: str) -> str:
     if (found := STATUS.get(text.lower())) is None:
-        raise _MistakeError(f"got {text[:60]!r}, want one of {', '.join(STATUS)}")
+        raise ValueError(f"got {text[:60]!r}, want one of {', '.join(STATUS)}")
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.judge.columns import listed
+from lr_sweep.analysis.judge.columns import is_setting, listed
 from lr_sweep.analysis.judge.rows import LOSS, RATE_DIGITS, UNREAD
-from lr_sweep.analysis.judge.settings import differing, refuse_settings
 from lr_sweep.analysis.judge.table_file import raise_mistakes
-from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.selection import CELL, Cell
+from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import rate_text
 
-RUN = [*CELL, "learning_rate", "seed"]
+RATE = [*CELL, "learning_rate"]
+"""The columns that name a learning rate of a cell."""
+RUN = [*RATE, "seed"]
 """The columns that name a run."""
 SPLITS = ("train", "validation", "test")
 MOST_NAMED = 10
@@ -32,43 +34,38 @@ class Runs:
     wanted: pd.DataFrame
     ended: pd.DataFrame
     curves: pd.DataFrame
-    remarks: tuple[str, ...]
-    """What was assumed, a sentence each."""
-    settings: dict[tuple[str, str, str], list[str]]
+    settings: dict[Cell, list[str]]
     """Columns that are not read and differ between the seeds of a learning rate, by cell."""
 
 
-def runs_of(rows: pd.DataFrame, decisive: str) -> Runs:
+def runs_of(rows: pd.DataFrame, decisive: str, remarks: list[str]) -> Runs:
     """Group rows into runs.
 
     Args:
         rows: from `read_rows`, of one table or several, with task, model and variant filled in.
         decisive: `validation`, or `test` where nothing selects: an evaluation has a value of it.
+        remarks: gets what was assumed, a sentence each.
 
     Raises:
-        UserError: rows contradict each other; each with its line.
+        UserError: rows contradict each other, each with its line; or test has no value where validation has.
     """
-    rows, one_rate = _with_one_rate(rows)
-    rows, numbered = _with_seeds(rows)
+    rows = _with_seeds(_with_one_rate(rows, remarks), remarks)
     _check_runs(rows)
     rows = _merged(_with_defaults(rows), "step" in rows)
     _check_repeated(rows)
     rows["run_id"] = rows.groupby(RUN, sort=False)["where"].transform("first")
-    rows, by_losses = _with_losses(rows, decisive)
-    rows, single_tests = _spread_single_tests(_without_later(rows, decisive), decisive)
+    rows = _without_later(_with_losses(rows, decisive, remarks))
+    rows = _spread_single_tests(rows, decisive, remarks)
     runs = _runs(rows, decisive)
     wanted = runs.reset_index()[["run_id", *RUN, "num_steps"]].assign(pretrained_on=None, data_origin=None)
     stopped_at = runs["num_steps"].where(runs["status"].eq("stopped")).astype("Int64")
     points = rows.dropna(subset=[decisive])
     accuracies = {f"{split}_accuracy": points.get(split, math.nan) for split in SPLITS}
     curves = points[["run_id", "step"]].assign(**accuracies).sort_values(["run_id", "step"], ignore_index=True)
-    return Runs(
-        wanted=wanted.assign(stopped_at_step=stopped_at.to_numpy()),
-        ended=_ended(runs, rows),
-        curves=curves,
-        remarks=(*one_rate, *numbered, *by_losses, *single_tests),
-        settings=differing(rows),
-    )
+    if len(curves) and curves["test_accuracy"].isna().all():
+        raise UserError("test has no value in any row that has one of validation: measure both at the same steps")
+    wanted = wanted.assign(stopped_at_step=stopped_at.to_numpy())
+    return Runs(wanted=wanted, ended=_ended(runs, rows), curves=curves, settings=_differing(rows))
 
 
 def _runs(rows: pd.DataFrame, decisive: str) -> pd.DataFrame:
@@ -83,7 +80,7 @@ def _runs(rows: pd.DataFrame, decisive: str) -> pd.DataFrame:
     return runs.assign(num_steps=runs["num_steps"].where(runs["status"].eq("complete"), meant))
 
 
-def _with_one_rate(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def _with_one_rate(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     """Read learning rates as one that differ by one in their last digit, as 0.0009765625 and 0.000976563 do."""
     rates = rows["learning_rate"].drop_duplicates().sort_values()
     swept = rates.to_numpy(float)
@@ -92,8 +89,9 @@ def _with_one_rate(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     first = rates.where(np.array([True, *~alike])).ffill()
     one_of = dict(zip(rates, first, strict=True))
     merged = [f"{rate_text(rate)} as {rate_text(one)}" for rate, one in one_of.items() if rate != one]
-    remarks = [f"learning rates that differ in their sixth digit are one: {', '.join(merged[:MOST_NAMED])}"]
-    return rows.assign(learning_rate=rows["learning_rate"].map(one_of)), remarks if merged else []
+    if merged:
+        remarks.append(f"learning rates that differ in their sixth digit are one: {', '.join(merged[:MOST_NAMED])}")
+    return rows.assign(learning_rate=rows["learning_rate"].map(one_of))
 
 
 def _merged(rows: pd.DataFrame, has_steps: bool) -> pd.DataFrame:
@@ -111,19 +109,18 @@ def _merged(rows: pd.DataFrame, has_steps: bool) -> pd.DataFrame:
     return pd.concat([rows[~several], whole, parts[~complete]], ignore_index=True)[rows.columns]
 
 
-def _without_later(rows: pd.DataFrame, decisive: str) -> pd.DataFrame:
+def _without_later(rows: pd.DataFrame) -> pd.DataFrame:
     """Drop the values of a run behind the step at which it diverged."""
     first = rows["step"].where(rows["diverged"]).groupby(rows["run_id"], sort=False).transform("min")
     later = rows["step"] >= first
     return rows.assign(**{split: rows[split].mask(later) for split in SPLITS if split in rows}) if later.any() else rows
 
 
-def _with_losses(rows: pd.DataFrame, decisive: str) -> tuple[pd.DataFrame, list[str]]:
+def _with_losses(rows: pd.DataFrame, decisive: str, remarks: list[str]) -> pd.DataFrame:
     """Let a run count as diverged from where a loss beside its metric is NaN to the end.
 
     Not by a column that is so in most runs: it was not measured there.
     """
-    remarks = []
     known, total = rows[rows[decisive].notna()].sort_values("step"), rows["run_id"].nunique()
     for column in [name for name in rows if str(name).startswith(LOSS)]:
         lost = np.isinf(known[column])
@@ -131,14 +128,12 @@ def _with_losses(rows: pd.DataFrame, decisive: str) -> tuple[pd.DataFrame, list[
         last = known["step"].where(finite).groupby(known["run_id"]).transform("max")
         behind = known[lost & ~(known["step"] <= last)]
         number, name = behind["run_id"].nunique(), str(column).removeprefix(LOSS)
-        if not number:
-            continue
         if number > total / 2:
             remarks.append(f"{name} is NaN at the end of {number} of {total} runs: not read as a sign of divergence")
-            continue
-        rows.loc[behind.index, "diverged"] = True
-        remarks.append(f"{number} runs diverged by {name}, which is NaN to their end")
-    return rows, remarks
+        elif number:
+            rows.loc[behind.index, "diverged"] = True
+            remarks.append(f"{number} runs diverged by {name}, which is NaN to their end")
+    return rows
 
 
 def _with_defaults(rows: pd.DataFrame) -> pd.DataFrame:
@@ -147,21 +142,22 @@ def _with_defaults(rows: pd.DataFrame) -> pd.DataFrame:
     return rows if "status" in rows else rows.assign(status="complete")
 
 
-def _with_seeds(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def _with_seeds(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     """Number the runs of each cell and learning rate if the table has no seeds."""
     if "seed" in rows:
-        return rows, []
-    labels = [*CELL, "learning_rate"]
+        return rows
     if "run" in rows:
-        runs = rows.drop_duplicates([*labels, "run"])
-        refuse_settings(runs)
-        seeds = runs.assign(seed=runs.groupby(labels, sort=False).cumcount())[[*labels, "run", "seed"]]
-        return rows.merge(seeds, on=[*labels, "run"]), ["no column of seeds: runs are numbered in their order"]
+        runs = rows.drop_duplicates([*RATE, "run"])
+        _refuse_settings(runs)
+        remarks.append("no column of seeds: runs are numbered in their order")
+        seeds = runs.assign(seed=runs.groupby(RATE, sort=False).cumcount())[[*RATE, "run", "seed"]]
+        return rows.merge(seeds, on=[*RATE, "run"])
     if "step" in rows:
-        return rows.assign(seed=0), ["no column of seeds or run ids: every cell and learning rate is one run"]
-    refuse_settings(rows)
-    numbered = rows.assign(seed=rows.groupby(labels, sort=False).cumcount())
-    return numbered, ["no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds"]
+        remarks.append("no column of seeds or run ids: every cell and learning rate is one run")
+        return rows.assign(seed=0)
+    _refuse_settings(rows)
+    remarks.append("no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds")
+    return rows.assign(seed=rows.groupby(RATE, sort=False).cumcount())
 
 
 def _check_runs(rows: pd.DataFrame) -> None:
@@ -216,18 +212,18 @@ def _repeats(row: dict[Any, Any]) -> str:
     return f"has the {labels} of {row['where']}"
 
 
-def _spread_single_tests(rows: pd.DataFrame, decisive: str) -> tuple[pd.DataFrame, list[str]]:
+def _spread_single_tests(rows: pd.DataFrame, decisive: str, remarks: list[str]) -> pd.DataFrame:
     """Let a run's only test value, measured once at its end, stand at all of its evaluations."""
-    if "test" not in rows or decisive == "test":
-        return rows, []
+    if decisive == "test":
+        return rows
     by_run = rows.groupby("run_id", sort=False)
     lacking = (rows[decisive].notna() & rows["test"].isna()).groupby(rows["run_id"], sort=False).transform("any")
     once = by_run["test"].transform("count").eq(1) & lacking
     if not once.any():
-        return rows, []
-    spread = rows.assign(test=rows["test"].where(~once, by_run["test"].transform("first")))
+        return rows
     number = rows.loc[once, "run_id"].nunique()
-    return spread, [f"{number} runs have one test value: it counts as that of their best step"]
+    remarks.append(f"{number} runs have one test value: it counts as that of their best step")
+    return rows.assign(test=rows["test"].where(~once, by_run["test"].transform("first")))
 
 
 def _statuses(rows: pd.DataFrame, decisive: str) -> pd.Series:
@@ -247,9 +243,46 @@ def _ended(runs: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     return ended.assign(num_steps=before_the_end, diverged_at_step=at.astype("Int64"), failure=None).reset_index()
 
 
-def check_tests(runs: Runs, splits: Sequence[str]) -> None:
-    """Make sure that test was measured at the steps of validation, where a table has both."""
-    if "test" not in splits or "validation" not in splits:
-        return
-    if runs.curves["test_accuracy"].isna().all() and len(runs.curves):
-        raise_mistakes(["test has no value in any row that has one of validation: measure both at the same steps"])
+def _refuse_settings(runs: pd.DataFrame) -> None:
+    """Make sure that runs without seeds are repeats of each other; raises UserError if a setting differs."""
+    if names := _settings(runs):
+        raise UserError(
+            f"runs of one learning rate differ in {listed(names)}, and no column of seeds says which are repeats: "
+            "settings would be taken for seeds, and their spread for noise. To compare the values of one give "
+            f"--columns variant={names[0]}; for the others judge a table for each value. If a column numbers repeats, "
+            "give --columns seed=NAME. If it is a result, leave it out of the table"
+        )
+
+
+def _differing(rows: pd.DataFrame) -> dict[Cell, list[str]]:
+    """Find the settings that differ between the seeds of a learning rate, by cell; not what a seed decides."""
+    runs = rows.drop_duplicates("run_id")
+    names = [name for name in _settings(runs) if runs.groupby("seed")[UNREAD + name].nunique().gt(1).any()]
+    found: dict[Cell, list[str]] = {}
+    for name in names:
+        numbers = runs.groupby(RATE, sort=False)[UNREAD + name].nunique()
+        for task, model, variant in dict.fromkeys(key[:3] for key in numbers[numbers > 1].index):
+            found.setdefault((task, model, variant), []).append(name)
+    return found
+
+
+def _settings(runs: pd.DataFrame) -> list[str]:
+    names = [str(name).removeprefix(UNREAD) for name in runs if str(name).startswith(UNREAD)]
+    return [name for name in names if _is_varied(name, runs)]
+
+
+def _is_varied(name: str, runs: pd.DataFrame) -> bool:
+    """Return whether a column was varied on purpose: it has the same few values at most learning rates.
+
+    Results, such as times, have others at each.
+    """
+    column = UNREAD + name
+    pairs = runs[[*RATE, column]].drop_duplicates().dropna()
+    rates = pairs.groupby(RATE, sort=False)[column]
+    if is_setting(name) or rates.size().le(1).all():
+        return bool(rates.size().gt(1).any())
+    number = rates.ngroups
+    if number == 1:
+        return bool(len(pairs) <= len(runs) / 2)
+    common = Counter(map(frozenset, rates.agg(list)[rates.size() > 1])).most_common(1)
+    return common[0][1] >= max(2, number / 2)

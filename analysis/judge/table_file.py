@@ -20,7 +20,7 @@ from lr_sweep.common.files import read_plain
 MOST_BYTES = 100_000_000
 MOST_ROWS = 1_000_000
 MOST_FIELDS = 20_000_000
-"""Of a Parquet file, which holds equal rows in next to no space."""
+"""Fields of a Parquet file, which holds equal rows in next to no space."""
 DELIMITERS = ",;\t|"
 PARQUET = b"PAR1"
 MOST_NAME = 200
@@ -41,7 +41,7 @@ class TableFile:
     columns: dict[str, list[str]]
     """By name, in the file's order; empty text: nothing."""
     lines: list[int]
-    """Of each row: its line in the file (a row of several lines: its last); of Parquet its number, from 1."""
+    """Each row's line in the file (the last one of several); in Parquet its number, from 1."""
     decimal_comma: bool
     """Whether `0,5` is a number: fields are separated by something else than a comma."""
     unfinished: bool = False
@@ -51,6 +51,11 @@ class TableFile:
     def name(self) -> str:
         """The file's name as reports write it."""
         return printable(self.path.name)
+
+    @property
+    def stem(self) -> str:
+        """The name without its ending, which names a task or a report."""
+        return printable(self.path.stem) or "all"
 
 
 def read_table_file(path: Path) -> TableFile:

@@ -18,7 +18,7 @@ from lr_sweep.analysis.paper.numbers import (
     train_accuracies,
 )
 from lr_sweep.analysis.paper.published import Cell, Entry
-from lr_sweep.analysis.report.blocks import Row
+from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.tables import accuracy_text, lost_text, marks_of, seeds_text
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
 from lr_sweep.analysis.statistics.selection import CELL

@@ -1,4 +1,4 @@
-"""What to say of a file that could not be read: whose it is and what to do, never that it is damaged."""
+"""The errors of the record; of a file that could not be read: whose it is and what to do, never that it is damaged."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ import shlex
 import stat
 from collections.abc import Callable
 from pathlib import Path
+
+
+class RecordError(Exception):
+    """The record is missing, damaged or of another format; the message names the file and says what to do."""
+
+
+class UnreadableError(RecordError):
+    """A file could not be read, which says nothing about what is in it."""
 
 
 def unreadable(path: Path, error: OSError) -> str:

@@ -35,6 +35,11 @@ def _later(name: str, type_: pa.DataType, unit: str, doc: str) -> Column:
 
 
 Columns = tuple[Column, ...]
+Row = Mapping[Any, Any]
+"""A row of a table, value by column."""
+
+STATUSES = ("complete", "diverged", "failed", "stopped")
+"""How a run can have ended."""
 
 _STR, _F64, _I64, _I32, _BOOL = pa.string(), pa.float64(), pa.int64(), pa.int32(), pa.bool_()
 _STEPS = "gradient steps"

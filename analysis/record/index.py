@@ -17,6 +17,7 @@ import pyarrow as pa
 from lr_sweep.analysis.record.access import unreadable
 from lr_sweep.analysis.record.columns import RUNS, Column, Columns, schema
 from lr_sweep.analysis.record.parquet import RecordError, UnreadableError, parquet_bytes, read_each, read_table
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.files import write_bytes
 
 INDEX_FROM = 2000
@@ -34,11 +35,6 @@ COMBINED = 1000
 """Tables of one row that are made one: each takes more memory than its row."""
 
 
-def index_path(results: Path) -> Path:
-    """Return where the index of a results directory lies."""
-    return results / "index.parquet"
-
-
 def row_stamps(results: Path, settled_before_ns: int | None = None) -> dict[str, str]:
     """Return, by run id, a stamp of each row's file, which another content of it would not have.
 
@@ -46,7 +42,7 @@ def row_stamps(results: Path, settled_before_ns: int | None = None) -> dict[str,
     not list them.
     """
     try:
-        entries = list(os.scandir(results / "runs"))
+        entries = list(os.scandir(Paths(results).runs))
     except FileNotFoundError:
         return {}
     found = {}
@@ -71,7 +67,7 @@ def read_index(results: Path, columns: Columns) -> pa.Table | None:
     """Read some columns of the index, and `run_id` and `stamp`; None: there is none that can be read."""
     names = {"run_id", STAMP.name, *(column.name for column in columns)}
     try:
-        return read_table(index_path(results), tuple(column for column in INDEX if column.name in names))
+        return read_table(Paths(results).index, tuple(column for column in INDEX if column.name in names))
     except RecordError:
         return None
 
@@ -87,16 +83,16 @@ def rows_of(results: Path, run_ids: Iterable[str] | None, columns: Columns) -> p
         try:
             stamps = row_stamps(results)  # before anything is read: a file that changes later counts as it is now
         except OSError as error:
-            raise UnreadableError(unreadable(results / "runs", error)) from error
+            raise UnreadableError(unreadable(Paths(results).runs, error)) from error
         ids = sorted(stamps) if ids is None else [run_id for run_id in ids if run_id in stamps]
         index = read_index(results, columns)
     current = _current(index, stamps)
     lacking = [run_id for run_id in ids if run_id not in current]
-    return _gather(ids, columns, index, current, read_each(results / "runs", lacking, columns))
+    return _gather(ids, columns, index, current, read_each(Paths(results).runs, lacking, columns))
 
 
 def new_index(results: Path, now_ns: int) -> bytes | None:
-    """Return what `index_path` should hold: the rows that are now; None: what it holds will do, or nothing.
+    """Return what the index should hold: the rows that are now; None: what it holds will do, or nothing.
 
     Damaged rows are left out: they are found when they are read. `now_ns` is the Unix time. Raises OSError if this user
     may not list the files of rows.
@@ -107,7 +103,7 @@ def new_index(results: Path, now_ns: int) -> bytes | None:
     lacking = sorted(stamps.keys() - current.keys())
     if len(stamps) < INDEX_FROM or (current and len(lacking) < INDEX_BEHIND):
         return None
-    read = read_each(results / "runs", lacking, RUNS, pass_over=True)
+    read = read_each(Paths(results).runs, lacking, RUNS, pass_over=True)
     # What is not as it should be is left for readers of the file.
     sound = ((run_id, rows) for run_id, rows in read if rows["run_id"].to_pylist() == [run_id])
     found = _gather(sorted(stamps), RUNS, index, current, sound)
@@ -119,7 +115,7 @@ def write_index(results: Path) -> None:
     """Bring the index up to date, if there are enough rows for one. The caller is the one writer."""
     with suppress(OSError):  # what is recorded can be read without
         if (content := new_index(results, time.time_ns())) is not None:
-            write_bytes(index_path(results), content)
+            write_bytes(Paths(results).index, content)
 
 
 def _current(index: pa.Table | None, stamps: Mapping[str, str]) -> dict[str, int]:

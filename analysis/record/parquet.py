@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lr_sweep.analysis.record.access import unreadable
+from lr_sweep.analysis.record.access import RecordError, UnreadableError, unreadable
 from lr_sweep.analysis.record.columns import Columns, schema
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.errors import reason
 from lr_sweep.common.files import read_plain
 
@@ -23,10 +24,10 @@ FORMAT = 1
 READ_THREADS = 8
 """Files read at once; small files on a network drive are bound by latency, not by the CPU."""
 MAX_BYTES = 1 << 30
-"""Of a file; the index of a million rows is smaller."""
+"""The largest file that is read; the index of a million rows is smaller."""
 MAX_ROWS = 100_000
-"""Of a table that is read as plain values, which take a hundred times their room in a file. A study has at most as many
-runs; of a run's curve, which is written anew with each evaluation, nobody waits for so many."""
+"""Rows of a table that is read as plain values, which take a hundred times their room in a file. A study has at most as
+many runs, and a run far fewer evaluations."""
 MAX_DECODED = 64_000_000
 """Bytes of the values of such a table: a file of a thousandth of it may hold them, if many are equal."""
 READ_AHEAD = 1000
@@ -35,14 +36,6 @@ READ_AHEAD = 1000
 _MARK = b"lr-sweep file sha256: "
 _BLANK = b"0" * 64
 """Stands where the digest goes, while the file is hashed."""
-
-
-class RecordError(Exception):
-    """The record is missing, damaged or of another format; the message names the file and says what to do."""
-
-
-class UnreadableError(RecordError):
-    """A file could not be read, which says nothing about what is in it."""
 
 
 def parquet_bytes(content: pa.Table, compression: str = "snappy") -> bytes:
@@ -100,7 +93,7 @@ def _read_bytes(path: Path) -> bytes | None:
 
 def damaged(path: Path, error: Exception) -> RecordError:
     """Return the error about a damaged file."""
-    row = path.parent.parent / "runs" / path.name  # without its curve it would count as done
+    row = Paths(path.parent.parent).run(path.stem)  # without its curve it would count as done
     also = f", and {row} if there is one," if path.parent.name == "curves" else ""
     return RecordError(
         f"cannot read {path} ({reason(error)}): delete it{also} and run the study again; "

@@ -1,8 +1,6 @@
 """Reading the record, of which `analysis.record.columns` says what its columns mean.
 
-Below a results directory: `format.json`, `runs/<run_id>.parquet`, `curves/<run_id>.parquet` and
-`studies/<study>/{study.json, wanted.parquet}`. Every file is whole or absent (written beside, then renamed). A large
-record has `index.parquet` as well (`analysis.record.index`).
+`record.paths` says where the files are. Every file is whole or absent (written beside, then renamed).
 """
 
 from __future__ import annotations
@@ -21,10 +19,11 @@ if TYPE_CHECKING:  # takes longer to import than reading a thousand runs does
     import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.analysis.record.access import closed_folder, unreadable
+from lr_sweep.analysis.record.access import RecordError, UnreadableError, closed_folder, unreadable
 from lr_sweep.analysis.record.columns import CURVES, PLANNED, PROPOSALS, RUNS, WANTED, Columns, table
 from lr_sweep.analysis.record.index import rows_of
-from lr_sweep.analysis.record.parquet import FORMAT, RecordError, UnreadableError, damaged, read_each, read_table
+from lr_sweep.analysis.record.parquet import FORMAT, damaged, read_each, read_table
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.files import is_changed, read_plain
 from lr_sweep.common.text import RATES, rates_text
 
@@ -80,35 +79,14 @@ class StudyInfo:
         return "Table" if self.from_table else "Study"
 
 
-def run_path(results: Path, run_id: str) -> Path:
-    """Return where a finished run's row lies."""
-    return results / "runs" / f"{run_id}.parquet"
-
-
-def curve_path(results: Path, run_id: str) -> Path:
-    """Return where a run's evaluations lie."""
-    return results / "curves" / f"{run_id}.parquet"
-
-
-def study_dir(results: Path, study: str) -> Path:
-    """Return a study's folder; raises RecordError if the name is not a plain folder name."""
-    if study in ("", ".", "..") or Path(study).name != study:
-        raise RecordError(f"got {study!r} as the name of a study, want a plain name without slashes")
-    return results / "studies" / study
-
-
-def planned_path(results: Path, study: str) -> Path:
-    """Return where the planned duration of a study's runs lies."""
-    return study_dir(results, study) / "planned.parquet"
-
-
 def check_format(results: Path) -> None:
     """Make sure that this code can read the results directory.
 
     Raises RecordError if there is none, it is no results directory, its format is another one, or this user may not
     read its folders.
     """
-    path = results / "format.json"
+    paths = Paths(results)
+    path = paths.format
     if not _there(results):
         raise RecordError(f"no results directory at {results}: give the one that the study was run with")
     if not _there(path):
@@ -120,7 +98,7 @@ def check_format(results: Path) -> None:
             "or run the study into a new results directory"
         )
     # Else they would seem to be empty.
-    if closed := [text for name in ("runs", "curves", "studies") if (text := closed_folder(results / name))]:
+    if closed := [text for folder in (paths.runs, paths.curves, paths.studies) if (text := closed_folder(folder))]:
         raise UnreadableError("\n".join(closed))
 
 
@@ -129,56 +107,52 @@ def recorded_studies(results: Path) -> list[str]:
 
     Raises UnreadableError if this user may not read a study's folder.
     """
-    return sorted(folder.name for folder in results.glob("studies/*") if _there(folder / "study.json"))
+    return sorted(folder.name for folder in Paths(results).study_folders() if _there(folder / "study.json"))
 
 
 def read_study(results: Path, study: str) -> StudyInfo:
     """Read a study's name, title and metric; raises RecordError if there is no such study, or its file is damaged."""
-    path = study_dir(results, study) / "study.json"
+    path = Paths(results).facts(study)
     if not _there(path):
         if path.parent.is_dir():
             raise RecordError(f"no {path}: run the study again to write it")
         known = recorded_studies(results)
         raise RecordError(f"no study {study!r} in {results}: it has {', '.join(known) or 'none; run a study first'}")
     content = _read_json(path)
-    if not {"study", "title"} <= content.keys():
-        raise RecordError(f"{path}: got keys {sorted(content)}, want study and title: run the study again")
     try:
-        metric = Metric.from_json(content["metric"]) if "metric" in content else ACCURACY
+        return _study_info(results, study, content)
     except ValueError as error:
         raise RecordError(f"{path}: {error}: run the study again") from error
+
+
+def _study_info(results: Path, study: str, content: Mapping[str, Any]) -> StudyInfo:
+    """Read the keys of `study.json`; raises ValueError with what is wrong."""
+    if not {"study", "title"} <= content.keys():
+        raise ValueError(f"got keys {sorted(content)}, want study and title")
     if (selection := content.get("selection", "best")) not in ("best", "final"):
-        raise RecordError(f"{path}: got the selection {selection!r}, want best or final: run the study again")
+        raise ValueError(f"got the selection {selection!r}, want best or final")
+    for key in ("refine", "winners"):
+        if not isinstance(content.get(key), int | None):
+            raise ValueError(f"got {content[key]!r} as {key}, want a number")
     try:
         search = SearchRange(**content["search"]) if "search" in content else None
     except TypeError as error:
-        raise RecordError(f"{path}: got the search {content['search']!r}: run the study again") from error
-    metric = replace(metric, model=selection)
-    refinement = _read_refinement(results, study, content["refine"]) if "refine" in content else None
+        raise ValueError(f"got the search {content['search']!r}") from error
+    refinement = None
+    if (rates := content.get("refine")) is not None:
+        rows = read_rows(Paths(results).proposals(study), PROPOSALS) or []
+        cells = Counter((row["task"], row["model"], row["variant"]) for row in rows if row["sampler"] == "refine")
+        refinement = Refinement(rates=rates, proposed=cells)
+    metric = Metric.from_json(content["metric"]) if "metric" in content else ACCURACY
     return StudyInfo(
         study=content["study"],
         title=content["title"],
-        metric=metric,
+        metric=replace(metric, model=selection),
         search=search,
         refinement=refinement,
-        winners=_winners(path, content.get("winners")),
+        winners=content.get("winners"),
         stops_early="stop_early" in content,
     )
-
-
-def _winners(path: Path, winners: Any) -> int | None:
-    if winners is not None and not isinstance(winners, int):
-        raise RecordError(f"{path}: got the winners {winners!r}, want a number: run the study again")
-    return winners
-
-
-def _read_refinement(results: Path, study: str, rates: Any) -> Refinement:
-    path = study_dir(results, study)
-    if not isinstance(rates, int):
-        raise RecordError(f"{path / 'study.json'}: got the refinement {rates!r}, want a number: run the study again")
-    rows = read_rows(path / "proposals.parquet", PROPOSALS) or []
-    cells = Counter((row["task"], row["model"], row["variant"]) for row in rows if row["sampler"] == "refine")
-    return Refinement(rates=rates, proposed=cells)
 
 
 def read_wanted(results: Path, study: str) -> pd.DataFrame:
@@ -186,14 +160,14 @@ def read_wanted(results: Path, study: str) -> pd.DataFrame:
     found = _frame(read_wanted_table(results, study), WANTED)
     wrong = found.loc[~found["learning_rate"].between(*RATES), "learning_rate"]
     if len(wrong):
-        path = study_dir(results, study) / "wanted.parquet"
+        path = Paths(results).wanted(study)
         raise RecordError(f"{path}: got the learning rate {wrong.iloc[0]:g}, want {rates_text()}: mend what wrote it")
     return found
 
 
 def read_planned(results: Path, study: str) -> pd.DataFrame:
     """Read what runs were planned to take: the columns of `PLANNED`; no rows if nothing was planned."""
-    return _frame(read_table(planned_path(results, study), PLANNED) or table([], PLANNED), PLANNED)
+    return _frame(read_table(Paths(results).planned(study), PLANNED) or table([], PLANNED), PLANNED)
 
 
 def read_wanted_rows(results: Path, study: str) -> list[dict[str, Any]]:
@@ -206,7 +180,7 @@ def read_wanted_table(results: Path, study: str) -> pa.Table:
 
     Raises RecordError if the file is missing, damaged, has no rows or more than a study can have.
     """
-    path = study_dir(results, study) / "wanted.parquet"
+    path = Paths(results).wanted(study)
     found = read_table(path, WANTED, limited=True)
     if found is None:
         raise RecordError(f"no {path}: run the study again to write it")
@@ -240,7 +214,7 @@ def read_curves(
     Read them after `read_runs`: a run's curve is written before its row, so every row then has its curve. Infinite
     accuracies are no values: NaN. Raises RecordError if a file is damaged.
     """
-    columns, folder = _named(CURVES, names), results / "curves"
+    columns, folder = _named(CURVES, names), Paths(results).curves
     if run_ids is None:
         run_ids = sorted(path.stem for path in folder.glob("*.parquet") if not path.name.startswith("."))
     found = read_each(folder, list(dict.fromkeys(run_ids)), columns)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lr_sweep.analysis.record.columns import RUNGS
-from lr_sweep.analysis.record.read import read_rows, read_study, study_dir
+from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.read import read_rows, read_study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +30,7 @@ class Judgement:
     variant: str
     learning_rate: float
     step: int
-    """Of the rung."""
+    """The step of the rung."""
     value: float | None
     """What was compared, in the metric's own direction; None: not finite."""
     num_compared: int
@@ -42,14 +43,9 @@ class Judgement:
         return self.task, self.model, self.variant, self.learning_rate
 
 
-def rungs_path(results: Path, study: str) -> Path:
-    """Return where a study's judgements lie."""
-    return study_dir(results, study) / "rungs.parquet"
-
-
 def read_judgements(results: Path, study: str) -> list[Judgement]:
     """Return a study's judgements, in the order in which they were made; raises RecordError if they are damaged."""
-    return [Judgement(**row) for row in read_rows(rungs_path(results, study), RUNGS) or []]
+    return [Judgement(**row) for row in read_rows(Paths(results).rungs(study), RUNGS) or []]
 
 
 def read_stopped(results: Path, study: str) -> dict[RateKey, int]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from lr_sweep.analysis.record.index import write_index
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.errors import reason
 from lr_sweep.common.files import cache_folder, is_locked, write_bytes
 from lr_sweep.common.object_store import ObjectStore, StoreError, checked, reachable
@@ -52,7 +53,7 @@ def refresh(uri: str, *, weights: bool = False) -> Path:
     copy = working_copy(uri)
     copy.mkdir(parents=True, exist_ok=True)
     with FileLock(copy / ".pull.lock"):
-        if not is_locked(copy / "writer.lock"):
+        if not is_locked(Paths(copy).writer_lock):
             pull(ObjectStore(uri), copy, weights=weights)
             write_index(copy)
     return copy

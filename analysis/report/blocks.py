@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,9 +14,6 @@ import pandas as pd
 
 from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.common.text import aligned
-
-Row = Mapping[Any, Any]
-"""A row of a frame, by column name."""
 
 TEXT_WIDTH = 110
 _SPECIAL = re.compile(r"[<&|\n]")

@@ -7,11 +7,11 @@ from typing import Any
 import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.analysis.report.blocks import Row
+from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.figures import PublishedBest, Style, near_lu2021, variant_styles
 from lr_sweep.analysis.report.handle import handle_data
 from lr_sweep.analysis.report.tables import lost_text, mean_sem_text, seeds_text
-from lr_sweep.analysis.statistics.aggregate import GROUP, STATUSES, StudySummary
+from lr_sweep.analysis.statistics.aggregate import GROUP, OUTCOMES, StudySummary
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.verdicts import LU2021_LEARNING_RATE
 from lr_sweep.common.text import percent_text, rate_text
@@ -79,7 +79,7 @@ def _point(row: Row, chosen: bool, metric: Metric) -> dict[str, Any]:
         "text": mean_sem_text(row, metric) if row["num_values"] else lost_text(row),
         "few": seeds_text(row) if row["num_values"] else "",
         "seeds": f"{row['num_tests']} of {row['num_seeds']}",
-        "lost": ", ".join(f"{row[status]} {status}" for status in STATUSES[1:] if status != "stopped" or row[status]),
+        "lost": ", ".join(f"{row[status]} {status}" for status in OUTCOMES[1:] if status != "stopped" or row[status]),
         "kind": _kind(row),
         "chosen": chosen,
     }

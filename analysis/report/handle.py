@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from lr_sweep.analysis.report.blocks import Row
+from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.tables import incomplete_text
 from lr_sweep.analysis.statistics.orders import Order
 from lr_sweep.common.text import rate_text

@@ -11,10 +11,11 @@ from dataclasses import replace
 import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.record.read import StudyInfo
-from lr_sweep.analysis.report.blocks import Row, Table
+from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.report.texts import laid_out, say
-from lr_sweep.analysis.statistics.aggregate import STATUSES, StudySummary
+from lr_sweep.analysis.statistics.aggregate import OUTCOMES, StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
 from lr_sweep.analysis.statistics.selection import MEAN_DIGITS, rule_text, seeds_of
 from lr_sweep.analysis.statistics.verdicts import verdicts
@@ -132,13 +133,13 @@ def accuracy_text(cell: Row, metric: Metric = ACCURACY) -> str:
 
 def lost_text(cell: Row) -> str:
     """Write why a cell has no value."""
-    lost = [f"{cell[x]} of {cell['num_wanted']} {x}" for x in reversed(STATUSES) if cell[x]]
+    lost = [f"{cell[x]} of {cell['num_wanted']} {x}" for x in reversed(OUTCOMES) if cell[x]]
     return f"{NO_VALUE} ({', '.join(lost)})"
 
 
 def incomplete_text(counts: Row) -> str:
     """Count the runs that are not complete: `1 missing, 2 diverged`; empty: all are."""
-    found = [f"{counts[status]} {status}" for status in reversed(STATUSES[1:]) if counts[status]]
+    found = [f"{counts[status]} {status}" for status in reversed(OUTCOMES[1:]) if counts[status]]
     return ", ".join([*found, *([f"{lacking} without a value"] if (lacking := counts.get("num_lacking")) else [])])
 
 

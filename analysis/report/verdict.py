@@ -9,12 +9,13 @@ from typing import Any
 import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.report.blocks import Row, Verdict
+from lr_sweep.analysis.record.columns import Row
+from lr_sweep.analysis.report.blocks import Verdict
 from lr_sweep.analysis.report.handle import Kind, conclusion_kinds
 from lr_sweep.analysis.report.tables import incomplete_text, seeds_text
 from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
-from lr_sweep.analysis.statistics.fewer_seeds import not_eligible
+from lr_sweep.analysis.statistics.grid_checks import not_eligible
 from lr_sweep.analysis.statistics.verdicts import Lead
 from lr_sweep.common.text import rate_text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,11 +11,12 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.record.columns import STATUSES
 from lr_sweep.analysis.record.read import RecordError, Refinement, SearchRange
 from lr_sweep.analysis.statistics.selection import CELL, best_learning_rates, best_steps, eligible, seeds_of
 
-STATUSES = ["complete", "diverged", "failed", "stopped", "missing"]
-"""What a wanted run is at the study's budget; exactly one of them."""
+OUTCOMES = (*STATUSES, "missing")
+"""What became of a wanted run at the study's budget."""
 GROUP = CELL[:2]
 """Task and model: variants are compared within such a group."""
 
@@ -45,6 +47,12 @@ class StudySummary:
     def chosen_runs(self) -> pd.DataFrame:
         """The runs at their cell's chosen learning rate."""
         return self.runs.merge(self.cells[[*CELL, "learning_rate"]], on=[*CELL, "learning_rate"])
+
+    def groups(self) -> Iterator[tuple[dict[str, str], StudySummary]]:
+        """Yield each task and model, by column, with its part of the study."""
+        for group in self.cells[GROUP].drop_duplicates().itertuples(index=False, name=None):
+            labels = dict(zip(GROUP, group, strict=True))
+            yield labels, self.of(**labels)
 
     def of(self, **labels: Any) -> StudySummary:
         """Return the part of one task, model or variant, for instance `of(model="gpt2")`."""
@@ -104,7 +112,7 @@ def account(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         runs: columns of `RUNS`.
 
     Returns:
-        `wanted` in its order, with the columns `status` (one of `STATUSES`) and `failure`.
+        `wanted` in its order, with the columns `status` (one of `OUTCOMES`) and `failure`.
     """
     assert not wanted.duplicated([*CELL, "learning_rate", "seed"]).any(), "a study wants each run once"
     record = runs[["run_id", "status", "num_steps", "diverged_at_step", "failure"]]
@@ -114,7 +122,7 @@ def account(wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     in_budget = found["diverged_at_step"].fillna(0).le(found["num_steps"])
     complete = found["trained_steps"].fillna(-1).ge(found["num_steps"]) & ~(diverged & in_budget)
     stopped = found["stopped_at_step"].notna() if "stopped_at_step" in found else pd.Series(False, found.index)
-    found["status"] = np.select([complete, diverged, failed, stopped], STATUSES[:4], default=STATUSES[4])
+    found["status"] = np.select([complete, diverged, failed, stopped], STATUSES, default="missing")
     return found.drop(columns=["recorded", "trained_steps", "diverged_at_step", "stopped_at_step"], errors="ignore")
 
 
@@ -145,7 +153,7 @@ def per_learning_rate(runs: pd.DataFrame) -> pd.DataFrame:
         One row a cell and learning rate, in order of appearance and by learning rate: the cell's columns,
         `learning_rate`, `num_wanted` (runs), `num_values` (seeds with a validation value, without validation data with
         a test value), `num_tests` (seeds with a test value), `validation_mean`, `validation_sem`, `test_mean`,
-        `test_sem` (NaN with fewer than two values), the number of seeds of each of `STATUSES`, `num_seeds` (of the
+        `test_sem` (NaN with fewer than two values), the number of seeds of each of `OUTCOMES`, `num_seeds` (of the
         cell, see `selection.seeds_of`), `most_seeds` (of any cell), `num_lacking` (seeds of the cell without a run
         here, or whose complete run has no value) and `eligible` (see `selection.eligible`).
     """
@@ -174,7 +182,7 @@ def per_cell(runs: pd.DataFrame, rates: pd.DataFrame, chosen: pd.DataFrame) -> p
     Returns:
         One row a cell: the columns of `chosen`; at the chosen learning rate `num_values`, `num_tests`, `num_diverged`
         (with a value or without), `validation_sem`, `test_mean`, `test_sem` and `best_steps` (tuple, by seed); over the
-        whole cell `num_wanted` runs, `num_lacking` and the number of each of `STATUSES`; `num_seeds` and `most_seeds`
+        whole cell `num_wanted` runs, `num_lacking` and the number of each of `OUTCOMES`; `num_seeds` and `most_seeds`
         as of `per_learning_rate`.
     """
     keys = [*CELL, "learning_rate"]
@@ -204,7 +212,7 @@ def points_within_budget(runs: pd.DataFrame, curves: pd.DataFrame, measured: lis
 
 
 def _status_counts(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    flags = pd.DataFrame({status: runs["status"].eq(status) for status in STATUSES})
+    flags = pd.DataFrame({status: runs["status"].eq(status) for status in OUTCOMES})
     return flags.groupby([runs[key] for key in keys], sort=False).sum().astype("int64")
 
 

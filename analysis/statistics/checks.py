@@ -1,7 +1,8 @@
 """Checks of a sweep: what a careful reader would object to before believing its table.
 
-Every threshold is a constant below. Accuracies are fractions in the data and percent in messages; "points" are points
-of percent. Of a metric that is no fraction, thresholds are shares of the cell's mean (`grid_checks.unit`).
+A check takes a cell (`finding.SweptCell`) and yields findings; `check_sweep` calls it.
+Every threshold is a constant. Accuracies are fractions in the data and percent in messages; "points" are points of
+percent. Of a metric that is no fraction, thresholds are shares of the cell's mean (`SweptCell.unit`).
 """
 
 from __future__ import annotations
@@ -11,18 +12,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.code_versions import ENGINE, Now, files_text, versions_of
-from lr_sweep.analysis.record.read import Refinement, SearchRange
 from lr_sweep.analysis.statistics.aggregate import StudySummary, points_within_budget
-from lr_sweep.analysis.statistics.fewer_seeds import fewer_seeds
-from lr_sweep.analysis.statistics.finding import CheckFinding, Key, Level, Row, finding_of
-from lr_sweep.analysis.statistics.grid_checks import grid_findings, is_flat, joint_sem, unit
+from lr_sweep.analysis.statistics.finding import CheckFinding, Level, SweptCell, finding_of, swept_cells
+from lr_sweep.analysis.statistics.grid_checks import fewer_seeds, grid_findings, is_flat, joint_sem
 from lr_sweep.analysis.statistics.late_rises import Rise, late_rises
-from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS
+from lr_sweep.analysis.statistics.selection import CELL, Cell, comparable, each_cell
 from lr_sweep.common.text import rate_text
 
 RISING_LEVEL = 0.05
@@ -43,160 +41,154 @@ ACCURACIES = ["train_accuracy", "validation_accuracy", "test_accuracy"]
 
 def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFinding]:
     """Run every check on every cell, in the order of the cells; `curves` have `run_id`, `step` and `ACCURACIES`."""
-    rates_of = {cell: rows.to_dict("records") for cell, rows in summary.learning_rates.groupby(CELL, sort=False)}
-    gaps = summary.cells.assign(gap=summary.cells["validation_mean"] - summary.cells["test_mean"])
-    by_task = gaps.groupby("task")["gap"]
-    usual, num_cells = by_task.median(), by_task.count()
     counted = summary.runs[summary.runs["status"].isin(["complete", "diverged"])]
     points = points_within_budget(counted, curves, ACCURACIES)
-    metric = summary.metric
-    rises, same, stuck = late_rises(summary, curves), _identical_cells(points), _stuck_cells(points, metric)
-    flat = {cell for cell, rates in rates_of.items() if is_flat(rates)} - stuck.keys()
-    learning = {cell[0] for cell in rates_of.keys() - stuck.keys() - flat}
+    rises, stuck, same = late_rises(summary, curves), _stuck_cells(points, summary.metric), _identical_cells(points)
+    cells = list(swept_cells(summary))
+    flat = {cell.key for cell in cells if is_flat(cell.rates)} - stuck.keys()
+    learning = {cell.row["task"] for cell in cells if cell.key not in stuck.keys() | flat}
+    gaps = summary.cells["validation_mean"] - summary.cells["test_mean"]
+    by_task = gaps.groupby(summary.cells["task"])
+    usual, num_cells = by_task.median().to_dict(), by_task.count().to_dict()
     found: list[CheckFinding] = []
-    for cell in gaps.to_dict("records"):
-        key = tuple(cell[name] for name in CELL)
-        rates = rates_of[key]
-        found += grid_findings(cell, rates, _other_variants(cell, gaps), metric, summary.search, summary.winners)
-        found += fewer_seeds(cell, rates, metric, summary.winners)
-        to_come = [*_unfinished(cell, rates, summary.search), *_unrefined(cell, key, summary.refinement)]
-        to_come += _missing(cell, rates)
-        found += to_come or _winners(cell, rates, summary.winners)
-        found += [*_diverged(cell, rates), *_improving(cell, rises.get(key), metric)]
-        found += _stopped(cell, rates)
-        found += _gap(cell, usual[cell["task"]], num_cells[cell["task"]], metric)
-        if key in stuck:
-            found.append(_stuck(cell, stuck[key], cell["task"] not in learning, metric))
-        if key in flat:
-            found.append(_flat(cell, rates, cell["task"] not in learning, metric))
-        if key in same:
-            message = f"every {metric.name} of every run is that of {' '.join(same[key][1:])}, to the last bit"
-            fix = "two ways of training never agree so: look at what the task's `load` returns, and at the two models"
-            found.append(finding_of(cell, "identical", "problem", message, fix))
-        if cell["num_values"] and cell["num_seeds"] == 1:
-            found.append(finding_of(cell, "one-seed", "note", "one seed: no standard error, no interval", "add seeds"))
-    return found if summary.search is None else [_of_search(each, summary.search) for each in found]
+    for cell in cells:
+        task, whole_task = cell.row["task"], cell.row["task"] not in learning
+        found += [*grid_findings(cell), *fewer_seeds(cell)]
+        found += [*_unfinished(cell), *_missing(cell)] or _winners(cell)
+        found += [*_diverged(cell), *_improving(cell, rises.get(cell.key)), *_stopped(cell)]
+        found += _gap(cell, usual[task], num_cells[task])
+        if cell.key in stuck:
+            found.append(_stuck(cell, stuck[cell.key], whole_task))
+        if cell.key in flat:
+            found.append(_flat(cell, whole_task))
+        if cell.key in same:
+            found.append(_identical(cell, same[cell.key]))
+        if cell.row["num_values"] and cell.row["num_seeds"] == 1:
+            found.append(cell.finding("one-seed", "note", "one seed: no standard error, no interval", "add seeds"))
+    if summary.search is None:
+        return found
+    # A study with a search names no learning rates to add.
+    fix = f"raise `rates`, now {summary.search.rates}"
+    return [replace(each, fix=fix, learning_rates=()) if each.learning_rates else each for each in found]
 
 
-def _of_search(finding: CheckFinding, search: SearchRange) -> CheckFinding:
-    """Replace learning rates to add: a study with a search names none."""
-    if not finding.learning_rates:
-        return finding
-    return replace(finding, fix=f"raise `rates`, now {search.rates}", learning_rates=())
+def _unfinished(cell: SweptCell) -> Iterator[CheckFinding]:
+    """Report learning rates that a search or a refinement has still to add."""
+    search, refinement = cell.study.search, cell.study.refinement
+    if search is not None and len(cell.rates) < search.rates:
+        message = f"the search has proposed {len(cell.rates)} of {search.rates} learning rates"
+        yield cell.finding("missing", "problem", message, "`run` proposes and trains the others")
+    if refinement is not None and (proposed := refinement.proposed.get(cell.key, 0)) < refinement.rates:
+        message = f"the refinement has added {proposed} of {refinement.rates} learning rates"
+        yield cell.finding("missing", "problem", message, "`run` adds the others once the grid has ended")
 
 
-def _other_variants(cell: Row, cells: pd.DataFrame) -> list[float]:
-    """Return the validation means of the other variants of a cell's task and model."""
-    same = [cells[name].to_numpy() == cell[name] for name in CELL]
-    means = cells["validation_mean"].to_numpy()[same[0] & same[1] & ~same[2]]
-    return list(means[~np.isnan(means)])
-
-
-def _missing(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:
+def _missing(cell: SweptCell) -> Iterator[CheckFinding]:
     for status, fix in (("missing", "`run` trains them"), ("failed", "`run --retry-failed` trains them again")):
-        if cell[status]:
-            message = f"{cell[status]} of {cell['num_wanted']} runs {status}: {_at_rates(rates, status)}"
-            yield finding_of(cell, "missing", "problem", message, fix)
+        if cell.row[status]:
+            message = f"{cell.row[status]} of {cell.row['num_wanted']} runs {status}: {_at_rates(cell, status)}"
+            yield cell.finding("missing", "problem", message, fix)
 
 
-def _unfinished(cell: Row, rates: list[Row], search: SearchRange | None) -> Iterator[CheckFinding]:
-    if search is not None and len(rates) < search.rates:
-        message = f"the search has proposed {len(rates)} of {search.rates} learning rates"
-        yield finding_of(cell, "missing", "problem", message, "`run` proposes and trains the others")
-
-
-def _winners(cell: Row, rates: list[Row], winners: int | None) -> Iterator[CheckFinding]:
-    if winners is None or not cell["num_values"]:
+def _winners(cell: SweptCell) -> Iterator[CheckFinding]:
+    if cell.study.winners is None or not cell.row["num_values"]:
         return
-    num_whole = sum(row["num_wanted"] > 1 for row in rates)
+    num_whole = sum(row["num_wanted"] > 1 for row in cell.rates)
     if num_whole:
-        message = f"{num_whole} of {len(rates)} learning rates, the best of the first seed, have all seeds"
-        yield finding_of(cell, "winners", "note", message, "leave `winners` out to train them all")
+        message = f"{num_whole} of {len(cell.rates)} learning rates, the best of the first seed, have all seeds"
+        yield cell.finding("winners", "note", message, "leave `winners` out to train them all")
     else:
         message = "no learning rate has all seeds yet: the winners are not chosen"
-        yield finding_of(cell, "missing", "problem", message, "`run` chooses and trains them")
+        yield cell.finding("missing", "problem", message, "`run` chooses and trains them")
 
 
-def _unrefined(cell: Row, key: Key, refinement: Refinement | None) -> Iterator[CheckFinding]:
-    if refinement is not None and (proposed := refinement.proposed.get(key, 0)) < refinement.rates:
-        message = f"the refinement has added {proposed} of {refinement.rates} learning rates"
-        yield finding_of(cell, "missing", "problem", message, "`run` adds the others once the grid has ended")
-
-
-def _diverged(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:
-    if not cell["diverged"]:
+def _diverged(cell: SweptCell) -> Iterator[CheckFinding]:
+    row = cell.row
+    if not row["diverged"]:
         return
-    message = f"{cell['diverged']} of {cell['num_wanted']} runs diverged: {_at_rates(rates, 'diverged')}"
-    if not cell["num_values"]:
+    message = f"{row['diverged']} of {row['num_wanted']} runs diverged: {_at_rates(cell, 'diverged')}"
+    if not row["num_values"]:
         message += "; no run of the cell has a value"
-    elif cell["num_diverged"]:
-        message += f"; the chosen learning rate, {rate_text(cell['learning_rate'])}, among them"
-    yield finding_of(cell, "diverged", "problem" if cell["num_diverged"] or not cell["num_values"] else "note", message)
+    elif row["num_diverged"]:
+        message += f"; the chosen learning rate, {rate_text(row['learning_rate'])}, among them"
+    yield cell.finding("diverged", "problem" if row["num_diverged"] or not row["num_values"] else "note", message)
 
 
-def _stopped(cell: Row, rates: list[Row]) -> Iterator[CheckFinding]:
-    if cell["stopped"]:
-        message = f"{cell['stopped']} of {cell['num_wanted']} runs were stopped early: {_at_rates(rates, 'stopped')}"
+def _stopped(cell: SweptCell) -> Iterator[CheckFinding]:
+    number, wanted = cell.row["stopped"], cell.row["num_wanted"]
+    if number:
+        message = f"{number} of {wanted} runs were stopped early: {_at_rates(cell, 'stopped')}"
         fix = "without `stop_early` they train to their budgets from where they are"
-        yield finding_of(cell, "stopped", "note", message, fix)
+        yield cell.finding("stopped", "note", message, fix)
 
 
-def _at_rates(rates: list[Row], status: str) -> str:
-    lost = [row for row in rates if row[status]]
+def _at_rates(cell: SweptCell, status: str) -> str:
+    lost = [row for row in cell.rates if row[status]]
     return ", ".join(f"{row[status]} of {row['num_wanted']} at {rate_text(row['learning_rate'])}" for row in lost)
 
 
-def _improving(cell: Row, rise: Rise | None, metric: Metric) -> Iterator[CheckFinding]:
+def _improving(cell: SweptCell, rise: Rise | None) -> Iterator[CheckFinding]:
     if rise is None or rise.p >= RISING_LEVEL:
         return
+    metric = cell.metric
     message = (
         f"{metric.chosen_on} still {metric.improves} at the budget: by {metric.amount_text(rise.size)} over the last "
         f"{rise.num_steps} steps"
     )
     if metric.model == "final":
-        yield finding_of(cell, "improving", "note", f"{message}, as a decaying schedule makes it")
+        yield cell.finding("improving", "note", f"{message}, as a decaying schedule makes it")
     else:
-        fix = "raise num_steps: finished runs resume where they are"
-        yield finding_of(cell, "improving", "problem", message, fix)
+        yield cell.finding("improving", "problem", message, "raise num_steps: finished runs resume where they are")
 
 
-def _gap(cell: Row, usual: float, num_cells: int, metric: Metric) -> Iterator[CheckFinding]:
-    limit = max(GAP * unit(cell, metric), GAP_SEMS * joint_sem(cell["validation_sem"], cell["test_sem"]))
-    message = f"validation less test is {metric.amount_text(cell['gap'], sign='+')}"
+def _gap(cell: SweptCell, usual: float, num_cells: int) -> Iterator[CheckFinding]:
+    """Report a difference between validation and test; `usual` is the median of `num_cells` cells of the task."""
+    row, metric = cell.row, cell.metric
+    gap = row["validation_mean"] - row["test_mean"]
+    limit = max(GAP * cell.unit, GAP_SEMS * joint_sem(row["validation_sem"], row["test_sem"]))
+    message = f"validation less test is {metric.amount_text(gap, sign='+')}"
     # Comparisons are false where there is no value.
-    if abs(cell["gap"] - usual) > limit:
+    if abs(gap - usual) > limit:
         message += f", where the median of the task's cells is {metric.difference_text(usual)}"
-        yield finding_of(cell, "gap", "problem", message, "look at its seeds one by one before using the number")
-    elif abs(cell["gap"]) > limit and num_cells == 1:
-        yield finding_of(cell, "gap", "problem", f"{message}, there is no other cell to compare with")
-    elif abs(cell["gap"]) > limit:
+        yield cell.finding("gap", "problem", message, "look at its seeds one by one before using the number")
+    elif abs(gap) > limit and num_cells == 1:
+        yield cell.finding("gap", "problem", f"{message}, there is no other cell to compare with")
+    elif abs(gap) > limit:
         message = f"validation less test is {metric.amount_text(usual, sign='+')} in the median of the task's cells"
-        yield finding_of(cell, "gap", "note", f"{message}, and alike here: its splits differ")
+        yield cell.finding("gap", "note", f"{message}, and alike here: its splits differ")
 
 
-def _stuck(cell: Row, where: str, whole_task: bool, metric: Metric) -> CheckFinding:
-    message = f"{where}, as if the model always predicted one class" if metric.is_fraction else where
+def _stuck(cell: SweptCell, where: str, whole_task: bool) -> CheckFinding:
+    message = f"{where}, as if the model always predicted one class" if cell.metric.is_fraction else where
+    if not whole_task:
+        return cell.finding("stuck", "note", message)
     fix = "look at what the task's `load` returns: do inputs differ between examples, and are they scaled?"
-    return finding_of(cell, "stuck", "problem" if whole_task else "note", message, fix if whole_task else "")
+    return cell.finding("stuck", "problem", message, fix)
 
 
-def _flat(cell: Row, rates: list[Row], whole_task: bool, metric: Metric) -> CheckFinding:
-    number = sum(row["num_values"] > 0 for row in rates)
+def _flat(cell: SweptCell, whole_task: bool) -> CheckFinding:
+    metric, mean = cell.metric, cell.row["validation_mean"]
+    number = sum(row["num_values"] > 0 for row in cell.rates)
     message = (
-        f"all {number} learning rates have the same mean {metric.validation}, {metric.text(cell['validation_mean'])}: "
+        f"all {number} learning rates have the same mean {metric.validation}, {metric.text(mean)}: "
         "none is better than another"
     )
-    if whole_task and round(cell["validation_mean"], MEAN_DIGITS) != metric.perfect:
-        fix = "make sure that the learning rate reaches the optimizer"
-        return finding_of(cell, "flat", "problem", message, fix)
-    return finding_of(cell, "flat", "note", message)
+    if whole_task and comparable(mean) != metric.perfect:
+        return cell.finding("flat", "problem", message, "make sure that the learning rate reaches the optimizer")
+    return cell.finding("flat", "note", message)
 
 
-def _identical_cells(points: pd.DataFrame) -> dict[Key, Key]:
+def _identical(cell: SweptCell, other: Cell) -> CheckFinding:
+    message = f"every {cell.metric.name} of every run is that of {' '.join(other[1:])}, to the last bit"
+    fix = "two ways of training never agree so: look at what the task's `load` returns, and at the two models"
+    return cell.finding("identical", "problem", message, fix)
+
+
+def _identical_cells(points: pd.DataFrame) -> dict[Cell, Cell]:
     """Find for each cell the first of its task with the same evaluations, of other runs; most have none."""
-    found: dict[Key, Key] = {}
-    first: dict[tuple[Any, ...], tuple[Key, set[str]]] = {}
-    for key, rows in points.groupby(CELL, sort=False):
+    found: dict[Cell, Cell] = {}
+    first: dict[tuple[Any, ...], tuple[Cell, set[str]]] = {}
+    for key, rows in each_cell(points):
         if len(rows) < 2:  # a single number may agree by chance
             continue
         numbers = rows[["learning_rate", "seed", "step", *ACCURACIES]].to_numpy(float).tobytes()
@@ -207,10 +199,10 @@ def _identical_cells(points: pd.DataFrame) -> dict[Key, Key]:
     return found
 
 
-def _stuck_cells(points: pd.DataFrame, metric: Metric) -> dict[Key, str]:
+def _stuck_cells(points: pd.DataFrame, metric: Metric) -> dict[Cell, str]:
     """Describe the evaluations of each cell whose validation accuracy stays at one number."""
-    found: dict[Key, str] = {}
-    for key, rows in points.groupby(CELL, sort=False):
+    found: dict[Cell, str] = {}
+    for key, rows in each_cell(points):
         accuracy, num_runs = rows["validation_accuracy"], rows["run_id"].nunique()
         top, number = metric.sign * (metric.sign * accuracy).max(), len(rows)
         at_top = rows[accuracy == top]

@@ -6,7 +6,6 @@ The test was chosen by simulation (docs/statistics.md, "Variants compared"; `ben
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -38,32 +37,13 @@ def welch(ones: Floats, others: Floats) -> tuple[float, float]:
 
     NaN with fewer than two values in either, or where neither has any spread: then nothing is known of the noise.
     """
-    return _welch(Sample.of(ones), Sample.of(others))
-
-
-@dataclass(frozen=True)
-class Sample:
-    """What a comparison reads of a variant's values."""
-
-    number: int
-    mean: float
-    square: float
-    """Of the standard error of the mean."""
-
-    @classmethod
-    def of(cls, values: Floats) -> Sample:
-        """Read them off a variant's values, one a seed."""
-        number = len(values)
-        square = float(np.var(values, ddof=1)) / number if number > 1 else math.nan
-        return cls(number, float(values.mean()) if number else math.nan, square)
-
-
-def _welch(one: Sample, other: Sample) -> tuple[float, float]:
-    squares = one.square + other.square
-    if math.isnan(squares) or (sem := math.sqrt(squares)) < NO_SPREAD:
+    if min(len(ones), len(others)) < 2:
         return math.nan, math.nan
-    shares = one.square / squares, other.square / squares  # the squares' own squares may overflow
-    return sem, 1 / (shares[0] ** 2 / (one.number - 1) + shares[1] ** 2 / (other.number - 1))
+    one, other = (float(np.var(values, ddof=1)) / len(values) for values in (ones, others))
+    if (sem := math.sqrt(one + other)) < NO_SPREAD:
+        return math.nan, math.nan
+    shares = one / (one + other), other / (one + other)  # the squares' own squares may overflow
+    return sem, 1 / (shares[0] ** 2 / (len(ones) - 1) + shares[1] ** 2 / (len(others) - 1))
 
 
 def comparisons(summary: StudySummary) -> pd.DataFrame:
@@ -77,13 +57,11 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
         The choice of the two learning rates is in none of these.
     """
     rows = []
-    for group, cells in summary.cells.groupby(GROUP, sort=False):
-        labels = dict(zip(GROUP, group, strict=True))
-        chosen = summary.of(**labels).chosen_runs.dropna(subset=["test_accuracy"])
-        by_variant = {variant: tests.to_numpy(float) for variant, tests in chosen.groupby("variant")["test_accuracy"]}
-        tests = {variant: Sample.of(by_variant.get(variant, np.array([]))) for variant in cells["variant"]}
-        for variant, other in combinations(tests, 2):
-            compared = compare(tests[variant], tests[other])
+    for labels, group in summary.groups():
+        chosen = group.chosen_runs.dropna(subset=["test_accuracy"])
+        known = {variant: tests.to_numpy(float) for variant, tests in chosen.groupby("variant")["test_accuracy"]}
+        for variant, other in combinations(group.cells["variant"], 2):
+            compared = compare(*(known.get(name, np.array([])) for name in (variant, other)))
             rows.append(labels | {"variant": variant, "other": other} | compared)
     columns = ["variant", "other", "num_seeds", "num_other_seeds", "difference", "low", "high", "p"]
     found = pd.DataFrame(rows, columns=[*GROUP, *columns, "note"])
@@ -93,19 +71,20 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
     return found
 
 
-def compare(one: Sample, other: Sample) -> dict[str, Any]:
-    """Return the columns of `comparisons` that one pair has by itself."""
-    difference = one.mean - other.mean
-    sem, dof = _welch(one, other)
+def compare(ones: Floats, others: Floats) -> dict[str, Any]:
+    """Return the columns of `comparisons` that one pair, by its values, has by itself."""
+    one, other = (float(values.mean()) if len(values) else math.nan for values in (ones, others))
+    difference = one - other
+    sem, dof = welch(ones, others)
     half = float(stdtrit(dof, (1 + CONFIDENCE) / 2)) * sem
     return {
-        "num_seeds": one.number,
-        "num_other_seeds": other.number,
+        "num_seeds": len(ones),
+        "num_other_seeds": len(others),
         "difference": difference,
         "low": difference - half,
         "high": difference + half,
         "p": 2 * float(stdtr(dof, -abs(difference) / sem)),
-        "note": _note(min(one.number, other.number), difference, sem),
+        "note": _note(min(len(ones), len(others)), difference, sem),
     }
 
 

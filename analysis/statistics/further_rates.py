@@ -15,6 +15,18 @@ def three_digits(rate: float) -> float:
     return float(f"{rate:.3g}")
 
 
+def geometric_mean(one: float, other: float) -> float:
+    """Return the middle of two learning rates on the logarithmic scale, to 3 significant digits."""
+    return three_digits(math.sqrt(one * other))
+
+
+def neighbours(tried: Collection[float], rate: float) -> list[float]:
+    """Return the learning rates next to one of those that were tried: two, or one at an end."""
+    rates = sorted(tried)
+    at = rates.index(rate)
+    return [*rates[max(at - 1, 0) : at], *rates[at + 1 : at + 2]]
+
+
 def beyond(tried: Collection[float], end: str) -> tuple[float, ...]:
     """Continue a sweep of at least two learning rates beyond one of its ends, `low` or `high`.
 
@@ -28,10 +40,7 @@ def beyond(tried: Collection[float], end: str) -> tuple[float, ...]:
 
 def between(tried: Collection[float], rate: float) -> tuple[float, ...]:
     """Halve the steps beside a learning rate, on the logarithmic scale."""
-    rates = sorted(tried)
-    i = rates.index(rate)
-    neighbours = [*rates[max(i - 1, 0) : i], *rates[i + 1 : i + 2]]
-    return tuple(three_digits(math.sqrt(rate * other)) for other in neighbours)
+    return tuple(geometric_mean(rate, other) for other in neighbours(tried, rate))
 
 
 def around(rate: float) -> tuple[float, ...]:
@@ -45,7 +54,7 @@ def stand_ins(rates: Collection[float], number: int) -> tuple[float, ...]:
     found: list[float] = []
     for _ in range(number):
         low, high = max(pairwise(tried), key=lambda ends: ends[1] / ends[0])
-        found.append(three_digits(math.sqrt(low * high)))
+        found.append(geometric_mean(low, high))
         tried = sorted([*tried, found[-1]])
     return tuple(found)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -11,12 +11,11 @@ from scipy.special import stdtr
 
 from lr_sweep.analysis.statistics.aggregate import StudySummary, points_within_budget
 from lr_sweep.analysis.statistics.comparisons import holm
-from lr_sweep.analysis.statistics.finding import Key
-from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.selection import CELL, Cell, each_cell
 from lr_sweep.analysis.statistics.uncertainty import Floats
 
 MIN_EVALUATIONS = 6
-"""Of a run; shorter curves are not tested."""
+"""Shorter curves are not tested."""
 MIN_WINDOW = 3
 QUARTER = 4
 STILL_RISING = 0.005
@@ -28,14 +27,14 @@ class Rise:
     """The change for the better of a cell's validation over the last part of its runs."""
 
     size: float
-    """Of the line through the runs' last evaluations, from the first of them to the last."""
+    """The rise of the line through the runs' last evaluations."""
     num_steps: int
     """From the first to the last of these evaluations."""
     p: float
-    """Of "the rise is at most `STILL_RISING`"; see `late_rises`."""
+    """The p value of "the rise is at most `STILL_RISING`"; see `late_rises`."""
 
 
-def late_rises(summary: StudySummary, curves: pd.DataFrame) -> dict[Key, Rise]:
+def late_rises(summary: StudySummary, curves: pd.DataFrame) -> dict[Cell, Rise]:
     """Test for each cell whether validation rises by more than `STILL_RISING` at the end, at the chosen rate.
 
     Read are the last quarter of the evaluations, at least `MIN_WINDOW`. Lines of one slope are fitted to the complete
@@ -49,13 +48,10 @@ def late_rises(summary: StudySummary, curves: pd.DataFrame) -> dict[Key, Rise]:
     cells = summary.cells.set_index(CELL)["validation_mean"]
     units = cells.abs() if not summary.metric.is_fraction else cells * 0 + 1
     least = (STILL_RISING * units).to_dict()
-    rises = {key: _rise(rows, least[key]) for key, rows in points.groupby(CELL, sort=False)}
+    rises = {key: _rise(rows, least[key]) for key, rows in each_cell(points)}
     found = {key: rise for key, rise in rises.items() if rise is not None}
     corrected = holm(np.array([rise.p for rise in found.values()]))
-    return {
-        key: Rise(size=rise.size, num_steps=rise.num_steps, p=float(p))
-        for (key, rise), p in zip(found.items(), corrected, strict=True)
-    }
+    return {key: replace(rise, p=float(p)) for (key, rise), p in zip(found.items(), corrected, strict=True)}
 
 
 def _rise(rows: pd.DataFrame, least: float) -> Rise | None:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.aggregate import account, per_run
-from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.selection import Cell, each_cell
 
 
 class Observation(NamedTuple):
@@ -24,7 +24,7 @@ class Observation(NamedTuple):
 
 def observations(
     wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataFrame, metric: Metric
-) -> dict[tuple[str, str, str], list[Observation]]:
+) -> dict[Cell, list[Observation]]:
     """Return what is known of the rates of each cell, whose runs have all ended.
 
     Args:
@@ -34,11 +34,10 @@ def observations(
         metric: of the study.
     """
     selected = per_run(account(wanted, runs), curves, metric)
-    found: dict[tuple[str, str, str], list[Observation]] = {}
-    for cell, of_cell in selected.groupby(CELL, sort=False):
-        task, model, variant = map(str, cell)
+    found: dict[Cell, list[Observation]] = {}
+    for cell, of_cell in each_cell(selected):
         by_rate = of_cell.groupby("learning_rate", sort=False)
-        found[task, model, variant] = [_observation(float(str(rate)), rows) for rate, rows in by_rate]
+        found[cell] = [_observation(float(str(rate)), rows) for rate, rows in by_rate]
     return found
 
 

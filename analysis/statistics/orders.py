@@ -7,15 +7,15 @@ best learning rates. Test accuracies are read here; nothing is chosen by them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import combinations, groupby
 from typing import Any
 
 import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.statistics.aggregate import GROUP, STATUSES, StudySummary
-from lr_sweep.analysis.statistics.selection import MEAN_DIGITS
+from lr_sweep.analysis.statistics.aggregate import GROUP, OUTCOMES, StudySummary
+from lr_sweep.analysis.statistics.selection import comparable
 
 Order = tuple[tuple[str, ...], ...]
 """Variants from best to worst; those in one inner tuple are equal."""
@@ -32,20 +32,16 @@ def orders(summary: StudySummary) -> pd.DataFrame:
     """
     rows: list[dict[str, Any]] = []
     metric = summary.metric
-    counted = [*STATUSES[1:], *(["num_lacking"] if summary.winners is None else [])]
-    for labels, cells, by_rate in _groups(summary):
-        tuned = _means(cells)
-        for rate, found in {math.nan: cells, **by_rate}.items():
-            means = _means(found)
+    counted = [*OUTCOMES[1:], *(["num_lacking"] if summary.winners is None else [])]
+    for labels, group in summary.groups():
+        tuned = mean_tests(group.cells)
+        for rate, found in {math.nan: group.cells, **by_rate(group)}.items():
+            means = mean_tests(found)
             common = means.keys() & tuned.keys()
-            here, there = ({v: each[v] for v in common} for each in (means, tuned))
-            same = _order(here, metric) == _order(there, metric)
-            row = {
-                "order": _order(means, metric),
-                "incomplete": _incomplete(found[["variant", *counted]]),
-                "same": same,
-            }
-            rows.append(labels | {"learning_rate": rate} | row)
+            here, there = (_order({name: each[name] for name in common}, metric) for each in (means, tuned))
+            incomplete = _incomplete(found[["variant", *counted]])
+            order = {"order": _order(means, metric), "incomplete": incomplete, "same": here == there}
+            rows.append(labels | {"learning_rate": rate} | order)
     return pd.DataFrame(rows, columns=[*GROUP, "learning_rate", "order", "incomplete", "same"])
 
 
@@ -60,8 +56,9 @@ def reversals(summary: StudySummary) -> pd.DataFrame:
     """
     rows: list[dict[str, Any]] = []
     sign = summary.metric.sign
-    for labels, cells, by_rate in _groups(summary):
-        tuned, means = _means(cells), {rate: _means(found) for rate, found in by_rate.items()}
+    for labels, group in summary.groups():
+        tuned = mean_tests(group.cells)
+        means = {rate: mean_tests(found) for rate, found in by_rate(group).items()}
         for one, other in combinations(tuned, 2):
             if tuned[one] != tuned[other]:
                 better, worse = (one, other) if sign * tuned[one] > sign * tuned[other] else (other, one)
@@ -73,18 +70,15 @@ def reversals(summary: StudySummary) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*GROUP, *columns])
 
 
-def _groups(summary: StudySummary) -> Iterator[tuple[dict[str, Any], pd.DataFrame, dict[float, pd.DataFrame]]]:
-    """Yield each task and model with its cells and its rows of each learning rate."""
-    for group, cells in summary.cells.groupby(GROUP, sort=False):
-        labels = dict(zip(GROUP, map(str, group), strict=True))
-        rates = summary.of(**labels).learning_rates
-        yield labels, cells, {float(rate): rows for rate, rows in rates.groupby("learning_rate")}  # type: ignore[arg-type]
+def by_rate(group: StudySummary) -> dict[float, pd.DataFrame]:
+    """Return the rows of `learning_rates` at each learning rate, rising."""
+    return {float(str(rate)): rows for rate, rows in group.learning_rates.groupby("learning_rate")}
 
 
-def _means(rows: pd.DataFrame) -> dict[str, float]:
+def mean_tests(rows: pd.DataFrame) -> dict[str, float]:
     """Return the mean test accuracy of each variant with a value, rounded so that equal means are equal."""
     known = rows.dropna(subset=["test_mean"]).set_index("variant")["test_mean"]
-    return {str(variant): round(mean, MEAN_DIGITS) for variant, mean in known.to_dict().items()}
+    return {str(variant): comparable(mean) for variant, mean in known.to_dict().items()}
 
 
 def _incomplete(rows: pd.DataFrame) -> dict[str, dict[Any, int]]:

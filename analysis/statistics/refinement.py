@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from lr_sweep.analysis.statistics.further_rates import beyond, three_digits
+from lr_sweep.analysis.statistics.further_rates import beyond, geometric_mean, neighbours
 from lr_sweep.analysis.statistics.observations import Observation
 from lr_sweep.analysis.statistics.selection import comparable, inner_rate
 
@@ -22,10 +22,9 @@ def refined_rates(observed: Sequence[Observation], number: int, *, maximise: boo
     """Return the next learning rates of a cell, none that was tried; the one to prefer first.
 
     While the best rate is the smallest or largest tried (and none inside is as good), the grid's last step is taken
-    again beyond it. Then the two
-    intervals beside the best are halved on the logarithmic scale, the wider one first; of equally wide ones that with
-    the better outer rate, on whose side the peak of a parabola lies. Where no rate has a value, smaller rates follow,
-    if some diverged; nothing is proposed if all runs were lost.
+    again beyond it. Then the two intervals beside the best are halved on the logarithmic scale, the wider one first; of
+    equally wide ones that with the better outer rate, on whose side the peak of a parabola lies. Where no rate has a
+    value, smaller rates follow, if some diverged; nothing is proposed if all runs were lost.
 
     Args:
         observed: all rates tried in the cell, at least two, in any order.
@@ -33,25 +32,16 @@ def refined_rates(observed: Sequence[Observation], number: int, *, maximise: boo
         maximise: whether higher values are better.
     """
     tried = sorted(each.learning_rate for each in observed)
-    best = _best(observed, maximise=maximise)
-    if best is None:
+    sign = 1 if maximise else -1
+    values = {each.learning_rate: sign * each.value for each in observed if each.value is not None}
+    if not values:
         diverged = any(each.outcome == "diverged" for each in observed)
         return _beyond(tried, "low")[:number] if diverged else []
-    if best == tried[0]:
-        found = _beyond(tried, "low")
-    elif best == tried[-1]:
-        found = _beyond(tried, "high")
-    else:
-        found = []
-    return (found or _beside(observed, best, maximise=maximise))[:number]
-
-
-def _best(observed: Sequence[Observation], *, maximise: bool) -> float | None:
-    """Return the rate with the best value, of equals an inner one, as the check `edge` does; None: none has a value."""
-    sign = 1 if maximise else -1
-    values = {each.learning_rate: comparable(sign * each.value) for each in observed if each.value is not None}
-    equal = [rate for rate, value in values.items() if value == max(values.values())]
-    return inner_rate(equal, [each.learning_rate for each in observed]) if equal else None
+    rounded = {rate: comparable(value) for rate, value in values.items()}
+    best = inner_rate([rate for rate, value in rounded.items() if value == max(rounded.values())], tried)
+    end = {tried[0]: "low", tried[-1]: "high"}.get(best)
+    found = _beyond(tried, end) if end else []
+    return (found or _beside(tried, values, best))[:number]
 
 
 def _beyond(tried: list[float], end: str) -> list[float]:
@@ -61,24 +51,13 @@ def _beyond(tried: list[float], end: str) -> list[float]:
     return [rate for rate in nearest_first if SMALLEST <= rate <= LARGEST]
 
 
-def _beside(observed: Sequence[Observation], best: float, *, maximise: bool) -> list[float]:
-    by_rate = {each.learning_rate: each.value for each in observed}
-    tried = sorted(by_rate)
-    at = tried.index(best)
-    others = [*tried[max(at - 1, 0) : at], *tried[at + 1 : at + 2]]
+def _beside(tried: list[float], values: dict[float, float], best: float) -> list[float]:
+    """Return the middles of the intervals beside the best rate, the one to prefer first; `values`: more is better."""
+    others = neighbours(tried, best)
     widths = {other: abs(math.log(other / best)) for other in others}
     if max(widths.values()) <= EQUAL_STEPS * min(widths.values()):
-        others.sort(key=lambda other: _badness(by_rate[other], maximise=maximise))
+        others.sort(key=lambda other: -values.get(other, -math.inf))
     else:
         others.sort(key=lambda other: -widths[other])
-    return [middle for other in others if (middle := _middle(best, other)) not in tried]
-
-
-def _badness(value: float | None, *, maximise: bool) -> float:
-    if value is None:
-        return math.inf
-    return -value if maximise else value
-
-
-def _middle(one: float, other: float) -> float:
-    return three_digits(math.sqrt(one * other))
+    middles = [geometric_mean(best, other) for other in others]
+    return [middle for middle in middles if middle not in tried]

@@ -7,7 +7,7 @@ section 3 and appendix E).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 
 CELL = ["task", "model", "variant"]
 """The columns that name a cell: one entry of the main table."""
+Cell = tuple[str, str, str]
+"""Their values."""
 
 MEAN_DIGITS = 12
 """Means are compared after rounding: accuracies are ratios of counts, so a closer difference is summation error."""
@@ -41,6 +43,13 @@ def rule_text(metric: Metric, has_steps: bool = True) -> str:
         f"Selection: in each run the step with the {best} {name} (ties: the earliest), then {rate} of that over seeds "
         "(ties: the smaller)."
     )
+
+
+def each_cell(frame: pd.DataFrame) -> Iterator[tuple[Cell, pd.DataFrame]]:
+    """Yield each cell of a frame, in order of appearance, with its rows."""
+    for key, rows in frame.groupby(CELL, sort=False):
+        task, model, variant = map(str, key)
+        yield (task, model, variant), rows
 
 
 def best_steps(curves: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
@@ -88,12 +97,11 @@ def best_learning_rates(per_run: pd.DataFrame, metric: Metric = ACCURACY) -> pd.
         ValueError: the frame has a test column.
     """
     _refuse_test_columns(per_run)
-    cells, num_seeds = per_run.groupby(CELL, sort=False), seeds_of(per_run).to_dict()
+    num_seeds = seeds_of(per_run).to_dict()
     columns = [*CELL, "learning_rate", "validation_mean", "runner_up", "runner_up_mean", "incomplete", "at_edge"]
-    return pd.DataFrame(
-        [{**dict(zip(CELL, cell, strict=True)), **_choose(rows, num_seeds[cell], metric)} for cell, rows in cells],
-        columns=columns,
-    )
+    chosen = {cell: _choose(rows, num_seeds[cell], metric) for cell, rows in each_cell(per_run)}
+    rows = [dict(zip(CELL, cell, strict=True)) | choice for cell, choice in chosen.items()]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def eligible(num_values: pd.Series) -> pd.Series:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.statistics.aggregate import StudySummary
-from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.selection import CELL, each_cell
 from lr_sweep.analysis.statistics.uncertainty import Floats
 
 
@@ -75,7 +75,7 @@ def sensitivities(summary: StudySummary) -> pd.DataFrame:
     lowest = scores.groupby("task")["score"].min().to_dict()
     rows = [
         dict(zip(CELL, cell, strict=True)) | _sensitivity(rates.to_dict("records"), lowest[cell[0]])
-        for cell, rates in scores.groupby(CELL, sort=False)
+        for cell, rates in each_cell(scores)
     ]
     return pd.DataFrame(rows)
 
@@ -88,7 +88,7 @@ def expected_bests(summary: StudySummary) -> pd.DataFrame:
         (unbiased) and `expected_with_replacement` (fractions; see `expected_best`).
     """
     rows, sign = [], summary.metric.sign
-    for cell, rates in summary.learning_rates.groupby(CELL, sort=False):
+    for cell, rates in each_cell(summary.learning_rates):
         means = rates["validation_mean"].dropna().to_numpy(dtype=float)
         for num_tried in range(1, len(means) + 1):
             expected = (sign * best for best in expected_best(sign * means, num_tried))

@@ -17,7 +17,7 @@ from scipy.special import stdtrit
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.aggregate import StudySummary
-from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS
+from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS, each_cell
 
 Floats = NDArray[np.float64]
 
@@ -128,9 +128,9 @@ def intervals(summary: StudySummary, rng: np.random.Generator) -> pd.DataFrame:
         `test_sem`, `low` and `high` (through the selection), `t_low` and `t_high` (at the chosen rate as if it had been
         fixed; all fractions, NaN: none) and `note`, why there is none or what weakens it.
     """
-    runs = dict(list(summary.runs.groupby(CELL, sort=False)))
+    runs = dict(each_cell(summary.runs))
     cells = summary.cells.to_dict("records")
-    rows = [_cell(cell, runs[tuple(cell[key] for key in CELL)], rng, summary.metric) for cell in cells]
+    rows = [_cell(cell, runs[cell["task"], cell["model"], cell["variant"]], rng, summary.metric) for cell in cells]
     return pd.DataFrame(rows)
 
 

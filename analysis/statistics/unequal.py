@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
-from lr_sweep.analysis.statistics.finding import CheckFinding, Row, finding_of
-from lr_sweep.common.text import rate_text
+from lr_sweep.analysis.record.columns import Row
+from lr_sweep.analysis.statistics.aggregate import StudySummary
+from lr_sweep.analysis.statistics.finding import CheckFinding, finding_of
+from lr_sweep.common.text import counted, rate_text
 
 MOST_RATES = 12
 """More learning rates to add than this are counted, not listed."""
@@ -24,6 +25,7 @@ SAME_END = 1.5
 class Tuning:
     """What a variant was given."""
 
+    variant: str
     rates: frozenset[float]
     num_runs: int
     num_seeds: int
@@ -33,21 +35,21 @@ class Tuning:
     """Runs with a smaller budget than that."""
 
 
-def unequal_tuning(summary: StudySummary) -> list[CheckFinding]:
+def unequal_tuning(summary: StudySummary) -> Iterator[CheckFinding]:
     """Compare the variants of each task and model; a finding names what the lesser one lacks."""
-    found: list[CheckFinding] = []
-    for group, runs in summary.runs.groupby(GROUP, sort=False):
-        same_range = summary.search is not None or summary.refinement is not None
-        tunings = {str(variant): _tuning(rows) for variant, rows in runs.groupby("variant", sort=False)}
-        for variant, tuning in tunings.items():
-            cell = dict(zip(GROUP, group, strict=True)) | {"variant": variant}
-            found += _findings(cell, tuning, tunings, same_range=same_range)
-    return found
+    same_range = summary.search is not None or summary.refinement is not None
+    for labels, group in summary.groups():
+        tunings = [_tuning(str(variant), runs) for variant, runs in group.runs.groupby("variant", sort=False)]
+        for mine in tunings:
+            cell = labels | {"variant": mine.variant}
+            yield from _fewer_rates(cell, mine, tunings, same_range=same_range)
+            yield from _fewer_runs(cell, mine, tunings)
 
 
-def _tuning(runs: pd.DataFrame) -> Tuning:
+def _tuning(variant: str, runs: pd.DataFrame) -> Tuning:
     most = int(runs["num_steps"].max())
     return Tuning(
+        variant=variant,
         rates=frozenset(runs["learning_rate"]),
         num_runs=len(runs),
         num_seeds=int(runs.groupby("learning_rate").size().max()),
@@ -56,31 +58,35 @@ def _tuning(runs: pd.DataFrame) -> Tuning:
     )
 
 
-def _findings(cell: Row, mine: Tuning, tunings: dict[str, Tuning], *, same_range: bool) -> Iterator[CheckFinding]:
-    yield from _fewer_rates(cell, mine, tunings, same_range=same_range)
-    longest = max(tunings, key=lambda name: tunings[name].num_steps)
-    if mine.num_steps < (steps := tunings[longest].num_steps):
-        message = f"unequal tuning: trained for {mine.num_steps} steps, {longest} for {steps}"
+def _fewer_runs(cell: Row, mine: Tuning, tunings: list[Tuning]) -> Iterator[CheckFinding]:
+    """Report fewer steps or seeds than another variant has, and runs that end before the others of the variant."""
+    longest = max(tunings, key=lambda each: each.num_steps)
+    if mine.num_steps < longest.num_steps:
+        other = f"{longest.variant} for {longest.num_steps}"
+        message = f"unequal tuning: trained for {mine.num_steps} steps, {other}"
         yield finding_of(cell, "unequal", "problem", message, "train both for the same number of steps")
-    most_seeds = max(tunings, key=lambda name: tunings[name].num_seeds)
-    if mine.num_seeds < (seeds := tunings[most_seeds].num_seeds):
-        message = f"unequal tuning: {_counted(mine.num_seeds, 'seed')} per learning rate, {most_seeds} has {seeds}"
-        yield finding_of(cell, "unequal-seeds", "note", message, f"add {_counted(seeds - mine.num_seeds, 'seed')}")
+    most = max(tunings, key=lambda each: each.num_seeds)
+    if mine.num_seeds < most.num_seeds:
+        seeds = counted(mine.num_seeds, "seed")
+        message = f"unequal tuning: {seeds} per learning rate, {most.variant} has {most.num_seeds}"
+        yield finding_of(
+            cell, "unequal-seeds", "note", message, f"add {counted(most.num_seeds - mine.num_seeds, 'seed')}"
+        )
     if mine.num_short:
         message = f"{mine.num_short} of {mine.num_runs} runs end before step {mine.num_steps}, with the values they had"
         yield finding_of(cell, "short", "note", message, "make sure that they were stopped by a rule, not by a crash")
 
 
-def _fewer_rates(cell: Row, mine: Tuning, tunings: dict[str, Tuning], *, same_range: bool) -> Iterator[CheckFinding]:
+def _fewer_rates(cell: Row, mine: Tuning, tunings: list[Tuning], *, same_range: bool) -> Iterator[CheckFinding]:
     """Report the variant that has most of what this one lacks: more learning rates, or a wider range of them.
 
     `same_range`: a search offered both the same range, or a refinement went where each needed it.
     """
-    lacking = {name: other for name, other in tunings.items() if _lacks(mine.rates, other.rates, same_range)}
+    lacking = [other for other in tunings if _lacks(mine.rates, other.rates, same_range)]
     if not lacking:
         return
-    name, other = max(lacking.items(), key=lambda item: len(item[1].rates - mine.rates))
-    message = f"unequal tuning: {_rates_text(mine.rates)}; {name} had {_rates_text(other.rates)}"
+    other = max(lacking, key=lambda each: len(each.rates - mine.rates))
+    message = f"unequal tuning: {_rates_text(mine.rates)}; {other.variant} had {_rates_text(other.rates)}"
     grid = bool(mine.rates & other.rates)
     missing = tuple(sorted(other.rates - mine.rates)) if grid else ()
     if 0 < len(missing) <= MOST_RATES:
@@ -90,16 +96,10 @@ def _fewer_rates(cell: Row, mine: Tuning, tunings: dict[str, Tuning], *, same_ra
 
 
 def _lacks(mine: frozenset[float], theirs: frozenset[float], same_range: bool) -> bool:
-    if same_range:
-        return len(mine) < len(theirs)
     narrower = min(mine) > SAME_END * min(theirs) or SAME_END * max(mine) < max(theirs)
-    return len(mine) < len(theirs) or narrower
+    return len(mine) < len(theirs) or (narrower and not same_range)
 
 
 def _rates_text(rates: frozenset[float]) -> str:
     low, high = rate_text(min(rates)), rate_text(max(rates))
     return f"1 learning rate, {low}" if len(rates) == 1 else f"{len(rates)} learning rates from {low} to {high}"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -12,7 +12,7 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
-from lr_sweep.analysis.statistics.selection import MEAN_DIGITS
+from lr_sweep.analysis.statistics.orders import mean_tests
 
 LU2021_LEARNING_RATE = 1e-3
 """The one learning rate of Lu et al. 2021 (all tasks but homology), the dashed line of Rothermel et al., Figure 1."""
@@ -50,7 +50,13 @@ def verdicts(summary: StudySummary, compared: pd.DataFrame) -> pd.DataFrame:
         - `fixed_difference`: the leader's mean at that rate less that of the best other variant there;
         - `flips`: whether `fixed_best` is none of `best`: the fixed rate would have concluded the opposite.
     """
-    found = [_verdict(summary.of(task=task, model=model), compared) for task, model in _groups(summary)]
+    found = []
+    for labels, group in summary.groups():
+        tuned = list(_ranked(group.cells, group.metric))
+        pairs = _pairs(compared[(compared["task"] == labels["task"]) & (compared["model"] == labels["model"])])
+        leads = tuple(pairs[tuned[0], other] for other in tuned[1:])
+        best = (*tuned[:1], *(lead.over for lead in leads if not lead.distinguishable))
+        found.append(labels | {"best": best, "leads": leads} | _at_fixed(group, best))
     fixed = ["fixed_rate", "fixed_best", "fixed_difference", "flips"]
     return pd.DataFrame(found, columns=[*GROUP, "best", "leads", *fixed])
 
@@ -73,23 +79,9 @@ def fixed_rate(rates: pd.DataFrame) -> float:
     return shared[(len(shared) - 1) // 2]
 
 
-def _groups(summary: StudySummary) -> list[tuple[str, str]]:
-    return list(summary.cells[GROUP].drop_duplicates().itertuples(index=False, name=None))
-
-
-def _verdict(group: StudySummary, compared: pd.DataFrame) -> dict[str, Any]:
-    tuned = list(_ranked(group.cells, group.metric))
-    task, model = _groups(group)[0]
-    pairs = _pairs(compared[(compared["task"] == task) & (compared["model"] == model)])
-    leads = tuple(pairs[tuned[0], other] for other in tuned[1:])
-    best = (*tuned[:1], *(lead.over for lead in leads if not lead.distinguishable))
-    return {"task": task, "model": model, "best": best, "leads": leads} | _at_fixed(group, best)
-
-
 def _at_fixed(group: StudySummary, best: tuple[str, ...]) -> dict[str, Any]:
-    rates = group.learning_rates
-    rate = fixed_rate(rates)
-    means = _ranked(rates[rates["learning_rate"] == rate], group.metric)
+    rate = fixed_rate(group.learning_rates)
+    means = _ranked(group.learning_rates[group.learning_rates["learning_rate"] == rate], group.metric)
     leader = next(iter(best), "")
     top = next(iter(means), "")
     fixed_best = leader if leader in means and means[leader] == means[top] else top
@@ -101,9 +93,7 @@ def _at_fixed(group: StudySummary, best: tuple[str, ...]) -> dict[str, Any]:
 
 def _ranked(rows: pd.DataFrame, metric: Metric) -> dict[str, float]:
     """Return the mean test accuracy of each variant with a value, best first; equal ones in the study's order."""
-    known = rows.dropna(subset=["test_mean"]).set_index("variant")["test_mean"].round(MEAN_DIGITS)
-    ranked = known.sort_values(ascending=not metric.higher_is_better, kind="stable")
-    return {str(variant): float(mean) for variant, mean in ranked.to_dict().items()}
+    return dict(sorted(mean_tests(rows).items(), key=lambda item: -metric.sign * item[1]))
 
 
 def _pairs(compared: pd.DataFrame) -> dict[tuple[str, str], Lead]:

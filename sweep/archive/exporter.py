@@ -110,7 +110,7 @@ class _Exporter:
 
     def add_all(self, studies: Sequence[str], run_ids: Sequence[str], checkpoints: bool) -> None:
         """Add runs with their checkpoints, weights, then the studies, then the manifest."""
-        if checkpoints and (closed := closed_folder(self.results.root / "checkpoints")):
+        if checkpoints and (closed := closed_folder(self.results.all_checkpoints)):
             self.left_out[f"checkpoints: {closed}"] = None
             checkpoints = False
         for run_id in run_ids:
@@ -201,7 +201,7 @@ class _Exporter:
             raise RecordError("; ".join(problems))
         for path in [self.results.study(name) / part for part in study_files(name)]:
             with self._named(f"study {name}"):
-                if path == record.planned_path(self.results.root, name):
+                if path == self.results.planned(name):
                     record.read_rows(path, PLANNED)
                 self._add_bytes({path: check_options(path) if path.suffix == ".yaml" else _bytes(path)})
 

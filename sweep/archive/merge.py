@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lr_sweep.analysis.record.columns import CURVES, RUNS
-from lr_sweep.analysis.record.read import RecordError, curve_path, read_rows, run_path
+from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.read import RecordError, read_rows
 from lr_sweep.sweep.results.run_state import CUT_SHORT, Row
 from lr_sweep.sweep.results.validation import curve_problems, row_problems
 
@@ -48,11 +49,11 @@ class RunRecord:
 
 def read_run(results: Path, run_id: str) -> RunRecord | None:
     """Read what a results directory holds of a run (None: nothing); raises RecordError for a damaged file."""
-    rows, points = read_rows(run_path(results, run_id), RUNS), read_rows(curve_path(results, run_id), CURVES)
+    rows, points = read_rows(Paths(results).run(run_id), RUNS), read_rows(Paths(results).curve(run_id), CURVES)
     if rows is None and not points:
         return None
     if rows is not None and len(rows) != 1:
-        raise RecordError(f"{run_path(results, run_id)}: got {len(rows)} rows, want 1: delete it")
+        raise RecordError(f"{Paths(results).run(run_id)}: got {len(rows)} rows, want 1: delete it")
     return RunRecord(run_id=run_id, row=rows[0] if rows else None, points=points or [])
 
 

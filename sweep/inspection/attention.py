@@ -158,7 +158,7 @@ def _weights_of(results: Results, known: KnownRun, run: Run) -> WeightsSource:
         if weights_checksum(path.parent) == run.weights_checksum:
             return WeightsSource(folder=str(path.parent))
     for study in known.budgets:
-        model = load_built_in_study(results.study(study) / f"{study}.yaml").models.get((known.labels or {})["model"])
+        model = load_built_in_study(results.options(study)).models.get((known.labels or {})["model"])
         if model is not None and (source := find_backbone(model, results.pretrained).source) is not None:
             return source
     raise UserError(

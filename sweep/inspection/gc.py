@@ -131,12 +131,12 @@ def damaged_weights(results: Results) -> list[Path]:
 
 def wanted_budgets(results: Results) -> dict[str, int]:
     """Return what the recorded studies want, run id -> the highest step budget; raises RecordError if it is unknown."""
-    folders = [path for path in sorted((results.root / "studies").glob("*")) if path.is_dir()]
+    folders = [path for path in results.study_folders() if path.is_dir()]
     if not folders:
         raise RecordError(f"no study is recorded in {results.root}: run one first")
     budgets: dict[str, int] = {}
     for folder in folders:
-        path = folder / "wanted.parquet"
+        path = results.wanted(folder.name)
         rows = read_rows(path, WANTED)
         if rows is None:
             raise RecordError(f"no {path}: run the study again to write it, or delete {folder}")
@@ -162,7 +162,7 @@ def _scratch_folders(results: Results) -> list[Path]:
     weights = [path.parent for path in results.pretrained.glob("*/model.safetensors")]
     ended = [path for folder in weights if (path := pretraining_checkpoints(folder)).is_dir()]
     unfinished = [*results.pretrained.glob("*.partial-*"), *ended, *results.root.glob(".import-*")]
-    reports = [folder for study in sorted((results.root / "studies").glob("*")) for folder in abandoned(study)]
+    reports = [folder for study in results.study_folders() for folder in abandoned(study)]
     return [*sorted(unfinished), *reports, results.tune]
 
 

@@ -39,7 +39,7 @@ def status_text(results: Results, study: str, now: float | None = None) -> str:
 
 def _pretrains_first(results: Results, study: str) -> bool:
     """Return whether a sweep pretrains for a study that was never run here; it is recorded only after that."""
-    if (results.study(study) / "study.json").exists() or not results.being_written():
+    if results.facts(study).exists() or not results.being_written():
         return False
     return results.pretraining_progress.exists() and read_state(results.holder).get("study") == study
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from lr_sweep.analysis.record.access import closed_folder, is_folder, misplaced, unreadable
 from lr_sweep.analysis.record.columns import CURVES, PLANNED
-from lr_sweep.analysis.record.index import INDEX, index_path
+from lr_sweep.analysis.record.index import INDEX
 from lr_sweep.analysis.record.parquet import read_table
-from lr_sweep.analysis.record.read import RecordError, UnreadableError, check_format, planned_path, read_rows
+from lr_sweep.analysis.record.read import RecordError, UnreadableError, check_format, read_rows
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file
 from lr_sweep.common.object_store import ObjectStore
@@ -75,8 +75,8 @@ class Verification:
 
     def _closed_folders(self) -> Iterator[str]:
         """Find folders that would seem to be empty; `check_format` has looked at the others."""
-        for name in ("checkpoints", "pretrained"):
-            folders = [self.results.root / name, *sorted((self.results.root / name).glob("[!.]*"))]
+        for top in (self.results.all_checkpoints, self.results.pretrained):
+            folders = [top, *sorted(top.glob("[!.]*"))]
             yield from (text for folder in folders if (text := closed_folder(folder)))
 
     def _misplaced(self) -> Iterator[str]:
@@ -90,7 +90,7 @@ class Verification:
 
     def _others(self) -> Iterator[str]:
         """Look at the files that belong to no run and no study."""
-        index, mirror = index_path(self.results.root), self.results.root / "mlflow.db"
+        index, mirror = self.results.index, self.results.mlflow_database
         try:
             read_table(index, INDEX)
         except UnreadableError as error:
@@ -105,7 +105,7 @@ class Verification:
             yield f"{mirror}: {problem}: delete it; `run` and `mlflow sync` make it again"
 
     def _studies(self) -> Iterator[str]:
-        for folder in sorted((self.results.root / "studies").glob("*")):
+        for folder in self.results.study_folders():
             if closed := closed_folder(folder):
                 yield closed
             elif is_folder(folder):
@@ -116,9 +116,9 @@ class Verification:
         with self._named(folder, problems):
             problems += study_problems(self.results, folder.name)
         with self._named(folder, problems):
-            read_rows(planned_path(self.results.root, folder.name), PLANNED)
+            read_rows(self.results.planned(folder.name), PLANNED)
         with self._named(folder, problems):
-            check_options(folder / f"{folder.name}.yaml")
+            check_options(self.results.options(folder.name))
         return problems
 
     @contextmanager
@@ -126,7 +126,7 @@ class Verification:
         try:
             yield
         except RecordError as error:
-            begun = self.results.being_written() and not (study / "study.json").exists()  # its last file
+            begun = self.results.being_written() and not self.results.facts(study.name).exists()  # its last file
             if isinstance(error, UnreadableError) or not begun:
                 problems.append(str(error))
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import partial_path
@@ -48,7 +49,7 @@ class MirrorError(UserError):
 
 def tracking_uri(results: Path) -> str:
     """Return the mirror's address: `MLFLOW_TRACKING_URI` if set, else a SQLite database in the results directory."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or _database_uri(results.resolve() / "mlflow.db")
+    return os.environ.get("MLFLOW_TRACKING_URI") or _database_uri(Paths(results.resolve()).mlflow_database)
 
 
 def _database_uri(path: Path) -> str:
@@ -185,7 +186,7 @@ def open_ui(results: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
 
 def artifact_location(results: Path) -> str:
     """Return where the artifacts of a database's runs are: a folder of the results directory, as a URI."""
-    return (results.resolve() / "mlflow-artifacts").as_uri()
+    return Paths(results.resolve()).mlflow_artifacts.as_uri()
 
 
 def end_by_signals() -> None:

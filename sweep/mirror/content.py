@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.record.columns import CURVES, RUNS
-from lr_sweep.analysis.record.read import StudyInfo, curve_path, read_rows, run_path
-from lr_sweep.analysis.report.blocks import Row
+from lr_sweep.analysis.record.columns import CURVES, RUNS, Row
+from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.read import StudyInfo, read_rows
 from lr_sweep.analysis.report.tables import mean_sem_text, seeds_text
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.common.text import NO_VALUE, rate_text
@@ -62,8 +62,8 @@ class MirroredRun:
     @classmethod
     def read(cls, results: Path, run_id: str, wanted: dict[str, Any], metric: Metric) -> MirroredRun | None:
         """Read a run; None if the record holds neither an evaluation nor an end of it."""
-        rows = read_rows(run_path(results, run_id), RUNS)
-        curve = read_rows(curve_path(results, run_id), CURVES) or []
+        rows = read_rows(Paths(results).run(run_id), RUNS)
+        curve = read_rows(Paths(results).curve(run_id), CURVES) or []
         return cls(run_id, wanted, rows[0] if rows else None, curve, metric) if rows or curve else None
 
     @property

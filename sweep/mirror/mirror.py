@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lr_sweep.analysis.metric import ACCURACY
-from lr_sweep.analysis.record.read import read_run_rows, read_study, read_wanted_rows, study_dir
+from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.read import read_run_rows, read_study, read_wanted_rows
 from lr_sweep.analysis.study_summary import RecordedStudy, read_summary
 from lr_sweep.sweep.mirror.client import (
     EXPERIMENT,
@@ -114,7 +115,7 @@ class Mirror:
         """
         self._read_wanted()
         read = read_summary(self.results, self.study)
-        options = read_options(study_dir(self.results, self.study) / f"{self.study}.yaml")
+        options = read_options(Paths(self.results).options(self.study))
         with self._session() as parent:
             self._sync_study(read, options, parent)
             mirrored = [self._runs[run_id] for run_id in self._wanted if run_id in self._runs]

@@ -47,7 +47,7 @@ def sync(results: Results, names: Sequence[str]) -> str:
             mirror_in_parallel(results.root, study, uri)
             mirror = Mirror(results.root, study, uri)
             lines.append(f"{study}: {mirror.sync_all()} runs")
-            if (folder := results.study(study) / "report").is_dir():
+            if (folder := results.report(study)).is_dir():
                 mirror.log_report(folder)
     return "\n".join([*lines, f"MLflow at {shown_uri(uri)} holds what the record holds"])
 
@@ -57,11 +57,11 @@ def mirror_report(results: Results, study: str) -> str:
 
     Not while a sweep runs, which does it at its end, nor from a copy of an object store's results.
     """
-    own = results.root / "mlflow.db"
+    own = results.mlflow_database
     if results.uri is not None or results.being_written() or not (own.exists() or "MLFLOW_TRACKING_URI" in os.environ):
         return ""
     try:
-        Mirror(results.root, study, tracking_uri(results.root)).log_report(results.study(study) / "report")
+        Mirror(results.root, study, tracking_uri(results.root)).log_report(results.report(study))
     except MirrorError as error:
         return f"MLflow     does not have this report: {error}"
     return "MLflow     has it, too, as an artifact of the study"

@@ -102,7 +102,7 @@ class CohortSizes:
     """How many runs of each cell train at once: all, or fewer after they ran out of memory; kept beside the results."""
 
     def __init__(self, results: Results) -> None:
-        self._file = results.root / "places.json"
+        self._file = results.cohort_sizes
         self._most = self._read()
 
     def of(self, group: Sequence[WantedRun]) -> int:

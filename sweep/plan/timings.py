@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from lr_sweep.analysis.record.columns import PLANNED
-from lr_sweep.analysis.record.read import planned_path, read_rows, read_run_rows
+from lr_sweep.analysis.record.read import read_rows, read_run_rows
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import is_changed, sealed, write_json
 from lr_sweep.datasets import TASKS
@@ -111,7 +111,7 @@ def find_timings(
     known = [*_measured(results, engine), *_recorded(results, own, engine)]
     found = choose(known)
     if len(found) < len(examples):
-        others = {path.stem for path in (results.root / "runs").glob("[!.]*.parquet")}.difference(*done)
+        others = {path.stem for path in results.runs.glob("[!.]*.parquet")}.difference(*done)
         found = choose([*known, *_recorded(results, _latest(results, others, MAX_OTHER_RUNS), engine)])
     return found
 
@@ -202,7 +202,7 @@ def is_busy(others_share: float | None) -> TypeGuard[float]:
 
 def read_measured(results: Results) -> list[dict[str, Any]]:
     """Return what `write_measured` wrote: an entry for each cell, device, engine and number of runs together."""
-    path = measured_path(results)
+    path = results.timings
     if not path.is_file():
         return []
     try:
@@ -226,16 +226,11 @@ def write_measured(results: Results, entry: Mapping[str, Any]) -> None:
     timed = _without(entry["content"], *UNTIMED_FIELDS)
     entry = {**entry, "content": timed}
     others = [other for other in read_measured(results) if _identity(other) != _identity(entry)]
-    write_json(measured_path(results), sealed({"timings": [*others, entry]}))
+    write_json(results.timings, sealed({"timings": [*others, entry]}))
 
 
 def _identity(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     return _cell_key(entry["content"]), entry["device"], entry["engine"], entry["runs_together"]
-
-
-def measured_path(results: Results) -> Path:
-    """Return the file of measured timings."""
-    return results.root / "timings.json"
 
 
 def write_planned(
@@ -245,7 +240,7 @@ def write_planned(
 
     The first plan of a run for a step budget is kept: a later one would know how training went.
     """
-    path = planned_path(results.root, study)
+    path = results.planned(study)
     before = read_rows(path, PLANNED) or []
     known = {(row["run_id"], row["num_steps"]) for row in before}
     timings = find_timings(wanted, reconciled, results, placement)

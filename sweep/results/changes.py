@@ -16,7 +16,6 @@ from pathlib import Path
 from lr_sweep.analysis.record.code_versions import files_text, other_versions
 from lr_sweep.analysis.record.columns import PROPOSALS, RUNGS
 from lr_sweep.analysis.record.read import RecordError, read_rows, read_wanted_rows, recorded_studies
-from lr_sweep.analysis.record.rungs import rungs_path
 from lr_sweep.common.source_code import source_versions, version_here
 from lr_sweep.common.text import counted
 from lr_sweep.datasets import SHIPPED, TASKS
@@ -156,7 +155,7 @@ def _no_longer_wanted(study: str, wanted: Sequence[WantedRun], results: Results)
 
 def restart_cells(results: Results, study: str, cells: frozenset[Cell]) -> None:
     """Drop what was proposed and stopped in cells whose runs are others now: it rests on the former ones."""
-    for path, columns in ((results.proposals(study), PROPOSALS), (rungs_path(results.root, study), RUNGS)):
+    for path, columns in ((results.proposals(study), PROPOSALS), (results.rungs(study), RUNGS)):
         rows = read_rows(path, columns) or []
         kept = [row for row in rows if _cell(row) not in cells]
         if len(kept) < len(rows):

@@ -19,7 +19,8 @@ from filelock import FileLock, Timeout
 from lr_sweep.analysis.record.columns import Columns, table
 from lr_sweep.analysis.record.index import write_index
 from lr_sweep.analysis.record.parquet import parquet_bytes
-from lr_sweep.analysis.record.read import FORMAT, MAX_JSON, RecordError, check_format, curve_path, run_path, study_dir
+from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.read import FORMAT, MAX_JSON, RecordError, check_format
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import is_locked, read_plain, remove_dead_partials, write_bytes, write_json
 
@@ -30,56 +31,22 @@ LOCK_PATIENCE_S = 1.0
 """`status` takes the lock for a moment to see whether a process holds it; a `run` that starts just then waits."""
 
 
-class Results:
-    """All paths below a results directory."""
+class Results(Paths):
+    """A results directory: its paths, its format, its one writer."""
 
     uri: str | None = None
     """The object store that the directory is a working copy of (`sweep.store.results`); None: there is none."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root.expanduser().resolve()
-        self.pretrained = self.root / "pretrained"
-        self.tune = self.root / "tune"
-        self.logs = self.root / "logs"
-        self.stop_requests = self.root / "stop"
-        self.holder = self.root / "writer.json"
-        self.pretraining_progress = self.root / "pretraining-progress.json"
-
-    def run(self, run_id: str) -> Path:
-        """Return the file of a finished run's row."""
-        return run_path(self.root, run_id)
-
-    def curve(self, run_id: str) -> Path:
-        """Return the file of a run's evaluations."""
-        return curve_path(self.root, run_id)
-
-    def log(self, run_id: str) -> Path:
-        """Return the log of a run, on the machine of the driver alone."""
-        return self.logs / "runs" / f"{run_id}.log"
-
-    def checkpoints(self, run_id: str) -> Path:
-        """Return the folder of a run's checkpoints."""
-        return self.root / "checkpoints" / run_id
+        super().__init__(root.expanduser().resolve())
 
     def holds(self, run_id: str) -> bool:
         """Return whether a run has a row or a curve."""
         return self.run(run_id).exists() or self.curve(run_id).exists()
 
-    def study(self, name: str) -> Path:
-        """Return the folder of a study: what it wants, its progress, its report."""
-        return study_dir(self.root, name)
-
-    def proposals(self, study: str) -> Path:
-        """Return the file of the learning rates that a study's search has proposed."""
-        return self.study(study) / "proposals.parquet"
-
-    def progress(self, study: str) -> Path:
-        """Return the file that `status` reads while a sweep is running."""
-        return self.study(study) / "progress.json"
-
     def exists(self) -> bool:
         """Return whether it is a results directory."""
-        return (self.root / "format.json").is_file()
+        return self.format.is_file()
 
     def check(self) -> None:
         """Raise UserError for a file, a directory of something else, or of another version; it may be missing."""
@@ -100,8 +67,8 @@ class Results:
         self.check()
         with storage_problems(self.root):
             if not self.exists():  # written first: a process that dies after it leaves a results directory
-                write_json(self.root / "format.json", {"format": FORMAT})
-            for folder in (self.root / "runs", self.root / "curves", self.logs, self.pretrained):
+                write_json(self.format, {"format": FORMAT})
+            for folder in (self.runs, self.curves, self.logs, self.pretrained):
                 folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.root):
                 pass
@@ -109,7 +76,7 @@ class Results:
     @contextmanager
     def writing(self, study: str) -> Iterator[None]:
         """Hold the writers' lock, or raise UserError; the system releases the lock of a process that died."""
-        lock = FileLock(self.root / "writer.lock")
+        lock = FileLock(self.writer_lock)
         try:
             lock.acquire(timeout=LOCK_PATIENCE_S)
         except Timeout as error:
@@ -133,13 +100,12 @@ class Results:
 
     def written_folders(self) -> list[Path]:
         """Return the folders in which files are written by way of partial ones."""
-        folders = (self.root, self.root / "runs", self.root / "curves", self.pretrained)
-        return [*folders, *sorted((self.root / "studies").glob("*"))]
+        return [self.root, self.runs, self.curves, self.pretrained, *self.study_folders()]
 
     def being_written(self) -> bool:
         """Return whether a process holds the writers' lock now."""
         try:
-            return is_locked(self.root / "writer.lock")
+            return is_locked(self.writer_lock)
         except OSError:  # the lock may not be opened, for example in another user's directory
             return self.holder.exists()
 

@@ -12,14 +12,12 @@ from typing import Any
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.access import is_folder
+from lr_sweep.analysis.record.columns import STATUSES, Row
 from lr_sweep.analysis.record.read import RecordError, read_run_rows, read_wanted_rows, recorded_studies
 from lr_sweep.analysis.record.rungs import key_of, stopped_of
 from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.trainables.checkpoint import checkpoints
-
-Row = Mapping[str, Any]
-"""A row of a table of `analysis.record.columns`, by column; perhaps some columns only."""
 
 
 class State(Enum):
@@ -53,8 +51,6 @@ class State(Enum):
 
 LABELS = ("task", "model", "variant", "learning_rate", "seed")
 """Columns of both `RUNS` and `WANTED` by which people know a run."""
-STATUSES = ("complete", "diverged", "failed", "stopped")
-"""What a row of `RUNS` may have as its `status`."""
 CUT_SHORT = ("failed", "stopped")
 """Those of runs that did not end by themselves."""
 SHOWN = {state: state.value for state in State} | {State.NEW: "waiting"}
@@ -121,16 +117,16 @@ def read_ends(results: Results, run_ids: Iterable[str] | None, columns: Iterable
 
 def recorded_ids(results: Results) -> list[str]:
     """Return the ids of runs with a row, a curve or a folder of checkpoints, sorted."""
-    files = [path for folder in ("runs", "curves") for path in (results.root / folder).glob("[!.]*.parquet")]
-    folders = [path for path in (results.root / "checkpoints").glob("[!.]*") if is_folder(path)]
+    files = [path for folder in (results.runs, results.curves) for path in folder.glob("[!.]*.parquet")]
+    folders = [path for path in results.all_checkpoints.glob("[!.]*") if is_folder(path)]
     return sorted({path.stem for path in files} | {path.name for path in folders})
 
 
 def started_ids(results: Results) -> set[str]:
     """Return the ids of runs that have a curve or a folder of checkpoints, ended or not; opens no file."""
     found: set[str] = set()
-    for folder in ("curves", "checkpoints"):
-        with suppress(FileNotFoundError), os.scandir(results.root / folder) as entries:
+    for folder in (results.curves, results.all_checkpoints):
+        with suppress(FileNotFoundError), os.scandir(folder) as entries:
             names = [each.name for each in entries if each.name.endswith(".parquet") or each.is_dir()]
             found |= {name.removesuffix(".parquet") for name in names if name[0] != "."}
     return found

@@ -225,13 +225,13 @@ def _parsed(path: Path, text: bytes) -> dict[str, Any]:
 
 def study_problems(results: Results, name: str) -> list[str]:
     """Check a study's tables and facts, which are named with what to do; raises RecordError if they cannot be read."""
-    folder, problems = results.study(name), []
+    problems: list[str] = []
     study = read_study(results.root, name).study
     ids = Counter(read_wanted_table(results.root, name)["run_id"].to_pylist())
     read_rows(results.proposals(name), PROPOSALS)
     read_judgements(results.root, name)
     if study != name:
-        problems.append(f"{folder / 'study.json'}: got study {study!r}, want {name!r}: {_AGAIN}")
+        problems.append(f"{results.facts(name)}: got study {study!r}, want {name!r}: {_AGAIN}")
     if twice := sorted(run_id for run_id, number in ids.items() if number > 1):
-        problems.append(f"{folder / 'wanted.parquet'}: wants {', '.join(twice)} more than once: {_AGAIN}")
+        problems.append(f"{results.wanted(name)}: wants {', '.join(twice)} more than once: {_AGAIN}")
     return problems

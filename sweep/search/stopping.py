@@ -10,7 +10,7 @@ from statistics import fmean
 
 from lr_sweep.analysis.record.columns import RUNGS
 from lr_sweep.analysis.record.read import read_curves
-from lr_sweep.analysis.record.rungs import Judgement, RateKey, read_judgements, rungs_path
+from lr_sweep.analysis.record.rungs import Judgement, RateKey, read_judgements
 from lr_sweep.analysis.statistics.stopping import kept_rates
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.sink import Sink
@@ -70,7 +70,7 @@ class EarlyStopping(Sink):
         self._changed.clear()
         if new:
             self._judgements += new
-            path = rungs_path(self._results.root, self._study)
+            path = self._results.rungs(self._study)
             write_parquet(path, [asdict(each) for each in self._judgements], RUNGS)
         if any(not each.kept for each in new):
             self.request()

@@ -162,9 +162,8 @@ def _check_import(study: AnyStudy, first: WantedRun) -> None:
 
 def write_wanted(results: Results, study: AnyStudy, wanted: list[WantedRun]) -> None:
     """Write down what the study wants, for `status`, `report` and the mirror, and the study with all defaults."""
-    folder = results.study(study.study)
-    write_bytes(folder / f"{study.study}.yaml", sealed_text(study_to_yaml(study)))
-    write_parquet(folder / "wanted.parquet", [run.row() for run in wanted], WANTED)
+    write_bytes(results.options(study.study), sealed_text(study_to_yaml(study)))
+    write_parquet(results.wanted(study.study), [run.row() for run in wanted], WANTED)
     facts: dict[str, Any] = {"study": study.study, "title": study.title, "format": FORMAT}
     facts |= {"selection": study.selection} if study.selection != "best" else {}
     facts |= {"search": study.search.facts()} if study.search else {}
@@ -172,4 +171,4 @@ def write_wanted(results: Results, study: AnyStudy, wanted: list[WantedRun]) -> 
     facts |= {"refine": study.refine} if study.refine else {}
     facts |= {"winners": study.winners} if study.winners else {}
     facts |= {"metric": study.metric.as_json()} if isinstance(study, OwnStudy) else {}
-    write_json(folder / "study.json", sealed(facts))
+    write_json(results.facts(study.study), sealed(facts))

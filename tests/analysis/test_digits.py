@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.judge import Reading, judge
 from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.common.text import NO_VALUE, rate_texts
+from lr_sweep.tests.support.judged import rows_of, study_of
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 LOSS = Metric(name="loss", higher_is_better=False, is_fraction=False)
 
@@ -52,11 +55,9 @@ def test_a_narrow_spread_is_seen_in_every_number(tmp_path: Path) -> None:
 
     The difference is 0.0290; its squared error 6.8e-6 + 7.4e-6 (percent), so 0.0038, times t of 4 degrees: 0.0105.
     """
-    path = tmp_path / "narrow.csv"
     rows = [f"north,0.3,{seed},{value}" for seed, value in enumerate((0.96561, 0.96570, 0.96565))]
     rows += [f"south,0.3,{seed},{value}" for seed, value in enumerate((0.96531, 0.96540, 0.96538))]
-    path.write_text("\n".join(["variant,lr,seed,val_f1", *rows]))
-    report = write_judged(judge([path], Reading()), tmp_path / "judged")
+    report = write_judged(study_of(tmp_path, rows_of("variant,lr,seed,val_f1", rows)), tmp_path / "judged")
     text = (report.folder / "report.md").read_text()
     assert "north wins by 0.029 points over south (95% interval 0.019 to 0.039)" in text
     assert "| north | 96.565 ± 0.003 * |" in text
@@ -64,3 +65,17 @@ def test_a_narrow_spread_is_seen_in_every_number(tmp_path: Path) -> None:
     assert "± 0.0 " not in text
     assert '"text":"96.565 ± 0.003"' in report.page.read_text()
     assert "0.96565" in (report.folder / "runs.csv").read_text()  # files keep every digit
+
+
+def test_a_difference_that_is_equal_but_for_rounding_errors_is_written_alike() -> None:
+    one, other = 0.1585, 0.1585 + 1e-16
+    assert f"{100 * one:+.1f}" != f"{100 * other:+.1f}"  # which is why
+    assert {ACCURACY.difference_text(each) for each in (one, other)} == {
+        ACCURACY.difference_text(-one).replace("-", "+")
+    }
+    assert ACCURACY.difference_text(0.0) == "+0.0"
+    assert ACCURACY.difference_text(math.nan) == NO_VALUE
+
+
+def test_learning_rates_that_are_alike_to_six_digits_are_written_in_full() -> None:
+    assert rate_texts([1e-3, 0.0010000000001, 1e-2]) == ["0.001", "0.0010000000001", "1e-2"]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.analysis.record.read import RecordError, read_study, study_dir
+from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.read import RecordError, read_study
 from lr_sweep.tests.support.records import SyntheticRecord
 
 PERPLEXITY = Metric(name="perplexity", higher_is_better=False, is_fraction=False)
@@ -18,7 +19,7 @@ PERPLEXITY = Metric(name="perplexity", higher_is_better=False, is_fraction=False
 def with_metric(results: Path, metric: object) -> Path:
     """A record whose `study.json` names a metric."""
     SyntheticRecord(results).write()
-    path = study_dir(results, "small") / "study.json"
+    path = Paths(results).facts("small")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"metric": metric}))
     return results
 

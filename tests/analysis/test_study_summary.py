@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from lr_sweep.analysis.record.columns import RUNGS
-from lr_sweep.analysis.record.read import SearchRange, study_dir
-from lr_sweep.analysis.record.rungs import rungs_path
+from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.read import SearchRange
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.sweep.api import Sweep
 from lr_sweep.tests.support.records import SyntheticRecord, write
@@ -32,14 +34,17 @@ def searched_and_stopped(folder: Path) -> Path:
     made.want(1e-1, 0)
     made.end(made.wanted[-1], [(100, 0.2, 0.2)], "stopped", 100, stopped_at_step=100)
     results = made.write()
-    path = study_dir(results, "small") / "study.json"
+    path = Paths(results).facts("small")
     changed = {"search": SEARCH, "winners": 2, "stop_early": {"rule": "halving"}}
     path.write_text(json.dumps(json.loads(path.read_text()) | changed))
     labels = {"task": "mnist", "model": "gpt2", "variant": "frozen-random", "learning_rate": 1e-1}
-    write(rungs_path(results, "small"), [labels | {"step": 100, "value": 0.2, "num_compared": 4, "kept": False}], RUNGS)
+    write(
+        Paths(results).rungs("small"), [labels | {"step": 100, "value": 0.2, "num_compared": 4, "kept": False}], RUNGS
+    )
     return results
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_api_counts_as_the_report_does(tmp_path: Path) -> None:
     results = searched_and_stopped(tmp_path)
     summary = Sweep(FIELDS, results).summary()

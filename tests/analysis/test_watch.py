@@ -17,6 +17,8 @@ from lr_sweep.sweep.cli.parser import main
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.tiny_study import ROOT
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 REFRESHES = f'http-equiv="refresh" content="{REFRESH_S}"'
 
 

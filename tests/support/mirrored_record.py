@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from lr_sweep.analysis.record.columns import CURVES, RUNS
-from lr_sweep.analysis.record.read import FORMAT, curve_path, run_path
+from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.read import FORMAT
 from lr_sweep.sweep.mirror.client import open_client, tracking_uri
 from lr_sweep.sweep.mirror.mirror import Mirror
 from lr_sweep.tests.support import records
@@ -43,14 +44,14 @@ def write_curve(results: Path, run_id: str, num_evaluations: int, **changed: flo
         | changed
         for n in range(1, num_evaluations + 1)
     ]
-    write(curve_path(results, run_id), rows, CURVES)
+    write(Paths(results).curve(run_id), rows, CURVES)
 
 
 def write_end(results: Path, run_id: str, status: str = "complete", ended_s: int = 60, **changed: Any) -> None:
     times = {"started_at": START, "finished_at": START + timedelta(seconds=ended_s), "device_s": 60.0}
     row = ended_row(wanted_row(run_id, model="tiny"), [], status, trained=400) | times
     row |= {"content": json.dumps(CONTENT), "git_commit": "abc123", "versions": "{}"}
-    write(run_path(results, run_id), [row | changed], RUNS)
+    write(Paths(results).run(run_id), [row | changed], RUNS)
 
 
 def new_mirror(results: Path, study: str = "small", uri: str | None = None) -> Mirror:

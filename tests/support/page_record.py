@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from lr_sweep.analysis.record.read import study_dir
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.tests.support.records import SyntheticRecord
 
 HOSTILE = '</script><img src=x onerror="alert(1)"><script>alert(2)</script>'
@@ -54,6 +54,6 @@ def hostile_record(results: Path) -> SyntheticRecord:
 def write_titled(made: SyntheticRecord, title: str) -> Path:
     """Write the study under another title."""
     results = made.write()
-    path = study_dir(results, made.study) / "study.json"
+    path = Paths(results).facts(made.study)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"title": title}))
     return results

@@ -19,7 +19,8 @@ from safetensors.numpy import save
 from lr_sweep.analysis.record.columns import CURVES, PLANNED, RUNS, WANTED, Columns, best_of, table
 from lr_sweep.analysis.record.index import read_index, row_stamps
 from lr_sweep.analysis.record.parquet import parquet_bytes
-from lr_sweep.analysis.record.read import FORMAT, curve_path, run_path, study_dir
+from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.read import FORMAT
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.common.files import write_bytes
@@ -97,7 +98,7 @@ def evaluation(run_id: str, step: int, **numbers: float) -> dict[str, Any]:
 
 
 def write_study(results: Path, study: str, wanted: Sequence[Mapping[str, Any]], title: str = "A small study") -> None:
-    folder = study_dir(results, study)
+    folder = Paths(results).study(study)
     write(folder / "wanted.parquet", wanted, WANTED)
     facts = {"study": study, "title": title, "format": FORMAT}
     write_bytes(folder / "study.json", json.dumps(facts).encode(), durable=False)
@@ -151,13 +152,13 @@ class SyntheticRecord:
         run_id = wanted["run_id"]
         self.write_curve(run_id, curve)
         row = ended_row(wanted, curve, status, trained, diverged_at, failure)
-        write(run_path(self.results, run_id), [row | changed], RUNS)
+        write(Paths(self.results).run(run_id), [row | changed], RUNS)
 
     def write_curve(self, run_id: str, curve: Sequence[Point]) -> None:
         """Write evaluations; none: no file."""
         rows = [evaluation(run_id, step, validation_accuracy=v, test_accuracy=t) for step, v, t in curve]
         if rows:
-            write(curve_path(self.results, run_id), rows, CURVES)
+            write(Paths(self.results).curve(run_id), rows, CURVES)
 
     def write(self) -> Path:
         """Write the study; return the results directory."""
@@ -228,9 +229,9 @@ def add(results: Results, seed: int, trained: Trained, variant: str = "unfrozen-
     """Write what there is of a run; return its id."""
     run_id = run_id_of(seed, variant)
     if trained.evaluations:
-        write(curve_path(results.root, run_id), points(run_id, trained), CURVES)
+        write(results.curve(run_id), points(run_id, trained), CURVES)
     if trained.status is not None:
-        write(run_path(results.root, run_id), [row(seed, trained, variant)], RUNS)
+        write(results.run(run_id), [row(seed, trained, variant)], RUNS)
     return run_id
 
 

@@ -28,31 +28,29 @@ WANDB = [
     [
         (
             *(MLFLOW, "accuracy"),
-            {
-                **{"learning_rate": "params.lr", "run": "run_id", "status": "status"},
-                **{"validation": "metrics.val_acc", "test": "metrics.test_acc"},
-            },
+            "learning_rate=params.lr run=run_id status=status validation=metrics.val_acc test=metrics.test_acc",
         ),
         (
             *(RAY, None),
-            {
-                **{"learning_rate": "config/lr", "seed": "config/seed", "step": "training_iteration"},
-                **{"run": "trial_id", "validation": "val_acc", "test": "test_acc"},
-            },
+            "learning_rate=config/lr seed=config/seed step=training_iteration run=trial_id validation=val_acc "
+            "test=test_acc",
         ),
         (
             *(WANDB, None),
-            {
-                **{"variant": "method", "learning_rate": "learning_rate", "seed": "seed", "run": "ID"},
-                **{"status": "State", "validation": "val/accuracy", "test": "test/accuracy"},
-            },
+            "variant=method learning_rate=learning_rate seed=seed run=ID status=State validation=val/accuracy "
+            "test=test/accuracy",
+        ),
+        (
+            ["number", "value", "params_lr", "params_width", "state", "val_acc"],
+            None,
+            "learning_rate=params_lr status=state validation=val_acc",
         ),
     ],
-    ids=["MLflow", "Ray", "W&B"],
+    ids=["MLflow", "Ray", "W&B", "Optuna"],
 )
-def test_exports_are_read_by_name(names: list[str], metric: str | None, found: dict[str, str]) -> None:
+def test_exports_are_read_by_name(names: list[str], metric: str | None, found: str) -> None:
     columns = find_columns(names, {}, metric)
-    assert (dict(columns.of), columns.metric) == (found, "accuracy")
+    assert (columns.of, columns.metric) == (dict(pair.split("=") for pair in found.split()), "accuracy")
 
 
 def test_several_candidates_are_the_users_choice() -> None:
@@ -78,6 +76,7 @@ def test_a_column_can_be_left_out_and_a_wrong_one_is_refused() -> None:
     [
         *[("best_val_acc", "accuracy", True), ("valid_ppl", "perplexity", False), ("eval/loss", "loss", False)],
         *[("val_bleu", "bleu", True), ("val_cross_entropy", "cross entropy", False), ("val_score", "score", None)],
+        ("val_neg_mean_squared_error", "neg mean squared error", None),
     ],
 )
 def test_the_metric_and_its_direction(column: str, metric: str, higher: bool | None) -> None:
@@ -114,12 +113,3 @@ def test_columns_that_contradict_are_named(given: dict[str, str], metric: str | 
 def test_columns_of_one_metric_may_be_named_differently() -> None:
     names = ["lr", "val_loss", "test_nll"]
     assert find_columns(names, {"validation": "val_loss", "test": "test_nll"}, None).metric == "loss"
-
-
-def test_a_negated_metric_says_no_direction() -> None:
-    assert is_higher_better("neg mean squared error") is None
-
-
-def test_optunas_settings_are_found() -> None:
-    names = ["number", "value", "params_lr", "params_width", "state"]
-    assert find_columns(names, {"validation": "value"}, None).of["learning_rate"] == "params_lr"

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.judge import Reading, judge
+from lr_sweep.analysis.judge.columns import Reading
+from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.common.errors import UserError
 
@@ -24,58 +25,28 @@ DRAWN_EVERY = 20
 """Cases of which the figures are drawn, too, in the long run."""
 MOST_S, MOST_BYTES = 20.0, 1e9
 VALUES = [
-    "nan",
-    "inf",
-    "-inf",
-    "1e400",
-    "1.7e308",
-    "-1.7e308",
-    "5e-324",
     "",
-    "-",
-    "5_0",
-    "1,234",
-    "0.",
     "x" * 300,
     "１",
-    "-0",
+    *["nan", "inf", "-inf", "1e400", "1.7e308", "-1.7e308", "5e-324", "-", "5_0", "1,234", "0.", "-0"],
 ]
-RATES = ["0", "nan", "1e-31", "1e30", "1e-30", "0.0010000000001", "-1", "", "5e-324", "0,001", "1e-3 "]
+RATES = ["", "1e-3 ", *["0", "nan", "1e-31", "1e30", "1e-30", "0.0010000000001", "-1", "5e-324", "0,001"]]
 NAMES = [
-    "=1+1",
-    "-b",
-    "@x",
-    "$x$",
-    "a|b",
-    "<b>",
-    "a\nb",
     "",
-    "..",
-    "x" * 200,
+    "a\nb",
     "\x00",
-    "ｎ",
-    "é",
-    "CON",
-    "a,b",
-    '"',
-    "\\",
-    "%s{0}",
+    "x" * 200,
+    *["=1+1", "-b", "@x", "$x$", "a|b", "<b>", "..", "ｎ", "é", "CON", "a,b", '"', "\\", "%s{0}"],
 ]
 STATES = ["PRUNED", "FAIL", "finished", "running", "crashed", "diverged", "odd", ""]
 SEEDS = ["-1", "1.0", "1.5", "seed_1", "9223372036854775807", "1e300", "", "nan"]
 STEPS = ["0.5", "1e15", "-1", "nan", "", "1e-7", "9007199254740991"]
-OF_ROLE = {"lr": RATES, "seed": SEEDS, "step": STEPS, "state": STATES} | dict.fromkeys(
-    ("task", "variant", "width"), NAMES
-)
+OF_ROLE = {"lr": RATES, "seed": SEEDS, "step": STEPS, "state": STATES}
+OF_ROLE |= dict.fromkeys(("task", "variant", "width"), NAMES)
 SHARES = {"task": 0.5, "variant": 0.8, "seed": 0.8, "step": 0.3, "state": 0.2, "width": 0.1, "run_id": 0.1}
-SPLITS = [
-    ["val_acc"],
-    ["val_acc", "test_acc"],
-    ["test_acc"],
-    ["val_loss", "test_loss", "train_loss"],
-    ["val_acc", "val_loss"],
-]
-SPLITS += [["train_loss", "val_acc", "test_acc"], ["train_loss", "test_acc"], ["lr2", "val_score"], []]
+SPLITS = [["val_acc"], ["val_acc", "test_acc"], ["test_acc"], ["val_loss", "test_loss", "train_loss"]]
+SPLITS += [["val_acc", "val_loss"], ["train_loss", "val_acc", "test_acc"], ["train_loss", "test_acc"]]
+SPLITS += [["lr2", "val_score"], []]
 NOT_PLAIN = [b"\xff\xfe", b"\x00", b"PAR1", b'"', b"sep=;\n", b"\xef\xbb\xbf", b"\r", b"\n\n\n"]
 
 
@@ -151,19 +122,6 @@ def cases(folder: Path, number: int) -> list[str]:
         except Exception as error:
             raise AssertionError(f"case {case}: {type(error).__name__}: {error}") from error
     return found
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are made and not drawn, which would take nearly all of the time."""
-
-    def empty(_: object, stem: Path) -> tuple[Path, Path]:
-        paths = stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg")
-        for path in paths:
-            path.write_bytes(b"")
-        return paths
-
-    monkeypatch.setattr("lr_sweep.analysis.report.figures.save", empty)
 
 
 def test_random_tables_give_a_report_or_a_message(tmp_path: Path, undrawn: None) -> None:

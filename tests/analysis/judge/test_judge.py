@@ -10,34 +10,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lr_sweep.analysis.judge.judge import Reading, judge
+from lr_sweep.analysis.judge.columns import Reading
+from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.write import write_judged
-from lr_sweep.analysis.study_files import Study
 from lr_sweep.common.errors import UserError
+from lr_sweep.tests.support.judged import chosen, rows_of, study_of
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 
-def study_of(folder: Path, text: str, reading: Reading | None = None, name: str = "table.csv") -> Study:
-    path = folder / name
-    path.write_text(text, encoding="utf-8")
-    return judge([path], reading or Reading())
-
-
-def chosen(study: Study) -> dict[str, tuple[float, float]]:
-    """Learning rate and test mean by variant."""
-    cells = study.summary.cells.to_dict("records")
-    return {cell["variant"]: (cell["learning_rate"], round(cell["test_mean"], 6)) for cell in cells}
-
-
-ACCURACY = """variant,lr,seed,val_acc,test_acc
-a,1e-3,0,0.50,0.60
-a,1e-3,1,0.60,0.60
-a,1e-2,0,0.70,0.50
-a,1e-2,1,0.60,0.54
-b,1e-3,0,0.80,0.70
-b,1e-3,1,0.80,0.72
-b,1e-2,0,nan,
-b,1e-2,1,0.9,0.9
-"""
+ACCURACY = rows_of(
+    "variant,lr,seed,val_acc,test_acc",
+    "a,1e-3,0,0.50,0.60 a,1e-3,1,0.60,0.60 a,1e-2,0,0.70,0.50 a,1e-2,1,0.60,0.54 "
+    "b,1e-3,0,0.80,0.70 b,1e-3,1,0.80,0.72 b,1e-2,0,nan, b,1e-2,1,0.9,0.9",
+)
 
 
 def test_a_row_a_run(tmp_path: Path) -> None:
@@ -56,14 +41,6 @@ def test_a_row_an_evaluation_stops_early_on_validation(tmp_path: Path) -> None:
     assert study.summary.runs["best_step"].tolist() == [20, 10]
     assert study.summary.runs["status"].tolist() == ["complete", "diverged"]
     assert (study.info.metric.name, study.info.metric.higher_is_better) == ("loss", False)
-
-
-def test_a_spreadsheets_table(tmp_path: Path) -> None:
-    """A mark at the start, semicolons, decimal commas, percents, another order of columns, a blank line."""
-    text = "\ufefftest_acc;val_acc;method;lr\n70,5;80;a;0,001\n\n60;90,5;a;0,01\n"
-    study = study_of(tmp_path, text)
-    assert chosen(study) == {"a": (0.01, 0.6)}
-    assert "some values of accuracy are above 1: all are read as percent" in study.about_table
 
 
 def test_a_spreadsheet_may_name_what_separates_fields(tmp_path: Path) -> None:
@@ -91,28 +68,6 @@ def test_several_files_are_one_table(tmp_path: Path) -> None:
     assert list(study.summary.cells["task"]) == ["mnist", "cifar"]
 
 
-def test_rows_without_seeds_are_numbered(tmp_path: Path) -> None:
-    study = study_of(tmp_path, "lr,val_acc,test_acc\n0.1,0.5,0.5\n0.1,0.7,0.6\n0.2,0.1,0.1\n")
-    assert study.summary.runs["seed"].tolist() == [0, 1, 0]
-    assert "no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds" in (
-        study.about_table
-    )
-
-
-def test_a_test_value_measured_once_is_that_of_the_best_step(tmp_path: Path) -> None:
-    text = "lr,seed,step,val_acc,test_acc\n0.1,0,1,0.5,\n0.1,0,2,0.7,\n0.1,0,3,0.6,0.65\n"
-    study = study_of(tmp_path, text)
-    assert chosen(study) == {"all": (0.1, 0.65)}
-    assert "1 runs have one test value: it counts as that of their best step" in study.about_table
-
-
-def test_states_of_runs(tmp_path: Path) -> None:
-    rows = ["0.1,0,finished,0.5,0.5", "0.1,1,crashed,0.7,0.7", "0.1,2,running,,", "0.1,3,finished,,"]
-    study = study_of(tmp_path, "\n".join(["lr,seed,state,val_acc,test_acc", *rows]))
-    assert study.summary.runs["status"].tolist() == ["complete", "failed", "missing", "missing"]
-    assert chosen(study) == {"all": (0.1, 0.5)}
-
-
 def test_without_validation_nothing_is_chosen(tmp_path: Path) -> None:
     text = "variant,lr,seed,test_acc\na,0.1,0,0.5\na,0.2,0,0.7\n"
     study = study_of(tmp_path, text)
@@ -127,8 +82,7 @@ def test_without_validation_nothing_is_chosen(tmp_path: Path) -> None:
 
 def test_without_validation_three_rates_make_a_report(tmp_path: Path) -> None:
     rows = [f"{rate},{seed},{0.5 + rate + seed / 8}" for rate in (0.3, 0.03, 0.003) for seed in (0, 1)]
-    study = study_of(tmp_path, "\n".join(["lr,seed,test_acc", *rows, ""]))
-    assert math.isnan(study.summary.cells["learning_rate"].iloc[0])
+    study = study_of(tmp_path, rows_of("lr,seed,test_acc", rows))
     assert {each.check for each in study.findings} == {"not-chosen"}
     write_judged(study, tmp_path / "out")
     assert "NO LEARNING RATE IS CHOSEN" in (tmp_path / "out" / "report.md").read_text()
@@ -144,7 +98,6 @@ def test_a_training_loss_does_not_turn_the_direction(tmp_path: Path) -> None:
 
 def test_without_test_validation_is_shown(tmp_path: Path) -> None:
     study = study_of(tmp_path, "lr,seed,val_acc\n0.1,0,0.5\n0.2,0,0.75\n")
-    assert chosen(study) == {"all": (0.2, 0.75)}
     assert study.info.metric.test == "validation accuracy"
 
 

@@ -17,6 +17,8 @@ from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.tests.support.records import SyntheticRecord
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 ROOT = Path(__file__).parents[3]
 RATES = (1e-4, 1e-3, 1e-2)
 TABLE = "variant,lr,seed,val_acc,test_acc\n" + "".join(

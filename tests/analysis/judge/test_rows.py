@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.judge import Reading
+from lr_sweep.analysis.judge.columns import Reading
 from lr_sweep.common.errors import UserError
-from lr_sweep.tests.analysis.judge.test_judge import chosen, study_of
+from lr_sweep.tests.support.judged import chosen, study_of
 
 HEAD = "variant,lr,seed,val_loss\n"
 PPL = "variant\tlr\tseed\tval_ppl\n"
@@ -35,45 +35,80 @@ def test_numbers_that_are_none_or_two_are_refused(tmp_path: Path, text: str, mes
     assert message in str(raised.value)
 
 
-def test_a_decimal_comma_is_read_where_it_can_be_no_other(tmp_path: Path) -> None:
-    study = study_of(tmp_path, "variant;lr;seed;val_ppl\n1,5;0,3;0;1,234\n1,5;0,03;0;2,345\n")
-    assert chosen(study) == {"1,5": (0.3, 1.234)}
+READ: dict[str, tuple[str, dict[str, list[object]], dict[str, tuple[float, float]], str]] = {
+    "a decimal comma that can be no other": (
+        "variant;lr;seed;val_ppl\n1,5;0,3;0;1,234\n1,5;0,03;0;2,345\n",
+        {},
+        {"1,5": (0.3, 1.234)},
+        "",
+    ),
+    "a last line without its end": (
+        HEAD + "a,0.3,0,0.9",
+        {},
+        {},
+        "table.csv: no line end after the last row; was the file cut?",
+    ),
+    "seeds that begin with a word": (HEAD + "a,0.3,seed_0,0.9\na,0.3,Seed_10,0.8\n", {"seed": [0, 10]}, {}, ""),
+    "large seeds": (
+        HEAD + f"a,0.3,{2**62 + 1},0.9\na,0.3,{2**62 + 2},0.8\n",
+        {"seed": [2**62 + 1, 2**62 + 2]},
+        {},
+        "",
+    ),
+    "fractions of epochs": (
+        "lr,seed,epoch,eval_loss\n0.3,0,0.5,0.7\n0.3,0,1.25,0.8\n0.03,0,1.25,0.9\n",
+        {"best_step": [50, 125], "num_steps": [125, 125]},
+        {},
+        "steps have fractions: in the report a step is 1/100 of the table's",
+    ),
+    "states of Optuna": (
+        "lr,val_loss,state\n0.3,0.1,PRUNED\n0.03,0.5,COMPLETE\n0.003,,FAIL\n0.01,0.6,COMPLETE\n0.1,,WAITING\n",
+        {"status": ["stopped", "complete", "failed", "complete", "missing"]},
+        {"all": (0.03, 0.5)},
+        "",
+    ),
+    "states of W&B": (
+        "lr,seed,state,val_acc,test_acc\n0.1,0,finished,0.5,0.5\n0.1,1,crashed,0.7,0.7\n0.1,2,running,,\n0.1,3,finished,,\n",
+        {"status": ["complete", "failed", "missing", "missing"]},
+        {"all": (0.1, 0.5)},
+        "",
+    ),
+    "rows without seeds": (
+        "lr,val_acc,test_acc\n0.1,0.5,0.5\n0.1,0.7,0.6\n0.2,0.1,0.1\n",
+        {"seed": [0, 1, 0]},
+        {},
+        "no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds",
+    ),
+    "a test value measured once": (
+        "lr,seed,step,val_acc,test_acc\n0.1,0,1,0.5,\n0.1,0,2,0.7,\n0.1,0,3,0.6,0.65\n",
+        {},
+        {"all": (0.1, 0.65)},
+        "1 runs have one test value: it counts as that of their best step",
+    ),
+    "percents of a spreadsheet": (  # a mark at the start, another order of columns, a blank line
+        "\ufefftest_acc;val_acc;method;lr\n70,5;80;a;0,001\n\n60;90,5;a;0,01\n",
+        {},
+        {"a": (0.01, 0.6)},
+        "some values of accuracy are above 1: all are read as percent",
+    ),
+    "no test data": ("lr,seed,val_acc\n0.1,0,0.5\n0.2,0,0.75\n", {}, {"all": (0.2, 0.75)}, ""),
+}
 
 
-def test_a_whole_file_may_lack_its_last_line_end(tmp_path: Path) -> None:
-    study = study_of(tmp_path, HEAD + "a,0.3,0,0.9")
-    assert "table.csv: no line end after the last row; was the file cut?" in study.about_table
+@pytest.mark.parametrize(("text", "runs", "best", "remark"), READ.values(), ids=READ)
+def test_what_is_read(
+    tmp_path: Path, text: str, runs: dict[str, list[object]], best: dict[str, tuple[float, float]], remark: str
+) -> None:
+    study = study_of(tmp_path, text)
+    assert {name: study.summary.runs[name].tolist() for name in runs} == runs
+    assert chosen(study) == (best or chosen(study))
+    assert not remark or remark in study.about_table
 
 
 @pytest.mark.parametrize("value", ["1e400", "-inf", "nan", "1.7e308", "-1.7e308", "1e101"])
 def test_what_is_infinite_diverged(tmp_path: Path, value: str) -> None:
     study = study_of(tmp_path, HEAD + f"a,0.3,0,{value}\na,0.03,0,0.5\n")
     assert study.summary.runs["status"].tolist() == ["diverged", "complete"]
-
-
-def test_seeds_may_begin_with_a_word(tmp_path: Path) -> None:
-    study = study_of(tmp_path, HEAD + "a,0.3,seed_0,0.9\na,0.3,Seed_10,0.8\n")
-    assert study.summary.runs["seed"].tolist() == [0, 10]
-
-
-def test_large_seeds_are_read_exactly(tmp_path: Path) -> None:
-    study = study_of(tmp_path, HEAD + f"a,0.3,{2**62 + 1},0.9\na,0.3,{2**62 + 2},0.8\n")
-    assert study.summary.runs["seed"].tolist() == [2**62 + 1, 2**62 + 2]
-
-
-def test_epochs_may_have_fractions(tmp_path: Path) -> None:
-    text = "lr,seed,epoch,eval_loss\n0.3,0,0.5,0.7\n0.3,0,1.25,0.8\n0.03,0,1.25,0.9\n"
-    study = study_of(tmp_path, text)
-    assert study.summary.runs[["best_step", "num_steps"]].to_numpy().tolist() == [[50, 125], [125, 125]]
-    assert "steps have fractions: in the report a step is 1/100 of the table's" in study.about_table
-
-
-def test_states_of_optuna(tmp_path: Path) -> None:
-    text = "lr,val_loss,state\n0.3,0.1,PRUNED\n0.03,0.5,COMPLETE\n0.003,,FAIL\n0.01,0.6,COMPLETE\n0.1,,WAITING\n"
-    study = study_of(tmp_path, text)
-    assert study.summary.runs["status"].tolist() == ["stopped", "complete", "failed", "complete", "missing"]
-    assert chosen(study) == {"all": (0.03, 0.5)}
-    assert "1 of 5 runs were stopped early: 1 of 1 at 3e-1" in [each.message for each in study.findings]
 
 
 def test_one_metric_in_two_units_is_refused(tmp_path: Path) -> None:

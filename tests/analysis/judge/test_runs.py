@@ -1,40 +1,29 @@
-"""Rows of a table as runs: which count, which diverged, which are one."""
+"""Rows of a table as runs: which count, which diverged, which are one; settings that are not read are no seeds."""
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.judge import Reading
+from lr_sweep.analysis.judge.columns import Reading
 from lr_sweep.common.errors import UserError
-from lr_sweep.tests.analysis.judge.test_judge import chosen, study_of
+from lr_sweep.tests.support.judged import chosen, rows_of, study_of
 
 
 def test_a_value_behind_nan_does_not_count(tmp_path: Path) -> None:
     """At 0.3 there is none before it; at 0.1 the one before counts, 0.7, and not 0.1."""
-    rows = [
-        "0.3,0,1,nan",
-        "0.3,0,2,0.40",
-        "0.1,0,1,0.7",
-        "0.1,0,2,inf",
-        "0.1,0,3,0.1",
-        "0.03,0,1,0.90",
-        "0.03,0,2,0.80",
-    ]
-    study = study_of(tmp_path, "\n".join(["lr,seed,step,val_loss", *rows, ""]))
+    rows = "0.3,0,1,nan 0.3,0,2,0.40 0.1,0,1,0.7 0.1,0,2,inf 0.1,0,3,0.1 0.03,0,1,0.90 0.03,0,2,0.80"
+    study = study_of(tmp_path, rows_of("lr,seed,step,val_loss", rows))
     assert study.summary.runs["status"].tolist() == ["diverged", "diverged", "complete"]
     assert chosen(study) == {"all": (0.1, 0.7)}
 
 
-LOSSES = """lr,seed,val_loss,val_acc
-30,0,nan,0.99
-30,1,nan,0.10
-0.03,0,0.5,0.80
-0.03,1,0.5,0.81
-0.003,0,0.7,0.70
-0.003,1,0.7,0.71
-"""
+LOSSES = rows_of(
+    "lr,seed,val_loss,val_acc",
+    "30,0,nan,0.99 30,1,nan,0.10 0.03,0,0.5,0.80 0.03,1,0.5,0.81 0.003,0,0.7,0.70 0.003,1,0.7,0.71",
+)
 
 
 def test_a_loss_of_nan_beside_the_metric_is_divergence(tmp_path: Path) -> None:
@@ -80,15 +69,8 @@ def test_learning_rates_of_six_and_of_more_digits_are_one(tmp_path: Path) -> Non
 
 
 def test_a_seed_without_a_test_value_is_complete_and_has_none(tmp_path: Path) -> None:
-    rows = [
-        "0.3,0,0.5,0.48",
-        "0.3,1,0.6,0.47",
-        "0.03,0,0.70,0.62",
-        "0.03,1,0.71,nan",
-        "0.03,2,0.72,0.90",
-        "0.3,2,0.5,0.5",
-    ]
-    study = study_of(tmp_path, "\n".join(["lr,seed,val_acc,test_acc", *rows, ""]))
+    rows = "0.3,0,0.5,0.48 0.3,1,0.6,0.47 0.03,0,0.70,0.62 0.03,1,0.71,nan 0.03,2,0.72,0.90 0.3,2,0.5,0.5"
+    study = study_of(tmp_path, rows_of("lr,seed,val_acc,test_acc", rows))
     assert chosen(study) == {"all": (0.03, 0.76)}
     runs = study.summary.runs
     assert runs[runs["test_accuracy"].isna()][["seed", "status"]].to_numpy().tolist() == [[1, "complete"]]
@@ -97,3 +79,49 @@ def test_a_seed_without_a_test_value_is_complete_and_has_none(tmp_path: Path) ->
 def test_failed_runs_have_no_value_without_validation_either(tmp_path: Path) -> None:
     text = "lr,seed,state,test_acc\n0.1,0,finished,0.5\n0.1,1,crashed,0.9\n"
     assert study_of(tmp_path, text).summary.learning_rates["test_mean"].tolist() == [0.5]
+
+
+GRID = "".join(
+    f"{width},{drop},{rate},{i}.5,{4 + width / 128 + rate}\n"
+    for i, (width, drop, rate) in enumerate(product((32, 128), (0.0, 0.4), (0.3, 0.03, 0.003)))
+)
+
+
+def test_settings_that_would_be_seeds_are_refused_by_name(tmp_path: Path) -> None:
+    """Seconds differ as well, and are a result."""
+    with pytest.raises(UserError, match="runs of one learning rate differ in width, dropout, and no column of seeds"):
+        study_of(tmp_path, "width,dropout,lr,seconds,val_loss\n" + GRID)
+
+
+def test_a_column_that_numbers_repeats_can_be_given(tmp_path: Path) -> None:
+    text = "repeat,lr,val_loss\n0,0.1,0.5\n1,0.1,0.6\n0,0.2,0.7\n1,0.2,0.8\n"
+    with pytest.raises(UserError, match="differ in repeat"):
+        study_of(tmp_path, text)
+    assert chosen(study_of(tmp_path, text, Reading(columns={"seed": "repeat"}))) == {"all": (0.1, 0.55)}
+
+
+def test_results_that_differ_are_no_settings(tmp_path: Path) -> None:
+    text = "lr,val_loss,seconds,correct,note\n0.1,0.5,7,81,x\n0.1,0.6,8,82,y\n0.2,0.7,7,83,z\n0.2,0.8,9,84,z\n"
+    study = study_of(tmp_path, text)
+    assert study.summary.runs["seed"].tolist() == [0, 1, 0, 1]
+    assert "not read: seconds, correct, note" in study.about_table
+
+
+def test_what_tells_two_runs_of_a_seed_apart_is_offered(tmp_path: Path) -> None:
+    text = "gamma,lr,seed,val_acc\n0.9,0.3,0,0.1\n0.99,0.3,0,0.3\n0.9,0.03,0,0.1\n0.99,0.03,0,0.2\n"
+    for table in (text, "run_id," + "".join(f"{i}x," * bool(i) + line for i, line in enumerate(text.splitlines(True)))):
+        with pytest.raises(UserError, match="they differ in gamma, which is not read: .* --columns variant=gamma"):
+            study_of(tmp_path, table)
+    assert set(chosen(study_of(tmp_path, text, Reading(columns={"variant": "gamma"})))) == {"0.9", "0.99"}
+
+
+def test_a_setting_that_differs_between_seeds_is_a_problem(tmp_path: Path) -> None:
+    """Of the two, the data's seed follows from the seed, and the batch does not."""
+    rows = ["8,10,0,0.5", "16,11,1,0.6", "16,10,0,0.7", "8,11,1,0.8"]
+    lines = [f"{0.1 if i < 2 else 0.2},{row}" for i, row in enumerate(rows)]
+    study = study_of(tmp_path, "\n".join(["params.lr,params.batch,params.data_seed,seed,val_loss", *lines, ""]))
+    (found,) = [each for each in study.findings if each.check == "settings"]
+    assert (found.level, found.message.partition(" besides")[0]) == (
+        "problem",
+        "runs of one learning rate differ in params.batch",
+    )

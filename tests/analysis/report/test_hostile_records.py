@@ -31,6 +31,7 @@ def sweep(folder: Path, rates: tuple[float, ...] = RATES, top: float = 0.6, **la
     return made
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("rate", [0.0, -1e-3, 1e300, 1e-320, math.inf, math.nan])
 def test_a_learning_rate_that_is_none_is_refused(tmp_path: Path, rate: float) -> None:
     made = sweep(tmp_path, (1e-3, 1e-2, rate)).write()
@@ -38,6 +39,7 @@ def test_a_learning_rate_that_is_none_is_refused(tmp_path: Path, rate: float) ->
         write_report(made, "small")
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("value", [math.inf, -math.inf])
 def test_an_infinite_accuracy_is_no_value(tmp_path: Path, value: float) -> None:
     made = sweep(tmp_path, top=value).write()
@@ -57,6 +59,7 @@ def test_stems_of_different_pairs_differ() -> None:
     assert list(file_stems([("mnist", "gpt2"), ("cifar10", "gpt2")]).values()) == ["mnist-gpt2", "cifar10-gpt2"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_files_of_names_that_look_alike_are_all_written(tmp_path: Path) -> None:
     made = sweep(tmp_path, task="t", model="x y")
     made.wanted += sweep(tmp_path, task="t", model="x/y").wanted

@@ -18,7 +18,7 @@ import pytest
 from lr_sweep.analysis.report.blocks import Bullets, Image, Paragraph, Section, SweepChart, Table, report_markdown
 from lr_sweep.analysis.report.chart import chart_data
 from lr_sweep.analysis.report.page import page_html
-from lr_sweep.analysis.statistics.aggregate import STATUSES, StudySummary
+from lr_sweep.analysis.statistics.aggregate import OUTCOMES, StudySummary
 from lr_sweep.analysis.statistics.orders import orders
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.study_report import write_report
@@ -216,7 +216,7 @@ def test_ten_thousand_runs_take_two_seconds_and_three_megabytes() -> None:
     names = [[f"{kind}-{i}" for i in range(n)] for kind, n in (("task", 5), ("model", 4), ("variant", 10))]
     cells = pd.MultiIndex.from_product(names, names=["task", "model", "variant"]).to_frame(index=False)
     rates = cells.merge(pd.DataFrame({"learning_rate": np.geomspace(1e-6, 1e-1, 25)}), how="cross")
-    counts: dict[str, Any] = dict.fromkeys(STATUSES, 0) | {"complete": 2, "num_wanted": 2, "num_values": 2}
+    counts: dict[str, Any] = dict.fromkeys(OUTCOMES, 0) | {"complete": 2, "num_wanted": 2, "num_values": 2}
     counts |= {"num_tests": 2, "num_seeds": 2, "most_seeds": 2, "num_lacking": 0}
     rates = rates.assign(test_mean=0.123456789, test_sem=0.0123456789, **counts)
     chosen = cells.assign(learning_rate=1e-6, test_mean=0.123456789, **counts)

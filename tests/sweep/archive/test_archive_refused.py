@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lr_sweep.analysis.record.columns import CURVES, RUNS
-from lr_sweep.analysis.record.read import RecordError, curve_path, run_path
+from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.archive.exporter import export
 from lr_sweep.sweep.archive.format import Entry, manifest_text
@@ -207,8 +208,8 @@ def test_other_files_are_no_archives(results: Results, tmp_path: Path, other: Re
 def of_run(tmp_path: Path, rows: list[dict[str, Any]], curve: list[dict[str, Any]]) -> Path:
     """An archive of seed 0's run with any content in its two files."""
     scratch, run_id = tmp_path / "scratch", run_id_of(0)
-    write(run_path(scratch, run_id), rows, RUNS)
-    write(curve_path(scratch, run_id), curve, CURVES)
+    write(Paths(scratch).run(run_id), rows, RUNS)
+    write(Paths(scratch).curve(run_id), curve, CURVES)
     return forged(tmp_path, list(files(scratch).items()))
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from lr_sweep.analysis.record.columns import PROPOSALS, RUNGS
-from lr_sweep.analysis.record.index import INDEX, index_path
+from lr_sweep.analysis.record.index import INDEX
 from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file, sealed, sealed_text
@@ -72,7 +72,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     facts = {"weights_sha256": hash_file(weights / "model.safetensors"), "files_sha256": others}
     (weights / "pretraining.json").write_text(json.dumps(sealed(facts)))
     empty = {column.name: pa.array([], column.type) for column in INDEX}
-    index_path(made.root).write_bytes(parquet_bytes(pa.table(empty)))
+    made.index.write_bytes(parquet_bytes(pa.table(empty)))
     (made.root / "timings.json").write_text(json.dumps(sealed({"timings": []})))
     for name in NOT_READ:
         (made.root / name).parent.mkdir(exist_ok=True)

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from lr_sweep.analysis.record.columns import RUNS, table
-from lr_sweep.analysis.record.index import index_path, new_index
+from lr_sweep.analysis.record.index import new_index
 from lr_sweep.analysis.record.parquet import parquet_bytes
-from lr_sweep.analysis.record.read import curve_path, run_path
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.tests.support.records import SyntheticRecord, ended_row, rows_not_indexed
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, runs_of, write_study
 
@@ -134,10 +134,10 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         row = ended_row(run.row(), [(20, 0.6, 0.5)], trained=20)
         rows[run.run_id] = row | {"content": run.run.canonical_json()}
         (record.results / "checkpoints" / run.run_id).mkdir()
-        for path in (run_path(record.results, run.run_id), curve_path(record.results, run.run_id)):
+        for path in (Paths(record.results).run(run.run_id), Paths(record.results).curve(run.run_id)):
             path.touch()
     for run in runs[-500:]:
-        path = run_path(record.results, run.run_id)
+        path = Paths(record.results).run(run.run_id)
         path.write_bytes(parquet_bytes(table([rows[run.run_id]], RUNS)))
     whole = table(list(rows.values()), RUNS)
     positions = {run_id: position for position, run_id in enumerate(rows)}
@@ -149,7 +149,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         patch.setattr("lr_sweep.analysis.record.index.read_each", read_each)
         content = new_index(record.results, time.time_ns() + 10**10)
     assert content is not None
-    index_path(record.results).write_bytes(content)
+    Paths(record.results).index.write_bytes(content)
     assert rows_not_indexed(record.results) == 0
     arguments = {"plan": [study], "plan more": [more], "status": [study], "ls": []}
     return {

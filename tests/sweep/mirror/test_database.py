@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.analysis.record.read import study_dir
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.mirror.client import MirrorError, open_client, open_ui, shown_uri, tracking_uri
 from lr_sweep.sweep.results.directory import Results
@@ -59,7 +59,7 @@ def test_the_report_is_put_into_mlflow_by_report_and_by_sync(results: Path, caps
 
 @pytest.mark.parametrize("content", [b"", b"study: [", b"study: other\n", b"a: &a [1]\nstudy: *a\n", b"\xff"])
 def test_a_damaged_study_file_is_named(results: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    path = study_dir(results, "small") / "small.yaml"
+    path = Paths(results).options("small")
     path.write_bytes(content)
     assert main(["mlflow", "sync", "--results", str(results)]) == 2
     assert str(path) in capsys.readouterr().err

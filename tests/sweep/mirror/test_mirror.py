@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.analysis.record.read import run_path, study_dir
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.sweep.mirror.client import EXPERIMENT, MirrorError, open_client, tracking_uri
 from lr_sweep.sweep.mirror.content import METRICS, naming_labels
 from lr_sweep.tests.support.mirrored_record import (
@@ -92,7 +92,7 @@ def test_a_run_that_is_tried_again_has_its_last_results(results: Path) -> None:
 
 
 def test_options_that_changed_are_tags_since_a_param_keeps_its_value(results: Path) -> None:
-    options = study_dir(results, "small") / "small.yaml"
+    options = Paths(results).options("small")
     for budget, seeds in ((400, 1), (800, 3)):
         options.write_text(f"study: small\ntitle: x\ntasks: {{mnist: {{num_steps: {budget}}}}}\nseeds: {seeds}\n")
         new_mirror(results).sync_all()
@@ -151,7 +151,7 @@ def test_lost_answer_does_not_double_the_run(results: Path, monkeypatch: pytest.
 
 def test_the_states_of_a_run_that_trains_is_stopped_ends_and_is_trained_further(results: Path) -> None:
     uri, mirror = tracking_uri(results), new_mirror(results)
-    run_path(results, "aa").unlink()
+    Paths(results).run("aa").unlink()
     write_curve(results, "aa", 1)
     mirror.sync_run("aa")
     (run,) = find(uri, "sweep.run_id", "aa")
@@ -226,7 +226,7 @@ def test_a_mirror_of_an_earlier_version_is_put_right(results: Path) -> None:
 
 def with_metric(results: Path, name: str) -> None:
     """Have the study measure something to minimise."""
-    path = study_dir(results, "small") / "study.json"
+    path = Paths(results).facts("small")
     metric = {"name": name, "higher_is_better": False, "is_fraction": False}
     path.write_text(json.dumps(json.loads(path.read_text()) | {"metric": metric}))
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lr_sweep.analysis.record.read import RecordError, curve_path
+from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.sweep.mirror import sync
 from lr_sweep.sweep.mirror.client import tracking_uri
 from lr_sweep.sweep.mirror.content import METRICS
@@ -48,7 +49,7 @@ def test_two_writers_bring_every_run_and_every_point_once(results: Path) -> None
 
 
 def test_a_damaged_curve_is_reported(results: Path) -> None:
-    path = curve_path(results, "bb")
+    path = Paths(results).curve("bb")
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(RecordError, match="bb.parquet"):
         sync.mirror_in_parallel(results, "small", tracking_uri(results))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.record.read import run_path
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.sweep.mirror.client import MirrorError, open_client, store_problems, tracking_uri
 from lr_sweep.sweep.mirror.content import METRICS
 from lr_sweep.sweep.mirror.mirror import Mirror
@@ -138,7 +138,7 @@ def mlflow_server(folder: Path, port: int) -> Iterator[None]:
 def test_server_that_starts_late_and_restarts_has_each_point_once(results: Path, tmp_path: Path) -> None:
     port = free_port()
     uri = f"http://127.0.0.1:{port}"
-    run_path(results, "aa").unlink()
+    Paths(results).run("aa").unlink()
     write_curve(results, "aa", 2)
     problems: list[str] = []
     thread = MirrorThread(new_mirror(results, uri=uri), problems.append, retry_s=0.2, max_retry_s=0.5)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lr_sweep.analysis.record.columns import PLANNED
-from lr_sweep.analysis.record.read import planned_path, read_rows
+from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan import measure
 from lr_sweep.sweep.plan.cost import Cost, cost_lines, estimate_cost, wall_time
@@ -19,7 +19,6 @@ from lr_sweep.sweep.plan.timings import (
     Span,
     Timing,
     find_timings,
-    measured_path,
     read_measured,
     write_measured,
     write_planned,
@@ -152,7 +151,7 @@ def test_of_several_timings_the_latest_counts(runs: list[WantedRun], record: Syn
     write_measured(results, measured(runs[0], at=NOON + timedelta(hours=1)))
     assert timings(runs, record)[FROZEN].source == "measured, 4 together"
     assert len(read_measured(results)) == 1  # the second took the first one's place
-    measured_path(results).write_text("{")
+    results.timings.write_text("{")
     with pytest.raises(UserError, match=r"timings\.json .*delete it"):
         timings(runs, record)
 
@@ -217,7 +216,7 @@ def test_the_first_plan_of_a_budget_is_kept(runs: list[WantedRun], record: Synth
 
     def planned(wanted: list[WantedRun]) -> dict[str, tuple[int, float, str]]:
         write_planned("tiny", wanted, reconcile(wanted, results), placement, results)
-        rows = read_rows(planned_path(results.root, "tiny"), PLANNED) or []
+        rows = read_rows(results.planned("tiny"), PLANNED) or []
         return {row["run_id"]: (row["num_steps"], row["device_s"], row["timed_by"]) for row in rows}
 
     assert planned(runs) == {}

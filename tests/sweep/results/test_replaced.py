@@ -10,7 +10,6 @@ import pytest
 
 from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNGS, RUNS
 from lr_sweep.analysis.record.read import read_rows, read_wanted_rows
-from lr_sweep.analysis.record.rungs import rungs_path
 from lr_sweep.sweep.cli import streams
 from lr_sweep.sweep.results.changes import renamed_lines, replaced_by, restart_cells
 from lr_sweep.sweep.results.directory import Results, write_parquet
@@ -125,7 +124,7 @@ def test_cells_whose_runs_are_others_start_anew(tmp_path: Path, results: Path) -
     kept, cell = Results(results), Cell("digits", "tiny", VARIANT[0])
     other = cell._replace(model="other")
     labels = {"learning_rate": 1e-3, "step": 10, "value": 0.1, "num_compared": 2, "kept": False}
-    write_parquet(rungs_path(results, "tiny"), [each._asdict() | labels for each in (cell, other)], RUNGS)
+    write_parquet(Results(results).rungs("tiny"), [each._asdict() | labels for each in (cell, other)], RUNGS)
     proposal = {"number": 0, "round": 1, "learning_rate": 1e-3, "sampler": "refine", "options": None}
     write_parquet(kept.proposals("tiny"), [each._asdict() | proposal for each in (cell, other)], PROPOSALS)
     fewer = write_study(tmp_path, rates=(1e-3,), variants=VARIANT)
@@ -134,7 +133,7 @@ def test_cells_whose_runs_are_others_start_anew(tmp_path: Path, results: Path) -
     replaced = replaced_by(load_study(study), runs_of(study, results), kept)
     assert replaced.cells == {cell}
     restart_cells(kept, "tiny", replaced.cells)
-    for path, columns in ((rungs_path(results, "tiny"), RUNGS), (kept.proposals("tiny"), PROPOSALS)):
+    for path, columns in ((Results(results).rungs("tiny"), RUNGS), (kept.proposals("tiny"), PROPOSALS)):
         assert [row["model"] for row in read_rows(path, columns) or []] == ["other"]
 
 

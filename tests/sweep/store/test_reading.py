@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lr_sweep.analysis.__main__ import main as analysis
-from lr_sweep.analysis.record.index import index_path
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.working_copy import refresh
 from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.sweep.cli.parser import main
@@ -63,7 +63,7 @@ def test_a_large_copy_gets_an_index_from_who_reads(machines: Machines, monkeypat
     for name, value in {"INDEX_FROM": 2, "INDEX_BEHIND": 1, "FEW": 0, "SETTLED_NS": -(10**12)}.items():
         monkeypatch.setattr(f"lr_sweep.analysis.record.index.{name}", value)
     written = filled()
-    assert index_path(written.root).exists()
+    assert Paths(written.root).index.exists()
     machines.be("second")
     copy = refresh(URI)
     assert rows_not_indexed(copy) == 0

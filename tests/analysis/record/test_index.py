@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from lr_sweep.analysis.record import index as run_index
 from lr_sweep.analysis.record import parquet
 from lr_sweep.analysis.record.columns import RUNS, table
-from lr_sweep.analysis.record.index import index_path, new_index, read_index, row_stamps
+from lr_sweep.analysis.record.index import new_index, read_index, row_stamps
 from lr_sweep.analysis.record.parquet import parquet_bytes
-from lr_sweep.analysis.record.read import RecordError, read_run_rows, read_runs, run_path
+from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.read import RecordError, read_run_rows, read_runs
 from lr_sweep.sweep.archive.exporter import export
 from lr_sweep.sweep.archive.importer import import_archive
-from lr_sweep.sweep.inspection.gc import CHECKPOINTS, UNWANTED, find_garbage, remove
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.records import SyntheticRecord, Trained, add, add_study, new_results, rows_not_indexed
 
@@ -49,7 +49,7 @@ def write(results: Path, now_ns: int | None = None) -> bool:
     """Write the index as a writer does; return whether there was anything to write."""
     content = new_index(results, time.time_ns() + LATER_NS if now_ns is None else now_ns)
     if content is not None:
-        index_path(results).write_bytes(content)
+        Paths(results).index.write_bytes(content)
     return content is not None
 
 
@@ -77,7 +77,7 @@ def read_paths(monkeypatch: pytest.MonkeyPatch, results: Path) -> list[str]:
 def change(results: Path, run_id: str, **changed: object) -> None:
     """Write a row anew, as a run does that was trained further."""
     (row,) = read_run_rows(results, [run_id], [column.name for column in RUNS])
-    path = run_path(results, run_id)
+    path = Paths(results).run(run_id)
     path.with_suffix(".partial").write_bytes(parquet_bytes(table([row | changed], RUNS)))
     path.with_suffix(".partial").replace(path)
 
@@ -86,8 +86,8 @@ def test_rows_that_did_not_change_are_not_read_from_their_files(monkeypatch: pyt
     assert read_paths(monkeypatch, results) == ["index"]
     one, two, three = ids(results)[:3]
     change(results, one, num_steps=600)
-    run_path(results, two).unlink()
-    shutil.copy2(run_path(results, three), run_path(results, "z"))  # a copy that keeps its time
+    Paths(results).run(two).unlink()
+    shutil.copy2(Paths(results).run(three), Paths(results).run("z"))  # a copy that keeps its time
     assert read_paths(monkeypatch, results) == sorted(["index", one, "z"])
     found = [(row["run_id"], row["num_steps"]) for row in read_run_rows(results, None, NAMES)]
     assert found == [(run_id, 600 if run_id == one else 300) for run_id in [*ids(results)[:-1], three]]
@@ -96,12 +96,12 @@ def test_rows_that_did_not_change_are_not_read_from_their_files(monkeypatch: pyt
 def test_a_change_that_keeps_size_and_time_is_seen(results: Path) -> None:
     one = ids(results)[0]
     change(results, one, num_steps=302)
-    index_path(results).unlink()
+    Paths(results).index.unlink()
     assert write(results)
-    before = run_path(results, one).stat()
+    before = Paths(results).run(one).stat()
     change(results, one, num_steps=301)
-    assert run_path(results, one).stat().st_size == before.st_size
-    os.utime(run_path(results, one), ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert Paths(results).run(one).stat().st_size == before.st_size
+    os.utime(Paths(results).run(one), ns=(before.st_atime_ns, before.st_mtime_ns))
     assert next(row["num_steps"] for row in read_run_rows(results, ids(results), NAMES)) == 301
 
 
@@ -109,7 +109,7 @@ def test_a_file_that_changed_a_moment_ago_is_not_indexed(tmp_path: Path) -> None
     record = record_of(tmp_path, 20)
     assert not write(record.results, now_ns=time.time_ns())
     late = ids(record.results)[-1]
-    os.utime(run_path(record.results, late), ns=(0, time.time_ns() + LATER_NS))
+    os.utime(Paths(record.results).run(late), ns=(0, time.time_ns() + LATER_NS))
     assert write(record.results, now_ns=time.time_ns() + LATER_NS)
     assert rows_not_indexed(record.results) == 1
 
@@ -141,7 +141,7 @@ def test_an_index_is_written_for_many_rows_and_again_when_it_is_behind(tmp_path:
 )
 def test_a_damaged_index_is_not_used_and_written_again(results: Path, damage: Callable[[bytes], bytes]) -> None:
     want = read_run_rows(results, None, NAMES)
-    index_path(results).write_bytes(damage(index_path(results).read_bytes()))
+    Paths(results).index.write_bytes(damage(Paths(results).index.read_bytes()))
     assert read_index(results, RUNS) is None
     assert read_run_rows(results, None, NAMES) == want
     assert write(results)
@@ -150,8 +150,8 @@ def test_a_damaged_index_is_not_used_and_written_again(results: Path, damage: Ca
 
 def test_a_damaged_row_is_reported_and_does_not_keep_the_others_from_the_index(results: Path) -> None:
     one = ids(results)[0]
-    run_path(results, one).write_bytes(b"torn")
-    index_path(results).unlink()
+    Paths(results).run(one).write_bytes(b"torn")
+    Paths(results).index.unlink()
     assert write(results)
     assert rows_not_indexed(results) == 1
     with pytest.raises(RecordError, match=one):
@@ -166,35 +166,20 @@ def test_a_writer_leaves_an_index_behind(tmp_path: Path, monkeypatch: pytest.Mon
     assert rows_not_indexed(record.results) == 0
 
 
-@pytest.fixture
-def carried(tmp_path: Path) -> Results:
-    made = new_results(tmp_path / "carried")
+def test_export_leaves_it_out_and_import_adds_what_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    carried = new_results(tmp_path / "carried")
     for seed in range(12):
-        add(made, seed, Trained(evaluations=2))
-    add_study(made, "small", dict.fromkeys(range(12), 20))
-    assert write(made.root)
-    return made
-
-
-def test_export_leaves_it_out_and_import_adds_what_came(
-    carried: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+        add(carried, seed, Trained(evaluations=2))
+    add_study(carried, "small", dict.fromkeys(range(12), 20))
+    assert write(carried.root)
     export(carried, tmp_path / "all.tar", [], checkpoints=False)
     assert b"index.parquet" not in (tmp_path / "all.tar").read_bytes()
     monkeypatch.setattr(run_index, "SETTLED_NS", -LATER_NS)
     other = new_results(tmp_path / "other")
     import_archive(tmp_path / "all.tar", other)
-    assert index_path(other.root).exists()
+    assert Paths(other.root).index.exists()
     assert rows_not_indexed(other.root) == 0
     assert read_run_rows(other.root, None, NAMES) == read_run_rows(carried.root, None, NAMES)
-
-
-def test_what_gc_removes_is_gone_from_the_index_too(carried: Results) -> None:
-    add_study(carried, "small", {3: 20})
-    found = find_garbage(carried, [CHECKPOINTS, UNWANTED])
-    assert found.kinds.keys() == {UNWANTED}
-    remove(carried, found.kinds)
-    assert [row["seed"] for row in read_run_rows(carried.root, None, NAMES)] == [3]
 
 
 EDIT = st.tuples(st.sampled_from(["change", "remove", "add", "tear", "index", "utime"]), st.integers(0, NUM_ROWS - 1))
@@ -217,13 +202,13 @@ def answer(results: Path, run_ids: list[str] | None) -> object:
 @given(edits=st.lists(EDIT, max_size=8), asked=st.none() | st.lists(st.integers(0, NUM_ROWS + 50), max_size=9))
 def test_the_index_answers_as_the_files_do(large: Path, edits: list[tuple[str, int]], asked: list[int] | None) -> None:
     """Edits stay for the next example, but what is torn is removed: so there is an answer that is no error."""
-    if not index_path(large).exists():
+    if not Paths(large).index.exists():
         write(large)
     known = ids(large)
     torn = []
     for kind, number in edits:
         run_id = known[number % len(known)]
-        path = run_path(large, run_id)
+        path = Paths(large).run(run_id)
         if kind == "index":
             write(large)
         elif kind == "add":
@@ -240,16 +225,16 @@ def test_the_index_answers_as_the_files_do(large: Path, edits: list[tuple[str, i
                 os.utime(path, ns=(0, 0))
     run_ids = None if asked is None else [(known * 2)[number] for number in asked]
     by_index = answer(large, run_ids)
-    aside = index_path(large).rename(large / "aside")
+    aside = Paths(large).index.rename(large / "aside")
     assert answer(large, run_ids) == by_index
-    aside.rename(index_path(large))
+    aside.rename(Paths(large).index)
     for run_id in torn:
-        run_path(large, run_id).unlink()
+        Paths(large).run(run_id).unlink()
 
 
 def test_pandas_reads_the_same(results: Path) -> None:
     by_index = read_runs(results)
-    index_path(results).unlink()
+    Paths(results).index.unlink()
     assert by_index.equals(read_runs(results))
 
 

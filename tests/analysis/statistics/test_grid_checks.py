@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lr_sweep.tests.support.checked import by_check, found_in, grid, of_check
+from lr_sweep.tests.support.checked import all_diverged, by_check, found_in, grid, of_check
 from lr_sweep.tests.support.records import SyntheticRecord
 
 
@@ -82,9 +82,7 @@ def test_a_coarse_grid(tmp_path: Path, values: tuple[float, ...], gain: str | No
 def test_a_gain_that_changes_no_order_is_a_note(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
     for variant, top in (("frozen-random", 0.30), ("unfrozen-random", 0.60)):
-        for rate, below in zip((1e-5, 1e-4, 1e-3, 1e-2), (0.2, 0.0, 0.0, 0.2), strict=True):
-            for seed in (0, 1):
-                made.add(rate, seed, [(300, top - below, top - below)], variant=variant)
+        grid(made, {1e-5: top - 0.2, 1e-4: top, 1e-3: top, 1e-2: top - 0.2}, variant=variant)
     found = of_check(made, "narrow")
     assert [each.level for each in found.values()] == ["note", "note"]
     assert found["frozen-random"].message.endswith("; the nearest variant is 30.0 points away, so the order stays")
@@ -113,9 +111,7 @@ def test_a_cliff_above_the_best_rate(
 ) -> None:
     made = SyntheticRecord(tmp_path)
     grid(made, values)
-    for rate in lost:
-        made.add(rate, 0, [], "diverged", 9, 9)
-        made.add(rate, 1, [], "diverged", 9, 9)
+    all_diverged(made, lost)
     cliff = by_check(found_in(made))["cliff"]
     assert (cliff.level, cliff.learning_rates) == (level, further)
     assert cliff.message.startswith("no rate above the best one, 1e-3, has a value: the next is ")
@@ -124,9 +120,7 @@ def test_a_cliff_above_the_best_rate(
 def test_rates_that_diverged_do_not_show_a_peak(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
     grid(made, {1e-4: 0.6})
-    for rate in (1e-3, 1e-2, 1e-1):
-        made.add(rate, 0, [], "diverged", 9, 9)
-        made.add(rate, 1, [], "diverged", 9, 9)
+    all_diverged(made, (1e-3, 1e-2, 1e-1))
     untuned = by_check(found_in(made))["untuned"]
     assert untuned.level == "problem"
     assert untuned.message == "only 1 of 4 learning rates has a value: no peak can be seen to lie inside"

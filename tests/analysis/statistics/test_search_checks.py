@@ -15,6 +15,7 @@ from lr_sweep.analysis.statistics.checks import check_sweep
 from lr_sweep.analysis.statistics.finding import CheckFinding
 from lr_sweep.analysis.statistics.observations import Observation, observations
 from lr_sweep.analysis.statistics.unequal import unequal_tuning
+from lr_sweep.tests.support.checked import grid
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 
@@ -30,9 +31,7 @@ def found_in(
 
 def searched(folder: Path, values: dict[float, float]) -> SyntheticRecord:
     made = SyntheticRecord(folder)
-    for rate, accuracy in values.items():
-        for seed in range(2):
-            made.add(rate, seed, [(300, accuracy, accuracy)])
+    grid(made, values)
     return made
 
 
@@ -67,8 +66,7 @@ def test_rates_with_options_of_their_own_show_no_peak(tmp_path: Path) -> None:
 
 def test_winners_that_are_not_chosen_yet_are_missing(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
-    for rate, accuracy in {2e-4: 0.5, 1e-3: 0.6, 5e-3: 0.55}.items():
-        made.add(rate, 0, [(300, accuracy, accuracy)])
+    grid(made, {2e-4: 0.5, 1e-3: 0.6, 5e-3: 0.55}, seeds=1)
     message = "no learning rate has all seeds yet: the winners are not chosen"
     assert found_in(made, winners=1)["missing"].message == message
     made.add(1e-3, 1, [(300, 0.6, 0.6)])

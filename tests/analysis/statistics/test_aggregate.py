@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record import read as record
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.analysis.report.texts import say
-from lr_sweep.analysis.statistics.aggregate import STATUSES, account, per_learning_rate, summarise
+from lr_sweep.analysis.statistics.aggregate import OUTCOMES, account, per_learning_rate
 from lr_sweep.analysis.statistics.selection import rule_text
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
@@ -41,7 +42,7 @@ def test_a_cell_worked_out_by_hand(tmp_path: Path) -> None:
     assert cell["test_mean"] == pytest.approx(0.62)
     assert cell["test_sem"] == pytest.approx(0.01)
     assert cell["at_edge"] == ""  # 1e-4, inside, is as good
-    assert [cell[status] for status in STATUSES] == [4, 2, 0, 0, 0]
+    assert [cell[status] for status in OUTCOMES] == [4, 2, 0, 0, 0]
     lost = only(found.learning_rates, learning_rate=1e-3)
     assert (lost["diverged"], lost["num_values"]) == (2, 0)
     assert math.isnan(lost["test_mean"])
@@ -57,14 +58,6 @@ def test_a_missing_seed_keeps_a_learning_rate_from_being_chosen(tmp_path: Path) 
     cell = only(summary_of(made.write()).cells)
     assert (cell["learning_rate"], cell["num_values"], cell["incomplete"]) == (1e-3, 2, False)
     assert (cell["complete"], cell["missing"]) == (3, 1)
-
-
-def test_one_seed_has_no_standard_error(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    made.add(1e-4, 0, [(300, 0.9, 0.8)])
-    cell = only(summary_of(made.write()).cells)
-    assert cell["test_mean"] == 0.8
-    assert math.isnan(cell["test_sem"])
 
 
 def test_a_run_that_diverged_counts_with_its_best_model_before(tmp_path: Path) -> None:
@@ -112,7 +105,7 @@ def test_every_wanted_run_is_accounted_for_once(tmp_path: Path) -> None:
     found = summary_of(made.write())
     assert dict(zip(found.runs["run_id"], found.runs["status"], strict=True)) == expected | {unfinished: "missing"}
     cell = only(found.cells)
-    assert sum(cell[status] for status in STATUSES) == cell["num_wanted"] == 8
+    assert sum(cell[status] for status in OUTCOMES) == cell["num_wanted"] == 8
     assert cell["num_values"] == 3  # failed and missing runs have evaluations, and do not count
 
 
@@ -134,19 +127,9 @@ def test_a_complete_run_whose_curve_is_short_is_an_error(tmp_path: Path) -> None
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_mean_and_standard_error_agree_with_numpy(values: list[float]) -> None:
-    runs = pd.DataFrame(
-        {
-            **{
-                "task": "mnist",
-                "model": "gpt2",
-                "variant": "frozen-random",
-                "learning_rate": 1e-3,
-                "status": "complete",
-            },
-            **{"seed": range(len(values)), "validation_accuracy": values, "test_accuracy": values[::-1]},
-        }
-    )
-    row = only(per_learning_rate(runs))
+    labels = {"task": "t", "model": "m", "variant": "v", "learning_rate": 1e-3, "status": "complete"}
+    numbers = {"seed": range(len(values)), "validation_accuracy": values, "test_accuracy": values[::-1]}
+    row = only(per_learning_rate(pd.DataFrame(labels | numbers)))
     want = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
     for kind in ("validation", "test"):
         np.testing.assert_allclose(row[f"{kind}_mean"], np.mean(values), atol=1e-12)
@@ -170,15 +153,10 @@ def test_final_models_are_those_at_the_budget_and_a_diverged_run_has_none(tmp_pa
     made.add(1e-2, 0, curve, trained=600, budget=300)
     made.add(1e-2, 1, curve[:2], status="diverged", trained=300, diverged_at=300)
     results = made.write()
-    path = record.study_dir(results, made.study) / "study.json"
+    path = Paths(results).facts(made.study)
     for selection, rate, test, steps in (("best", 1e-4, 0.8, (100, 100)), ("final", 1e-3, 0.7, (300, 300))):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"selection": selection}))
-        wanted, runs, curves = (
-            record.read_wanted(results, made.study),
-            record.read_runs(results),
-            record.read_curves(results),
-        )
-        found = summarise(wanted, runs, curves, record.read_study(results, made.study).metric)
+        found = summary_of(results)
         cell = only(found.cells)
         assert (cell["learning_rate"], cell["test_mean"], cell["best_steps"]) == (rate, pytest.approx(test), steps)
     lost = only(found.learning_rates, learning_rate=1e-2)

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lr_sweep.analysis.record.columns import CURVES, RUNS, Columns, table
-from lr_sweep.analysis.record.read import RecordError, curve_path, read_rows, run_path
+from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.read import RecordError, read_rows
 from lr_sweep.sweep.results.directory import write_parquet
 from lr_sweep.tests.support.records import SyntheticRecord
 
@@ -22,11 +23,11 @@ def written(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Colum
     """A small file as the program writes it, its columns and its rows."""
     record = SyntheticRecord(tmp_path)
     run_id = record.add(1e-3, 0, [(step, step / 1000, 0.25) for step in range(100, 400, 100)])
-    path, columns = (run_path, RUNS) if request.param == "runs" else (curve_path, CURVES)
-    rows = read_rows(path(tmp_path, run_id), columns)
+    path, columns = (Paths(tmp_path).run, RUNS) if request.param == "runs" else (Paths(tmp_path).curve, CURVES)
+    rows = read_rows(path(run_id), columns)
     assert rows
-    write_parquet(path(tmp_path, run_id), rows, columns)
-    return path(tmp_path, run_id), columns, rows
+    write_parquet(path(run_id), rows, columns)
+    return path(run_id), columns, rows
 
 
 def read_or_refuse(path: Path, columns: Columns) -> list[dict[str, Any]] | None:
@@ -54,7 +55,7 @@ def test_a_flipped_bit_is_reported_or_changes_nothing(written: tuple[Path, Colum
 def test_a_truncated_file_is_reported(written: tuple[Path, Columns, list[dict[str, Any]]]) -> None:
     path, columns, _ = written
     content = path.read_bytes()
-    for length in random.Random(0).sample(range(len(content)), 300):
+    for length in [0, *random.Random(0).sample(range(len(content)), 300)]:
         path.write_bytes(content[:length])
         with pytest.raises(RecordError, match=r"delete it.* and run the study again"):
             read_rows(path, columns)
@@ -75,7 +76,7 @@ def test_a_file_of_an_earlier_version_has_no_checksum_and_is_read(
 
 def test_text_that_looks_like_a_checksum_is_text(tmp_path: Path) -> None:
     record = SyntheticRecord(tmp_path)
-    path = run_path(tmp_path, record.add(1e-3, 0, [(300, 0.5, 0.5)]))
+    path = Paths(tmp_path).run(record.add(1e-3, 0, [(300, 0.5, 0.5)]))
     rows = read_rows(path, RUNS)
     assert rows
     rows[0] |= {"status": "failed", "failure": "lr-sweep file sha256: " + 64 * "f"}
@@ -90,7 +91,7 @@ def test_a_damaged_curve_is_to_be_deleted_with_its_row(tmp_path: Path) -> None:
     """A row without its curve would count as done."""
     record = SyntheticRecord(tmp_path)
     run_id = record.add(1e-3, 0, [(300, 0.5, 0.5)])
-    path, row = curve_path(tmp_path, run_id), run_path(tmp_path, run_id)
+    path, row = Paths(tmp_path).curve(run_id), Paths(tmp_path).run(run_id)
     path.write_bytes(b"not a table")
     with pytest.raises(RecordError) as caught:
         read_rows(path, CURVES)

@@ -1,4 +1,3 @@
-import json
 import math
 import subprocess
 import sys
@@ -13,14 +12,9 @@ import pytest
 
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, best_of
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import RecordError
-from lr_sweep.tests.support.records import SyntheticRecord
-
-WANTED_ROW = {
-    **{"run_id": "a", "task": "mnist", "model": "gpt2", "variant": "frozen-random", "learning_rate": 1e-3, "seed": 0},
-    **{"num_steps": 300, "pretrained_on": None, "data_origin": "torchvision", "trained_parameters": None},
-    "options": None,
-}
+from lr_sweep.tests.support.records import SyntheticRecord, wanted_row
 
 
 def test_what_is_written_is_read_with_its_types(tmp_path: Path) -> None:
@@ -49,27 +43,8 @@ def test_an_empty_record_reads_as_empty_frames(tmp_path: Path) -> None:
     assert record.read_curves(tmp_path, ["a"]).empty
 
 
-@pytest.mark.parametrize("keep", [0, 40, -10])
-def test_a_truncated_file_is_named(tmp_path: Path, keep: int) -> None:
-    made = SyntheticRecord(tmp_path)
-    run_id = made.add(1e-3, 0, [(300, 0.5, 0.4)])
-    path = record.run_path(tmp_path, run_id)
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(RecordError, match=rf"{run_id}\.parquet.*delete it"):
-        record.read_runs(tmp_path)
-
-
-def test_a_damaged_page_is_named(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    path = record.curve_path(tmp_path, made.add(1e-3, 0, [(300, 0.5, 0.4)]))
-    content = path.read_bytes()
-    path.write_bytes(content[:4] + b"\xff" * 60 + content[64:])
-    with pytest.raises(RecordError, match=path.name):
-        record.read_curves(tmp_path)
-
-
 def test_a_file_of_other_columns_is_named_with_the_difference(tmp_path: Path) -> None:
-    path = record.run_path(tmp_path, "a")
+    path = Paths(tmp_path).run("a")
     path.parent.mkdir()
     pq.write_table(pa.table({"run_id": [1]}), path)
     with pytest.raises(
@@ -80,7 +55,7 @@ def test_a_file_of_other_columns_is_named_with_the_difference(tmp_path: Path) ->
 
 def test_a_folder_of_files_with_and_without_a_later_column_reads_as_one_table(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
-    paths = [record.run_path(tmp_path, made.add(1e-3, seed, [(300, 0.5, 0.4)])) for seed in (0, 1)]
+    paths = [Paths(tmp_path).run(made.add(1e-3, seed, [(300, 0.5, 0.4)])) for seed in (0, 1)]
     pq.write_table(pq.read_table(paths[0]).drop_columns(["lost_steps", "engine", "code"]), paths[0])
     rows = record.read_runs(tmp_path).set_index("run_id")
     assert pd.isna(rows["lost_steps"][paths[0].stem])
@@ -95,24 +70,14 @@ def test_a_folder_of_files_with_and_without_a_later_column_reads_as_one_table(tm
         ({"extra": 1}, r"unknown keys \['extra'\]"),
         ({"task": None}, r"\['task'\] may not be null"),
         ({"seed": datetime(2026, 1, 1)}, r"\['seed'\] have no time zone"),
+        ({"seed": "zero"}, "Could not convert"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        record.table([WANTED_ROW | change], WANTED)
-
-
-def test_rows_without_a_key_or_of_another_type_are_refused() -> None:
+    with pytest.raises((ValueError, pa.ArrowException, TypeError), match=message):
+        record.table([wanted_row("a") | change], WANTED)
     with pytest.raises(ValueError, match=r"missing keys \['seed'\]"):
-        record.table([{key: value for key, value in WANTED_ROW.items() if key != "seed"}], WANTED)
-    with pytest.raises((pa.ArrowException, TypeError)):
-        record.table([WANTED_ROW | {"seed": "zero"}], WANTED)
-
-
-def test_every_column_is_documented() -> None:
-    for columns in (RUNS, CURVES, WANTED):
-        assert all(column.doc for column in columns)
-        assert len({column.name for column in columns}) == len(columns)
+        record.table([{key: value for key, value in wanted_row("a").items() if key != "seed"}], WANTED)
 
 
 def test_format_is_checked(tmp_path: Path) -> None:
@@ -120,13 +85,11 @@ def test_format_is_checked(tmp_path: Path) -> None:
         record.check_format(tmp_path / "none")
     with pytest.raises(RecordError, match=r"no format\.json"):
         record.check_format(tmp_path)
-    (tmp_path / "format.json").write_text(json.dumps({"format": 2}))
-    with pytest.raises(RecordError, match=r"got format 2, want 1: read it with"):
-        record.check_format(tmp_path)
-    (tmp_path / "format.json").write_text("{")
-    with pytest.raises(RecordError, match="cannot read"):
-        record.check_format(tmp_path)
-    (tmp_path / "format.json").write_text(json.dumps({"format": 1}))
+    for content, message in (('{"format": 2}', "got format 2, want 1: read it with"), ("{", "cannot read")):
+        (tmp_path / "format.json").write_text(content)
+        with pytest.raises(RecordError, match=message):
+            record.check_format(tmp_path)
+    (tmp_path / "format.json").write_text('{"format": 1}')
     record.check_format(tmp_path)
 
 

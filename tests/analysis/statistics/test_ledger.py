@@ -9,8 +9,11 @@ import pytest
 
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.columns import PLANNED
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 CURVE = [(100, 0.5, 0.5), (200, 0.5, 0.5), (300, 0.5, 0.5)]
 
@@ -27,14 +30,14 @@ def results(tmp_path: Path) -> Path:
     made.end(rows[3], [*CURVE, (600, 0.5, 0.5)], "complete", 600, device_s=80.0, lost_steps=60)  # half is another's
     for seed in (0, 1):
         old = made.add(1e-3, seed, CURVE, variant="frozen-pretrained")
-        path = record.run_path(made.results, old)
+        path = Paths(made.results).run(old)
         pq.write_table(pq.read_table(path).drop_columns(["lost_steps", "engine", "code"]), path)
     planned = [
         {"run_id": run_id, "num_steps": 300, "device_s": 25.0, "timed_by": "made up"} for run_id in (*ids[:3], ids[4])
     ]
     planned.append({"run_id": ids[3], "num_steps": 900, "device_s": 99.0, "timed_by": "made up"})  # another budget
     made.write()
-    pq.write_table(record.table(planned, PLANNED), record.planned_path(made.results, "small"))
+    pq.write_table(record.table(planned, PLANNED), Paths(made.results).planned("small"))
     return made.results
 
 

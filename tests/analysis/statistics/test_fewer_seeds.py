@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,14 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.judge import Reading, judge
 from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.analysis.record import read as record
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.report import figures
 from lr_sweep.analysis.statistics.checks import check_sweep
-from lr_sweep.analysis.statistics.fewer_seeds import not_eligible
+from lr_sweep.analysis.statistics.grid_checks import not_eligible
+from lr_sweep.analysis.study_files import Study
 from lr_sweep.analysis.study_report import Report, write_report
+from lr_sweep.tests.support.judged import rows_of, study_of
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 SGD = {1e-3: (0.60, 0.60, 0.60), 1e-2: (0.79, 0.80, 0.81), 1e-1: (0.93,), 1.0: (0.50, 0.50, 0.50)}
 ADAM = {1e-3: (0.60, 0.60, 0.60), 1e-2: (0.89, 0.90, 0.91), 1e-1: (0.70, 0.70, 0.70), 1.0: (0.50, 0.50, 0.50)}
@@ -27,19 +30,16 @@ BETTER = (
 )
 
 
-def table(folder: Path, sgd: Mapping[float, tuple[float, ...]] = SGD) -> Path:
+def table(folder: Path, sgd: Mapping[float, tuple[float, ...]] = SGD) -> Study:
     """A table that has no rows of runs that crashed."""
-    path = folder / "runs.csv"
-    with path.open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["method", "lr", "seed", "val_acc", "test_acc"])
-        for method, rates in (("sgd", sgd), ("adam", ADAM)):
-            rows.writerows([method, rate, i, x, x] for rate, found in rates.items() for i, x in enumerate(found))
-    return path
+    rows = []
+    for method, rates in (("sgd", sgd), ("adam", ADAM)):
+        rows += [f"{method},{rate},{i},{x},{x}" for rate, found in rates.items() for i, x in enumerate(found)]
+    return study_of(folder, rows_of("method,lr,seed,val_acc,test_acc", rows), name="runs.csv")
 
 
 def judged(folder: Path, sgd: Mapping[float, tuple[float, ...]] = SGD) -> Report:
-    return write_judged(judge([table(folder, sgd)], Reading()), folder / "judged")
+    return write_judged(table(folder, sgd), folder / "judged")
 
 
 def recorded(folder: Path, status: str = "failed") -> SyntheticRecord:
@@ -80,7 +80,7 @@ def test_in_a_record_as_in_a_table(tmp_path: Path, status: str) -> None:
     made = recorded(tmp_path)
     if status == "missing":
         for each in made.wanted:
-            path = record.run_path(made.results, each["run_id"])
+            path = Paths(made.results).run(each["run_id"])
             if "failed" in record.read_runs(made.results, [each["run_id"]])["status"].tolist():
                 path.unlink()
     report = write_report(made.write(), "small")
@@ -130,9 +130,7 @@ def test_a_test_value_that_is_nan_at_the_chosen_rate(tmp_path: Path) -> None:
     """Test of 0.62, nan and 0.90: 76.0 ± 14.0, of two seeds."""
     rows = "a,.3,0,.5,.48 a,.3,1,.51,.47 a,.3,2,.52,.49 a,.03,0,.7,.62 a,.03,1,.71,nan a,.03,2,.72,.9"
     rows += " a,.003,0,.6,.58 a,.003,1,.61,.57 a,.003,2,.62,.59"
-    path = tmp_path / "nan.csv"
-    path.write_text("\n".join(["variant,lr,seed,val_acc,test_acc", *rows.split()]))
-    report = write_judged(judge([path], Reading()), tmp_path / "judged")
+    report = write_judged(study_of(tmp_path, rows_of("variant,lr,seed,val_acc,test_acc", rows)), tmp_path / "judged")
     (problem,) = [each for each in report.findings if each.check == "fewer-seeds"]
     assert problem.level == "problem"
     assert problem.message == "test accuracy at the chosen 3e-2 has a value for 2 of 3 seeds"
@@ -144,8 +142,7 @@ def test_a_test_value_that_is_nan_at_the_chosen_rate(tmp_path: Path) -> None:
 
 
 def test_figures_draw_fewer_seeds_differently(tmp_path: Path) -> None:
-    path = table(tmp_path, {rate: values[:1] for rate, values in SGD.items()})
-    summary = judge([path], Reading()).summary
+    summary = table(tmp_path, {rate: values[:1] for rate, values in SGD.items()}).summary
     bars = figures.best_rates_figure(summary.cells, "T", "C", None)
     assert [bar.get_hatch() for bar in bars.axes[0].patches] == [figures.HATCH, None]
     curves = figures.learning_rate_figure(summary.learning_rates, summary.cells, "T", "C", None)

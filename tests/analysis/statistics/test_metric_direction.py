@@ -12,7 +12,7 @@ import pytest
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record import read
-from lr_sweep.analysis.record.read import study_dir
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise
 from lr_sweep.analysis.statistics.checks import check_sweep
 from lr_sweep.analysis.statistics.orders import orders, reversals
@@ -45,7 +45,7 @@ def record_of(folder: Path, metric: Metric) -> Path:
             shown = [(s, 20 - 10 * validation, 20 - 10 * test) for s, validation, test in curve]
         made.add(rate, seed, shown, variant=variant)
     results = made.write()
-    path = study_dir(results, made.study) / "study.json"
+    path = Paths(results).facts(made.study)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"metric": dict(metric.as_json())}))
     return results
 

@@ -1,0 +1,20 @@
+"""What tests of reports share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made and not drawn, which would take nearly all of the time."""
+
+    def empty(_: object, stem: Path) -> tuple[Path, Path]:
+        paths = stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg")
+        for path in paths:
+            path.write_bytes(b"")
+        return paths
+
+    monkeypatch.setattr("lr_sweep.analysis.report.figures.save", empty)

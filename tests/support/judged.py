@@ -1,0 +1,28 @@
+"""Tables of a few rows, judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from lr_sweep.analysis.judge.columns import Reading
+from lr_sweep.analysis.judge.judge import judge
+from lr_sweep.analysis.study_files import Study
+
+
+def study_of(folder: Path, text: str, reading: Reading | None = None, name: str = "table.csv") -> Study:
+    """Write a table, and judge it."""
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return judge([path], reading or Reading())
+
+
+def rows_of(head: str, rows: Sequence[str] | str) -> str:
+    """Return a table; rows in one text are separated by blanks."""
+    return "\n".join([head, *(rows.split() if isinstance(rows, str) else rows), ""])
+
+
+def chosen(study: Study) -> dict[str, tuple[float, float]]:
+    """Learning rate and test mean by variant."""
+    cells = study.summary.cells.to_dict("records")
+    return {cell["variant"]: (cell["learning_rate"], round(cell["test_mean"], 6)) for cell in cells}
