@@ -1,7 +1,7 @@
 """Sequential comparison of variants on fresh seeds: stop when a pair is decided, one error over all pairs and looks.
 
-Fresh seeds chose nothing, so their means are not optimistic. Pure functions of the values; the same values give the same
-decisions, however they arrived. The test was chosen by simulation (docs/statistics.md, "Seeds until it is decided").
+Fresh seeds chose nothing, so their means are not optimistic. Pure functions of the values: the same values give the
+same decisions, however they arrived. The test was chosen by simulation (docs/statistics.md, "Seeds until it is decided").
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from scipy.special import stdtr, stdtrit
 
 from lr_sweep.analysis.statistics.families import most_equal
 from lr_sweep.analysis.statistics.looks import nominal_levels
-from lr_sweep.analysis.statistics.noise import Noise
+from lr_sweep.analysis.statistics.noise import Ints, Noise, welch
 from lr_sweep.analysis.statistics.uncertainty import CONFIDENCE, Floats
 
-Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 UNDECIDED, FIRST, SECOND, EQUAL = 0, 1, -1, 2
 """Outcomes of a pair: more seeds are needed (or were not enough), either one is ahead, or equal within the limit."""
-FIRST_LOOK = 3
-"""Seeds of each variant at the first look."""
+FIRST_LOOK = 2
+"""Seeds of each variant at the first look. Two are enough as their noise is known from earlier runs, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,24 +81,27 @@ class Decided:
     """Of each cell: whether a pair of it is undecided and another seed is allowed."""
 
 
-def judge_pairs(values: Floats, pairs: Pairs, settings: Settings, known: Noise | None = None) -> Decided:
+def judge_pairs(values: Floats, pairs: Pairs, settings: Settings, known: Noise) -> Decided:
     """Decide pairs at the looks that the values allow, in the order of the seeds.
 
     A look at n seeds compares the first n values of both cells by Welch's t test at the level of that look; differences
     by Shaffer's procedure over the pairs, equality by two one-sided tests at the level over their number. A decision
-    stays. Two variants without any spread, and of different means, are not decided by fewer than `max_seeds`.
+    stays. Without any spread in two cells nothing is known of the noise, and nothing decided.
 
     Args:
         values: ... x cells x seeds, in the order in which they were trained; more is better. NaN after the last one.
         pairs: which cells to compare.
         settings: limits.
-        known: what earlier seeds say of the noise of each cell, ... x cells; None: nothing.
+        known: what the runs that chose the rates say of the noise of each cell, ... x cells. Without it the first seeds
+            may all be in one of two modes, and seem to have none.
     """
     counts = (~np.isnan(values)).sum(-1)
     shape = (*values.shape[:-2], len(pairs.first))
     outcome, num_seeds = np.zeros(shape, int), np.zeros(shape, int)
-    least = np.ones((*shape, len(steps := np.unique(pairs.most_equal))), bool) & False  # seen below the level of a step
+    steps = np.unique(pairs.most_equal)
+    below = np.zeros((*shape, len(steps)), bool)  # whether some p was below the level of each step
     both = np.minimum(counts[..., pairs.first], counts[..., pairs.second])
+    levels = [nominal_levels(settings.error / step, FIRST_LOOK, settings.max_seeds) for step in steps.tolist()]
     for look in range(FIRST_LOOK, settings.max_seeds + 1):
         open_ = (outcome == UNDECIDED) & (both >= look)
         if not open_.any():
@@ -107,8 +109,8 @@ def judge_pairs(values: Floats, pairs: Pairs, settings: Settings, known: Noise |
         num_seeds[open_] = look
         difference, sem, dof = _compared(values[..., :look], pairs, known)
         p = 2 * stdtr(dof, -np.abs(difference) / sem)
-        least |= open_[..., None] & (p[..., None] <= _levels(look, steps, settings))
-        _differ(outcome, least, steps, difference, pairs)
+        below |= open_[..., None] & (p[..., None] <= np.array([each[look - FIRST_LOOK] for each in levels]))
+        _differ(outcome, below, steps, difference, pairs)
         if settings.min_difference:
             level = nominal_levels(2 * settings.error / len(pairs.first), FIRST_LOOK, settings.max_seeds)
             half = -stdtrit(dof, level[look - FIRST_LOOK] / 2) * sem
@@ -125,11 +127,6 @@ def judge_pairs(values: Floats, pairs: Pairs, settings: Settings, known: Noise |
     )
 
 
-def _levels(look: int, steps: Ints, settings: Settings) -> Floats:
-    of_steps = [nominal_levels(settings.error / step, FIRST_LOOK, settings.max_seeds) for step in steps.tolist()]
-    return np.array([levels[look - FIRST_LOOK] for levels in of_steps])
-
-
 def _differ(outcome: Ints, below: Bools, steps: Ints, difference: Floats, pairs: Pairs) -> None:
     """Call pairs different, in place, until no more fall to the level that the others leave (Shaffer's steps)."""
     while True:
@@ -142,20 +139,16 @@ def _differ(outcome: Ints, below: Bools, steps: Ints, difference: Floats, pairs:
         outcome[found] = np.where(difference > 0, FIRST, SECOND)[found]
 
 
-def _compared(values: Floats, pairs: Pairs, earlier: Noise | None) -> tuple[Floats, Floats, Floats]:
-    """Return each pair's difference, its standard error and degrees of freedom (Welch 1947); NaN: too few values."""
+def _compared(values: Floats, pairs: Pairs, earlier: Noise) -> tuple[Floats, Floats, Floats]:
+    """Return each pair's difference, its standard error and degrees of freedom; NaN: too few values, or no spread."""
     known = ~np.isnan(values)
     counts = known.sum(-1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        means = np.where(known, values, 0).sum(-1) / counts
-        noise = Noise((np.where(known, values - means[..., None], 0) ** 2).sum(-1) / (counts - 1), counts - 1.0)
-        if earlier is not None:
-            noise = noise.with_(earlier)
-        squares = noise.variance / counts
-        ones, others = squares[..., pairs.first], squares[..., pairs.second]
-        share = ones / (ones + others)
-        dof = 1 / (share**2 / noise.dof[..., pairs.first] + (1 - share) ** 2 / noise.dof[..., pairs.second])
-    return means[..., pairs.first] - means[..., pairs.second], np.sqrt(ones + others), dof
+        means = np.where(known, values, 0.0).sum(-1) / counts
+        squares = (np.where(known, values - means[..., None], 0.0) ** 2).sum(-1)
+        noise = Noise(squares / (counts - 1), counts - 1.0).pooled_with(earlier)
+        sem, dof = welch(noise, counts, pairs.first, pairs.second)
+    return means[..., pairs.first] - means[..., pairs.second], sem, dof
 
 
 def _in_open_pairs(outcome: Ints, pairs: Pairs, num_cells: int) -> Bools:

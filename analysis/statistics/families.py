@@ -25,7 +25,7 @@ def shaffer(p_values: Floats, groups: Sequence[Any]) -> Floats:
     """
     known = np.flatnonzero(~np.isnan(p_values))
     numbers: dict[Any, int] = {}
-    for index in known:
+    for index in known.tolist():
         numbers[groups[index]] = numbers.get(groups[index], 0) + 1
     order = known[np.argsort(p_values[known], kind="stable")]
     corrected = np.full(len(p_values), math.nan)

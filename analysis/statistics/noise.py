@@ -9,9 +9,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lr_sweep.analysis.statistics.uncertainty import Floats
 
+Ints = NDArray[np.int64]
+
+NO_SPREAD = 1e-9
+"""A standard error below this is rounding: all seeds have one accuracy."""
 WINDOW = 3
 """Learning rates that a cell's noise is learned from: the chosen one first, then its neighbours."""
 
@@ -24,11 +29,11 @@ class Noise(NamedTuple):
     dof: Floats
     """Degrees of freedom; 0: unknown."""
 
-    def with_(self, other: Noise) -> Noise:
-        """Pool with the noise of other runs of the same cells, floored by this one."""
+    def pooled_with(self, other: Noise) -> Noise:
+        """Pool with the noise of other runs of the same cells."""
         dof = self.dof + other.dof
         sums = [np.where(each.dof > 0, each.variance * each.dof, 0.0) for each in (self, other)]
-        return Noise(np.fmax(self.variance, (sums[0] + sums[1]) / dof), dof)
+        return Noise((sums[0] + sums[1]) / dof, dof)
 
 
 def cell_noise(values: Floats) -> Noise:
@@ -58,6 +63,26 @@ def cell_noise(values: Floats) -> Noise:
         num_rates = (dof > 0).sum(-1)
         shared = 1 + (num_rates - 1) * _correlation(away, squares, known) ** 2
     return Noise(np.where(dof[..., 0] > 0, variance, np.nan), dof.sum(-1) / shared)
+
+
+def welch(noise: Noise, counts: Floats, first: Ints, second: Ints) -> tuple[Floats, Floats]:
+    """Return the standard errors of differences of means and their degrees of freedom (Welch 1947).
+
+    NaN where nothing is known of the noise: a cell has none, or neither of two has any spread.
+
+    Args:
+        noise: of each cell, ... x cells.
+        counts: seeds of each cell's mean.
+        first: index of each pair's first cell.
+        second: of its second cell.
+    """
+    squares = noise.variance / counts
+    ones, others = squares[..., first], squares[..., second]
+    sem = np.sqrt(ones + others)
+    share = ones / (ones + others)  # the squares' own squares may overflow
+    dof = 1 / (share**2 / noise.dof[..., first] + (1 - share) ** 2 / noise.dof[..., second])
+    known = sem > NO_SPREAD
+    return np.where(known, sem, np.nan), np.where(known, dof, np.nan)
 
 
 def _ratio(squares: Floats, dof: Floats) -> Floats:
