@@ -1,25 +1,21 @@
 """Sequential comparison of variants on fresh seeds: stop when a pair is decided, one error over all pairs and looks.
 
 Fresh seeds chose nothing, so their means are not optimistic. Pure functions of the values: the same values give the
-same decisions, however they arrived. The test was chosen by simulation (docs/statistics.md, "Seeds until it is decided").
+same decisions, however they arrived. The test was chosen by simulation (docs/statistics.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from lr_sweep.analysis.statistics.families import most_equal
+from lr_sweep.analysis.statistics.families import most_equal, pairs_of, pairs_within
 from lr_sweep.analysis.statistics.looks import nominal_levels
-from lr_sweep.analysis.statistics.noise import Ints, Noise, welch
+from lr_sweep.analysis.statistics.noise import Bools, Ints, Noise, welch
 from lr_sweep.analysis.statistics.uncertainty import CONFIDENCE, Floats
-
-Bools = NDArray[np.bool_]
 
 UNDECIDED, FIRST, SECOND, EQUAL = 0, 1, -1, 2
 """Outcomes of a pair: more seeds are needed (or were not enough), either one is ahead, or equal within the limit."""
@@ -51,11 +47,9 @@ class Pairs:
     @classmethod
     def all_of(cls, groups: Sequence[Hashable]) -> Pairs:
         """Compare every two cells of each group; `groups` has the group of each cell."""
-        ones, others = np.array(
-            [pair for pair in combinations(range(len(groups)), 2) if groups[pair[0]] == groups[pair[1]]], int
-        ).T.reshape(2, -1)
+        first, second = pairs_within(groups)
         sizes = [list(groups).count(group) for group in dict.fromkeys(groups)]
-        return cls(first=ones, second=others, most_equal=most_equal(tuple(n * (n - 1) // 2 for n in sizes if n > 1)))
+        return cls(first=first, second=second, most_equal=most_equal(tuple(pairs_of(n) for n in sizes if n > 1)))
 
     @classmethod
     def named(cls, pairs: Sequence[tuple[int, int]]) -> Pairs:

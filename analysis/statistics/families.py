@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cache
-from typing import Any
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lr_sweep.analysis.statistics.uncertainty import Floats
 
 
-def shaffer(p_values: Floats, groups: Sequence[Any]) -> Floats:
+def shaffer(p_values: Floats, groups: Sequence[Hashable]) -> Floats:
     """Correct p values of pairs of variants (Shaffer 1986, the static form): reject where the result is below a level.
 
     Of 4 variants 6 pairs can be equal, or 3, 2, 1 and none: once a pair differs, at most 3 of the other 5 are equal.
@@ -24,7 +24,7 @@ def shaffer(p_values: Floats, groups: Sequence[Any]) -> Floats:
         groups: what each pair is of; the pairs of one group are all pairs of its variants.
     """
     known = np.flatnonzero(~np.isnan(p_values))
-    numbers: dict[Any, int] = {}
+    numbers: dict[Hashable, int] = {}
     for index in known.tolist():
         numbers[groups[index]] = numbers.get(groups[index], 0) + 1
     order = known[np.argsort(p_values[known], kind="stable")]
@@ -57,6 +57,16 @@ def _possible(num_pairs: int) -> Iterable[int]:
     for size in range(1, num_variants + 1):
         found.append({pairs_of(part) + rest for part in range(1, size + 1) for rest in found[size - part]})
     return found[num_variants]
+
+
+def pairs_within(groups: Sequence[Hashable]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the indices of the first and of the second of every two members of a group, group by group."""
+    members: dict[Hashable, list[int]] = {}
+    for index, group in enumerate(groups):
+        members.setdefault(group, []).append(index)
+    pairs = [pair for each in members.values() for pair in combinations(each, 2)]
+    first, second = np.array(pairs, int).reshape(-1, 2).T
+    return first, second
 
 
 def pairs_of(num_variants: int) -> int:

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.special import stdtr
 
 from lr_sweep.analysis.statistics.aggregate import StudySummary, points_within_budget
-from lr_sweep.analysis.statistics.comparisons import holm
+from lr_sweep.analysis.statistics.families import shaffer
 from lr_sweep.analysis.statistics.selection import CELL, Cell, each_cell
 from lr_sweep.analysis.statistics.uncertainty import Floats
 
@@ -50,7 +50,7 @@ def late_rises(summary: StudySummary, curves: pd.DataFrame) -> dict[Cell, Rise]:
     least = (STILL_RISING * units).to_dict()
     rises = {key: _rise(rows, least[key]) for key, rows in each_cell(points)}
     found = {key: rise for key, rise in rises.items() if rise is not None}
-    corrected = holm(np.array([rise.p for rise in found.values()]))
+    corrected = shaffer(np.array([rise.p for rise in found.values()]), range(len(found)))
     return {key: replace(rise, p=float(p)) for (key, rise), p in zip(found.items(), corrected, strict=True)}
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from lr_sweep.analysis.statistics.uncertainty import Floats
 
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 NO_SPREAD = 1e-9
 """A standard error below this is rounding: all seeds have one accuracy."""
