@@ -125,12 +125,12 @@ def _further(frame: pd.DataFrame, found: Sampled, first: Ints, second: Ints) -> 
     steps, num_found = most_equal(sizes), int(frame["distinguishable"].sum())
     level = LEVEL / steps[min(num_found, len(steps) - 1)] if len(steps) else math.nan
     undecided = ~(frame["distinguishable"] | frame["equal"]) & frame["p"].notna()
-    return [
-        further_seeds(difference, Noise(*(x[pair] for x in found.noise)), found.counts[pair], level)
-        if more
-        else math.nan
-        for difference, more, *pair in zip(frame["difference"], undecided, first, second, strict=True)
-    ]
+    needed = np.full(len(frame), math.nan)
+    for index in np.flatnonzero(undecided):
+        pair = [first[index], second[index]]
+        noise = Noise(found.noise.variance[pair], found.noise.dof[pair])
+        needed[index] = further_seeds(frame["difference"].iloc[index], noise, found.counts[pair], level)
+    return needed
 
 
 def _superiority(values: Floats, first: Ints, second: Ints) -> list[float]:
