@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -39,6 +40,7 @@ from lr_sweep.analysis.report.verdict import verdict_block
 from lr_sweep.analysis.statistics.aggregate import GROUP, OUTCOMES, StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
 from lr_sweep.analysis.statistics.finding import CheckFinding
+from lr_sweep.analysis.statistics.flips import flips
 from lr_sweep.analysis.statistics.importance import importances
 from lr_sweep.analysis.statistics.ledger import ledger
 from lr_sweep.analysis.statistics.orders import orders, reversals
@@ -77,6 +79,17 @@ class Study:
     """None: the runs are of a table."""
     about_table: Sequence[str] = ()
     """How a table was read, and what it lacks, sentence by sentence."""
+
+
+class Tested(NamedTuple):
+    """The tests of a study's conclusions."""
+
+    pairs: pd.DataFrame
+    """Of `comparisons.comparisons`."""
+    flips: pd.DataFrame
+    """Of `flips.flips`."""
+    orders: pd.DataFrame
+    """Of `orders.orders`."""
 
 
 def status_line(runs: pd.DataFrame, what: str = "wanted") -> str:
@@ -135,7 +148,9 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     """Write every file of the report, its page as `page.page_html` does; return the text for the terminal."""
     info, summary, metric = study.info, study.summary, study.summary.metric
     main, sweeps, further = write_paper(folder, info, summary, study.curves)
-    by_rate, ordered = _write_rates(folder, summary), orders(summary)
+    by_rate, pairs = _write_rates(folder, summary), comparisons(summary)
+    tested = flips(summary, pairs)
+    ordered = orders(summary, tested)
     tried = summary.runs["learning_rate"].unique()
     status = (
         status_line(summary.runs, "in the table") + _absent(summary) if info.from_table else status_line(summary.runs)
@@ -145,8 +160,7 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     found = folded(study.findings, summary.cells)
     checks = findings_table(found, tried, of_study).write(folder, "checks")
     chart = SweepChart(say("measured", metric=metric))
-    pairs = comparisons(summary)
-    opening = verdict_block(verdicts(summary, pairs), summary, ordered) if metric.chosen_on else Verdict(())
+    opening = verdict_block(verdicts(summary, pairs, tested), summary, ordered) if metric.chosen_on else Verdict(())
     rests_on = tables.facts(info, summary.runs)
     how = "How it was made" if study.recorded else "How the table was read"
     made = _provenance(study.recorded.runs) if study.recorded else Bullets(study.about_table)
@@ -155,7 +169,7 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
         Section(f"{metric.title} against learning rate", [chart, *sweeps, *by_rate, Paragraph(rests_on)]),
         *([Section(metric.title, main)] if main else []),
         Section("Checks", [checks if study.findings else Paragraph("Nothing found.")]),
-        *(_conclusive(folder, study, further, ordered, pairs) if metric.chosen_on else []),
+        *(_conclusive(folder, study, further, Tested(pairs, tested, ordered)) if metric.chosen_on else []),
         Section("What this is and is not", [Bullets(limits(study))]),
         *(_failures(summary.runs) if study.recorded else []),
         *([Section("What it cost", [_cost(folder, summary, study.recorded)])] if study.recorded else []),
@@ -198,9 +212,7 @@ def _unknown(runs: pd.DataFrame) -> list[str]:
     return [name for name in names if name in runs and runs[name].isna().all()]
 
 
-def _conclusive(
-    folder: Path, study: Study, further: Sequence[Block], ordered: pd.DataFrame, pairs: pd.DataFrame
-) -> list[Section]:
+def _conclusive(folder: Path, study: Study, further: Sequence[Block], found: Tested) -> list[Section]:
     """Write what needs a chosen learning rate."""
     info, summary, metric = study.info, study.summary, study.summary.metric
     detail = tables.detail_table(info, summary).write(folder, "cells", _cell_numbers(info, summary))
@@ -209,8 +221,8 @@ def _conclusive(
     of_paper = "Further figures" if info.from_table else "Further tables and figures of the paper"
     return [
         Section("Cells", [*_options(folder, summary), replace(detail, folded=True)]),
-        Section("How sure", _uncertainty(folder, summary, pairs)),
-        Section("Conclusions over the learning rate", _conclusions(folder, summary, pairs, ordered)),
+        Section("How sure", _uncertainty(folder, summary, found.pairs)),
+        Section("Conclusions over the learning rate", _conclusions(folder, summary, found)),
         *([Section(of_paper, further)] if further else []),
         Section(f"What moved the {metric.name}", [replace(moved, folded=True)]),
     ]
@@ -232,18 +244,19 @@ def _cost(folder: Path, summary: StudySummary, recorded: Recorded) -> Block:
 def _uncertainty(folder: Path, summary: StudySummary, pairs: pd.DataFrame) -> list[Block]:
     cells = intervals(summary, np.random.default_rng(INTERVAL_SEED))
     shown = further_tables.interval_table(cells, summary.metric).write(folder, "intervals", cells)
-    compared = further_tables.comparison_table(pairs, summary.metric).write(folder, "comparisons", pairs)
+    compared = further_tables.comparison_table(pairs, summary).write(folder, "comparisons", pairs)
     return [shown, compared if len(pairs) else Paragraph("One variant: nothing to compare.")]
 
 
-def _conclusions(folder: Path, summary: StudySummary, pairs: pd.DataFrame, ordered: pd.DataFrame) -> list[Block]:
-    """Write `ordered` (the orders), reversals and sensitivities; return those that the study has variants for."""
-    turned = reversals(summary)
+def _conclusions(folder: Path, summary: StudySummary, found: Tested) -> list[Block]:
+    """Write orders, reversals and sensitivities; return those that the study has variants for."""
+    turned, ordered, pairs = reversals(summary, found.flips), found.orders, found.pairs
     measured, bests = sensitivities(summary), expected_bests(summary)
     metric = summary.metric
     order = further_tables.order_table(ordered, metric).write(folder, "orders", further_tables.order_texts(ordered))
     opposite = further_tables.reversal_table(turned, pairs, metric)
     opposite.write(folder, "reversals", further_tables.reversal_texts(turned))
+    write_csv(found.flips, folder / "flips.csv")
     sensitivity = further_tables.sensitivity_table(measured, bests, metric).write(folder, "sensitivity", measured)
     write_csv(bests, folder / "expected_best.csv")
     return [
