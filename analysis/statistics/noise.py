@@ -77,11 +77,12 @@ def welch(noise: Noise, counts: Floats, first: Ints, second: Ints) -> tuple[Floa
         first: index of each pair's first cell.
         second: of its second cell.
     """
-    squares = noise.variance / counts
-    ones, others = squares[..., first], squares[..., second]
-    sem = np.sqrt(ones + others)
-    share = ones / (ones + others)  # the squares' own squares may overflow
-    dof = 1 / (share**2 / noise.dof[..., first] + (1 - share) ** 2 / noise.dof[..., second])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        squares = noise.variance / counts
+        ones, others = squares[..., first], squares[..., second]
+        sem = np.sqrt(ones + others)
+        share = ones / (ones + others)  # the squares' own squares may overflow
+        dof = 1 / (share**2 / noise.dof[..., first] + (1 - share) ** 2 / noise.dof[..., second])
     known = sem > NO_SPREAD
     return np.where(known, sem, np.nan), np.where(known, dof, np.nan)
 
