@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 from scipy.special import stdtr
 
-from lr_sweep.analysis.statistics.comparisons import LEVEL
+from lr_sweep.analysis.statistics.comparisons import LEVEL, choice_factor, choice_is_open
 from lr_sweep.analysis.statistics.decide import EQUAL, FIRST, SECOND, UNDECIDED, Decided, Pairs, Settings, judge_pairs
 from lr_sweep.analysis.statistics.families import shaffer
 from lr_sweep.analysis.statistics.noise import WINDOW, Noise, cell_noise, welch
@@ -69,10 +69,14 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Studies:
-    """Drawn studies: test values, studies x tasks x variants x rates x seeds, and indices of the chosen rates."""
+    """Drawn studies, studies x tasks x variants."""
 
     tests: Floats
+    """x rates x seeds."""
     chosen: np.ndarray
+    """Index of the chosen rate."""
+    margin: Floats
+    """Of the chosen rate's validation mean to the second best."""
 
 
 def drawn(setting: Setting, number: int, rng: np.random.Generator) -> Studies:
@@ -91,7 +95,9 @@ def drawn(setting: Setting, number: int, rng: np.random.Generator) -> Studies:
     runs = mean[..., None] + noise * scale[:, None]
     splits = SPLIT * (_ratios(setting.num_variants) if setting.noise == "unequal" else np.ones(setting.num_variants))
     validation, tests = (runs + splits[:, None, None] * rng.standard_normal(shape) for _ in range(2))
-    return Studies(tests=tests, chosen=validation.mean(-1).argmax(-1))
+    means = validation.mean(-1)
+    second, best = np.moveaxis(np.sort(means, axis=-1)[..., -2:], -1, 0)
+    return Studies(tests=tests, chosen=means.argmax(-1), margin=best - second)
 
 
 def windows(studies: Studies, at: np.ndarray) -> Floats:
@@ -101,6 +107,14 @@ def windows(studies: Studies, at: np.ndarray) -> Floats:
     index = at[..., None] + np.array([1, 0, 2])
     found = np.take_along_axis(padded, index[..., None], 3)
     return found.reshape(len(found), -1, WINDOW, found.shape[-1])
+
+
+def open_choices(studies: Studies, pairs: Pairs) -> Floats:
+    """Return what the p of each pair is multiplied with for the choice of its rates."""
+    found = windows(studies, studies.chosen)
+    counts = np.full(found.shape[1], found.shape[-1], float)
+    is_open = choice_is_open(studies.margin.reshape(len(found), -1), cell_noise(found), counts)
+    return choice_factor(is_open, pairs.first, pairs.second)
 
 
 def compared(found: Floats, noise: Noise, pairs: Pairs) -> tuple[Floats, Floats]:
@@ -131,7 +145,9 @@ def claims(setting: Setting, number: int, rng: np.random.Generator, plain: bool 
     noise = Noise(found[:, :, 0].var(-1, ddof=1), np.full(found.shape[:2], found.shape[-1] - 1.0))
     t, dof = compared(found, noise if plain else cell_noise(found), pairs)
     p = 2 * stdtr(dof, -np.abs(t))
-    return distinguished(p, replace(pairs, most_equal=np.arange(p.shape[-1], 0, -1)) if plain else pairs)
+    if plain:
+        return distinguished(p, replace(pairs, most_equal=np.arange(p.shape[-1], 0, -1)))
+    return distinguished(p * open_choices(studies, pairs), pairs)
 
 
 def false_claims(setting: Setting, number: int, rng: np.random.Generator) -> float:
@@ -149,7 +165,7 @@ def named_flips(setting: Setting, number: int, rng: np.random.Generator) -> floa
     studies, pairs = drawn(setting, number, rng), pairs_of_study(setting)
     at_chosen = windows(studies, studies.chosen)
     t, dof = compared(at_chosen, cell_noise(at_chosen), pairs)
-    sure, sign = distinguished(2 * stdtr(dof, -np.abs(t)), pairs), np.sign(t)
+    sure, sign = distinguished(2 * stdtr(dof, -np.abs(t)) * open_choices(studies, pairs), pairs), np.sign(t)
     one_sided = np.full((number, NUM_RATES, sure.shape[-1]), np.nan)
     for rate in range(NUM_RATES):
         found = windows(studies, np.full_like(studies.chosen, rate))

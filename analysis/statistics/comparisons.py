@@ -21,6 +21,12 @@ from lr_sweep.analysis.statistics.uncertainty import CONFIDENCE, Floats
 
 LEVEL = 1 - CONFIDENCE
 """How often a study of equal variants may name any pair distinguishable."""
+CHOICE = 1.25
+"""What p is multiplied with where another learning rate could as well have been chosen: it was chosen on runs that
+share their luck with the test, so on a flat curve the noisier variant seems the better one. Simulated with equal
+variants of which one is up to ten times as noisy."""
+OPEN_SEMS = 2.0
+"""The choice is open if the runner-up is behind by fewer standard errors of the difference of two rates."""
 LEAST_CORRELATION = 0.25
 """Of the variants' values by seed: below it, comparing by seed loses more freedom than noise."""
 COLUMNS = [
@@ -53,12 +59,26 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
     first, second = pairs_within(groups)
     frame = cells.iloc[first][[*GROUP, "variant"]].reset_index(drop=True)
     frame = frame.assign(other=cells["variant"].to_numpy()[second], **_tests(summary, found, first, second))
-    corrected = shaffer(frame["p"].to_numpy(float), list(frame[GROUP].itertuples(index=False, name=None)))
+    margins = (summary.metric.sign * (cells["validation_mean"] - cells["runner_up_mean"])).to_numpy(float)
+    frame["choice"] = choice_factor(choice_is_open(margins, found.noise, found.counts), first, second)
+    p = (frame["choice"] * frame["p"]).to_numpy(float)
+    corrected = shaffer(p, list(frame[GROUP].itertuples(index=False, name=None)))
     frame = frame.assign(corrected_p=corrected, distinguishable=corrected < LEVEL)
     frame["equal"] = _equal(frame, summary.equal_within)
     frame["further_seeds"] = _further(frame, found, first, second)
     frame["superiority"] = _superiority(found.values * summary.metric.sign, first, second)
-    return frame.drop(columns=["sem", "dof"])[[*GROUP, *COLUMNS]]
+    return frame[[*GROUP, *COLUMNS]]
+
+
+def choice_is_open(margins: Floats, noise: Noise, counts: Floats) -> Bools:
+    """Return whether the runner-up could as well have been chosen; `margins`: how far its validation mean is behind."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return margins < OPEN_SEMS * np.sqrt(2 * noise.variance / counts)
+
+
+def choice_factor(is_open: Bools, first: Ints, second: Ints) -> Floats:
+    """Return what the p of each pair is multiplied with for the choice of its two rates."""
+    return np.where(is_open[..., first] | is_open[..., second], CHOICE, 1.0)
 
 
 def seed_correlation(summary: StudySummary) -> float:
@@ -116,19 +136,20 @@ def _equal(frame: pd.DataFrame, within: float | None) -> Bools:
     if within is None:
         return np.zeros(len(frame), bool)
     p = stdtr(frame["dof"], (frame["difference"].abs() - within) / frame["sem"]).to_numpy(float)
-    return shaffer(p, range(len(p))) < LEVEL
+    return shaffer(p * frame["choice"].to_numpy(float), range(len(p))) < LEVEL
 
 
 def _further(frame: pd.DataFrame, found: Sampled, first: Ints, second: Ints) -> Floats:
     """Return how many more seeds each pair needs that is not certain: at the level of the next step of the family."""
     sizes = tuple(frame.dropna(subset=["p"]).groupby(GROUP, sort=False).size())
     steps, num_found = most_equal(sizes), int(frame["distinguishable"].sum())
-    level = LEVEL / steps[min(num_found, len(steps) - 1)] if len(steps) else math.nan
+    step = steps[min(num_found, len(steps) - 1)] if len(steps) else math.nan
     undecided = ~(frame["distinguishable"] | frame["equal"]) & frame["p"].notna()
     needed = np.full(len(frame), math.nan)
     for index in np.flatnonzero(undecided):
         pair = [first[index], second[index]]
         noise = Noise(found.noise.variance[pair], found.noise.dof[pair])
+        level = LEVEL / step / frame["choice"].iloc[index]
         needed[index] = further_seeds(frame["difference"].iloc[index], noise, found.counts[pair], level)
     return needed
 

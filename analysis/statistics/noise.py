@@ -40,8 +40,9 @@ class Noise(NamedTuple):
 def cell_noise(values: Floats) -> Noise:
     """Learn the noise of each cell of a study from runs at its chosen rate and the rates beside it.
 
-    The variance is pooled over the rates, and at least that of the chosen one. Two corrections are learned from the
-    whole study, as one cell's seeds say too little:
+    The variance is pooled over the rates, and at least that of the chosen one. Rates beside it without any spread, as
+    of models that guess, tell nothing. Two corrections are learned from the whole study, as one cell's seeds say too
+    little:
 
     - Where chosen rates are noisier than the rates beside them, the variances of the latter are multiplied by the ratio
       (`_ratio`).
@@ -58,6 +59,7 @@ def cell_noise(values: Floats) -> Noise:
         means = np.where(known, values, 0.0).sum(-1) / counts
         away = np.where(known, values - means[..., None], 0.0)
         squares = (away**2).sum(-1)
+        dof[..., 1:] *= squares[..., 1:] > NO_SPREAD**2
         own = squares[..., 0] / dof[..., 0]
         beside = squares[..., 1:].sum(-1) * _ratio(squares, dof)
         variance = np.fmax(own, (squares[..., 0] + beside) / dof.sum(-1))

@@ -23,7 +23,7 @@ from lr_sweep.analysis.statistics.orders import orders
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.page_record import HOSTILE, hostile_record, page_record, write_titled
-from lr_sweep.tests.support.records import SyntheticRecord
+from lr_sweep.tests.support.records import SyntheticRecord, flips_in
 
 VOID = {"meta", "link", "img", "input", "br"}
 REFERENCES = {"src", "href", "action", "srcset", "data", "poster", "formaction", "xlink:href"}
@@ -221,7 +221,7 @@ def test_ten_thousand_runs_take_two_seconds_and_three_megabytes() -> None:
     rates = rates.assign(test_mean=0.123456789, test_sem=0.0123456789, **counts)
     chosen = cells.assign(learning_rate=1e-6, test_mean=0.123456789, **counts)
     summary = StudySummary(runs=pd.DataFrame(columns=CELL), learning_rates=rates, cells=chosen)
-    ordered = orders(summary)
+    ordered = orders(summary, flips_in(summary))
     table = Table(title="T", caption="C", header=("a",) * 26, rows=(("12.3 ± 1.2",) * 26,) * 10)
     began = time.process_time()
     page = page_html("T", [Section("S", [table] * 20)], chart_data(summary, {}, ordered))

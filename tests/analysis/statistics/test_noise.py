@@ -43,6 +43,10 @@ def test_correlated_seeds_have_less_freedom() -> None:
     assert noise_of((RISING, RISING, RISING)) == [pytest.approx((1, 6 / (1 + 2)))]
 
 
+def test_a_rate_beside_without_any_spread_tells_nothing() -> None:
+    assert noise_of((RISING, np.zeros(3), BENT)) == [pytest.approx((8 / 4, 4))]
+
+
 def test_one_seed_tells_nothing() -> None:
     one = np.array([1.0, math.nan, math.nan])
     assert noise_of((one, RISING, NOTHING)) == [pytest.approx((math.nan, 2), nan_ok=True)]
