@@ -38,6 +38,8 @@ def two_modes(summary: StudySummary) -> dict[Cell, Modes]:
     """
     windows, cells = at_chosen(summary).windows, summary.cells
     found: dict[Cell, Modes] = {}
+    if windows.shape[-1] < 3:
+        return found
     for window, values, row in zip(windows, cell_values(summary), cells.to_dict("records"), strict=True):
         counts = tuple(int(number) for number in (~np.isnan(window)).sum(-1))
         ratio, gap, at = _widest(np.sort(window)[None])

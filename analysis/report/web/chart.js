@@ -129,7 +129,7 @@ function drawKey() {
   const flips = (kind, sure) => shown.handle.flips.some((flip) => flip.kind === kind && flip.sure === sure);
   const tint = (kind, sure) => (svg) => {
     const band = add(svg, "g", { class: flipClass(kind, sure) });
-    add(band, "rect", { x: 2, width: 22, y: 2, height: 16, class: "tint" });
+    drawTint(band, sure, { x: 2, width: 22, y: 2, height: 16 });
     add(band, "rect", { x: 2, width: 22, y: 14, height: 4, class: "strip" });
   };
   for (const [sure, doubt] of [[true, ""], [false, ", not told apart"]]) {

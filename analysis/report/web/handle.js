@@ -2,6 +2,7 @@
 // at that rate alone would have concluded. Orders and shading come from `handle.py`.
 
 const GRIP = { width: 58, height: 20, top: 20 };
+const STRIPE = { step: 7, width: 3 };
 const STRIP = 6; // pixels of the bar that repeats the shading on the axis, for eyes that do not see the tint
 const IN_WORDS = {
   same: "the tuned order",
@@ -32,23 +33,21 @@ const tuned = () => (shown.handle.tuned.length ? `Tuned: ${names(shown.handle.tu
 function drawShades(svg, scale, width) {
   const rates = shown.handle.rates.map((each) => scale.x(each.rate));
   const ends = [MARGIN.left, ...rates.slice(1).map((x, i) => (x + rates[i]) / 2), width - MARGIN.right];
-  drawHatch(svg);
   for (const { kind, sure, first, last } of shown.handle.flips) {
     const [x, wide] = [ends[first], ends[last + 1] - ends[first]];
     const band = add(svg, "g", { class: flipClass(kind, sure) });
-    add(band, "rect", { x, width: wide, y: MARGIN.top, height: scale.floor - MARGIN.top, class: "tint" });
+    drawTint(band, sure, { x, width: wide, y: MARGIN.top, height: scale.floor - MARGIN.top });
     add(band, "rect", { x: x + 1, width: Math.max(wide - 2, 1), y: scale.floor - STRIP, height: STRIP, class: "strip" });
   }
 }
 
 const flipClass = (kind, sure) => `flip ${kind}${sure ? "" : " unsure"}`;
 
-// Of flips that cannot be distinguished from chance: stripes in the colour of the tint.
-function drawHatch(svg) {
-  const stripes = { width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" };
-  for (const kind of ["winner", "order"]) {
-    const pattern = add(svg, "pattern", { id: `hatch-${kind}`, ...stripes });
-    add(pattern, "rect", { width: 2.5, height: 7, class: `hatch ${kind}` });
+// The tint of a band: whole, or in stripes where the flip cannot be distinguished from chance.
+function drawTint(band, sure, { x, width, y, height }) {
+  const [step, wide] = sure ? [width, width] : [STRIPE.step, STRIPE.width];
+  for (let left = x; left < x + width; left += step) {
+    add(band, "rect", { x: left, width: Math.min(wide, x + width - left), y, height, class: "tint" });
   }
 }
 
