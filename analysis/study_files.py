@@ -40,6 +40,7 @@ from lr_sweep.analysis.report.verdict import verdict_block
 from lr_sweep.analysis.statistics.aggregate import GROUP, OUTCOMES, StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
 from lr_sweep.analysis.statistics.finding import CheckFinding
+from lr_sweep.analysis.statistics.flips import flips
 from lr_sweep.analysis.statistics.importance import importances
 from lr_sweep.analysis.statistics.ledger import ledger
 from lr_sweep.analysis.statistics.orders import orders, reversals
@@ -84,6 +85,7 @@ class Compared(NamedTuple):
     """What was found of the variants of a study, as the functions of these names return it."""
 
     pairs: pd.DataFrame
+    flips: pd.DataFrame
     verdicts: pd.DataFrame
     orders: pd.DataFrame
 
@@ -149,7 +151,9 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     """Write every file of the report, its page as `page.page_html` does; return the text for the terminal."""
     info, summary, metric = study.info, study.summary, study.summary.metric
     main, sweeps, further = write_paper(folder, info, summary, study.curves)
-    by_rate, ordered = _write_rates(folder, summary), orders(summary)
+    by_rate, pairs = _write_rates(folder, summary), comparisons(summary)
+    tested = flips(summary, pairs)
+    ordered = orders(summary, tested)
     tried = summary.runs["learning_rate"].unique()
     status = (
         status_line(summary.runs, "in the table") + _absent(summary) if info.from_table else status_line(summary.runs)
@@ -159,8 +163,7 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     found = folded(study.findings, summary.cells)
     checks = findings_table(found, tried, of_study).write(folder, "checks")
     chart = SweepChart(say("measured", metric=metric))
-    pairs = comparisons(summary)
-    compared = Compared(pairs, verdicts(summary, pairs), ordered)
+    compared = Compared(pairs, tested, verdicts(summary, pairs, tested), ordered)
     opening = verdict_block(compared.verdicts, summary, ordered) if metric.chosen_on else Verdict(())
     rests_on = tables.facts(info, summary.runs)
     how = "How it was made" if study.recorded else "How the table was read"
@@ -245,20 +248,20 @@ def _cost(folder: Path, summary: StudySummary, recorded: Recorded) -> Block:
 def _uncertainty(folder: Path, summary: StudySummary, compared: Compared) -> list[Block]:
     cells = intervals(summary, np.random.default_rng(INTERVAL_SEED))
     shown = further_tables.interval_table(cells, summary.metric).write(folder, "intervals", cells)
-    differences = further_tables.comparison_table(compared.pairs, summary.metric, compared.leaders)
+    differences = further_tables.comparison_table(compared.pairs, summary, compared.leaders)
     differences.write(folder, "comparisons", compared.pairs)
     return [shown, differences if len(compared.pairs) else Paragraph("One variant: nothing to compare.")]
 
 
 def _conclusions(folder: Path, summary: StudySummary, compared: Compared) -> list[Block]:
     """Write orders, reversals and sensitivities; return those that the study has variants for."""
-    pairs, ordered = compared.pairs, compared.orders
-    turned = reversals(summary)
+    turned, ordered, pairs = reversals(summary, compared.flips), compared.orders, compared.pairs
     measured, bests = sensitivities(summary), expected_bests(summary)
     metric = summary.metric
     order = further_tables.order_table(ordered, metric).write(folder, "orders", further_tables.order_texts(ordered))
     opposite = further_tables.reversal_table(turned, pairs, metric, compared.leaders)
     opposite.write(folder, "reversals", further_tables.reversal_texts(turned))
+    write_csv(compared.flips, folder / "flips.csv")
     sensitivity = further_tables.sensitivity_table(measured, bests, metric).write(folder, "sensitivity", measured)
     write_csv(bests, folder / "expected_best.csv")
     return [

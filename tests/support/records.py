@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from safetensors.numpy import save
 
 from lr_sweep.analysis.record.columns import CURVES, PLANNED, RUNS, WANTED, Columns, best_of, table
@@ -22,6 +23,8 @@ from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import FORMAT
 from lr_sweep.analysis.statistics.aggregate import StudySummary
+from lr_sweep.analysis.statistics.comparisons import comparisons
+from lr_sweep.analysis.statistics.flips import flips
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.common.files import write_bytes
 from lr_sweep.sweep.results.directory import Results
@@ -164,6 +167,11 @@ class SyntheticRecord:
         """Write the study; return the results directory."""
         write_study(self.results, self.study, self.wanted)
         return self.results
+
+
+def flips_in(summary: StudySummary) -> pd.DataFrame:
+    """What `flips.flips` finds in a study."""
+    return flips(summary, comparisons(summary))
 
 
 def summary_of(results: Path, study: str = "small") -> StudySummary:
