@@ -23,6 +23,7 @@ from pydantic import BaseModel
 from lr_sweep.datasets import TASKS
 from lr_sweep.sweep.study.built_in import BuiltInStudy
 from lr_sweep.sweep.study.cells import Cells
+from lr_sweep.sweep.study.decide import Decide
 from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, StudyModel
 from lr_sweep.sweep.study.own import FunctionStudy, StudyMetric
 from lr_sweep.sweep.study.search import LearningRateGrid, Range, Search
@@ -58,6 +59,7 @@ SECTIONS: dict[str, tuple[type, ...]] = {
     "`search`": (Search,),
     "`search.space.OPTION`": (Range,),
     "`stop_early`": (StopEarly,),
+    "`decide`": (Decide,),
     "`resources`": (Resources,),
 }
 LARGE = 10**9

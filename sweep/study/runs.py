@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import count, groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,6 +55,8 @@ class WantedRun:
     """What is measured on validation and test data."""
     options: str | None = None
     """JSON of the options that a search chose for it; None: none."""
+    fresh: bool = False
+    """Whether it compares variants for `decide`, and chooses nothing."""
 
     @property
     def cell(self) -> Cell:
@@ -68,7 +70,7 @@ class WantedRun:
 
     def row(self) -> dict[str, Any]:
         """Return the run's row in `wanted.parquet`."""
-        names = ("run_id", "model", "variant", "num_steps", "pretrained_on", "data_origin", "options")
+        names = ("run_id", "model", "variant", "num_steps", "pretrained_on", "data_origin", "options", "fresh")
         row = {name: getattr(self, name) for name in names}
         row["trained_parameters"] = self.trained_parameters
         return row | {name: getattr(self.run, name) for name in ("task", "learning_rate", "seed")}
@@ -84,6 +86,8 @@ class Proposed:
     """Of rates that have options of their own."""
     winners: frozenset[float] | None = None
     """Rates that are trained with all seeds, the others with the study's first; None: all are."""
+    fresh: Mapping[float, Collection[int]] = field(default_factory=dict)
+    """Seeds that compare variants, by the rate that was chosen."""
 
     def has_seed(self, rate: float, is_first: bool) -> bool:
         """Return whether a rate is trained with a seed of the study."""
@@ -111,11 +115,12 @@ def wanted_runs(
     cannot be identified.
     """
     places, seeds = list(_places(study, backbones, data_dir, proposed)), study.seed_list()
+    fresh = sorted({seed for each in proposed.values() for some in each.fresh.values() for seed in some})
     return [
-        replace(first, run=first.run.sibling(rate, seed), run_id=run_id(rate, seed))
-        for seed in seeds
+        replace(first, run=first.run.sibling(rate, seed), run_id=run_id(rate, seed), fresh=is_fresh)
+        for seed, is_fresh in [*((seed, False) for seed in seeds), *((seed, True) for seed in fresh)]
         for first, run_id, rate, of_cell in places
-        if of_cell.has_seed(rate, seed == seeds[0])
+        if (seed in of_cell.fresh.get(rate, ()) if is_fresh else of_cell.has_seed(rate, seed == seeds[0]))
     ]
 
 
@@ -135,29 +140,61 @@ def grids_of(study: Study) -> dict[Cell, tuple[float, ...]]:
 
 
 def expected_runs(
-    study: Study, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposals
+    study: Study,
+    backbones: Mapping[str, Backbone],
+    data_dir: Path,
+    proposed: Proposals,
+    most_fresh: Mapping[tuple[str, str, str], int] | None = None,
 ) -> list[WantedRun]:
     """Return the wanted runs, and stand-ins for those that are not proposed yet, for what a plan counts.
 
-    The rates of stand-ins are guesses, and their ids are no ids of runs: they begin with `NOT_PROPOSED`.
+    The rates of stand-ins are guesses, and their ids are no ids of runs: they begin with `NOT_PROPOSED`. `most_fresh`:
+    how many fresh seeds each cell gets at most; None: all that `decide` allows.
     """
     wanted = wanted_runs(study, backbones, data_dir, proposed)
-    if not num_proposals(study) and study.winners is None:
+    if not num_proposals(study) and study.winners is None and study.decide is None:
         return wanted
-    guesses = {cell: _guesses(study, grid, proposed.get(cell, NOTHING)) for cell, grid in grids_of(study).items()}
+    most = fresh_allowed(study) if most_fresh is None else most_fresh
+    guesses = {
+        cell: _guesses(study, grid, proposed.get(cell, NOTHING), most.get(cell, 0))
+        for cell, grid in grids_of(study).items()
+    }
     known = {run.run_id for run in wanted}
     guessed = [run for run in wanted_runs(study, backbones, data_dir, guesses) if run.run_id not in known]
     return wanted + [replace(run, run_id=f"{NOT_PROPOSED}-{index}") for index, run in enumerate(guessed)]
 
 
-def _guesses(study: Study, grid: Sequence[float], proposed: Proposed) -> Proposed:
+def fresh_allowed(study: Study) -> dict[Cell, int]:
+    """Return how many fresh seeds each cell of a pair gets at most; none without `decide`."""
+    if study.decide is None:
+        return {}
+    cells = list(grids_of(study))
+    compared = {index for pair in study.decide.recorded.pairs_among(cells) for index in pair}
+    return {cell: study.decide.max_seeds for index, cell in enumerate(cells) if index in compared}
+
+
+def first_fresh_seed(study: Study) -> int:
+    """Return the smallest number above all of the study's own seeds."""
+    return max(study.seed_list()) + 1
+
+
+def further_seeds(study: Study, known: Collection[int], number: int) -> list[int]:
+    """Return the next fresh seeds of a cell that has some."""
+    above = (seed for seed in count(first_fresh_seed(study)) if seed not in known)
+    return list(islice(above, number))
+
+
+def _guesses(study: Study, grid: Sequence[float], proposed: Proposed, most_fresh: int) -> Proposed:
     known, left = {*grid, *proposed.rates}, num_proposals(study) - len(proposed.rates)
     rates = study.search.stand_ins(proposed.rates) if study.search is not None else stand_ins(known, left)
+    rate, seeds = next(iter(proposed.fresh.items()), (min({*known, *rates}, default=0.0), ()))
+    fresh = {rate: further_seeds(study, seeds, max(0, most_fresh - len(seeds)))}
     if study.winners is None:
-        return Proposed(rates=rates)
+        return Proposed(rates=tuple(sorted({*rates, *proposed.rates})), options=proposed.options, fresh=fresh)
     winners, chosen = proposed.winners or frozenset(), bool(proposed.winners) and not rates
     guesses = () if chosen else sorted({*known, *rates} - winners)[: study.winners - len(winners)]
-    return Proposed(rates=tuple({*rates, *guesses}), options=proposed.options, winners=frozenset(guesses))
+    tried = {*rates, *guesses, *proposed.fresh}
+    return Proposed(rates=tuple(tried), options=proposed.options, winners=frozenset(guesses), fresh=fresh)
 
 
 class _Place(NamedTuple):

@@ -19,6 +19,7 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.common.limits import Count, Seed, Steps
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.study.cells import AXES, Cells, StudyCell, by_names, changed, check_cells
+from lr_sweep.sweep.study.decide import Decide
 from lr_sweep.sweep.study.model import StudyModel
 from lr_sweep.sweep.study.search import RatesOrSearch, Search, alike, ascending
 from lr_sweep.sweep.study.stop_early import StopEarly
@@ -151,6 +152,8 @@ class Study(Strict):
     """Learning rates of each cell that are trained with all seeds, once all were tried with the first; null: all."""
     stop_early: StopEarly | None = None
     """Stops learning rates that are behind the others of their cell; null: all train to their budget."""
+    decide: Decide | None = None
+    """Compares variants at their chosen rates on fresh seeds, as many as it takes; null: on the study's own."""
     seeds: Seeds
     """A number n, for seeds 0 to n - 1, or a list."""
     selection: Literal["best", "final"] = "best"
@@ -257,6 +260,7 @@ class Study(Strict):
         grids = [cell.learning_rates for cell in self.cell_list()]
         searched, more, seeds = self.search.rates if self.search else 0, self.refine or 0, len(self.seed_list())
         num_runs = seeds * sum(more + (searched or len(grid)) for grid in grids)
+        num_runs += len(grids) * self.decide.max_seeds if self.decide else 0
         if num_runs > MAX_RUNS:
             num_rates = more + (searched or len(ascending(self.learning_rates or ())))
             axes = [len(self.tasks), len(self.models), len(self.variants), num_rates, seeds]
@@ -278,6 +282,9 @@ class Study(Strict):
             raise mistake("has no effect with one seed; want more seeds, or leave it out", "winners")
         if self.winners and self.winners >= num_rates:
             raise mistake(f"got {self.winners}, want fewer than the {num_rates} learning rates of a cell", "winners")
+        if self.decide:
+            names = (cell[:3] for cell in self.cell_list())
+            self.decide.check(names, self.seed_list(), self.search.space if self.search else ())
         return self
 
     # --- what it says
@@ -314,6 +321,7 @@ class Study(Strict):
         facts: dict[str, Any] = {"selection": self.selection} if self.selection != "best" else {}
         facts |= {"search": self.search.facts()} if self.search else {}
         facts |= {"stop_early": self.stop_early.model_dump()} if self.stop_early else {}
+        facts |= {"decide": self.decide.facts()} if self.decide else {}
         return facts | {name: getattr(self, name) for name in ("refine", "winners") if getattr(self, name)}
 
     def plain(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from lr_sweep.sweep.plan.timings import Timing, write_planned
 from lr_sweep.sweep.results.changes import change_lines, own_examples, renamed_lines, replaced_by, restart_cells
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.reconcile import Reconciled, reconcile
-from lr_sweep.sweep.search.proposals import read_proposed
+from lr_sweep.sweep.search.proposals import FRESH, Proposal, read_proposed
 from lr_sweep.sweep.search.rounds import Rounds
 from lr_sweep.sweep.search.stopping import EarlyStopping
 from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, to_pretrain
@@ -51,19 +51,20 @@ class Work:
         self.stopping = EarlyStopping(study, options.results, self.wanted)
 
     def next_round(self) -> tuple[WantedRun, ...]:
-        """Propose learning rates until there is something to train; return these runs, none at the end of a search."""
+        """Propose until there is something to train; return these runs, none at the end."""
         while added := self._advance():
             self.stopping.add(self.wanted)
             self.write_down()
             self.rounds.show()
-            proposed = f"next round, {counted(added, 'learning rate')} proposed"
+            what = "fresh seed" if added[0].sampler == FRESH else "learning rate"
+            proposed = f"next round, {counted(len(added), what)} proposed"
             self.news.put(f"{self.study.study}: {proposed}; {len(self.wanted)} runs wanted so far")
             if self.reconciled.to_train:
                 break
         return self.reconciled.to_train
 
-    def _advance(self, max_attempts: int = 0) -> int:
-        """Propose and store the next learning rates, and reconcile; return how many were proposed."""
+    def _advance(self, max_attempts: int = 0) -> list[Proposal]:
+        """Propose and store the next learning rates or fresh seeds, and reconcile; return what was proposed."""
         added = self.rounds.advance(max_attempts)
         self.wanted = self.rounds.wanted()
         self.reconciled = reconcile_study(self.study, self.wanted, self.options, max_attempts)

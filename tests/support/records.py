@@ -52,7 +52,7 @@ def wanted_row(run_id: str, num_steps: int = 300, **labels: Any) -> dict[str, An
     """A row of `WANTED`."""
     named = {"task": "mnist", "model": "gpt2", "variant": "frozen-random", "learning_rate": 1e-3, "seed": 0}
     rest = {"num_steps": num_steps, "pretrained_on": None, "data_origin": "torchvision", "trained_parameters": None}
-    rest["options"] = None
+    rest |= {"options": None, "fresh": False}
     return {"run_id": run_id} | named | rest | labels
 
 
@@ -65,7 +65,7 @@ def ended_row(
     failure: str | None = None,
 ) -> dict[str, Any]:
     """The row of `RUNS` of a wanted run that has ended."""
-    shared = {key: wanted[key] for key in wanted if key not in ("num_steps", "trained_parameters", "options")}
+    shared = {key: wanted[key] for key in wanted if key not in ("num_steps", "trained_parameters", "options", "fresh")}
     return shared | {
         **{"protocol_version": 1, "status": status, "num_steps": trained},
         **{"diverged_at_step": diverged_at, "failure": failure, "content": content_of(wanted)},

@@ -23,6 +23,9 @@ MAKE: dict[str, Callable[[Path, pytest.MonkeyPatch], Bench]] = {
         *to, "{sampler: quasi-random, low: 1e-5, high: 1e-1, rates: 6}", seeds=3, winners="2"
     ),
     "refine": lambda *to: grid_bench(*to, rates=(1e-5, 1e-4, 1e-3, 1e-2), seeds=2, refine="4"),
+    "fresh": lambda *to: grid_bench(
+        *to, rates=(1e-4, 1e-3), seeds=2, winners="1", decide="{min_difference: 0.1, max_seeds: 4}"
+    ),
 }
 LATE = pytest.mark.slow
 
