@@ -32,6 +32,7 @@ from lr_sweep.analysis.report.blocks import (
     report_markdown,
 )
 from lr_sweep.analysis.report.chart import chart_data
+from lr_sweep.analysis.report.decided import decided_section, decided_texts
 from lr_sweep.analysis.report.findings import checks_line, findings_table, findings_text, folded, write_checks_json
 from lr_sweep.analysis.report.page import page_html
 from lr_sweep.analysis.report.spreadsheet import write_csv
@@ -39,6 +40,7 @@ from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.report.verdict import verdict_block
 from lr_sweep.analysis.statistics.aggregate import GROUP, OUTCOMES, StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
+from lr_sweep.analysis.statistics.decision import Decision
 from lr_sweep.analysis.statistics.finding import CheckFinding
 from lr_sweep.analysis.statistics.flips import flips
 from lr_sweep.analysis.statistics.importance import importances
@@ -77,6 +79,16 @@ class Study:
     """Problems first."""
     recorded: Recorded | None = None
     """None: the runs are of a table."""
+    fresh: pd.DataFrame | None = None
+    """Rows as of `StudySummary.runs` of fresh runs, which are not in `summary`."""
+    decision: Decision | None = None
+    """What these decided; None: there is nothing to decide."""
+
+    @property
+    def wanted(self) -> pd.DataFrame:
+        """All runs, fresh ones among them: for what they cost and how they ended."""
+        return self.summary.runs if self.fresh is None else pd.concat([self.summary.runs, self.fresh])
+
     about_table: Sequence[str] = ()
     """How a table was read, and what it lacks, sentence by sentence."""
 
@@ -159,12 +171,15 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
         status_line(summary.runs, "in the table") + _absent(summary) if info.from_table else status_line(summary.runs)
     )
     of_study = not info.from_table
+    if study.fresh is not None and len(study.fresh):
+        status += f" {status_line(study.fresh, 'with fresh seeds, which choose nothing')}"
     write_checks_json(folder, info.study, study.findings, tried)
     found = folded(study.findings, summary.cells)
     checks = findings_table(found, tried, of_study).write(folder, "checks")
     chart = SweepChart(say("measured", metric=metric))
     compared = Compared(pairs, tested, verdicts(summary, pairs, tested), ordered)
-    opening = verdict_block(compared.verdicts, summary, ordered) if metric.chosen_on else Verdict(())
+    said = decided_texts(study.decision)
+    opening = verdict_block(compared.verdicts, summary, ordered, said) if metric.chosen_on else Verdict(())
     rests_on = tables.facts(info, summary.runs)
     how = "How it was made" if study.recorded else "How the table was read"
     made = _provenance(study.recorded.runs) if study.recorded else Bullets(study.about_table)
@@ -172,11 +187,12 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
         Section("", [opening, Paragraph(f"{info.kind} `{info.study}`. {status} {checks_line(found)}")]),
         Section(f"{metric.title} against learning rate", [chart, *sweeps, *by_rate, Paragraph(rests_on)]),
         *([Section(metric.title, main)] if main else []),
+        *decided_section(folder, study.decision, study.fresh),
         Section("Checks", [checks if study.findings else Paragraph("Nothing found.")]),
         *(_conclusive(folder, study, further, compared) if metric.chosen_on else []),
         Section("What this is and is not", [Bullets(limits(study))]),
-        *(_failures(summary.runs) if study.recorded else []),
-        *([Section("What it cost", [_cost(folder, summary, study.recorded)])] if study.recorded else []),
+        *(_failures(study.wanted) if study.recorded else []),
+        *([Section("What it cost", [_cost(folder, study.wanted, study.recorded)])] if study.recorded else []),
         Section(how, [made]),
     ]
     (folder / "report.md").write_text(report_markdown(info.title, sections), encoding="utf-8")
@@ -239,8 +255,8 @@ def _options(folder: Path, summary: StudySummary) -> list[Block]:
     return [further_tables.options_table(found).write(folder, "options", found)]
 
 
-def _cost(folder: Path, summary: StudySummary, recorded: Recorded) -> Block:
-    device_s = ledger(summary.runs, recorded.runs, recorded.planned)
+def _cost(folder: Path, wanted: pd.DataFrame, recorded: Recorded) -> Block:
+    device_s = ledger(wanted, recorded.runs, recorded.planned)
     timed_by = sorted(recorded.planned["timed_by"].unique())
     return further_tables.ledger_table(device_s, timed_by).write(folder, "ledger", device_s)
 

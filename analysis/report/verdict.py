@@ -29,10 +29,12 @@ Few = Mapping[tuple[str, float], str]
 """By variant and learning rate, how few seeds a number rests on; empty: all."""
 
 
-def verdict_block(found: pd.DataFrame, summary: StudySummary, orders: pd.DataFrame) -> Verdict:
+def verdict_block(
+    found: pd.DataFrame, summary: StudySummary, orders: pd.DataFrame, decided: Mapping[tuple[str, str], str]
+) -> Verdict:
     """Write the result of `verdicts.verdicts`, an item a task and model, each with the chosen learning rates.
 
-    `orders` is the result of `orders.orders`.
+    `orders` is the result of `orders.orders`; `decided` what fresh seeds say, by task and model: it comes first.
     """
     orders_of = dict(list(orders.groupby(GROUP, sort=False)))
     several = summary.cells["model"].nunique() > 1
@@ -43,7 +45,8 @@ def verdict_block(found: pd.DataFrame, summary: StudySummary, orders: pd.DataFra
         found_at = conclusions(orders_of[row["task"], row["model"]])
         rates = of.learning_rates.to_dict("records")
         few = {(rate["variant"], rate["learning_rate"]): seeds_text(rate) for rate in rates}
-        text = " ".join(_sentences(row, summary, found_at, few))
+        fresh = decided.get((row["task"], row["model"]), "")
+        text = " ".join([*filter(None, [fresh]), *_sentences(row, summary, found_at, few)])
         items.append((name, text, _rests_on(of, rates)))
     return Verdict(items)
 
@@ -73,13 +76,13 @@ def _lead(lead: Lead, metric: Metric) -> dict[str, Any]:
     """Return what sentences say of a lead, turned so that more is better, whichever way the metric is."""
     more = lead.further_seeds
     return lead._asdict() | {
-        **_sized(lead.difference, lead.low, lead.high, metric),
+        **sized(lead.difference, lead.low, lead.high, metric),
         "is_known": not math.isnan(lead.low),
         "more": "" if math.isnan(more) else f"over {MOST_FURTHER}" if math.isinf(more) else f"about {more:.0f}",
     }
 
 
-def _sized(difference: float, low: float, high: float, metric: Metric) -> dict[str, str]:
+def sized(difference: float, low: float, high: float, metric: Metric) -> dict[str, str]:
     """Write a difference and its interval."""
     low, high = sorted((metric.sign * low, metric.sign * high))
     ends = [MINUS + end[1:] if end.startswith("-") else end for end in metric.ends_text(low, high)]
@@ -109,8 +112,8 @@ def _at_fixed_rate(row: Row, metric: Metric, few: Few) -> str:
 
 
 def _strongest(flip: Flip, leader: str, metric: Metric) -> str:
-    sized = _sized(flip.difference, flip.low, flip.high, metric)
-    return say("strongest", rate=rate_text(flip.learning_rate), winner=flip.winner, leader=leader, **sized)
+    written = sized(flip.difference, flip.low, flip.high, metric)
+    return say("strongest", rate=rate_text(flip.learning_rate), winner=flip.winner, leader=leader, **written)
 
 
 def _rests_on(group: StudySummary, rates: Sequence[dict[Any, Any]]) -> str:

@@ -67,6 +67,11 @@ class Decision:
     """Whether runs that choose the rates are left to train, so that rates may change."""
 
     @property
+    def num_values(self) -> Ints:
+        """Fresh seeds of each cell with a value."""
+        return (~np.isnan(self.values)).sum(-1)
+
+    @property
     def left(self) -> Mapping[Cell, int]:
         """How many seeds each cell may still get; none for one whose pairs are settled."""
         left = self.settings.max_seeds - self.num_used
@@ -80,7 +85,7 @@ class Decision:
         The cell of an undecided pair that has fewer values gets the next one, both if they have as many; at first both
         get those of the first look.
         """
-        counts, found = (~np.isnan(self.values)).sum(-1), dict[Cell, int]()
+        counts, found = self.num_values, dict[Cell, int]()
         for pair in self._open():
             for index in pair:
                 if counts[index] == min(counts[list(pair)]):
@@ -99,11 +104,12 @@ class Decision:
     def table(self) -> pd.DataFrame:
         """Return a row a pair.
 
-        `task`, `model`, `variant`, `other`, `learning_rate`, `other_rate`; `outcome` (as of `outcomes`); `num_seeds` (of
-        the deciding look, else of the last one), `num_fresh` and `num_other_fresh` (with a value), `num_lost` (of both,
-        without one); `difference`, `low`, `high` (95% for this pair alone, over all fresh seeds; of the metric itself).
+        `task`, `model`, `variant`, `other`, `learning_rate`, `other_rate`; `outcome` (as of `outcomes`); `num_seeds`
+        (of the deciding look, else of the last one), `num_fresh` and `num_other_fresh` (with a value), `num_lost` (of
+        both, without one); `difference`, `low`, `high` (95% for this pair alone, over all fresh seeds, of the metric
+        itself).
         """
-        counts = (~np.isnan(self.values)).sum(-1)
+        counts = self.num_values
         sign, rows = self.metric.sign, []
         for index, (one, other) in enumerate(self._pairs()):
             low, high = sorted((sign * self.found.low[index], sign * self.found.high[index]))

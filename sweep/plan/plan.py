@@ -54,7 +54,7 @@ class Plan:
         self.backbones = find_backbones(study, results.pretrained, data_dir)
         self.proposed = read_proposed(results, study)
         self.decision = self._decision()
-        most = {cell: self.decision.settings.max_seeds for cell in self.decision.left} if self.decision else None
+        most = dict.fromkeys(self.decision.left, self.decision.settings.max_seeds) if self.decision else None
         self.wanted = expected_runs(study, self.backbones, data_dir, self.proposed, most)
         self.reconciled = reconcile(self.wanted, results, only=only, stopped=stopped_rates(study, results.root))
 

@@ -141,7 +141,7 @@ def test_of_a_study_with_the_chosen_rates(tmp_path: Path) -> None:
     summary = summary_of(flip_record(tmp_path).write())
     found = flips_in(summary)
     ((name, text, chosen),) = verdict_block(
-        verdicts(summary, comparisons(summary), found), summary, orders(summary, found)
+        verdicts(summary, comparisons(summary), found), summary, orders(summary, found), {}
     ).items
     assert name == "mnist"
     assert text.startswith(

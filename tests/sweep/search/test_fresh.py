@@ -20,7 +20,7 @@ from lr_sweep.tests.support.scripted_trials import Bench
 from lr_sweep.tests.support.searches import Killed, Landscape, grid_bench, planned, proposed, searched
 from lr_sweep.tests.support.tiny_study import in_process, rows, write_study
 
-CLEAR, NEAR, ALIKE = "frozen-random", "unfrozen-random", "frozen-pretrained"
+CLEAR, NEAR, ALIKE = "unfrozen-pretrained", "unfrozen-random", "frozen-pretrained"
 NOISE = (0.01, -0.01, 0.02, -0.02, 0.0)
 TESTS: dict[str, Callable[[int], float]] = {
     CLEAR: lambda seed: 0.9 + NOISE[seed % 5] / 10,
@@ -49,7 +49,7 @@ def fresh_seeds(bench: Bench) -> dict[tuple[str, float], list[int]]:
 
 
 def test_only_undecided_cells_get_further_rounds(make: Callable[..., Bench]) -> None:
-    """Two seeds each; the clear lead is decided by them, so that the two others alone go on, one by one, to the most."""
+    """Two seeds each decide the clear lead, so that the two others alone get further ones, one by one, to the most."""
     bench, script = make(), Landscape(tests=TESTS)
     outcome = bench.run(script, report=True)
     assert (outcome.trained, outcome.failed, outcome.stopped) == (3 * 2 * 3 + 3 * 2 + 2 + 2, 0, False)
