@@ -16,7 +16,8 @@ from lr_sweep.sweep.inspection.status import status_text
 from lr_sweep.sweep.plan.plan import plan_on
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.only import parse_only
-from lr_sweep.tests.support.scripted_trials import Bench
+from lr_sweep.tests.support.own_study import write_own_study
+from lr_sweep.tests.support.scripted_trials import Bench, new_bench
 from lr_sweep.tests.support.searches import Killed, Landscape, grid_bench, planned, proposed, searched
 from lr_sweep.tests.support.tiny_study import in_process, rows, write_study
 
@@ -43,7 +44,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench
 
 
 def fresh_seeds(bench: Bench) -> dict[tuple[str, float], list[int]]:
-    wanted = read_wanted(bench.results.root, "tiny")
+    wanted = read_wanted(bench.results.root, bench.study.study)
     fresh = wanted[wanted["fresh"].astype(bool)]
     return fresh.groupby(["variant", "learning_rate"])["seed"].agg(list).to_dict()
 
@@ -66,6 +67,15 @@ def test_only_undecided_cells_get_further_rounds(make: Callable[..., Bench]) -> 
     ]
     assert bench.run(Landscape(tests=TESTS)).trained == 0
     assert "2 of 3 pairs decided, 1 undecided after all its seeds, 0 runs to go" in status_text(bench.results, "tiny")
+    text, page = " ".join(outcome.report.text.split()), (outcome.report.folder / "report.md").read_text()
+    assert f"By fresh seeds, which chose nothing, {CLEAR} beats {NEAR} by 40.4 points (95% interval " in text
+    assert f"{ALIKE} leads {NEAR} by " in text
+    assert "undecided after all 4 seeds. By the seeds that chose the rates: Tuned, " in text
+    assert "18 runs wanted: 18 complete" in text
+    assert "10 runs with fresh seeds, which choose nothing: 10 complete" in text
+    assert "**Decided with fresh seeds.**" in page
+    assert "![Difference of each pair against fresh seeds](decided.png)" in page
+    assert len(pd.read_csv(outcome.report.folder / "fresh.csv")) == 10
 
 
 def test_the_summary_that_selects_never_sees_fresh_runs(make: Callable[..., Bench]) -> None:
@@ -129,6 +139,22 @@ def test_a_fresh_run_without_a_value_is_left_out(make: Callable[..., Bench]) -> 
     decision = read_summary(bench.results.root, "tiny").decision
     assert decision is not None
     assert decision.table()[["outcome", "num_lost"]].to_numpy().tolist() == [["undecided", 4]]
+
+
+def test_a_function_whose_loss_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less is better: the first variant's loss is 0.4 lower, which two seeds decide."""
+    bench, path = new_bench(tmp_path, monkeypatch), write_own_study(tmp_path / "own", rates="1e-3, 1e-2", seeds=2)
+    path.write_text(path.read_text() + "decide: {min_difference: 0.05}\n")
+    bench.study = load_study(path)
+    losses = {"adamw": lambda seed: 0.1 + NOISE[seed] / 10, "sgd": lambda seed: 0.5 + NOISE[seed] / 10}
+    outcome = bench.run(Landscape(tests=losses), report=True)
+    assert fresh_seeds(bench) == {("adamw", 1e-2): [2, 3], ("sgd", 1e-2): [2, 3]}
+    decision = read_summary(bench.results.root, "cnn").decision
+    assert decision is not None
+    (row,) = decision.table().to_dict("records")
+    assert (row["variant"], row["outcome"], row["difference"]) == ("adamw", "ahead", pytest.approx(-0.4))
+    assert row["low"] < -0.4 < row["high"]
+    assert "adamw beats sgd by 0.400" in " ".join(outcome.report.text.split())
 
 
 def test_it_waits_for_all_that_chooses(make: Callable[..., Bench]) -> None:
