@@ -81,15 +81,18 @@ class Study:
     """How a table was read, and what it lacks, sentence by sentence."""
 
 
-class Tested(NamedTuple):
-    """The tests of a study's conclusions."""
+class Compared(NamedTuple):
+    """What was found of the variants of a study, as the functions of these names return it."""
 
     pairs: pd.DataFrame
-    """Of `comparisons.comparisons`."""
     flips: pd.DataFrame
-    """Of `flips.flips`."""
     orders: pd.DataFrame
-    """Of `orders.orders`."""
+    verdicts: pd.DataFrame
+
+    @property
+    def leaders(self) -> further_tables.Leaders:
+        """The variant with the best tuned mean of each task and model; empty: none has a value."""
+        return {(row["task"], row["model"]): next(iter(row["best"]), "") for row in self.verdicts.to_dict("records")}
 
 
 def status_line(runs: pd.DataFrame, what: str = "wanted") -> str:
@@ -160,7 +163,8 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     found = folded(study.findings, summary.cells)
     checks = findings_table(found, tried, of_study).write(folder, "checks")
     chart = SweepChart(say("measured", metric=metric))
-    opening = verdict_block(verdicts(summary, pairs, tested), summary, ordered) if metric.chosen_on else Verdict(())
+    compared = Compared(pairs, tested, ordered, verdicts(summary, pairs, tested))
+    opening = verdict_block(compared.verdicts, summary, ordered) if metric.chosen_on else Verdict(())
     rests_on = tables.facts(info, summary.runs)
     how = "How it was made" if study.recorded else "How the table was read"
     made = _provenance(study.recorded.runs) if study.recorded else Bullets(study.about_table)
@@ -169,7 +173,7 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
         Section(f"{metric.title} against learning rate", [chart, *sweeps, *by_rate, Paragraph(rests_on)]),
         *([Section(metric.title, main)] if main else []),
         Section("Checks", [checks if study.findings else Paragraph("Nothing found.")]),
-        *(_conclusive(folder, study, further, Tested(pairs, tested, ordered)) if metric.chosen_on else []),
+        *(_conclusive(folder, study, further, compared) if metric.chosen_on else []),
         Section("What this is and is not", [Bullets(limits(study))]),
         *(_failures(summary.runs) if study.recorded else []),
         *([Section("What it cost", [_cost(folder, summary, study.recorded)])] if study.recorded else []),
@@ -212,7 +216,7 @@ def _unknown(runs: pd.DataFrame) -> list[str]:
     return [name for name in names if name in runs and runs[name].isna().all()]
 
 
-def _conclusive(folder: Path, study: Study, further: Sequence[Block], found: Tested) -> list[Section]:
+def _conclusive(folder: Path, study: Study, further: Sequence[Block], compared: Compared) -> list[Section]:
     """Write what needs a chosen learning rate."""
     info, summary, metric = study.info, study.summary, study.summary.metric
     detail = tables.detail_table(info, summary).write(folder, "cells", _cell_numbers(info, summary))
@@ -221,8 +225,8 @@ def _conclusive(folder: Path, study: Study, further: Sequence[Block], found: Tes
     of_paper = "Further figures" if info.from_table else "Further tables and figures of the paper"
     return [
         Section("Cells", [*_options(folder, summary), replace(detail, folded=True)]),
-        Section("How sure", _uncertainty(folder, summary, found.pairs)),
-        Section("Conclusions over the learning rate", _conclusions(folder, summary, found)),
+        Section("How sure", _uncertainty(folder, summary, compared)),
+        Section("Conclusions over the learning rate", _conclusions(folder, summary, compared)),
         *([Section(of_paper, further)] if further else []),
         Section(f"What moved the {metric.name}", [replace(moved, folded=True)]),
     ]
@@ -241,22 +245,24 @@ def _cost(folder: Path, summary: StudySummary, recorded: Recorded) -> Block:
     return further_tables.ledger_table(device_s, timed_by).write(folder, "ledger", device_s)
 
 
-def _uncertainty(folder: Path, summary: StudySummary, pairs: pd.DataFrame) -> list[Block]:
+def _uncertainty(folder: Path, summary: StudySummary, compared: Compared) -> list[Block]:
     cells = intervals(summary, np.random.default_rng(INTERVAL_SEED))
     shown = further_tables.interval_table(cells, summary.metric).write(folder, "intervals", cells)
-    compared = further_tables.comparison_table(pairs, summary).write(folder, "comparisons", pairs)
-    return [shown, compared if len(pairs) else Paragraph("One variant: nothing to compare.")]
+    differences = further_tables.comparison_table(compared.pairs, summary, compared.leaders)
+    differences.write(folder, "comparisons", compared.pairs)
+    return [shown, differences if len(compared.pairs) else Paragraph("One variant: nothing to compare.")]
 
 
-def _conclusions(folder: Path, summary: StudySummary, found: Tested) -> list[Block]:
+def _conclusions(folder: Path, summary: StudySummary, compared: Compared) -> list[Block]:
     """Write orders, reversals and sensitivities; return those that the study has variants for."""
-    turned, ordered, pairs = reversals(summary, found.flips), found.orders, found.pairs
+    pairs, ordered = compared.pairs, compared.orders
+    turned = reversals(summary, compared.flips)
     measured, bests = sensitivities(summary), expected_bests(summary)
     metric = summary.metric
     order = further_tables.order_table(ordered, metric).write(folder, "orders", further_tables.order_texts(ordered))
-    opposite = further_tables.reversal_table(turned, pairs, metric)
+    opposite = further_tables.reversal_table(turned, pairs, metric, compared.leaders)
     opposite.write(folder, "reversals", further_tables.reversal_texts(turned))
-    write_csv(found.flips, folder / "flips.csv")
+    write_csv(compared.flips, folder / "flips.csv")
     sensitivity = further_tables.sensitivity_table(measured, bests, metric).write(folder, "sensitivity", measured)
     write_csv(bests, folder / "expected_best.csv")
     return [

@@ -17,11 +17,11 @@ from lr_sweep.analysis.paper.numbers import (
     steps_to_match,
     train_accuracies,
 )
-from lr_sweep.analysis.paper.published import Cell, Entry
+from lr_sweep.analysis.paper.published import Entry
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.tables import accuracy_text, lost_text, marks_of, seeds_text
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
-from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.selection import CELL, Cell
 from lr_sweep.common.text import NO_VALUE, percent_text
 
 NEVER = "-"

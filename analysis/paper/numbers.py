@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from lr_sweep.analysis.statistics.aggregate import StudySummary, points_within_budget
-from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS, comparable
+from lr_sweep.analysis.statistics.selection import CELL, comparable
 
 REFERENCE = "frozen-pretrained"
 """The variant that the others have to match."""
@@ -32,7 +32,7 @@ def steps_to_match(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for cell, points in _reported_so_far(summary, curves).groupby(CELL, sort=False):
         by_run = points.pivot(index="step", columns="run_id", values="test_accuracy").ffill()
-        means = by_run.mean(axis=1, skipna=False).round(MEAN_DIGITS)
+        means = by_run.mean(axis=1, skipna=False).map(comparable)
         target = reference.get(cell[:2], math.nan)
         reached = means.index[means >= comparable(target)]
         steps = float(reached[0]) if len(reached) else math.nan

@@ -24,6 +24,8 @@ from typing import NamedTuple
 
 from ruamel.yaml import YAML
 
+from lr_sweep.analysis.statistics.selection import Cell
+
 TEST = "test_accuracy_percent"
 MAX_STEPS = "max_gradient_steps"
 STEPS_TO_MATCH = "gradient_steps_to_match_frozen_pretrained"
@@ -51,8 +53,6 @@ SMALL_MODELS = {
 """Models, and what stands for them in the studies for two cores."""
 
 FOLDER = Path(__file__).parent
-Cell = tuple[str, str, str]
-"""Task, model and variant."""
 
 
 class Entry(NamedTuple):

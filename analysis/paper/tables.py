@@ -13,12 +13,13 @@ import pandas as pd
 from lr_sweep.analysis.paper import published as theirs
 from lr_sweep.analysis.paper.entries import NEVER, OurNumbers, budget_text, published_text
 from lr_sweep.analysis.paper.numbers import REFERENCE
-from lr_sweep.analysis.paper.published import SMALL_MODELS, TABLES, Cell, Entry, entries, published
+from lr_sweep.analysis.paper.published import SMALL_MODELS, TABLES, Entry, entries, published
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.report.blocks import Table, stem_of_each
 from lr_sweep.analysis.report.tables import facts, main_table, marks_text
 from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
+from lr_sweep.analysis.statistics.selection import Cell
 from lr_sweep.common.text import NO_VALUE
 
 ROWS_OF_TABLE_3 = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -12,7 +13,7 @@ from lr_sweep.analysis.report.figures import PublishedBest, Style, near_lu2021, 
 from lr_sweep.analysis.report.handle import handle_data
 from lr_sweep.analysis.report.tables import lost_text, mean_sem_text, seeds_text
 from lr_sweep.analysis.statistics.aggregate import GROUP, OUTCOMES, StudySummary
-from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.selection import CELL, rows_by_cell
 from lr_sweep.analysis.statistics.verdicts import LU2021_LEARNING_RATE
 from lr_sweep.common.text import percent_text, rate_text
 
@@ -29,7 +30,7 @@ def chart_data(summary: StudySummary, published: PublishedBest, orders: pd.DataF
     is accuracy on test data, chosen on validation data.
     """
     metric = summary.metric
-    rates_of = dict(list(summary.learning_rates.groupby(CELL, sort=False)))
+    rates_of = rows_by_cell(summary.learning_rates)
     lu2021 = {"rate": LU2021_LEARNING_RATE, "label": f"Lu et al. 2021 ({rate_text(LU2021_LEARNING_RATE)})"}
     orders_of = dict(list(orders.groupby(GROUP, sort=False)))
     panels = []
@@ -41,7 +42,7 @@ def chart_data(summary: StudySummary, published: PublishedBest, orders: pd.DataF
                 _line(cell, rates_of[key], styles[cell["variant"]], (published or {}).get(key), metric)
                 for key, cell in cells.items()
             ]
-            swept = pd.concat([rates_of[key] for key in cells])
+            swept = [row["learning_rate"] for key in cells for row in rates_of[key]]
             fixed = lu2021 if published is not None and near_lu2021(swept) else None
             variants = [line["variant"] for line in lines]
             handle = handle_data(orders_of[task, model], variants, LU2021_LEARNING_RATE if fixed else None)
@@ -56,7 +57,7 @@ def _metric(metric: Metric) -> dict[str, Any]:
     return names | {"unit": unit, "least": least, "most": most}
 
 
-def _line(cell: Row, rates: pd.DataFrame, style: Style, published: float | None, metric: Metric) -> dict[str, Any]:
+def _line(cell: Row, rates: Sequence[Row], style: Style, published: float | None, metric: Metric) -> dict[str, Any]:
     return {
         "variant": cell["variant"],
         "colour": style.colour,
@@ -64,9 +65,7 @@ def _line(cell: Row, rates: pd.DataFrame, style: Style, published: float | None,
         "dash": " ".join(map(str, style.dash)),
         "published": published,
         "published_text": None if published is None else percent_text(published / 100),
-        "points": [
-            _point(row, row["learning_rate"] == cell["learning_rate"], metric) for row in rates.to_dict("records")
-        ],
+        "points": [_point(row, row["learning_rate"] == cell["learning_rate"], metric) for row in rates],
     }
 
 

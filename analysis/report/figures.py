@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -66,8 +66,12 @@ CAP, RING = 5, 13
 CROSS_HEIGHT = 0.045
 """Between the crosses of two variants, as a fraction of a panel's height."""
 FEWER_SEEDS = "fewer seeds"
+UNNAMED = "0.8"
+"""Grey of the lines of variants without a name."""
 HATCH = "////"
 """Of the bar of a mean over fewer seeds than others."""
+MOST_VARIANTS, NAMED_VARIANTS = 20, 12
+"""Of more variants than the first number a figure names as many as the second; nobody distinguishes 40 lines."""
 CHARACTERS_PER_INCH = 18
 TITLE_CHARACTERS_PER_INCH = 9
 
@@ -84,19 +88,22 @@ def learning_rate_figure(
 
     `rates` and `cells` are one model's rows of `StudySummary`; dotted lines are what was published of these cells.
     """
-    tasks, styles = list(rates["task"].unique()), variant_styles(list(rates["variant"].unique()))
+    tasks, styles, unnamed = list(rates["task"].unique()), *_named(cells, rates["variant"].unique(), metric)
     columns = 2 if len(tasks) == 4 else min(len(tasks), MAX_COLUMNS)
     width = LEFT + RIGHT + PANEL_WIDTH * columns + BETWEEN_COLUMNS * (columns - 1)
     handles = _legend(rates, styles, metric, published is not None)
     if published:
         handles.append(Line2D([], [], color="0.3", linestyle=":", linewidth=1.3, label="published best (Table 1)"))
+    if unnamed:
+        handles.append(Line2D([], [], color=UNNAMED, linewidth=1, label=f"{unnamed} other variants"))
+    caption += _of_named(unnamed, "grey")
     figure, panels = _framed(title, caption, handles, width, math.ceil(len(tasks) / columns), columns)
     for panel, task in zip(panels, tasks, strict=False):
         _draw_panel(panel, rates[rates["task"] == task], cells[cells["task"] == task], styles, metric)
-        if published is not None and near_lu2021(rates[rates["task"] == task]):
+        if published is not None and near_lu2021(rates.loc[rates["task"] == task, "learning_rate"]):
             panel.axvline(LU2021_LEARNING_RATE, color="#B00020", linestyle="--", linewidth=1.2, zorder=1)
         for (of_task, _, variant), value in (published or {}).items():
-            if of_task == task:
+            if of_task == task and variant in styles:
                 panel.axhline(value, color=styles[variant].colour, linestyle=":", linewidth=1.3, zorder=1.5)
         panel.set_title(_plain(task), fontsize=10.5)
     for panel in panels[len(tasks) :]:
@@ -111,7 +118,8 @@ def best_rates_figure(
 
     `cells` are one model's rows of `StudySummary.cells`; lines across the bars are what was published of them.
     """
-    tasks, styles = list(cells["task"].unique()), variant_styles(list(cells["variant"].unique()))
+    tasks, styles, unnamed = list(cells["task"].unique()), *_named(cells, cells["variant"].unique(), metric)
+    cells, caption = cells[cells["variant"].isin(styles)], caption + _of_named(unnamed, "left out")
     width = LEFT + RIGHT + BAR_WIDTH * len(tasks) * (len(styles) + 1)
     handles: list[Artist] = [
         Line2D([], [], color=c, marker="s", linestyle="none", label=_plain(v)) for v, (c, *_) in styles.items()
@@ -161,10 +169,28 @@ def variant_styles(variants: list[str]) -> dict[str, Style]:
     return {variant: STYLES.get(variant) or next(further) for variant in variants}
 
 
-def near_lu2021(rates: pd.DataFrame) -> bool:
+def _named(cells: pd.DataFrame, variants: Iterable[str], metric: Metric) -> tuple[dict[str, Style], int]:
+    """Choose the variants that a figure names, with their styles, and count the others.
+
+    Named are all, or of very many those with the best mean rank over the tasks.
+    """
+    styles = variant_styles(list(variants))
+    if len(styles) <= MOST_VARIANTS:
+        return styles, 0
+    ranks = cells.groupby("task")["test_mean"].rank(ascending=not metric.higher_is_better, na_option="bottom")
+    best = set(ranks.groupby(cells["variant"], sort=False).mean().nsmallest(NAMED_VARIANTS).index)
+    return {variant: style for variant, style in styles.items() if variant in best}, len(styles) - len(best)
+
+
+def _of_named(unnamed: int, how: str) -> str:
+    named = f" Named: the {NAMED_VARIANTS} variants with the best mean rank over tasks; {unnamed} others are {how}."
+    return named if unnamed else ""
+
+
+def near_lu2021(learning_rates: Iterable[float]) -> bool:
     """Return whether a sweep comes within half a decade of the learning rate of Lu et al. 2021."""
-    low, high = rates["learning_rate"].min() / HALF_DECADE, rates["learning_rate"].max() * HALF_DECADE
-    return bool(low <= LU2021_LEARNING_RATE <= high)
+    tried = list(learning_rates)
+    return min(tried) / HALF_DECADE <= LU2021_LEARNING_RATE <= max(tried) * HALF_DECADE
 
 
 def _framed(
@@ -199,6 +225,8 @@ def _plain(text: str) -> str:
 def _draw_panel(
     panel: Axes, rates: pd.DataFrame, cells: pd.DataFrame, styles: Mapping[str, Style], metric: Metric
 ) -> None:
+    if (unnamed := ~rates["variant"].isin(styles)).any():
+        _draw_unnamed(panel, rates[unnamed], metric)
     shown = pd.concat([rates[rates["variant"] == variant] for variant in styles])
     shown = shown.assign(
         mean=metric.scale * shown["test_mean"],
@@ -241,6 +269,14 @@ def _draw_line(panel: Axes, rows: pd.DataFrame, style: Style, cross_height: floa
         panel.plot(lost["learning_rate"], heights, "x", transform=panel.get_xaxis_transform(), **cross)
 
 
+def _draw_unnamed(panel: Axes, rows: pd.DataFrame, metric: Metric) -> None:
+    """Draw the means of variants without a name, in one colour and at once."""
+    known = rows.dropna(subset=["test_mean"])
+    known = known.assign(test_mean=metric.scale * known["test_mean"])
+    lines = [line[["learning_rate", "test_mean"]].to_numpy() for _, line in known.groupby("variant")]
+    panel.add_collection(LineCollection(lines, colors=UNNAMED, linewidths=1, zorder=2))
+
+
 def _draw_spread(panel: Axes, rows: pd.DataFrame) -> None:
     """Draw the error bars of all variants at once: an artist each would take longer than all the rest."""
     rates, low, high = rows["learning_rate"], rows["mean"] - rows["sem"], rows["mean"] + rows["sem"]
@@ -274,7 +310,7 @@ def _partial(rates: pd.DataFrame) -> pd.Series:
 
 def _legend(rates: pd.DataFrame, styles: Mapping[str, Style], metric: Metric, of_papers: bool) -> list[Line2D]:
     grey: dict[str, Any] = {"color": "0.3", "linestyle": "none"}
-    near = of_papers and any(near_lu2021(rows) for _, rows in rates.groupby("task"))
+    near = of_papers and any(near_lu2021(rows) for _, rows in rates.groupby("task")["learning_rate"])
     chosen = {"marker": "o", "markersize": 11, "fillstyle": "none", "label": f"chosen on {metric.chosen_on}"}
     fixed = {"color": "#B00020", "linestyle": "--", "linewidth": 1.2, "label": "Lu et al. 2021 (1e-3)"}
     marks: list[tuple[object, dict[str, Any]]] = [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -21,6 +22,10 @@ from lr_sweep.common.text import NO_VALUE, rate_text
 
 SHOWN_TRIES = (1, 2, 3, 5, 10)
 """Columns of the table of expected bests; the CSV file has every number."""
+MOST_PAIRS = 200
+"""Rows of a table of pairs; of more it has those with a task's best variant, and its CSV file has all."""
+Leaders = Mapping[tuple[str, str], str]
+"""The best variant of each task and model."""
 
 
 def interval_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
@@ -52,15 +57,23 @@ def options_at_chosen(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([first[[*CELL, "learning_rate"]], found], axis=1)
 
 
-def comparison_table(found: pd.DataFrame, summary: StudySummary) -> Table:
+def comparison_table(found: pd.DataFrame, summary: StudySummary, leaders: Leaders | None = None) -> Table:
     """Show the result of `comparisons.comparisons` of a study: differences in points of percent, or as they are."""
-    metric, groups = summary.metric, len(found[GROUP].drop_duplicates())
-    within = "" if summary.equal_within is None else metric.amount_text(summary.equal_within)
-    paired = is_paired(summary)
+    metric, paired = summary.metric, is_paired(summary)
+    facts: dict[str, Any] = {"tested": found["p"].count(), "groups": len(found[GROUP].drop_duplicates())}
+    facts |= {"within": "" if summary.equal_within is None else metric.amount_text(summary.equal_within)}
     refused = "" if paired or not summary.paired else say("refused", correlation=seed_correlation(summary))
-    modes = [" ".join(key) for key in two_modes(summary)]
-    facts = {"tested": found["p"].count(), "groups": groups, "within": within, "paired": paired, "refused": refused}
-    return laid_out("comparisons", found, metric=metric, two_modes=", ".join(modes), **facts)
+    facts |= {"paired": paired, "refused": refused, "two_modes": ", ".join(map(" ".join, two_modes(summary)))}
+    shown = _leading(found, ("variant", "other"), leaders)
+    return laid_out("comparisons", shown, metric=metric, of=len(found), **facts)
+
+
+def _leading(pairs: pd.DataFrame, names: tuple[str, str], leaders: Leaders | None) -> pd.DataFrame:
+    """Return the pairs that a table shows; `names` are the columns of the two variants."""
+    if leaders is None or len(pairs) <= MOST_PAIRS:
+        return pairs
+    best = pd.Series([leaders.get(group) for group in pairs[GROUP].itertuples(index=False, name=None)], pairs.index)
+    return pairs[pairs[names[0]].eq(best) | pairs[names[1]].eq(best)]
 
 
 def order_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
@@ -76,8 +89,11 @@ def order_texts(found: pd.DataFrame) -> pd.DataFrame:
     return found.assign(order=orders, incomplete=list(map("; ".join, lost)), flipped=turned)
 
 
-def reversal_table(found: pd.DataFrame, compared: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
+def reversal_table(
+    found: pd.DataFrame, compared: pd.DataFrame, metric: Metric = ACCURACY, leaders: Leaders | None = None
+) -> Table:
     """Show the result of `orders.reversals`, with what `comparisons.comparisons` found of the same pairs."""
+    number, found = len(found), _leading(found, ("better", "worse"), leaders)
     pairs = {
         (pair["task"], pair["model"], frozenset((pair["variant"], pair["other"]))): pair
         for pair in compared.to_dict("records")
@@ -88,6 +104,7 @@ def reversal_table(found: pd.DataFrame, compared: pd.DataFrame, metric: Metric =
         "reversals",
         reversal_texts(found).assign(pair=pd.Series(pair_of, index=found.index, dtype=object)),
         metric=metric,
+        of=number,
     )
 
 

@@ -17,7 +17,7 @@ from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.statistics.aggregate import OUTCOMES, StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
-from lr_sweep.analysis.statistics.selection import MEAN_DIGITS, rule_text, seeds_of
+from lr_sweep.analysis.statistics.selection import comparable, rule_text, seeds_of
 from lr_sweep.analysis.statistics.verdicts import ranked
 from lr_sweep.common.text import NO_VALUE, rate_texts
 
@@ -117,7 +117,7 @@ def detail_table(info: StudyInfo, summary: StudySummary) -> Table:
     """List every cell with its chosen learning rate and what that rests on."""
     cells, sign = summary.cells, summary.metric.sign
     shown = cells.assign(
-        margin=sign * (cells["validation_mean"].round(MEAN_DIGITS) - cells["runner_up_mean"].round(MEAN_DIGITS)),
+        margin=sign * (cells["validation_mean"].map(comparable) - cells["runner_up_mean"].map(comparable)),
         not_complete=list(map(incomplete_text, cells.to_dict("records"))),
     )
     table = laid_out("cells", shown, metric=summary.metric, steps=has_steps(summary.runs))

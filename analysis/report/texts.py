@@ -26,15 +26,18 @@ def say(text: str, **values: Any) -> str:
 
 
 def laid_out(table: str, frame: pd.DataFrame, **values: Any) -> Table:
-    """Lay out a frame as one of the tables; `values` are those that its templates name beside the frame's columns."""
-    title, caption, columns = _tables()[table]
-    shown = {heading.render(values): entry for heading, entry in columns if heading.render(values)}
-    rows = [{**values, **row} for row in frame.to_dict("records")]
+    """Lay out a frame as one of the tables; `values` and `rows`, their number, are for its templates."""
+    values["rows"] = len(frame)
+    title, caption, headings, entries = _tables()[table]
+    names = [heading.render(values) for heading in headings]
+    shown = [block for name, block in zip(names, entries.blocks.values(), strict=True) if name]
+    records: list[dict[Any, Any]] = frame.to_dict("records")
+    rows = [entries.new_context(values | row) for row in records]  # once a row: it takes longest
     return Table(
         title=title.render(values),
         caption=caption.render(values),
-        header=tuple(shown),
-        rows=tuple(tuple(entry.render(row) for entry in shown.values()) for row in rows),
+        header=tuple(filter(None, names)),
+        rows=tuple(tuple("".join(block(row)) for block in shown) for row in rows),
     )
 
 
@@ -49,17 +52,22 @@ def _templates() -> Environment:
 
 
 @cache
-def _tables() -> dict[str, tuple[Template, Template, list[tuple[Template, Template]]]]:
-    """Return the title, the caption, and headings and entries of each table."""
+def _tables() -> dict[str, tuple[Template, Template, list[Template], Template]]:
+    """Return the title, the caption, the headings, and the entries of each table: blocks of one template, in order."""
     new = _templates().from_string
     return {
         name: (
             new(table["title"]),
             new(table["caption"]),
-            [(new(heading), new(entry or f"{{{{ {heading} }}}}")) for heading, entry in table["columns"].items()],
+            [new(heading) for heading in table["columns"]],
+            new("".join(_entry(i, *column) for i, column in enumerate(table["columns"].items()))),
         )
         for name, table in _read("tables.yaml").items()
     }
+
+
+def _entry(number: int, heading: str, entry: str | None) -> str:
+    return f"{{% block column_{number} %}}{entry or f'{{{{ {heading} }}}}'}{{% endblock %}}"
 
 
 def _read(name: str) -> Any:

@@ -13,7 +13,7 @@ import pandas as pd
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.columns import STATUSES
 from lr_sweep.analysis.record.read import RecordError, Refinement, SearchRange
-from lr_sweep.analysis.statistics.selection import CELL, best_learning_rates, best_steps, eligible, seeds_of
+from lr_sweep.analysis.statistics.selection import CELL, best_learning_rates, best_steps, seeds_of
 
 OUTCOMES = (*STATUSES, "missing")
 """What became of a wanted run at the study's budget."""
@@ -159,7 +159,7 @@ def per_learning_rate(runs: pd.DataFrame) -> pd.DataFrame:
         a test value), `num_tests` (seeds with a test value), `validation_mean`, `validation_sem`, `test_mean`,
         `test_sem` (NaN with fewer than two values), the number of seeds of each of `OUTCOMES`, `num_seeds` (of the
         cell, see `selection.seeds_of`), `most_seeds` (of any cell), `num_lacking` (seeds of the cell without a run
-        here, or whose complete run has no value) and `eligible` (see `selection.eligible`).
+        here, or whose complete run has no value) and `eligible` (may be chosen: the most values of its cell).
     """
     keys = [*CELL, "learning_rate"]
     found = runs.groupby(keys, sort=False).agg(
@@ -176,7 +176,8 @@ def per_learning_rate(runs: pd.DataFrame) -> pd.DataFrame:
     found = found.join([_status_counts(runs, keys), lacking]).reset_index()
     found["cell"] = found.groupby(CELL, sort=False).ngroup()
     found = found.sort_values(["cell", "learning_rate"], ignore_index=True).drop(columns="cell")
-    found = _with_seeds(found, runs).assign(eligible=found.groupby(CELL)["num_values"].transform(eligible))
+    most = found.groupby(CELL)["num_values"].transform("max")
+    found = _with_seeds(found, runs).assign(eligible=found["num_values"].eq(most) & most.gt(0))
     return found.assign(num_lacking=found["num_lacking"] + found["num_seeds"] - found["num_wanted"])
 
 

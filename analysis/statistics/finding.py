@@ -11,7 +11,7 @@ from typing import Literal
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.aggregate import StudySummary
-from lr_sweep.analysis.statistics.selection import CELL, Cell, each_cell
+from lr_sweep.analysis.statistics.selection import CELL, Cell, rows_by_cell
 from lr_sweep.common.text import rate_text
 
 Rates = tuple[float, ...]
@@ -80,7 +80,7 @@ class SweptCell:
 
 def swept_cells(summary: StudySummary) -> Iterator[SweptCell]:
     """Yield the cells of a study with what checks read of them."""
-    rates = {cell: rows.to_dict("records") for cell, rows in each_cell(summary.learning_rates)}
+    rates = rows_by_cell(summary.learning_rates)
     cells = summary.cells.to_dict("records")
     means = defaultdict[tuple[str, str], list[tuple[str, float]]](list)
     for row in cells:

@@ -48,19 +48,17 @@ def late_rises(summary: StudySummary, curves: pd.DataFrame) -> dict[Cell, Rise]:
     cells = summary.cells.set_index(CELL)["validation_mean"]
     units = cells.abs() if not summary.metric.is_fraction else cells * 0 + 1
     least = (STILL_RISING * units).to_dict()
-    rises = {key: _rise(rows, least[key]) for key, rows in each_cell(points)}
-    found = {key: rise for key, rise in rises.items() if rise is not None}
+    lengths = points.groupby([*CELL, "run_id"]).size().groupby(CELL).min()
+    long = points.join(lengths.rename("shortest"), on=CELL).query("shortest >= @MIN_EVALUATIONS")
+    found = {key: _rise(rows, least[key]) for key, rows in each_cell(long)}
     corrected = shaffer(np.array([rise.p for rise in found.values()]), range(len(found)))
     return {key: replace(rise, p=float(p)) for (key, rise), p in zip(found.items(), corrected, strict=True)}
 
 
-def _rise(rows: pd.DataFrame, least: float) -> Rise | None:
-    """Fit the lines to one cell's runs; None: they are too short."""
+def _rise(rows: pd.DataFrame, least: float) -> Rise:
+    """Fit the lines to one cell's runs."""
     by_run = [run[["step", "validation_accuracy"]].to_numpy(float) for _, run in rows.groupby("run_id", sort=False)]
-    shortest = min(map(len, by_run))
-    if shortest < MIN_EVALUATIONS:
-        return None
-    window = max(MIN_WINDOW, shortest // QUARTER)
+    window = max(MIN_WINDOW, min(map(len, by_run)) // QUARTER)
     steps = np.stack([run[-window:, 0] for run in by_run])
     values = np.stack([run[-window:, 1] for run in by_run])
     length = float(np.mean(steps[:, -1] - steps[:, 0]))

@@ -7,6 +7,7 @@ section 3 and appendix E).
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.record.columns import Row
 
 CELL = ["task", "model", "variant"]
 """The columns that name a cell: one entry of the main table."""
@@ -50,6 +52,14 @@ def each_cell(frame: pd.DataFrame) -> Iterator[tuple[Cell, pd.DataFrame]]:
     for key, rows in frame.groupby(CELL, sort=False):
         task, model, variant = map(str, key)
         yield (task, model, variant), rows
+
+
+def rows_by_cell(frame: pd.DataFrame) -> dict[Cell, list[Row]]:
+    """Return the rows of each cell of a frame, in order of appearance: many small frames would take longest of all."""
+    found = defaultdict[Cell, list[Row]](list)
+    for row in frame.to_dict("records"):
+        found[row["task"], row["model"], row["variant"]].append(row)
+    return dict(found)
 
 
 def best_steps(curves: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
@@ -99,14 +109,12 @@ def best_learning_rates(per_run: pd.DataFrame, metric: Metric = ACCURACY) -> pd.
     _refuse_test_columns(per_run)
     num_seeds = seeds_of(per_run).to_dict()
     columns = [*CELL, "learning_rate", "validation_mean", "runner_up", "runner_up_mean", "incomplete", "at_edge"]
-    chosen = {cell: _choose(rows, num_seeds[cell], metric) for cell, rows in each_cell(per_run)}
+    by_rate = per_run.groupby([*CELL, "learning_rate"], sort=False)["validation_accuracy"].agg(["mean", "count"])
+    by_rate["mean"] = by_rate["mean"].round(MEAN_DIGITS)
+    cells = rows_by_cell(by_rate.reset_index())
+    chosen = {cell: _choose(rates, num_seeds[cell], metric) for cell, rates in cells.items()}
     rows = [dict(zip(CELL, cell, strict=True)) | choice for cell, choice in chosen.items()]
     return pd.DataFrame(rows, columns=columns)
-
-
-def eligible(num_values: pd.Series) -> pd.Series:
-    """Return which learning rates of a cell may be chosen, by their numbers of seeds with a value."""
-    return num_values.eq(num_values.max()) & num_values.gt(0)
 
 
 def seeds_of(runs: pd.DataFrame) -> pd.Series[int]:
@@ -128,21 +136,22 @@ def inner_rate(equal: Collection[float], tried: Collection[float]) -> float:
     return min(inside or equal, default=math.nan)
 
 
-def _choose(rows: pd.DataFrame, num_seeds: int, metric: Metric) -> dict[str, Any]:
-    rates = rows.groupby("learning_rate")["validation_accuracy"].agg(["mean", "count"])
-    means = rates.loc[eligible(rates["count"]), "mean"].round(MEAN_DIGITS).sort_index()
-    ranked = means.sort_values(ascending=not metric.higher_is_better, kind="stable")
-    best, second = [*ranked.index, math.nan, math.nan][:2]
-    equal = list(ranked.index[ranked.eq(ranked.get(best, math.nan))])
-    edges = {rates.index.min(): "low", rates.index.max(): "high"}
+def _choose(rates: list[Row], num_seeds: int, metric: Metric) -> dict[str, Any]:
+    """Choose among the rates of one cell, with the `mean` and `count` of each."""
+    rates = sorted(rates, key=lambda row: row["learning_rate"])
+    tried, most = [row["learning_rate"] for row in rates], max(row["count"] for row in rates)
+    means = {row["learning_rate"]: row["mean"] for row in rates if row["count"] == most > 0}
+    best, second = [*sorted(means, key=lambda rate: -metric.sign * means[rate]), math.nan, math.nan][:2]
+    equal = [rate for rate, mean in means.items() if mean == means[best]]
+    edges = {tried[0]: "low", tried[-1]: "high"}
     return {
         "learning_rate": best,
-        "validation_mean": ranked.get(best, math.nan),
+        "validation_mean": means.get(best, math.nan),
         "runner_up": second,
-        "runner_up_mean": ranked.get(second, math.nan),
-        "incomplete": bool(rates["count"].max() < num_seeds),
+        "runner_up_mean": means.get(second, math.nan),
+        "incomplete": most < num_seeds,
         # Text in every case: pandas turns a None among texts into NaN, which counts as true.
-        "at_edge": "" if len(equal) == len(rates) else edges.get(inner_rate(equal, list(rates.index)), ""),
+        "at_edge": "" if len(equal) == len(rates) else edges.get(inner_rate(equal, tried), ""),
     }
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.aggregate import StudySummary
-from lr_sweep.analysis.statistics.selection import CELL, each_cell
+from lr_sweep.analysis.statistics.selection import CELL, each_cell, rows_by_cell
 from lr_sweep.analysis.statistics.uncertainty import Floats
 
 
@@ -74,8 +75,8 @@ def sensitivities(summary: StudySummary) -> pd.DataFrame:
     scores = summary.learning_rates.assign(score=sign * summary.learning_rates["validation_mean"])
     lowest = scores.groupby("task")["score"].min().to_dict()
     rows = [
-        dict(zip(CELL, cell, strict=True)) | _sensitivity(rates.to_dict("records"), lowest[cell[0]])
-        for cell, rates in each_cell(scores)
+        dict(zip(CELL, cell, strict=True)) | _sensitivity(rates, lowest[cell[0]])
+        for cell, rates in rows_by_cell(scores).items()
     ]
     return pd.DataFrame(rows)
 
@@ -97,7 +98,7 @@ def expected_bests(summary: StudySummary) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def _sensitivity(rates: list[dict[Any, Any]], lowest: float) -> dict[str, Any]:
+def _sensitivity(rates: list[Row], lowest: float) -> dict[str, Any]:
     floored = [] if math.isnan(lowest) else [row for row in rates if not row["num_values"] and row["diverged"]]
     means = {row["learning_rate"]: row["score"] for row in rates if row["num_values"]}
     means |= {row["learning_rate"]: lowest for row in floored}
