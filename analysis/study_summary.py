@@ -30,6 +30,14 @@ class RecordedStudy:
     summary: StudySummary
 
 
+def with_options(summary: StudySummary, info: StudyInfo) -> StudySummary:
+    """Return the summary with how the study wants its variants compared."""
+    within = info.equal_within
+    if within is not None and info.metric.is_fraction:
+        within /= 100
+    return replace(summary, paired=info.paired, equal_within=within)
+
+
 def read_summary(results: Path, study: str, further_columns: Collection[str] = ()) -> RecordedStudy:
     """Read a study and summarise its runs, with `further_columns` of `RUNS`.
 
@@ -40,4 +48,5 @@ def read_summary(results: Path, study: str, further_columns: Collection[str] = (
     curves = record.read_curves(results, wanted["run_id"], CURVE_COLUMNS)
     summary = summarise(with_stops(wanted, stopped_of(results, study)), runs, curves, info.metric)
     summary = replace(summary, search=info.search, refinement=info.refinement, winners=info.winners)
+    summary = with_options(summary, info)
     return RecordedStudy(info=info, wanted=wanted, runs=runs, curves=curves, summary=summary)

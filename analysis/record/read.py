@@ -70,6 +70,10 @@ class StudyInfo:
     """How many learning rates of a cell get all seeds, the best by the first one; None: all."""
     stops_early: bool = False
     """Key `stop_early`, absent: every run is to train to its budget."""
+    paired: bool = False
+    """Key `paired`: whether variants are compared by seed."""
+    equal_within: float | None = None
+    """Key `equal_within`, in points of percent, or in the metric's unit; None: no variants are called equal."""
     from_table: bool = False
     """Whether its runs are those of a user's table; nothing published is shown beside them."""
 
@@ -134,6 +138,9 @@ def _study_info(results: Path, study: str, content: Mapping[str, Any]) -> StudyI
     for key in ("refine", "winners"):
         if not isinstance(content.get(key), int | None):
             raise ValueError(f"got {content[key]!r} as {key}, want a number")
+    within, paired = content.get("equal_within"), content.get("paired", False)
+    if not (within is None or isinstance(within, int | float)) or not isinstance(paired, bool):
+        raise ValueError(f"got equal_within {within!r} and paired {paired!r}, want a number, and true or false")
     try:
         search = SearchRange(**content["search"]) if "search" in content else None
     except TypeError as error:
@@ -152,6 +159,8 @@ def _study_info(results: Path, study: str, content: Mapping[str, Any]) -> StudyI
         refinement=refinement,
         winners=content.get("winners"),
         stops_early="stop_early" in content,
+        paired=paired,
+        equal_within=within,
     )
 
 

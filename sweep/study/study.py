@@ -153,6 +153,10 @@ class Study(Strict):
     """A number n, for 0 to n - 1, or a list."""
     selection: Literal["best", "final"] = "best"
     """Which model of a run the report measures: the best on validation data, or the one at the step budget."""
+    paired: bool = False
+    """Whether the report compares variants by seed, where seeds are seen to move them alike."""
+    equal_within: Annotated[float, Field(gt=0)] | None = None
+    """Differences below it are none, in points of percent, or of another metric in its unit; null: none are."""
     resources: Resources = Resources()
     """What each trial holds."""
 

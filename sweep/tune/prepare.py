@@ -170,5 +170,7 @@ def write_wanted(results: Results, study: AnyStudy, wanted: list[WantedRun]) -> 
     facts |= {"stop_early": study.stop_early.model_dump()} if study.stop_early else {}
     facts |= {"refine": study.refine} if study.refine else {}
     facts |= {"winners": study.winners} if study.winners else {}
+    facts |= {"paired": True} if study.paired else {}
+    facts |= {"equal_within": study.equal_within} if study.equal_within else {}
     facts |= {"metric": study.metric.as_json()} if isinstance(study, OwnStudy) else {}
     write_json(results.facts(study.study), sealed(facts))
