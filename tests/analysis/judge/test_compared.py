@@ -32,7 +32,7 @@ def table(tmp_path: Path) -> Path:
 
 def test_variants_are_equal_within_points(table: Path, tmp_path: Path) -> None:
     text = write_judged(judge([table], Reading(equal_within=5.0)), tmp_path / "out").text
-    assert "a and b are equal within 5.0 points: a leads by 0.50 points" in text
+    assert "a and b are equal within 5.0 points: a leads by 0.5 points" in text
 
 
 def test_variants_are_compared_by_seed(table: Path, tmp_path: Path) -> None:

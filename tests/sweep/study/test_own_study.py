@@ -105,8 +105,8 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
     plain = "text, a finite number, true, false, null, or lists and mappings of these"
     single = "has no effect here: runs of the user's own function train one by one; leave it out"
     keys = (
-        "code, data, equal_within, learning_rates, metric, models, num_steps, paired, protocol, refine, resources, search, "
-        "seeds, selection, stop_early, study, tasks, title, trainable, variants, winners"
+        "code, data, equal_within, learning_rates, metric, models, num_steps, paired, protocol, refine, resources, "
+        "search, seeds, selection, stop_early, study, tasks, title, trainable, variants, winners"
     )
     assert mistakes(study) == [
         "4: num_steps: 12 is not a multiple of protocol.evaluate_every = 5; 10 or 15 is",
