@@ -44,6 +44,7 @@ from lr_sweep.analysis.statistics.flips import flips
 from lr_sweep.analysis.statistics.importance import importances
 from lr_sweep.analysis.statistics.ledger import ledger
 from lr_sweep.analysis.statistics.orders import orders, reversals
+from lr_sweep.analysis.statistics.overall import overall
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.sensitivity import expected_bests, sensitivities
 from lr_sweep.analysis.statistics.uncertainty import intervals
@@ -250,7 +251,9 @@ def _uncertainty(folder: Path, summary: StudySummary, compared: Compared) -> lis
     shown = further_tables.interval_table(cells, summary.metric).write(folder, "intervals", cells)
     differences = further_tables.comparison_table(compared.pairs, summary, compared.leaders)
     differences.write(folder, "comparisons", compared.pairs)
-    return [shown, differences if len(compared.pairs) else Paragraph("One variant: nothing to compare.")]
+    tasks = overall(summary, np.random.default_rng(INTERVAL_SEED))
+    rated = [further_tables.overall_table(tasks, summary.metric).write(folder, "overall", tasks)] if len(tasks) else []
+    return [shown, differences if len(compared.pairs) else Paragraph("One variant: nothing to compare."), *rated]
 
 
 def _conclusions(folder: Path, summary: StudySummary, compared: Compared) -> list[Block]:
