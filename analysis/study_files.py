@@ -45,7 +45,7 @@ from lr_sweep.analysis.statistics.importance import importances
 from lr_sweep.analysis.statistics.ledger import ledger
 from lr_sweep.analysis.statistics.orders import orders, reversals
 from lr_sweep.analysis.statistics.overall import overall
-from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.selection import CELL, Cell, each_cell
 from lr_sweep.analysis.statistics.sensitivity import expected_bests, sensitivities
 from lr_sweep.analysis.statistics.uncertainty import intervals
 from lr_sweep.analysis.statistics.verdicts import verdicts
@@ -165,7 +165,8 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     checks = findings_table(found, tried, of_study).write(folder, "checks")
     chart = SweepChart(say("measured", metric=metric))
     compared = Compared(pairs, tested, ordered, verdicts(summary, pairs, tested))
-    opening = verdict_block(compared.verdicts, summary, ordered) if metric.chosen_on else Verdict(())
+    costs = _device_seconds(summary, study.recorded.runs) if study.recorded else None
+    opening = verdict_block(compared.verdicts, summary, ordered, costs) if metric.chosen_on else Verdict(())
     rests_on = tables.facts(info, summary.runs)
     how = "How it was made" if study.recorded else "How the table was read"
     made = _provenance(study.recorded.runs) if study.recorded else Bullets(study.about_table)
@@ -189,6 +190,12 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     listed = [*(table.text() for table in shown), textwrap.fill(rests_on, TEXT_WIDTH), ""]
     checked = findings_text(found, tried, of_study)
     return "\n".join([heading, *filter(None, [opening.text()]), status, "", *listed, checked])
+
+
+def _device_seconds(summary: StudySummary, runs: pd.DataFrame) -> dict[Cell, float]:
+    """Return the mean device seconds of a run at the chosen learning rate, by cell."""
+    timed = summary.chosen_runs[["run_id", *CELL]].merge(runs[["run_id", "device_s"]], on="run_id")
+    return {cell: float(rows["device_s"].mean()) for cell, rows in each_cell(timed)}
 
 
 def _main_tables(info: StudyInfo, summary: StudySummary, main: list[Table]) -> list[Table]:
