@@ -68,8 +68,8 @@ OTHERS = "Another variant has the highest mean at 1 of the 3 learning rates, dis
             [LEADS],
             {"flips": False},
             "Tuned, a leads by 4.8 points over b (95% interval −1.0 to 10.6), not yet certain with 3 seeds; about 4 "
-            "more would decide (2 device hours). At 1e-3 alone, b leads by 10.0 points over a, of which the tuned order "
-            "is open.",
+            "more would decide (2 device hours). At 1e-3 alone, b leads by 10.0 points over a, of which the tuned "
+            "order is open.",
         ),
         (
             [LEADS._replace(low=-0.0001, high=0.0961, further_seeds=math.inf)],
