@@ -46,7 +46,8 @@ from lr_sweep.analysis.statistics.flips import flips
 from lr_sweep.analysis.statistics.importance import importances
 from lr_sweep.analysis.statistics.ledger import ledger
 from lr_sweep.analysis.statistics.orders import orders, reversals
-from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.overall import overall
+from lr_sweep.analysis.statistics.selection import CELL, Cell, each_cell
 from lr_sweep.analysis.statistics.sensitivity import expected_bests, sensitivities
 from lr_sweep.analysis.statistics.uncertainty import intervals
 from lr_sweep.analysis.statistics.verdicts import verdicts
@@ -98,8 +99,8 @@ class Compared(NamedTuple):
 
     pairs: pd.DataFrame
     flips: pd.DataFrame
-    verdicts: pd.DataFrame
     orders: pd.DataFrame
+    verdicts: pd.DataFrame
 
     @property
     def leaders(self) -> further_tables.Leaders:
@@ -177,9 +178,10 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     found = folded(study.findings, summary.cells)
     checks = findings_table(found, tried, of_study).write(folder, "checks")
     chart = SweepChart(say("measured", metric=metric))
-    compared = Compared(pairs, tested, verdicts(summary, pairs, tested), ordered)
+    compared = Compared(pairs, tested, ordered, verdicts(summary, pairs, tested))
+    costs = _device_seconds(summary, study.recorded.runs) if study.recorded else None
     said = decided_texts(study.decision)
-    opening = verdict_block(compared.verdicts, summary, ordered, said) if metric.chosen_on else Verdict(())
+    opening = verdict_block(compared.verdicts, summary, ordered, costs, said) if metric.chosen_on else Verdict(())
     rests_on = tables.facts(info, summary.runs)
     how = "How it was made" if study.recorded else "How the table was read"
     made = _provenance(study.recorded.runs) if study.recorded else Bullets(study.about_table)
@@ -204,6 +206,12 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     listed = [*(table.text() for table in shown), textwrap.fill(rests_on, TEXT_WIDTH), ""]
     checked = findings_text(found, tried, of_study)
     return "\n".join([heading, *filter(None, [opening.text()]), status, "", *listed, checked])
+
+
+def _device_seconds(summary: StudySummary, runs: pd.DataFrame) -> dict[Cell, float]:
+    """Return the mean device seconds of a run at the chosen learning rate, by cell."""
+    timed = summary.chosen_runs[["run_id", *CELL]].merge(runs[["run_id", "device_s"]], on="run_id")
+    return {cell: float(rows["device_s"].mean()) for cell, rows in each_cell(timed)}
 
 
 def _main_tables(info: StudyInfo, summary: StudySummary, main: list[Table]) -> list[Table]:
@@ -266,12 +274,15 @@ def _uncertainty(folder: Path, summary: StudySummary, compared: Compared) -> lis
     shown = further_tables.interval_table(cells, summary.metric).write(folder, "intervals", cells)
     differences = further_tables.comparison_table(compared.pairs, summary, compared.leaders)
     differences.write(folder, "comparisons", compared.pairs)
-    return [shown, differences if len(compared.pairs) else Paragraph("One variant: nothing to compare.")]
+    tasks = overall(summary, np.random.default_rng(INTERVAL_SEED))
+    rated = [further_tables.overall_table(tasks, summary.metric).write(folder, "overall", tasks)] if len(tasks) else []
+    return [shown, differences if len(compared.pairs) else Paragraph("One variant: nothing to compare."), *rated]
 
 
 def _conclusions(folder: Path, summary: StudySummary, compared: Compared) -> list[Block]:
     """Write orders, reversals and sensitivities; return those that the study has variants for."""
-    turned, ordered, pairs = reversals(summary, compared.flips), compared.orders, compared.pairs
+    pairs, ordered = compared.pairs, compared.orders
+    turned = reversals(summary, compared.flips)
     measured, bests = sensitivities(summary), expected_bests(summary)
     metric = summary.metric
     order = further_tables.order_table(ordered, metric).write(folder, "orders", further_tables.order_texts(ordered))

@@ -36,6 +36,14 @@ class RecordedStudy:
     """What these say; None: the study has no `decide`."""
 
 
+def with_options(summary: StudySummary, info: StudyInfo) -> StudySummary:
+    """Return the summary with how the study wants its variants compared."""
+    within = info.equal_within
+    if within is not None and info.metric.is_fraction:
+        within /= 100
+    return replace(summary, paired=info.paired, equal_within=within)
+
+
 def read_summary(results: Path, study: str, further_columns: Collection[str] = ()) -> RecordedStudy:
     """Read a study and summarise its runs, with `further_columns` of `RUNS`.
 
@@ -54,6 +62,7 @@ def summarised(
     is_fresh = wanted["fresh"].fillna(False).astype(bool)
     summary = summarise(with_stops(wanted[~is_fresh], stopped), runs, curves, info.metric)
     summary = replace(summary, search=info.search, refinement=info.refinement, winners=info.winners)
+    summary = with_options(summary, info)
     fresh = summary.runs.head(0)
     if is_fresh.any():
         fresh = summarise(wanted[is_fresh], runs, curves, info.metric).runs

@@ -207,7 +207,7 @@ def deciding(
     fresh = NOISES[noise](rng, (*shape[:3], 1, settings.max_seeds)).reshape(number, num_cells, -1)
     values = fresh + np.tile(means, num_tasks)[:, None]
     whole = judge_pairs(values, pairs, settings, known)
-    used = _used(whole, pairs, num_cells, settings.max_seeds)
+    used = seeds_used(whole, pairs, num_cells, settings.max_seeds)
     seen = judge_pairs(
         np.where(np.arange(settings.max_seeds) < used[..., None], values, np.nan), pairs, settings, known
     )
@@ -227,13 +227,13 @@ def deciding(
     )
 
 
-def _used(found: Decided, pairs: Pairs, num_cells: int, most: int) -> np.ndarray:
-    """Return the seeds that each cell was given: up to the last decision on a pair of it."""
+def seeds_used(found: Decided, pairs: Pairs, num_cells: int, most: int) -> np.ndarray:
+    """Return the seeds that each cell was given, ... x cells: up to the last decision on a pair of it."""
     until = np.where(found.outcome == UNDECIDED, most, found.num_seeds)
-    used = np.zeros((len(until), num_cells), int)
-    for index in range(len(pairs.first)):
-        for cell in (pairs.first[index], pairs.second[index]):
-            used[:, cell] = np.maximum(used[:, cell], until[:, index])
+    used = np.zeros((*until.shape[:-1], num_cells), int)
+    for index, cells in enumerate(zip(pairs.first, pairs.second, strict=True)):
+        for cell in cells:
+            used[..., cell] = np.maximum(used[..., cell], until[..., index])
     return used
 
 

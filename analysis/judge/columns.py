@@ -58,6 +58,10 @@ class Reading:
     """Name of the metric; if there are columns of it, no others are read."""
     higher_is_better: bool | None = None
     select_on_test: bool = False
+    paired: bool = False
+    """Compare variants by seed."""
+    equal_within: float | None = None
+    """Points of percent, or the metric's unit, within which variants are equal."""
 
 
 @dataclass(frozen=True, kw_only=True)

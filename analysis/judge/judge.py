@@ -35,6 +35,7 @@ from lr_sweep.analysis.statistics.finding import CheckFinding, finding_of, probl
 from lr_sweep.analysis.statistics.selection import Cell
 from lr_sweep.analysis.statistics.unequal import unequal_tuning
 from lr_sweep.analysis.study_files import Study
+from lr_sweep.analysis.study_summary import with_options
 from lr_sweep.common.errors import UserError
 
 FAR = 10
@@ -64,7 +65,8 @@ def judge(paths: Sequence[Path], reading: Reading) -> Study:
     runs = runs_of(rows, "validation" if "validation" in rows else "test", remarks)
     remarks += _lacking(first, metric)
     name = tables[0].stem
-    return _study(StudyInfo(study=name, title=name, metric=metric, from_table=True), runs, remarks)
+    info = StudyInfo(study=name, title=name, metric=metric, from_table=True)
+    return _study(replace(info, paired=reading.paired, equal_within=reading.equal_within), runs, remarks)
 
 
 def _about_tables(tables: Sequence[TableFile], columns: Columns) -> list[str]:
@@ -144,6 +146,7 @@ def _study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
     """Summarise and check the runs."""
     frames = (runs.wanted, runs.ended, runs.curves, info.metric)
     summary = summarise(*frames) if info.metric.chosen_on else without_selection(*frames)
+    summary = with_options(summary, info)
     found = [*check_sweep(summary, runs.curves), *unequal_tuning(summary)]
     found += [*_unselected(summary), *_differing(summary, runs.settings)]
     fixed = [replace(each, fix=FIXES.get(each.check, each.fix)) if each.fix else each for each in found]

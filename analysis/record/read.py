@@ -109,6 +109,10 @@ class StudyInfo:
     """Key `stop_early`, absent: every run is to train to its budget."""
     decide: Deciding | None = None
     """Absent: the runs that choose the learning rates also compare the variants."""
+    paired: bool = False
+    """Key `paired`: whether variants are compared by seed."""
+    equal_within: float | None = None
+    """Key `equal_within`, in points of percent, or in the metric's unit; None: no variants are called equal."""
     from_table: bool = False
     """Whether its runs are those of a user's table; nothing published is shown beside them."""
 
@@ -173,6 +177,9 @@ def _study_info(results: Path, study: str, content: Mapping[str, Any]) -> StudyI
     for key in ("refine", "winners"):
         if not isinstance(content.get(key), int | None):
             raise ValueError(f"got {content[key]!r} as {key}, want a number")
+    within, paired = content.get("equal_within"), content.get("paired", False)
+    if not (within is None or isinstance(within, int | float)) or not isinstance(paired, bool):
+        raise ValueError(f"got equal_within {within!r} and paired {paired!r}, want a number, and true or false")
     try:
         search = SearchRange(**content["search"]) if "search" in content else None
     except TypeError as error:
@@ -192,6 +199,8 @@ def _study_info(results: Path, study: str, content: Mapping[str, Any]) -> StudyI
         winners=content.get("winners"),
         stops_early="stop_early" in content,
         decide=Deciding.from_json(content["decide"]) if "decide" in content else None,
+        paired=paired,
+        equal_within=within,
     )
 
 

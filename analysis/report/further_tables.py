@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -16,7 +17,7 @@ from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
 from lr_sweep.analysis.statistics.comparisons import is_paired, seed_correlation
 from lr_sweep.analysis.statistics.modes import two_modes
 from lr_sweep.analysis.statistics.selection import CELL
-from lr_sweep.analysis.statistics.uncertainty import t_factor
+from lr_sweep.analysis.statistics.uncertainty import NUM_DRAWS, t_factor
 from lr_sweep.common.text import NO_VALUE, rate_text
 
 SHOWN_TRIES = (1, 2, 3, 5, 10)
@@ -58,14 +59,13 @@ def options_at_chosen(runs: pd.DataFrame) -> pd.DataFrame:
 
 def comparison_table(found: pd.DataFrame, summary: StudySummary, leaders: Leaders | None = None) -> Table:
     """Show the result of `comparisons.comparisons` of a study: differences in points of percent, or as they are."""
-    metric, groups = summary.metric, len(found[GROUP].drop_duplicates())
-    within = "" if summary.equal_within is None else metric.amount_text(summary.equal_within)
-    paired = is_paired(summary)
+    metric, paired = summary.metric, is_paired(summary)
+    facts: dict[str, Any] = {"tested": found["p"].count(), "groups": len(found[GROUP].drop_duplicates())}
+    facts |= {"within": "" if summary.equal_within is None else metric.amount_text(summary.equal_within)}
     refused = "" if paired or not summary.paired else say("refused", correlation=seed_correlation(summary))
-    modes = ", ".join(" ".join(key) for key in two_modes(summary))
-    facts = {"tested": found["p"].count(), "groups": groups, "within": within, "paired": paired, "refused": refused}
+    facts |= {"paired": paired, "refused": refused, "two_modes": ", ".join(map(" ".join, two_modes(summary)))}
     shown = _leading(found, ("variant", "other"), leaders)
-    return laid_out("comparisons", shown, metric=metric, two_modes=modes, of=len(found), **facts)
+    return laid_out("comparisons", shown, metric=metric, of=len(found), **facts)
 
 
 def _leading(pairs: pd.DataFrame, names: tuple[str, str], leaders: Leaders | None) -> pd.DataFrame:
@@ -74,6 +74,11 @@ def _leading(pairs: pd.DataFrame, names: tuple[str, str], leaders: Leaders | Non
         return pairs
     best = pd.Series([leaders.get(group) for group in pairs[GROUP].itertuples(index=False, name=None)], pairs.index)
     return pairs[pairs[names[0]].eq(best) | pairs[names[1]].eq(best)]
+
+
+def overall_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
+    """Show the result of `overall.overall`."""
+    return laid_out("overall", found, metric=metric, draws=NUM_DRAWS)
 
 
 def order_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:

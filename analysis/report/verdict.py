@@ -16,6 +16,7 @@ from lr_sweep.analysis.report.tables import incomplete_text, seeds_text
 from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
 from lr_sweep.analysis.statistics.grid_checks import not_eligible
+from lr_sweep.analysis.statistics.selection import Cell
 from lr_sweep.analysis.statistics.sizes import MOST_FURTHER
 from lr_sweep.analysis.statistics.verdicts import Flip, Lead
 from lr_sweep.common.text import rate_text
@@ -30,11 +31,20 @@ Few = Mapping[tuple[str, float], str]
 
 
 def verdict_block(
-    found: pd.DataFrame, summary: StudySummary, orders: pd.DataFrame, decided: Mapping[tuple[str, str], str]
+    found: pd.DataFrame,
+    summary: StudySummary,
+    orders: pd.DataFrame,
+    device_s: Mapping[Cell, float] | None = None,
+    decided: Mapping[tuple[str, str], str] | None = None,
 ) -> Verdict:
     """Write the result of `verdicts.verdicts`, an item a task and model, each with the chosen learning rates.
 
-    `orders` is the result of `orders.orders`; `decided` what fresh seeds say, by task and model: it comes first.
+    Args:
+        found: the result.
+        summary: of the study.
+        orders: the result of `orders.orders`.
+        device_s: device seconds of a run at each cell's chosen rate; None: not known.
+        decided: what fresh seeds say, by task and model; it comes first.
     """
     orders_of = dict(list(orders.groupby(GROUP, sort=False)))
     several = summary.cells["model"].nunique() > 1
@@ -45,18 +55,23 @@ def verdict_block(
         found_at = conclusions(orders_of[row["task"], row["model"]])
         rates = of.learning_rates.to_dict("records")
         few = {(rate["variant"], rate["learning_rate"]): seeds_text(rate) for rate in rates}
-        fresh = decided.get((row["task"], row["model"]), "")
-        text = " ".join([*filter(None, [fresh]), *_sentences(row, summary, found_at, few)])
+        fresh = (decided or {}).get((row["task"], row["model"]), "")
+        cells = {cell: value for cell, value in (device_s or {}).items() if cell[:2] == (row["task"], row["model"])}
+        seconds = {variant: value for (_, _, variant), value in cells.items()}
+        text = " ".join([*filter(None, [fresh]), *_sentences(row, summary, found_at, few, seconds)])
         items.append((name, text, _rests_on(of, rates)))
     return Verdict(items)
 
 
-def _sentences(row: Row, summary: StudySummary, found: Sequence[Conclusion], few: Few) -> Iterator[str]:
+def _sentences(
+    row: Row, summary: StudySummary, found: Sequence[Conclusion], few: Few, device_s: Mapping[str, float]
+) -> Iterator[str]:
     if not row["best"]:
         yield "no variant has a value."
         return
     metric = summary.metric
-    leads = [_lead(lead, metric) for lead in row["leads"]]
+    of_leader = device_s.get(row["best"][0], math.nan)
+    leads = [_lead(lead, metric, of_leader + device_s.get(lead.over, math.nan)) for lead in row["leads"]]
     within = "" if summary.equal_within is None else metric.amount_text(summary.equal_within)
     first = leads[0] if leads else None
     yield say("verdict", leader=row["best"][0], first=first, num_rates=len(found), within=within)
@@ -72,12 +87,17 @@ def _sentences(row: Row, summary: StudySummary, found: Sequence[Conclusion], few
         yield say("elsewhere", metric=metric, num_others=len(others), num_sure=sure, num_rates=len(found))
 
 
-def _lead(lead: Lead, metric: Metric) -> dict[str, Any]:
-    """Return what sentences say of a lead, turned so that more is better, whichever way the metric is."""
+def _lead(lead: Lead, metric: Metric, seed_s: float) -> dict[str, Any]:
+    """Return what sentences say of a lead, turned so that more is better, whichever way the metric is.
+
+    `seed_s`: device seconds of one more seed of both variants; NaN: not known.
+    """
     more = lead.further_seeds
+    hours = more * seed_s / 3600
     return lead._asdict() | {
         **sized(lead.difference, lead.low, lead.high, metric),
         "is_known": not math.isnan(lead.low),
+        "cost": f"{hours:.2g} device hours" if math.isfinite(hours) else "",
         "more": "" if math.isnan(more) else f"over {MOST_FURTHER}" if math.isinf(more) else f"about {more:.0f}",
     }
 

@@ -66,7 +66,7 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
     frame = frame.assign(corrected_p=corrected, distinguishable=corrected < LEVEL)
     frame["equal"] = _equal(frame, summary.equal_within)
     frame["further_seeds"] = _further(frame, found, first, second)
-    frame["superiority"] = _superiority(found.values * summary.metric.sign, first, second)
+    frame["superiority"] = superiority(found.values * summary.metric.sign, first, second)
     return frame[[*GROUP, *COLUMNS]]
 
 
@@ -144,19 +144,14 @@ def _further(frame: pd.DataFrame, found: Sampled, first: Ints, second: Ints) -> 
     sizes = tuple(frame.dropna(subset=["p"]).groupby(GROUP, sort=False).size())
     steps, num_found = most_equal(sizes), int(frame["distinguishable"].sum())
     step = steps[min(num_found, len(steps) - 1)] if len(steps) else math.nan
-    undecided = ~(frame["distinguishable"] | frame["equal"]) & frame["p"].notna()
+    undecided = np.flatnonzero(~(frame["distinguishable"] | frame["equal"]) & frame["p"].notna())
+    pairs = np.stack([first, second], axis=-1)[undecided]
+    noise = Noise(found.noise.variance[pairs], found.noise.dof[pairs])
+    level = LEVEL / step / frame["choice"].to_numpy(float)[undecided]
     needed = np.full(len(frame), math.nan)
-    for index in np.flatnonzero(undecided):
-        pair = [first[index], second[index]]
-        noise = Noise(found.noise.variance[pair], found.noise.dof[pair])
-        level = LEVEL / step / frame["choice"].iloc[index]
-        needed[index] = further_seeds(frame["difference"].iloc[index], noise, found.counts[pair], level)
+    difference = frame["difference"].to_numpy(float)[undecided]
+    needed[undecided] = further_seeds(difference, noise, found.counts[pairs], level)
     return needed
-
-
-def _superiority(values: Floats, first: Ints, second: Ints) -> list[float]:
-    known = [row[~np.isnan(row)] for row in values]
-    return [superiority(known[one], known[other]) for one, other in zip(first, second, strict=True)]
 
 
 def _note(num_seeds: float, difference: float, sem: float) -> str:

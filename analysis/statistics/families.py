@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from lr_sweep.analysis.statistics.uncertainty import Floats
 
+MOST_VARIANTS = 30
+"""Of more, any part of the pairs may be equal: Holm's procedure, which differs little then."""
+
 
 def shaffer(p_values: Floats, groups: Sequence[Hashable]) -> Floats:
     """Correct p values of pairs of variants (Shaffer 1986, the static form): reject where the result is below a level.
@@ -41,11 +44,15 @@ def most_equal(numbers: tuple[int, ...]) -> NDArray[np.int64]:
     `numbers` are of the pairs of each group of variants, as (6, 6): two tasks of 4 variants each. Of a number that is
     not all pairs of some variants, any part may be equal.
     """
+    total = sum(numbers)
+    left = np.arange(total, 0, -1)
+    if max(numbers, default=0) > pairs_of(MOST_VARIANTS):
+        return left
     possible = {0}
     for number in numbers:
         possible = {done + more for done in possible for more in _possible(number)}
-    total = sum(numbers)
-    return np.array([max(each for each in possible if each <= total - differing) for differing in range(total)])
+    rising = np.array(sorted(possible))
+    return rising[np.searchsorted(rising, left, side="right") - 1]
 
 
 def _possible(num_pairs: int) -> Iterable[int]:

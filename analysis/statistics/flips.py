@@ -40,9 +40,10 @@ def flips(summary: StudySummary, compared: pd.DataFrame) -> pd.DataFrame:
     """
     pairs = _turned(compared[compared["distinguishable"]], summary.metric.sign)
     cells, values = summary.cells, cell_values(summary)
-    keys = list(cells[[*GROUP, "variant"]].itertuples(index=False, name=None))
+    keys = cells[[*GROUP, "variant"]].itertuples(index=False, name=None)
+    at = {key: index for index, key in enumerate(keys)}
     ones, others = (
-        np.array([keys.index(key) for key in pairs[[*GROUP, name]].itertuples(index=False, name=None)], int)
+        np.array([at[key] for key in pairs[[*GROUP, name]].itertuples(index=False, name=None)], int)
         for name in ("worse", "better")
     )
     rates = sorted({float(rate) for cell in values for rate in cell.rates})

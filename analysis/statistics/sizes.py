@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from scipy.special import nctdtr, stdtrit
 
-from lr_sweep.analysis.statistics.noise import Noise, welch
+from lr_sweep.analysis.statistics.noise import Ints, Noise, welch
 from lr_sweep.analysis.statistics.uncertainty import Floats
 
 POWER = 0.8
@@ -16,35 +14,47 @@ MOST_FURTHER = 100
 """More further seeds are not counted."""
 
 
-def superiority(ones: Floats, others: Floats) -> float:
-    """Return how often a run of the first is above one of the second, ties counting half (Mann and Whitney 1947).
+def superiority(values: Floats, first: Ints, second: Ints) -> Floats:
+    """Return how often a run of each pair's first cell is above one of its second, ties counting half.
 
-    NaN: either has no value. Values without NaN.
+    That is the statistic of Mann and Whitney 1947. NaN: either has no value. `values`: cells x seeds; NaN: none.
     """
-    if not len(ones) or not len(others):
-        return math.nan
-    away = ones[:, None] - others
-    return float(np.mean((away > 0) + 0.5 * (away == 0)))
+    ones, others = values[first], values[second]
+    won, number = np.zeros(len(first)), np.zeros(len(first))
+    for run in ones.T:
+        known = ~np.isnan(run[:, None] + others)
+        won += np.where(known, (run[:, None] > others) + 0.5 * (run[:, None] == others), 0.0).sum(-1)
+        number += known.sum(-1)
+    with np.errstate(invalid="ignore"):
+        return won / number
 
 
-def further_seeds(difference: float, noise: Noise, counts: Floats, level: float) -> float:
-    """Return how many more seeds of each of two cells make a difference certain with probability `POWER`.
+def further_seeds(difference: Floats, noise: Noise, counts: Floats, level: Floats) -> Floats:
+    """Return how many more seeds of both of two cells make their difference certain with probability `POWER`.
 
     Assumed is that the difference and the noise are what they seem: of a difference that is by luck too large the
-    number is too small, and the other way round.
+    number is too small, and the other way round. Power rises with the seeds, so the number is found by halving.
 
     Args:
-        difference: of the two means.
-        noise: of the two cells; degrees of freedom grow with the seeds.
-        counts: their seeds.
-        level: two-sided, of the test.
+        difference: of the two means, one a pair.
+        noise: pairs x 2; degrees of freedom grow with the seeds.
+        counts: their seeds, pairs x 2.
+        level: two-sided, of the test of each pair.
 
     Returns:
         At least 1; infinity: more than `MOST_FURTHER`.
     """
-    more = np.arange(1, MOST_FURTHER + 1)[:, None]
-    later = Noise(np.broadcast_to(noise.variance, (MOST_FURTHER, 2)), noise.dof * (counts + more - 1) / (counts - 1))
-    sem, dof = (found[:, 0] for found in welch(later, counts + more, np.array([0]), np.array([1])))
-    power = 1 - nctdtr(dof, abs(difference) / sem, -stdtrit(dof, level / 2))
-    enough = np.flatnonzero(power >= POWER)
-    return float(enough[0] + 1) if len(enough) else math.inf
+    low, high = np.zeros(len(difference)), np.full(len(difference), MOST_FURTHER + 1.0)
+    while (high - low > 1).any():
+        middle = (low + high) // 2
+        enough = _power(difference, noise, counts, counts + middle[:, None], level) >= POWER
+        low, high = np.where(enough | (middle == low), low, middle), np.where(enough & (middle > low), middle, high)
+    return np.where(high > MOST_FURTHER, np.inf, high)
+
+
+def _power(difference: Floats, noise: Noise, counts: Floats, later: Floats, level: Floats) -> Floats:
+    """Return the probability that a test with more seeds finds a difference."""
+    grown = Noise(noise.variance, noise.dof * (later - 1) / (counts - 1))
+    sem, dof = (found[:, 0] for found in welch(grown, later, np.array([0]), np.array([1])))
+    power: Floats = 1 - nctdtr(dof, np.abs(difference) / sem, -stdtrit(dof, level / 2))
+    return power

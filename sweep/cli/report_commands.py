@@ -88,6 +88,10 @@ def judge(
     select_on_test: Annotated[
         bool, opt.flag("choose on test data, in a table without validation data; the report says so")
     ] = False,
+    paired: Annotated[bool, opt.flag("compare variants by seed, where seeds are seen to move them alike")] = False,
+    equal_within: Annotated[
+        float | None, opt.option("SIZE", "differences below it are none; in points of percent, or as the metric is")
+    ] = None,
     out: Annotated[Path | None, opt.option("FOLDER", "of the report; default: ./judged/TABLE", opt.local_path)] = None,
     strict: opt.Strict = False,
 ) -> int:
@@ -97,11 +101,15 @@ def judge(
     from lr_sweep.analysis.judge.write import write_judged
 
     opt.not_together(lower_is_better=lower_is_better, higher_is_better=higher_is_better)
+    if equal_within is not None and equal_within <= 0:
+        raise UserError(f"--equal-within: got {equal_within:g}, want a difference above 0")
     reading = Reading(
         columns=_mapping(columns or []),
         metric=metric,
         higher_is_better=higher_is_better if higher_is_better or lower_is_better else None,
         select_on_test=select_on_test,
+        paired=paired,
+        equal_within=equal_within,
     )
     study = read_tables(tables, reading)
     written = write_judged(study, out or Path("judged") / tables[0].stem)

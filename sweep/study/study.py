@@ -16,7 +16,7 @@ from annotated_types import Interval, Len
 from pydantic import AfterValidator, Field, Tag, TypeAdapter, ValidationInfo, field_validator, model_validator
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.common.limits import Count, Seed, Steps
+from lr_sweep.common.limits import Count, Positive, Seed, Steps
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.study.cells import AXES, Cells, StudyCell, by_names, changed, check_cells
 from lr_sweep.sweep.study.decide import Decide
@@ -40,6 +40,8 @@ from lr_sweep.trainables.run import AnyRun
 
 MAX_RUNS = 100_000
 """Largest number of runs of a study; a plan of so many takes ten seconds."""
+FACTS = ("refine", "winners", "paired", "equal_within")
+"""Fields that reports read, where they are not the default."""
 LEAST_GRID = 3
 """Learning rates of a grid that can be refined: with fewer, no peak can be seen to lie inside."""
 _STEPS = TypeAdapter(Steps, config=STRICT)
@@ -158,6 +160,10 @@ class Study(Strict):
     """A number n, for seeds 0 to n - 1, or a list."""
     selection: Literal["best", "final"] = "best"
     """Which model of a run the report measures: the best on validation data, or the one at the step budget."""
+    paired: bool = False
+    """Whether the report compares variants by seed, where seeds are seen to move them alike."""
+    equal_within: Positive | None = None
+    """Differences below it are none, in points of percent, or of another metric in its unit; null: none are."""
     resources: Resources = Resources()
     """What each trial holds."""
 
@@ -322,7 +328,7 @@ class Study(Strict):
         facts |= {"search": self.search.facts()} if self.search else {}
         facts |= {"stop_early": self.stop_early.model_dump()} if self.stop_early else {}
         facts |= {"decide": self.decide.facts()} if self.decide else {}
-        return facts | {name: getattr(self, name) for name in ("refine", "winners") if getattr(self, name)}
+        return facts | {name: getattr(self, name) for name in FACTS if getattr(self, name)}
 
     def plain(self) -> dict[str, Any]:
         """Return the study as its file has it, with all defaults filled in, as plain JSON values."""

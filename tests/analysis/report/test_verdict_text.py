@@ -40,9 +40,11 @@ def said(
     best = ("a", *(each.over for each in leads if not each.distinguishable))
     found = [Conclusion("same", True), Conclusion("winner", False), Conclusion("order", True)]
     row = {"best": best, "leads": leads} | FIXED | row
-    return " ".join(_sentences(row, replace(SUMMARY, metric=metric, equal_within=within), found, few or {}))
+    return " ".join(_sentences(row, replace(SUMMARY, metric=metric, equal_within=within), found, few or {}, COSTS))
 
 
+COSTS = {"a": 1200.0, "b": 600.0}
+"""Device seconds of a run; of other variants they are not known."""
 SUMMARY = StudySummary(runs=pd.DataFrame(), learning_rates=pd.DataFrame(), cells=pd.DataFrame())
 OTHERS = "Another variant has the highest mean at 1 of the 3 learning rates, distinguishably at none."
 
@@ -66,7 +68,8 @@ OTHERS = "Another variant has the highest mean at 1 of the 3 learning rates, dis
             [LEADS],
             {"flips": False},
             "Tuned, a leads by 4.8 points over b (95% interval −1.0 to 10.6), not yet certain with 3 seeds; about 4 "
-            "more would decide. At 1e-3 alone, b leads by 10.0 points over a, of which the tuned order is open.",
+            "more would decide (2 device hours). At 1e-3 alone, b leads by 10.0 points over a, of which the tuned "
+            "order is open.",
         ),
         (
             [LEADS._replace(low=-0.0001, high=0.0961, further_seeds=math.inf)],

@@ -83,6 +83,12 @@ def test_seeds_of_one_cell_alone_are_no_look() -> None:
     assert found.needs_seeds.tolist() == [False, True]  # the first cell has all it may have
 
 
+def test_a_cell_whose_noise_is_not_known_before_has_that_of_its_fresh_seeds() -> None:
+    found = judge_pairs(fresh(10.0, 0.0), TWO, Settings(), Noise(np.full(2, math.nan), np.zeros(2)))
+    assert found.outcome.tolist() == [FIRST]
+    assert found.num_seeds[0] > 2
+
+
 def test_named_pairs_alone_are_compared() -> None:
     found = judge_pairs(fresh(0.0, 20.0, 40.0, seeds=2), Pairs.named([(0, 2)]), Settings(), known(3))
     assert (found.outcome.tolist(), found.needs_seeds.tolist()) == ([SECOND], [False] * 3)
