@@ -140,7 +140,7 @@ class Decision:
         decided = sum(each not in (OPEN, "undecided") for each in outcomes)
         given_up, left = outcomes.count("undecided"), sum(self.left.values())
         return (
-            f"{decided} of {len(outcomes)} pair{'s' if len(outcomes) != 1 else ''} decided"
+            f"{decided} of {len(outcomes)} pairs decided"
             f"{f', {given_up} undecided after all its seeds' if given_up else ''}, "
             f"{left} run{'s' if left != 1 else ''} to go{' at most' if left else ''}"
         )

@@ -161,9 +161,7 @@ def test_it_waits_for_all_that_chooses(make: Callable[..., Bench]) -> None:
     bench = make()
     bench.run(Landscape(tests=TESTS), only=parse_only(f"variant={NEAR}"))
     assert not bench.results.proposals("tiny").exists()
-    text = status_text(bench.results, "tiny")
-    assert "0 of 1 pairs" not in text
-    assert "the runs that choose the rates have not all ended" in text
+    assert "; the runs that choose the rates have not all ended" in status_text(bench.results, "tiny")
 
 
 def test_the_plan_counts_the_most_and_what_is_expected(make: Callable[..., Bench], tmp_path: Path) -> None:
