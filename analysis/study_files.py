@@ -78,6 +78,8 @@ class Study:
     """None: the runs are of a table."""
     about_table: Sequence[str] = ()
     """How a table was read, and what it lacks, sentence by sentence."""
+    candidates: pd.DataFrame | None = None
+    """Runs that intervals choose among, where more than the learning rate was tuned; None: those of the summary."""
 
 
 class Compared(NamedTuple):
@@ -222,7 +224,7 @@ def _conclusive(folder: Path, study: Study, further: Sequence[Block], compared: 
     of_paper = "Further figures" if info.from_table else "Further tables and figures of the paper"
     return [
         Section("Cells", [*_options(folder, summary), replace(detail, folded=True)]),
-        Section("How sure", _uncertainty(folder, summary, compared)),
+        Section("How sure", _uncertainty(folder, study, compared)),
         Section("Conclusions over the learning rate", _conclusions(folder, summary, compared)),
         *([Section(of_paper, further)] if further else []),
         Section(f"What moved the {metric.name}", [replace(moved, folded=True)]),
@@ -242,8 +244,10 @@ def _cost(folder: Path, summary: StudySummary, recorded: Recorded) -> Block:
     return further_tables.ledger_table(device_s, timed_by).write(folder, "ledger", device_s)
 
 
-def _uncertainty(folder: Path, summary: StudySummary, compared: Compared) -> list[Block]:
-    cells = intervals(summary, np.random.default_rng(INTERVAL_SEED))
+def _uncertainty(folder: Path, study: Study, compared: Compared) -> list[Block]:
+    summary = study.summary
+    tuned = summary if study.candidates is None else replace(summary, runs=study.candidates)
+    cells = intervals(tuned, np.random.default_rng(INTERVAL_SEED))
     shown = further_tables.interval_table(cells, summary.metric).write(folder, "intervals", cells)
     differences = further_tables.comparison_table(compared.pairs, summary.metric, compared.leaders)
     differences.write(folder, "comparisons", compared.pairs)

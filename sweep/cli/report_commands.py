@@ -92,8 +92,8 @@ def judge(
     strict: opt.Strict = False,
 ) -> int:
     """Write tables, figures and checks of runs that any program made, from CSV or Parquet files (docs/judge.md)."""
-    from lr_sweep.analysis.judge.columns import Reading
     from lr_sweep.analysis.judge.judge import judge as read_tables
+    from lr_sweep.analysis.judge.reading import Reading
     from lr_sweep.analysis.judge.write import write_judged
 
     opt.not_together(lower_is_better=lower_is_better, higher_is_better=higher_is_better)
