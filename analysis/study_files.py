@@ -103,6 +103,15 @@ def status_line(runs: pd.DataFrame, what: str = "wanted") -> str:
     return f"{len(runs)} runs {what}: {', '.join(parts)}."
 
 
+def _status(study: Study) -> str:
+    """Count the runs of a record, or of a table."""
+    runs, every = study.summary.runs, study.candidates
+    if not study.info.from_table:
+        return status_line(runs)
+    what = "in the table" if every is None else f"of {len(every)} in the table, at the best of the tuned settings"
+    return status_line(runs, what) + _absent(study.summary)
+
+
 def _absent(summary: StudySummary) -> str:
     """Count the runs that a table lacks: those of seeds that a cell has at other learning rates."""
     rates = summary.learning_rates
@@ -153,9 +162,7 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     main, sweeps, further = write_paper(folder, info, summary, study.curves)
     by_rate, ordered = _write_rates(folder, summary), orders(summary)
     tried = summary.runs["learning_rate"].unique()
-    status = (
-        status_line(summary.runs, "in the table") + _absent(summary) if info.from_table else status_line(summary.runs)
-    )
+    status = _status(study)
     of_study = not info.from_table
     write_checks_json(folder, info.study, study.findings, tried)
     found = folded(study.findings, summary.cells)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -46,6 +47,19 @@ FIXES = {
 
 
 def judge(paths: Sequence[Path], reading: Reading) -> Study:
+    """Read tables as one study; raises as `judged`."""
+    return judged(paths, reading).study
+
+
+class Judged(NamedTuple):
+    """A study, and how its tables were read."""
+
+    study: Study
+    reading: Reading
+    """With nothing left to guess."""
+
+
+def judged(paths: Sequence[Path], reading: Reading) -> Judged:
     """Read tables as one study.
 
     Raises:
@@ -70,9 +84,18 @@ def judge(paths: Sequence[Path], reading: Reading) -> Study:
     remarks += _lacking(first, guessed, metric)
     name = tables[0].stem
     info = StudyInfo(study=name, title=name, metric=metric, from_table=True)
-    if "nuisance" not in rows:
-        return _study(info, runs, remarks)
-    tuned = best_settings(runs, metric)
+    mapping = Reading(
+        columns={**{role: name for role, name in guessed.items() if role not in first.of}, **first.of},
+        metric=metric.name,
+        higher_is_better=metric.higher_is_better,
+        select_on_test=reading.select_on_test,
+    )
+    return Judged(_tuned_study(info, runs, remarks) if "nuisance" in rows else _study(info, runs, remarks), mapping)
+
+
+def _tuned_study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
+    """Summarise the runs of the best settings."""
+    tuned = best_settings(runs, info.metric)
     study = _study(info, tuned.runs, remarks)
     said = (*study.about_table, *tuned_remarks(tuned, study.summary.cells))
     return replace(study, candidates=tuned.candidates, about_table=said)

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import io
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
-from lr_sweep.common.errors import UserError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from lr_sweep.analysis.judge.names import GIVEN_ROLES, SPLITS
+from lr_sweep.common.errors import UserError, reason, translated, unknown
+from lr_sweep.common.files import read_plain, write_bytes
 
 MOST_BYTES = 1_000_000
 """Of a file that keeps a reading."""
-FIELDS = {"columns": dict, "metric": str, "higher_is_better": bool, "select_on_test": bool}
+FIELDS: dict[str, type] = {"columns": dict, "metric": str, "higher_is_better": bool, "select_on_test": bool}
+"""What such a file has."""
+MEANINGS = (*GIVEN_ROLES, *SPLITS)
+"""What a column may mean."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +66,39 @@ def options_text(reading: Reading) -> str:
     """Write a reading as options of the command."""
     columns = ",".join(f"{role}={name}" for role, name in reading.columns.items())
     higher = {True: "--higher-is-better", False: "--lower-is-better", None: ""}[reading.higher_is_better]
-    parts = [f"--columns {quoted(columns)}" if columns else "", f"--metric {quoted(reading.metric or '')}"]
+    parts = [f"--columns {shlex.quote(columns)}" if columns else "", f"--metric {shlex.quote(reading.metric or '')}"]
     parts = [part for part in parts if part and not part.endswith("''")]
     return " ".join(filter(None, [*parts, higher, "--select-on-test" if reading.select_on_test else ""]))
 
 
-def quoted(text: str) -> str:
-    """Return a text as a shell reads it as one word."""
-    import shlex
+def save_reading(path: Path, reading: Reading) -> None:
+    """Write a reading as YAML, to be given as `--columns FILE`; raises UserError if it cannot be written."""
+    content = {name: value for name, value in asdict(reading).items() if value not in (None, {}, False)}
+    if reading.higher_is_better is False:
+        content["higher_is_better"] = False
+    text = io.StringIO()
+    YAML(typ="safe").dump(content, text)
+    with translated((OSError,), lambda error: UserError(f"--save {path}: {reason(error)}: name another file")):
+        write_bytes(path, text.getvalue().encode())
 
-    return shlex.quote(text)
+
+def saved_reading(path: Path) -> Reading:
+    """Read what `save_reading` wrote, or a user by hand; raises UserError with what is wrong."""
+    wanted = f"want a mapping with {', '.join(FIELDS)}, as --save writes it"
+    try:
+        content = YAML(typ="safe").load(read_plain(path, MOST_BYTES).decode())
+    except (OSError, UnicodeDecodeError, YAMLError) as error:
+        raise UserError(f"--columns {path}: cannot be read ({reason(error)}): {wanted}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"--columns {path}: got {str(content)[:60]!r}, {wanted}")
+    mistakes = [unknown("setting", name, FIELDS) for name in content if name not in FIELDS]
+    mistakes += [
+        f"{name}: got {str(value)[:60]!r}, want {FIELDS[name].__name__}"
+        for name, value in content.items()
+        if name in FIELDS and not isinstance(value, FIELDS[name])
+    ]
+    columns = content.get("columns", {}) if isinstance(content.get("columns", {}), dict) else {}
+    mistakes += [unknown("meaning", role, MEANINGS) for role in columns if role not in MEANINGS]
+    if mistakes:
+        raise UserError("\n".join(f"--columns {path}: {mistake}" for mistake in mistakes))
+    return Reading(**(content | {"columns": {role: str(name or "") for role, name in columns.items()}}))

@@ -22,7 +22,7 @@ from lr_sweep.analysis.judge.fields import (
     with_point,
     without_prefix,
 )
-from lr_sweep.analysis.judge.names import LOSSES, SPLITS
+from lr_sweep.analysis.judge.names import LOSSES, ROLES, SPLITS
 from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes
 from lr_sweep.analysis.judge.words import has_word, is_result, is_setting, measured, plain, split_of
 from lr_sweep.common.errors import UserError
@@ -85,12 +85,20 @@ def _read_rows(table: TableFile, columns: Columns) -> tuple[pd.DataFrame, list[s
 
 def _texts(table: TableFile, role: str, name: str) -> list[str]:
     """Return the fields that have a meaning: numbers with a point, several labels as one."""
-    if role in LABELS and (role == "nuisance" or name not in table.columns):
+    if role in LABELS and (name not in table.columns or _is_setting(role, name, table)):
         return joined_labels([(part, table.columns[part]) for part in parts_of(name, table.columns)])
     texts = [text.strip() for text in table.columns[name]]
     if role in NUMBERS and table.decimal_comma:
         texts = [with_point(text) for text in texts]
     return without_prefix(texts) if role == "seed" else texts
+
+
+def _is_setting(role: str, name: str, table: TableFile) -> bool:
+    """Return whether the values of one column need its name: 0.1 may be a weight decay as well as a rate."""
+    if role == "nuisance":
+        return True
+    texts = {text.strip() for text in set(table.columns[name])}
+    return plain(name) not in ROLES[role] and all(map(is_number, filter(None, texts)))
 
 
 def joined_labels(columns: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
