@@ -131,14 +131,26 @@ def _by_name(role: str, names: Sequence[str], content: Content, found: Mapping[s
     """Return the first column with a name for a role: one with several values, else one with any; empty: none."""
     candidates = [name for alias in ROLES[role] for name in names if plain(name) == alias]
     held = [name for name in candidates if content.values(name) and name not in found.values()]
-    if role == "run":  # where rows are numbered, that is no run
-        held = [name for name in held if not ("step" in found and _is_numbering(name, content, found["step"]))]
+    if role == "run" and "step" in found:
+        held = [name for name in held if not _numbers_rows(name, content, found)]
     several = [name for name in held if len(content.values(name)) > 1]
     return next(iter([*several, *held]), "")
 
 
-def _is_numbering(name: str, content: Content, step: str) -> bool:
-    return len(content.values(name)) == len(content.table.lines) and len(content.values(step)) > 1
+def _numbers_rows(name: str, content: Content, found: Mapping[str, str]) -> bool:
+    """Return whether a column numbers evaluations, not runs; raises QuestionError where it may be either."""
+    values = content.values(name)
+    if not (len(values) == len(content.table.lines) > 1 < len(content.values(found["step"]))):
+        return False
+    if not all(text.isascii() and text.isdigit() for text in values):
+        return False
+    if "seed" not in found:
+        choices = [("each row is a run", name), ("rows are evaluations of runs", "")]
+        raise QuestionError(
+            f"{name} has another number in each row: are rows runs, or evaluations of runs?",
+            [Choice(says, Reading(columns={"run": column})) for says, column in choices],
+        )
+    return True
 
 
 def _find_rate(names: Sequence[str], content: Content, found: dict[str, str], guessed: dict[str, str]) -> None:

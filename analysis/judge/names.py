@@ -38,8 +38,10 @@ NO_RATE |= {"current", "last", "log", "log10", "steps", "step", "type", "gamma",
 SETTINGS = ("params.", "params_", "hparams.", "hparams/", "hparam/", "config/", "config.", "hyperparameters.")
 """Before the names of what a run was started with, of MLflow, Optuna, Lightning, Ray Tune and W&B."""
 PREFIXES = (*SETTINGS, "metrics.", "metrics/", "summary/", "summary.", "user_attrs_")
-PASSED_OVER = {"best", "final", "last", "epoch", "step", "at", "mean", "avg", "metrics", "metric"}
+PASSED_OVER = {"best", "final", "last", "epoch", "step", "at", "metrics", "metric"}
 """Words in the name of a metric's column that are no part of the metric's name."""
+MEANS, OF_MEANS = {"mean", "avg"}, {"squared", "absolute", "average", "iou", "precision"}
+"""Words that are none either, unless one of the others follows."""
 SPREADS = {"std", "sd", "sem", "stderr", "stdev", "var", "variance", "ci", "count", "min", "max", "correct"}
 """With one of these a column is no metric but its spread, or a count."""
 SETTING_WORDS = {

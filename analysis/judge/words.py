@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from lr_sweep.analysis.judge.names import (
     HIGHER,
     LOWER,
+    MEANS,
     NEGATED,
     NO_RATE,
+    OF_MEANS,
     PASSED_OVER,
     PREFIXES,
     RATE_WORDS,
@@ -68,8 +70,9 @@ def split_of(name: str) -> str:
 
 def measured(name: str) -> str:
     """Return the metric in a column's name: `accuracy` of `best_val_acc`; empty: there is none."""
-    known = set().union(*SPLITS.values()) | PASSED_OVER
-    return " ".join(WORDS.get(word, word) for word in words_of(name) if word not in known)
+    words = words_of(name)
+    known = set().union(PASSED_OVER, *SPLITS.values(), set() if OF_MEANS & set(words) else MEANS)
+    return " ".join(WORDS.get(word, word) for word in words if word not in known)
 
 
 def is_higher_better(metric: str) -> bool | None:

@@ -26,8 +26,26 @@ def table(head: str, *columns: object) -> str:
 @pytest.mark.parametrize(
     "rate",
     [
-        *("lr", "learning_rate", "LR", "learningRate", "Learning Rate", "adam_lr", "optimizer.lr", "start_lr", "opt/lr"),
-        *("params_lr", "params.lr", "hparams.lr", "hparams/lr", "config/lr", "config/optimizer/lr", "params_learning_rate"),
+        *(
+            "lr",
+            "learning_rate",
+            "LR",
+            "learningRate",
+            "Learning Rate",
+            "adam_lr",
+            "optimizer.lr",
+            "start_lr",
+            "opt/lr",
+        ),
+        *(
+            "params_lr",
+            "params.lr",
+            "hparams.lr",
+            "hparams/lr",
+            "config/lr",
+            "config/optimizer/lr",
+            "params_learning_rate",
+        ),
     ],
 )
 def test_a_learning_rate_is_known_by_its_name(tmp_path: Path, rate: str) -> None:
@@ -64,7 +82,9 @@ def test_two_rates_that_were_both_varied_are_asked_about(tmp_path: Path) -> None
 
 
 def test_accuracy_is_read_before_loss_and_said(tmp_path: Path) -> None:
-    study = study_of(tmp_path, table("lr,seed,val_loss,val_acc,test_loss,test_acc", "{rate},{seed},0.1,{value},0.1,0.7"))
+    study = study_of(
+        tmp_path, table("lr,seed,val_loss,val_acc,test_loss,test_acc", "{rate},{seed},0.1,{value},0.1,0.7")
+    )
     assert chosen(study) == {"all": (1e-2, 0.7)}
     assert "validation = val_acc (guessed: rather than val_loss)" in study.about_table[0]
     assert "not used: val_loss (1 value), test_loss (1 value)" in study.about_table[0]
