@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from lr_sweep.analysis.judge.fields import is_nothing, is_number, with_point
 from lr_sweep.analysis.judge.table_file import TableFile
 
+LETTER = re.compile(r"[^\W\d_]")
 Codes = NDArray[np.intp]
 
 
@@ -34,10 +36,10 @@ class Content:
         return bool(values := self.values(name)) and all(is_number(point(text)) for text in values)
 
     def has_numbers(self, name: str) -> bool:
-        """Return whether a column has numbers, or nothing at all."""
+        """Return whether a column has numbers, well written or not, or nothing at all."""
         point = with_point if self.table.decimal_comma else str
         values = self.values(name)
-        return not values or any(is_number(point(text)) for text in values)
+        return not values or any(is_number(point(text)) or not LETTER.search(text) for text in values)
 
     def numbers(self, name: str) -> set[float]:
         """Return the different numbers of a column of numbers."""

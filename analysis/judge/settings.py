@@ -128,8 +128,8 @@ def moved_with_rates(rows: pd.DataFrame) -> dict[Cell, list[str]]:
     found: dict[Cell, list[str]] = {}
     for name in [name for name in _settings(runs) if is_setting(name)]:
         for cell, of_cell in runs.sort_values("learning_rate").groupby(CELL, sort=False):
-            values = of_cell[UNREAD + name].drop_duplicates()
-            if len(values) > 1 and not _follows(of_cell[UNREAD + name]):
+            at_rates = of_cell.groupby("learning_rate")[UNREAD + name].agg(frozenset)
+            if at_rates.nunique() > 1 and not _follows(of_cell[UNREAD + name]):
                 found.setdefault((str(cell[0]), str(cell[1]), str(cell[2])), []).append(name)
     return found
 

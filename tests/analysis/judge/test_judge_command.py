@@ -43,7 +43,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_the_report_is_written_and_replaced_whole(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["judge", "mine.csv"]) == 0
     printed = capsys.readouterr().out
-    for line in ("read learning_rate from lr", "12 runs in the table: 12 complete", "the largest tried"):
+    for line in ("learning rate = lr", "12 runs in the table: 12 complete", "the largest tried"):
         assert line in printed
     folder = table.parent / "judged" / "mine"
     before = files(folder)
