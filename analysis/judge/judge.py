@@ -17,11 +17,12 @@ import pandas as pd
 from lr_sweep.analysis.judge.columns import Columns, columns_of, with_direction
 from lr_sweep.analysis.judge.names import FRACTIONS, PERCENTS, SPLITS
 from lr_sweep.analysis.judge.read_as import read_as
+from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.rows import rows_of, whole_steps
 from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_one_rate
 from lr_sweep.analysis.judge.settings import with_settings
-from lr_sweep.analysis.judge.table_file import TableFile, read_table_file
+from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.judge.tuned import best_settings, tuned_remarks, with_nuisance
 from lr_sweep.analysis.judge.words import has_word, is_higher_better, listed
 from lr_sweep.analysis.metric import Metric
@@ -46,7 +47,7 @@ FIXES = {
 """What to do about findings, by check, where the record's advice names its own commands."""
 
 
-def judge(paths: Sequence[Path], reading: Reading) -> Study:
+def judge(paths: Sequence[str | Path], reading: Reading) -> Study:
     """Read tables as one study; raises as `judged`."""
     return judged(paths, reading).study
 
@@ -59,14 +60,14 @@ class Judged(NamedTuple):
     """With nothing left to guess."""
 
 
-def judged(paths: Sequence[Path], reading: Reading) -> Judged:
+def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
     """Read tables as one study.
 
     Raises:
         UserError: with every mistake in them.
         QuestionError: there are readings that are equally good.
     """
-    tables = [read_table_file(path) for path in paths]
+    tables = read_sources(paths)
     columns = [columns_of(table, reading) for table in tables]
     first = columns[0]
     for table, found in zip(tables, columns, strict=True):
@@ -102,7 +103,10 @@ def _tuned_study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
 
 
 def _about_tables(tables: Sequence[TableFile]) -> list[str]:
-    files = [f"{table.name}: {len(table.lines)} rows, sha256 {table.sha256[:16]}" for table in tables]
+    files = [
+        f"{table.name}: {f'{table.reader}, ' if table.reader else ''}{len(table.lines)} rows, sha256 {table.sha256[:16]}"
+        for table in tables
+    ]
     cut = [f"{table.name}: no line end after the last row; was the file cut?" for table in tables if table.unfinished]
     return [*files, *cut]
 

@@ -35,9 +35,9 @@ RATE_WORDS = {"lr", "learning_rate", "learningrate"}
 """A column of numbers with one of these in its name may be the learning rate, if none of `NO_RATE` is."""
 NO_RATE = {"scheduler", "schedule", "decay", "warmup", "min", "end", "final", "ratio", "mult", "multiplier", "factor"}
 NO_RATE |= {"current", "last", "log", "log10", "steps", "step", "type", "gamma", "epoch", "epochs", "patience"}
-SETTINGS = ("params.", "params_", "hparams.", "hparams/", "hparam/", "config/", "config.", "hyperparameters.")
+SETTINGS = ("params.", "params_", "hparams.", "hparams/", "config/", "config.", "hyperparameters.")
 """Before the names of what a run was started with, of MLflow, Optuna, Lightning, Ray Tune and W&B."""
-PREFIXES = (*SETTINGS, "metrics.", "metrics/", "summary/", "summary.", "user_attrs_")
+PREFIXES = (*SETTINGS, "hparam/", "metrics.", "metrics/", "summary/", "summary.", "user_attrs_")
 PASSED_OVER = {"best", "final", "last", "epoch", "step", "at", "metrics", "metric"}
 """Words in the name of a metric's column that are no part of the metric's name."""
 MEANS, OF_MEANS = {"mean", "avg"}, {"squared", "absolute", "average", "iou", "precision"}

@@ -48,6 +48,8 @@ class TableFile:
     """Each row's line in the file (the last one of several); in Parquet its number, from 1."""
     decimal_comma: bool
     """Whether `0,5` is a number: fields are separated by something else than a comma."""
+    reader: str = ""
+    """What it is, where it is no file of CSV or Parquet."""
     unfinished: bool = False
     """Whether the last line has no end: the file may have been cut there."""
 
@@ -71,6 +73,11 @@ def read_table_file(path: Path) -> TableFile:
     except OSError as error:
         what = "it is a folder" if path.is_dir() else error.strerror or reason(error)
         raise UserError(f"{path} cannot be read ({what}): name a CSV or Parquet file") from error
+    return table_of(path, content)
+
+
+def table_of(path: Path, content: bytes) -> TableFile:
+    """Read the content of a file; raises UserError."""
     if not content.strip():
         raise UserError(f"{path} is empty: {FORMAT}, with a row for each run or evaluation")
     found = _parquet(path, content) if content.startswith(PARQUET) else _csv(path, content)
@@ -156,19 +163,19 @@ def _start(text: str) -> tuple[int, int]:
     """
     starts = [0, *(found.end() for found in re.finditer("\n", text[:MOST_HEAD]))]
     for number, start in enumerate(starts):
-        line = text[start:].partition("\n")[0].strip()
+        line = text[start:].partition("\n")[0].strip(" \r")
         if line.startswith("#"):
             below = text[start:].partition("\n")[2].lstrip().partition("\n")[0]
             if re.fullmatch(r"[\d.eE+\-,;|\s]*\d", below.strip()):
                 return start, number
-        elif line and not SEPARATOR.fullmatch(line):
+        elif line.strip() and not SEPARATOR.fullmatch(line):
             return start, number
     return 0, 0
 
 
 def _delimiter(text: str, body: str) -> str:
     """Return what separates fields."""
-    if found := SEPARATOR.fullmatch(text[:MOST_HEAD].lstrip().partition("\n")[0].strip()):
+    if found := SEPARATOR.fullmatch(text[:MOST_HEAD].lstrip().partition("\n")[0].strip(" \r")):
         return found[1]
     head = body.partition("\n")[0]
     found_mark = max(DELIMITERS, key=head.count)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from lr_sweep.analysis.judge.judge import Judged, judged
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading, options_text
@@ -15,7 +14,7 @@ from lr_sweep.common.program import PROGRAM
 MOST_QUESTIONS = 10
 
 
-def judged_or_asked(tables: Sequence[Path], reading: Reading) -> Judged:
+def judged_or_asked(tables: Sequence[str], reading: Reading) -> Judged:
     """Judge tables, and ask the user where two readings are equally good; raises UserError where no one can answer."""
     for _ in range(MOST_QUESTIONS):
         try:
@@ -27,7 +26,7 @@ def judged_or_asked(tables: Sequence[Path], reading: Reading) -> Judged:
     raise UserError(f"{MOST_QUESTIONS} questions and no answer: give --columns")
 
 
-def _commands(tables: Sequence[Path], reading: Reading, question: QuestionError) -> str:
+def _commands(tables: Sequence[str], reading: Reading, question: QuestionError) -> str:
     files = shlex.join(map(str, tables))
     lines = [
         f"  {choice.says}:\n    {PROGRAM} judge {files} {options_text(reading.but(choice.reading))}"

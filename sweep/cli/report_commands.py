@@ -72,7 +72,15 @@ def _watch(studies: list[str], results: Results, strict: bool) -> None:
 
 @command("runs.csv --columns learning_rate=lr,validation=val_acc")
 def judge(
-    tables: Annotated[list[Path], opt.argument("TABLE", "a row a run, or a row an evaluation", opt.local_path)],
+    tables: Annotated[
+        list[str],
+        opt.argument(
+            "TABLE",
+            "CSV, Parquet, JSON or `-`, with a row a run or an evaluation; a folder of Ray Tune, Hydra, Lightning or "
+            "TensorBoard; a database of Optuna or MLflow, or the address of MLflow's server",
+            opt.location,
+        ),
+    ],
     columns: Annotated[
         list[str] | None,
         opt.option(
@@ -96,7 +104,7 @@ def judge(
     ] = None,
     strict: opt.Strict = False,
 ) -> int:
-    """Write tables, figures and checks of runs that any program made, from CSV or Parquet files (docs/judge.md)."""
+    """Write tables, figures and checks of runs that any program made (docs/judge.md)."""
     from lr_sweep.analysis.judge.reading import Reading, save_reading
     from lr_sweep.analysis.judge.write import write_judged
     from lr_sweep.sweep.cli.ask import judged_or_asked
@@ -110,7 +118,7 @@ def judge(
         )
     )
     found = judged_or_asked(tables, reading)
-    written = write_judged(found.study, out or Path("judged") / tables[0].stem)
+    written = write_judged(found.study, out or Path("judged") / found.study.info.study)
     print("\n".join(found.study.about_table))
     print(f"\n{written.text}\n\nreport     {written.page}")
     if save is not None:

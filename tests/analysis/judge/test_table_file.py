@@ -14,6 +14,7 @@ LAYOUTS = {
     "blanks": "lr   val_loss\n0.1       5\n\n\n0.2       6  \n",
     "bars": "| lr | val_loss |\n|---:|:---|\n| 0.1 | 5 |\n|\n| 0.2 | 6 |\n",
     "a mark and comments": "sep=;\n# by hand\nlr;val_loss\n0.1;5\n\n0.2;6\n",
+    "a mark that is blank": "sep=\t\r\nlr\tval_loss\r\n0.1\t5\r\n\r\n0.2\t6\r\n",
     "a mark in a comment's place": "#run\tnone\nlr\tval_loss\n0.1\t5\n\n0.2\t6\n",
 }
 
