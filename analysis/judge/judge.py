@@ -103,10 +103,8 @@ def _tuned_study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
 
 
 def _about_tables(tables: Sequence[TableFile]) -> list[str]:
-    files = [
-        f"{table.name}: {f'{table.reader}, ' if table.reader else ''}{len(table.lines)} rows, sha256 {table.sha256[:16]}"
-        for table in tables
-    ]
+    read = {table.path: f"{table.reader}, " if table.reader else "" for table in tables}
+    files = [f"{each.name}: {read[each.path]}{len(each.lines)} rows, sha256 {each.sha256[:16]}" for each in tables]
     cut = [f"{table.name}: no line end after the last row; was the file cut?" for table in tables if table.unfinished]
     return [*files, *cut]
 

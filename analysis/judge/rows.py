@@ -36,6 +36,9 @@ MOST_BESIDE = 100
 LABELS = ("task", "model", "variant", "nuisance")
 """Meanings that several columns may have together."""
 
+TRUTHS = {"true", "false", "yes", "no", "on", "off"}
+"""Values that need the name of their column, as numbers do."""
+
 _PART = re.compile(r"[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)", re.ASCII | re.IGNORECASE)
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
 
@@ -106,8 +109,8 @@ def joined_labels(columns: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
     texts = []
     for name, values in columns:
         fields = {text: text.strip() for text in dict.fromkeys(values)}
-        bare = len(columns) > 1 and not all(is_number(text) or is_nothing(text) for text in fields.values())
-        start = "" if bare else f"{plain(name)}="
+        held = {text.lower() for text in fields.values() if not is_nothing(text)}
+        start = f"{plain(name)}=" if held <= TRUTHS or all(map(is_number, held)) else ""
         labels = {text: "" if is_nothing(field) else start + as_number(field) for text, field in fields.items()}
         texts.append([labels[text] for text in values])
     return [", ".join(filter(None, parts)) or "none" for parts in zip(*texts, strict=True)]

@@ -15,6 +15,9 @@ from lr_sweep.common.errors import UserError
 
 MOST_DEPTH = 20
 _PAIR = re.compile(r"([A-Za-z][\w.]*?)\s*[=:]\s*([^\s,;/=:]+)")
+_JOINED = re.compile(
+    r"(?<![^\W_])(?!base|init|initial|peak|max|start)([A-Za-z0-9]+)_(lr|learning_rate|seed)(?=\s*[=:])"
+)
 _NUMBERED = re.compile(r"(?<![A-Za-z])(lr|learning_rate|seed|s)[_-]?(\d[\d.]*(?:e[+-]?\d+)?)(?![\w.])", re.IGNORECASE)
 
 
@@ -53,8 +56,8 @@ def flattened(values: Mapping[Any, Any], start: str = "", mark: str = ".", depth
 
 def labels_of(name: str) -> dict[str, str]:
     """Return the settings in the name of a run or a folder: `lr=0.1,seed=1`, `adam-lr0.1-s1`; the rest is a variant."""
-    found: dict[str, str] = dict(_PAIR.findall(name))
-    rest = _PAIR.sub(" ", name)
+    found: dict[str, str] = dict(_PAIR.findall(_JOINED.sub(r"\1 \2", name)))
+    rest = _PAIR.sub(" ", _JOINED.sub(r"\1 \2", name))
     for key, value in _NUMBERED.findall(rest):
         found.setdefault("seed" if key.lower() == "s" else key, value.rstrip("."))
     rest = " ".join(re.sub(r"[\s,;/()_-]+", " ", _NUMBERED.sub(" ", rest)).split())
@@ -62,8 +65,8 @@ def labels_of(name: str) -> dict[str, str]:
 
 
 def with_labels(runs: Sequence[tuple[str, list[dict[str, Any]]]]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of runs with their names, and with the settings in the names of those that have no rate."""
+    """Yield the rows of runs with their names, and with the settings in the names, as those of a configuration."""
     for name, rows in runs:
-        labels = labels_of(name)
+        labels = {f"config.{key}": value for key, value in labels_of(name).items()}
         for row in rows:
-            yield {"run": name, **{key: value for key, value in labels.items() if key not in row}, **row}
+            yield {"run": name, **labels, **row}

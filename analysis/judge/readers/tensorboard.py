@@ -37,7 +37,7 @@ def read_tensorboard(source: Path) -> TableFile:
         return table_of_rows(
             source, list(with_labels([(source.parent.name, _rows([source]))])), "events of TensorBoard"
         )
-    files = sorted(source.rglob(f"*{EVENTS}*"))
+    files = sorted(source.rglob(f"*{EVENTS}*"), key=lambda path: (len(path.parts), path))
     runs: dict[Path, list[Path]] = {}
     for file in files:
         # `add_hparams` writes into a folder of its own, below that of the run.
