@@ -54,9 +54,14 @@ def without_prefix(texts: list[str]) -> list[str]:
     return [numbers[text] for text in texts]
 
 
+def is_empty(text: str) -> bool:
+    """Return whether a field has nothing in it; NaN is something."""
+    return text.strip().lower() in NOTHING
+
+
 def is_nothing(text: str) -> bool:
     """Return whether a field has no number; NaN is none where it is not a metric's."""
-    return text.strip().lower() in NOTHING | {"nan"}
+    return is_empty(text) or text.strip().lower() == "nan"
 
 
 def is_number(text: str) -> bool:

@@ -24,12 +24,12 @@ from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_o
 from lr_sweep.analysis.judge.settings import with_settings
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.judge.tuned import best_settings, tuned_remarks, with_nuisance
-from lr_sweep.analysis.judge.words import has_word, is_higher_better, listed
+from lr_sweep.analysis.judge.words import has_word, is_higher_better, is_setting, listed
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise, without_selection
 from lr_sweep.analysis.statistics.checks import check_sweep
-from lr_sweep.analysis.statistics.finding import CheckFinding, finding_of, problems_first
+from lr_sweep.analysis.statistics.finding import CheckFinding, Level, finding_of, problems_first
 from lr_sweep.analysis.statistics.selection import Cell
 from lr_sweep.analysis.statistics.unequal import unequal_tuning
 from lr_sweep.analysis.study_files import Study
@@ -74,7 +74,7 @@ def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
         if (found.of.keys(), found.metric) != (first.of.keys(), first.metric):
             raise UserError(f"{table.path} has other columns than {tables[0].path}: judge them one by one")
     remarks = _about_tables(tables)
-    metric, rows = _measured(rows_of(tables, columns), first, with_direction(reading, first), remarks)
+    metric, rows = _measured(rows_of(tables, columns, remarks), first, with_direction(reading, first), remarks)
     rows = with_one_rate(rows, remarks)
     refuse_schedules(rows, first.of["learning_rate"])
     decisive, guessed = "validation" if "validation" in rows else "test", dict(first.guessed)
@@ -211,4 +211,5 @@ def _moved(summary: StudySummary, moved: Mapping[Cell, Sequence[str]]) -> Iterat
     for cell in summary.cells.to_dict("records"):
         if names := moved.get((cell["task"], cell["model"], cell["variant"])):
             message = f"its learning rates differ in {listed(names)} as well: what is better may be due to any of them"
-            yield finding_of(cell, "settings", "problem", message, "vary the learning rate alone")
+            level: Level = "problem" if any(map(is_setting, names)) else "note"
+            yield finding_of(cell, "settings", level, message, "vary the learning rate alone")

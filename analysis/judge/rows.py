@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from lr_sweep.analysis.judge.columns import Columns, parts_of
 from lr_sweep.analysis.judge.fields import (
     NUMBERS,
     as_number,
+    is_empty,
     is_nothing,
     is_number,
     number,
@@ -26,6 +29,7 @@ from lr_sweep.analysis.judge.names import LOSSES, ROLES, SPLITS
 from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes
 from lr_sweep.analysis.judge.words import has_word, is_result, is_setting, measured, plain, split_of
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.text import counted
 
 ALL = "all"
 """The model, or the variant, of a table that names none."""
@@ -43,18 +47,39 @@ _PART = re.compile(r"[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)", re.ASCII | re.IGNORECASE)
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
 
 
-def rows_of(tables: Sequence[TableFile], columns: Sequence[Columns]) -> pd.DataFrame:
-    """Read the rows of all tables, with a task, a model and a variant each; raises UserError with every mistake."""
+def rows_of(tables: Sequence[TableFile], columns: Sequence[Columns], remarks: list[str]) -> pd.DataFrame:
+    """Read the rows of all tables, with a task, a model and a variant each; raises UserError with every mistake.
+
+    Without a column of tasks each table is one, unless they are parts: of one learning rate each.
+    """
     frames, mistakes = [], []
+    tables = [_without_blank(table, found, remarks) for table, found in zip(tables, columns, strict=True)]
+    rates = [set(table.columns[found.of["learning_rate"]]) for table, found in zip(tables, columns, strict=True)]
+    parts = len(tables) > 1 and max(map(len, rates)) == 1 < len(set().union(*rates))
+    if parts and "task" not in columns[0].of:
+        remarks.append(f"{len(tables)} files with one learning rate each are parts of one table")
     for table, found in zip(tables, columns, strict=True):
         rows, wrong = _read_rows(table, found)
         mistakes += wrong
         if "variant" not in rows and "model" in rows:  # what is compared is called a variant here
             rows = rows.rename(columns={"model": "variant"})
-        given = {"task": table.stem, "model": ALL, "variant": ALL}
+        given = {"task": ALL if parts else table.stem, "model": ALL, "variant": ALL}
         frames.append(rows.assign(**{name: text for name, text in given.items() if name not in rows}))
     raise_mistakes(mistakes)
     return pd.concat(frames, ignore_index=True)
+
+
+def _without_blank(table: TableFile, columns: Columns, remarks: list[str]) -> TableFile:
+    """Leave out rows with neither a learning rate nor a value, as of the parents of MLflow's runs."""
+    names = [columns.of[role] for role in ("learning_rate", *SPLITS) if role in columns.of]
+    texts = [table.columns[name] for name in names]
+    kept = [any(not is_empty(text) for text in fields) for fields in zip(*texts, strict=True)]
+    if all(kept) or not any(kept):
+        return table
+    blank = counted(kept.count(False), "row")
+    remarks.append(f"{table.name}: left out: {blank} with neither a learning rate nor a value")
+    held = {name: list(compress(values, kept)) for name, values in table.columns.items()}
+    return replace(table, columns=held, lines=list(compress(table.lines, kept)))
 
 
 def _read_rows(table: TableFile, columns: Columns) -> tuple[pd.DataFrame, list[str]]:

@@ -13,7 +13,7 @@ from lr_sweep.analysis.judge.names import ABOUT_RUNS, SPREADS
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.rows import UNREAD, joined_labels
 from lr_sweep.analysis.judge.words import is_setting, listed, words_of
-from lr_sweep.analysis.statistics.selection import CELL, Cell
+from lr_sweep.analysis.statistics.selection import CELL, Cell, each_cell
 
 RATE = [*CELL, "learning_rate"]
 """The columns that name a learning rate of a cell."""
@@ -120,17 +120,19 @@ def differing(rows: pd.DataFrame) -> dict[Cell, list[str]]:
 
 
 def moved_with_rates(rows: pd.DataFrame) -> dict[Cell, list[str]]:
-    """Find the settings of tools that differ between the learning rates of a cell, beside those that follow the rate.
+    """Find the settings that differ between the learning rates of a cell, beside those that follow the rate.
 
-    As where a search draws all settings at once: the curve over the rate is then not the rate's alone.
+    As where a search draws all settings at once: the curve over the rate is then not the rate's alone. A column that
+    no tool calls a setting counts only where no rate has a second run.
     """
-    runs = rows.drop_duplicates("run_id")
+    runs = rows.drop_duplicates("run_id").sort_values("learning_rate")
     found: dict[Cell, list[str]] = {}
-    for name in [name for name in _settings(runs) if is_setting(name)]:
-        for cell, of_cell in runs.sort_values("learning_rate").groupby(CELL, sort=False):
+    for cell, of_cell in each_cell(runs):
+        once = of_cell["learning_rate"].is_unique
+        for name in [name for name in _settings(runs) if is_setting(name) or (once and not is_about_run(name))]:
             at_rates = of_cell.groupby("learning_rate")[UNREAD + name].agg(frozenset)
             if at_rates.nunique() > 1 and not _follows(of_cell[UNREAD + name]):
-                found.setdefault((str(cell[0]), str(cell[1]), str(cell[2])), []).append(name)
+                found.setdefault(cell, []).append(name)
     return found
 
 

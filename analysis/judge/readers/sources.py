@@ -7,6 +7,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from lr_sweep.analysis.judge.readers import (
@@ -19,7 +20,9 @@ from lr_sweep.analysis.judge.readers import (
     tensorboard,
     wandb_chart,
 )
+from lr_sweep.analysis.judge.readers.from_rows import labels_of
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, read_table_file, table_of
+from lr_sweep.analysis.judge.words import is_rate
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import open_plain
 
@@ -37,7 +40,17 @@ KINDS = "of Ray Tune, Hydra, Lightning or TensorBoard"
 
 def read_sources(sources: Sequence[str | Path]) -> list[TableFile]:
     """Read every source; raises UserError with what is wrong with the first that cannot be read."""
-    return [_read(each) for source in sources for each in _expanded(str(source))]
+    tables = [_read(each) for source in sources for each in _expanded(str(source))]
+    return tables if len(tables) == 1 else [_with_name(table) for table in tables]
+
+
+def _with_name(table: TableFile) -> TableFile:
+    """Add the settings in a file's name, as `lr=0.1,seed=1.csv`, to a table without learning rates."""
+    labels = labels_of(table.path.stem)
+    if any(map(is_rate, table.columns)) or not any(map(is_rate, labels)):
+        return table
+    columns = {f"config.{name}": [value] * len(table.lines) for name, value in labels.items()}
+    return replace(table, columns=columns | table.columns)
 
 
 def _expanded(source: str) -> list[str]:

@@ -182,3 +182,18 @@ def test_a_reading_is_kept_and_read_again(tmp_path: Path) -> None:
         (tmp_path / "judge.yaml").write_text(text)
         with pytest.raises(UserError, match=message):
             saved_reading(tmp_path / "judge.yaml")
+
+
+def test_settings_drawn_at_random_are_noted(tmp_path: Path) -> None:
+    """No rate has two runs, so nothing shows that `norm` is no result."""
+    rows = [f"{0.01 + i / 100},{'pre' if i % 3 else 'post'},{0.5 + i / 100}" for i in range(9)]
+    study = study_of(tmp_path, rows_of("lr,norm,val_acc", rows))
+    (found,) = [each for each in study.findings if each.check == "settings"]
+    assert (found.level, "differ in norm as well" in found.message) == ("note", True)
+
+
+def test_rows_without_a_rate_and_a_value_are_left_out(tmp_path: Path) -> None:
+    text = "params.lr,id,metrics.val_acc\n,a,\n0.1,b,0.5\nNone,c,\n0.2,d,0.6\n"
+    study = study_of(tmp_path, text)
+    assert chosen(study) == {"all": (0.2, 0.6)}
+    assert "table.csv: left out: 2 rows with neither a learning rate nor a value" in study.about_table

@@ -260,6 +260,11 @@ def test_files_by_a_pattern(tmp_path: Path) -> None:
         rows = [f"{rate},{seed},{accuracy(variant, rate, seed)}" for name, rate, seed in RUNS if name == variant]
         (tmp_path / f"{variant}.csv").write_text("\n".join(["lr,seed,val_acc", *rows, ""]))
     assert judge([str(tmp_path / "*.csv")], Reading()).summary.cells["task"].tolist() == ["a", "b"]
+    (tmp_path / "runs").mkdir()
+    for variant, rate, seed in RUNS:  # one run a file, with its settings in the name alone
+        steps = [f"{step},{accuracy(variant, rate, seed) - 0.125 * abs(step - 2)}" for step in (1, 2, 3)]
+        (tmp_path / "runs" / f"{variant}-lr{rate}-s{seed}.csv").write_text("\n".join(["step,val_acc", *steps, ""]))
+    assert_found(judge([str(tmp_path / "runs" / "*.csv")], Reading()), "12 files with one learning rate", steps=True)
     with pytest.raises(UserError, match="no file fits .*.tsv: name a table"):
         judge([str(tmp_path / "*.tsv")], Reading())
 
