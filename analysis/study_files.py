@@ -189,16 +189,18 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     data = chart_data(summary, best_published(info, summary.cells), ordered)
     page = page_html(info.title, sections, data, refresh_s)
     (folder / "index.html").write_text(page, encoding="utf-8")
-    shown = main if table_of(info.study) and not info.from_table else [*by_rate, *_main_tables(info, summary, main)]
+    checked = findings_text(found, tried, of_study)
+    if info.from_table:  # the answer; the page has the rest
+        return "\n".join([*filter(None, [opening.text()]), status, "", *(table.text() for table in by_rate), checked])
+    shown = main if table_of(info.study) else [*by_rate, *_main_tables(info, summary, main)]
     heading = info.study if info.title == info.study else f"{info.title} ({info.study})"
     listed = [*(table.text() for table in shown), textwrap.fill(rests_on, TEXT_WIDTH), ""]
-    checked = findings_text(found, tried, of_study)
     return "\n".join([heading, *filter(None, [opening.text()]), status, "", *listed, checked])
 
 
 def _main_tables(info: StudyInfo, summary: StudySummary, main: list[Table]) -> list[Table]:
     """Return the main table of each model without what was published beside it."""
-    if info.from_table or not info.metric.chosen_on:
+    if not info.metric.chosen_on:
         return main
     return [tables.main_table(info, summary, model) for model in summary.runs["model"].unique()]
 

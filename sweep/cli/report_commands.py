@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from lr_sweep.analysis.study_report import Report
     from lr_sweep.sweep.results.directory import Results
 
+WIDTH = 110
+"""Of a paragraph on the terminal."""
 SomeStudies = list[str] | None
 
 
@@ -119,10 +122,15 @@ def judge(
     )
     found = judged_or_asked(tables, reading)
     written = write_judged(found.study, out or Path("judged") / found.study.info.study)
-    print("\n".join(found.study.about_table))
-    print(f"\n{written.text}\n\nreport     {written.page}")
+    read_as, *remarks = found.study.about_table
+    warnings = [line for line in remarks if line.isupper() or line.startswith("NO ")]
+    print("\n".join(textwrap.fill(line, WIDTH, break_on_hyphens=False) for line in (read_as, *warnings)))
+    print(f"\n{written.text}\n")
+    print("\n".join(f"  {line}" for line in remarks if line not in warnings))
     if save is not None:
         save_reading(save, found.reading)
+        print(f"saved      {save}: give it as --columns {save}")
+    print(f"report     {written.page}")
     return int(strict and written.num_problems > 0)
 
 
