@@ -12,6 +12,7 @@ from lr_sweep.analysis.judge.names import (
     GIVEN_ROLES,
     METRIC_NAMES,
     ROLES,
+    SEVERAL,
     SPLITS,
     UP,
     VALUES,
@@ -101,6 +102,11 @@ def find_columns(table: TableFile, given: Mapping[str, str], metric: str | None)
         f"--columns {role}={name}: no such column: there are {listed(names)}"
         for role, name in given.items()
         if name and not set(parts_of(name, table.columns)) <= set(names)
+    ]
+    mistakes += [
+        f"--columns {role}={name}: want one column: only {', '.join(sorted(SEVERAL))} may be several"
+        for role, name in given.items()
+        if name and name not in table.columns and role not in SEVERAL
     ]
     if mistakes:
         raise UserError("\n".join(mistakes))

@@ -37,6 +37,8 @@ from lr_sweep.common.errors import UserError
 
 FAR = 10
 """If the greatest values of two columns differ by more than this factor, one column is a fraction."""
+MIXED = 0.2
+"""If more than this share of accuracies, and no more than the rest, is up to 1, some are fractions and some percent."""
 FIXES = {
     "missing": "train them and add their rows, or write `nan` where they diverged",
     "improving": "train for more steps",
@@ -152,6 +154,10 @@ def _as_fractions(rows: pd.DataFrame, name: str, remarks: list[str]) -> pd.DataF
     if any(value <= 1 and FAR * value < max(highest.values()) for value in highest.values()):
         text = ", ".join(f"{split} up to {value:g}" for split, value in highest.items())
         raise UserError(f"{name} is a fraction in one column and percent in another ({text}): write all as fractions")
+    values = rows[_splits(rows)].to_numpy(float)
+    known = values[~np.isnan(values) & (values > 0)]
+    if has_word(name, {"accuracy"}) and MIXED < (known <= 1).mean() < 1 - MIXED:
+        raise UserError(f"{name} is a fraction in some rows and percent in others: write all as fractions")
     remarks.append(f"some values of {name} are above 1: all are read as percent")
     return rows.assign(**{split: rows[split] / 100 for split in highest})
 

@@ -7,7 +7,17 @@ ROLES: dict[str, tuple[str, ...]] = {
     "model": ("model", "model_name", "architecture", "arch", "backbone", "network"),
     "variant": (
         *("variant", "method", "algorithm", "treatment", "algo", "optimizer", "optimiser", "optim", "approach"),
-        *("strategy", "agent", "condition", "arm", "recipe"),
+        *(
+            "strategy",
+            "agent",
+            "condition",
+            "arm",
+            "recipe",
+            "exp_name",
+            "experiment",
+            "experiment_name",
+            "optimizer_name",
+        ),
     ),
     "learning_rate": (
         *("learning_rate", "lr", "learningrate", "base_lr", "init_lr", "initial_lr", "peak_lr", "max_lr", "start_lr"),
@@ -23,6 +33,10 @@ ROLES: dict[str, tuple[str, ...]] = {
 """What a column may mean, with the names that mean it, in small letters and without a tool's prefix."""
 GIVEN_ROLES = (*ROLES, "nuisance", "ignored")
 """What else the user may say: `nuisance`: settings that are tuned as the rate is; `ignored`: columns that are none."""
+SEVERAL = {"task", "model", "variant", "seed", "nuisance", "ignored"}
+"""Meanings that several columns may have together."""
+REPEATS = {"seed", "fold", "repeat", "replicate", "rep"}
+"""Words of columns that number repeats."""
 SPLITS = {
     "validation": {"validation", "val", "valid", "dev", "eval", "evaluation"},
     "test": {"test", "heldout", "holdout"},

@@ -25,7 +25,7 @@ from lr_sweep.analysis.judge.fields import (
     with_point,
     without_prefix,
 )
-from lr_sweep.analysis.judge.names import LOSSES, ROLES, SPLITS
+from lr_sweep.analysis.judge.names import LOSSES, ROLES, SEVERAL, SPLITS
 from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes
 from lr_sweep.analysis.judge.words import has_word, is_result, is_setting, measured, plain, split_of
 from lr_sweep.common.errors import UserError
@@ -37,8 +37,6 @@ UNREAD, LOSS = "unread ", "loss "
 """Before the names of columns of the frame that hold what is not asked for: settings, and losses beside the metric."""
 MOST_BESIDE = 100
 """Columns of that kind."""
-LABELS = ("task", "model", "variant", "nuisance")
-"""Meanings that several columns may have together."""
 
 TRUTHS = {"true", "false", "yes", "no", "on", "off"}
 """Values that need the name of their column, as numbers do."""
@@ -113,7 +111,11 @@ def _read_rows(table: TableFile, columns: Columns) -> tuple[pd.DataFrame, list[s
 
 def _texts(table: TableFile, role: str, name: str) -> list[str]:
     """Return the fields that have a meaning: numbers with a point, several labels as one."""
-    if role in LABELS and (name not in table.columns or _is_setting(role, name, table)):
+    if role == "seed" and name not in table.columns:
+        together = joined_labels([(part, table.columns[part]) for part in parts_of(name, table.columns)])
+        places = {label: str(place) for place, label in enumerate(sorted(set(together)))}
+        return [places[label] for label in together]
+    if role in SEVERAL and (name not in table.columns or _is_setting(role, name, table)):
         return joined_labels([(part, table.columns[part]) for part in parts_of(name, table.columns)])
     texts = [text.strip() for text in table.columns[name]]
     if role in NUMBERS and table.decimal_comma:
@@ -123,8 +125,10 @@ def _texts(table: TableFile, role: str, name: str) -> list[str]:
 
 def _is_setting(role: str, name: str, table: TableFile) -> bool:
     """Return whether the values of one column need its name: 0.1 may be a weight decay as well as a rate."""
-    if role == "nuisance":
-        return True
+    if role not in ROLES:
+        return role == "nuisance"
+    if role == "seed":
+        return False
     texts = {text.strip() for text in set(table.columns[name])}
     return plain(name) not in ROLES[role] and all(map(is_number, filter(None, texts)))
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import JOIN, Columns
 from lr_sweep.analysis.judge.fields import is_nothing, is_number
-from lr_sweep.analysis.judge.names import ABOUT_RUNS, SPREADS
+from lr_sweep.analysis.judge.names import ABOUT_RUNS, REPEATS, SPREADS
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.rows import UNREAD, joined_labels
 from lr_sweep.analysis.judge.words import is_setting, listed, words_of
@@ -27,11 +27,13 @@ def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str, guessed: 
     The only one of a table without variants is what is compared, which `guessed` then says. Otherwise QuestionError is
     raised.
     """
+    if "step" not in rows and "num_steps" in rows and rows["num_steps"].nunique() > 1:  # a budget may be a setting
+        rows = rows.assign(**{UNREAD + columns.of["num_steps"]: rows["num_steps"].map("{:g}".format)})
     if not (names := telling_apart(rows, decisive)):
         return rows
     named = columns.of.get("variant") or columns.of.get("model")
-    if named or len(names) > 1 or _numbers_repeats(names[0], rows):
-        raise _question(names, named or "", rows, decisive)
+    if named or len(names) > 1 or _counts(names[0], rows):
+        raise _question(names, columns, rows, decisive)
     guessed["variant"] = names[0]
     values = rows[UNREAD + names[0]]
     label = dict(zip(values.unique(), joined_labels([(names[0], list(values.unique()))]), strict=True))
@@ -50,12 +52,17 @@ def telling_apart(rows: pd.DataFrame, decisive: str) -> list[str]:
     if several.empty:
         return []
     names = [name for name in _settings(rows) if several.groupby(key, sort=False)[UNREAD + name].nunique().gt(1).any()]
-    names = [name for name in names if not is_about_run(name)]
-    names.sort(key=lambda name: (not is_setting(name), runs[UNREAD + name].nunique()))
+    names = [name for name in names if not is_about_run(name) or ("seed" in rows and _is_crossed(name, runs))]
+    names.sort(key=lambda name: (is_about_run(name), not is_setting(name), runs[UNREAD + name].nunique()))
     if "seed" not in rows and ("run" in rows or "step" not in rows):
         return _needed(names, several, key)
     found = _needed(names, several, key)
     return [] if several.duplicated([*key, *(UNREAD + name for name in found)]).any() else found
+
+
+def _is_crossed(name: str, runs: pd.DataFrame) -> bool:
+    """Return whether each value is there at several learning rates, as that of a setting is."""
+    return bool(runs.groupby(UNREAD + name)["learning_rate"].nunique().gt(1).all())
 
 
 def is_about_run(name: str) -> bool:
@@ -74,7 +81,7 @@ def _needed(names: Sequence[str], rows: pd.DataFrame, key: Sequence[str]) -> lis
     return found
 
 
-def _numbers_repeats(name: str, rows: pd.DataFrame) -> bool:
+def _counts(name: str, rows: pd.DataFrame) -> bool:
     """Return whether a column may number repeats: 0, 1, 2 or 1, 2, 3."""
     values = {text.strip() for text in rows[UNREAD + name].unique() if not is_nothing(text)}
     if not all(text.isascii() and text.isdigit() for text in values):
@@ -83,18 +90,19 @@ def _numbers_repeats(name: str, rows: pd.DataFrame) -> bool:
     return numbers in (list(range(len(numbers))), list(range(1, len(numbers) + 1)))
 
 
-def _question(names: Sequence[str], named: str, rows: pd.DataFrame, decisive: str) -> QuestionError:
+def _question(names: Sequence[str], columns: Columns, rows: pd.DataFrame, decisive: str) -> QuestionError:
     values = {name: {text.strip() for text in rows[UNREAD + name].unique()} - {""} for name in names}
     differ = listed([f"{name} ({len(values[name])} values)" for name in names])
     text = f"runs of one learning rate differ in {differ}: settings are no seeds, and their spread is no noise"
-    return QuestionError(text, list(_choices(names, named, rows, decisive)))
+    return QuestionError(text, list(_choices(names, columns.of, rows, decisive)))
 
 
-def _choices(names: Sequence[str], named: str, rows: pd.DataFrame, decisive: str) -> Iterator[Choice]:
-    every = JOIN.join(names)
-    seeds = [name for name in names if "seed" not in rows and _numbers_repeats(name, rows)]
-    for name in seeds[:1]:
-        yield Choice(f"{name} numbers repeats", Reading(columns={"seed": name}))
+def _choices(names: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, decisive: str) -> Iterator[Choice]:
+    every, named = JOIN.join(names), of.get("variant") or of.get("model")
+    counting = [name for name in names if "seed" not in rows and _counts(name, rows)]
+    if repeats := [name for name in names if REPEATS & set(words_of(name))] or counting:
+        seeds = JOIN.join([*([of["seed"]] if "seed" in of else []), *repeats[:1]])
+        yield Choice(f"{repeats[0]} numbers repeats", Reading(columns={"seed": seeds}))
     if decisive == "validation":
         yield Choice(f"{every} tuned as the learning rate is", Reading(columns={"nuisance": every}))
         for name in names[:MOST_OFFERED] if len(names) > 1 and not named else ():
@@ -102,6 +110,8 @@ def _choices(names: Sequence[str], named: str, rows: pd.DataFrame, decisive: str
             yield Choice(f"{name} compared, {others} tuned", Reading(columns={"variant": name, "nuisance": others}))
     together = JOIN.join([*([named] if named else []), *names])
     yield Choice(f"{together} compared, each value", Reading(columns={"variant": together}))
+    if named and "task" not in of and len(names) == 1:
+        yield Choice(f"a table for each value of {every}", Reading(columns={"task": every}))
     if "seed" not in rows:
         yield Choice(f"{every} no setting, as a result is", Reading(columns={"ignored": every}))
 

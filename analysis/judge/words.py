@@ -31,7 +31,7 @@ def plain(name: str) -> str:
     """Return a name in small letters, without a tool's prefix, with `_` between words."""
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "_", name.strip()).lower()
     text = next((text.removeprefix(prefix) for prefix in PREFIXES if text.startswith(prefix)), text)
-    return re.sub(r"[\s./:-]+", "_", text)
+    return re.sub(r"\W+", "_", text).rstrip("_") or text
 
 
 def words_of(name: str) -> list[str]:

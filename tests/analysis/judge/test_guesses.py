@@ -146,6 +146,7 @@ def test_settings_beside_variants_are_asked_about(tmp_path: Path) -> None:
     assert [options_text(each.reading) for each in raised.value.choices] == [
         "--columns nuisance=weight_decay",
         "--columns variant=algo+weight_decay",
+        "--columns task=weight_decay",
     ]
     tuned = study_of(tmp_path, text, Reading(columns={"nuisance": "weight_decay"}))
     assert chosen(tuned) == {"a": (1e-2, 0.855), "b": (1e-2, 0.955)}
@@ -197,3 +198,27 @@ def test_rows_without_a_rate_and_a_value_are_left_out(tmp_path: Path) -> None:
     study = study_of(tmp_path, text)
     assert chosen(study) == {"all": (0.2, 0.6)}
     assert "table.csv: left out: 2 rows with neither a learning rate nor a value" in study.about_table
+
+
+def test_repeats_of_repeats_are_seeds_together(tmp_path: Path) -> None:
+    rows = [f"{r},{f},{s},{VALUES[r] + f / 10 + s / 100}" for r, f, s in product(RATES, (0, 1), (0, 1))]
+    text = rows_of("lr,fold,seed,val_acc", rows)
+    with pytest.raises(QuestionError, match=r"differ in fold") as raised:
+        study_of(tmp_path, text)
+    assert options_text(raised.value.choices[0].reading) == "--columns seed=seed+fold"
+    study = study_of(tmp_path, text, raised.value.choices[0].reading)
+    assert (chosen(study), study.summary.runs["seed"].nunique()) == ({"all": (1e-2, 0.855)}, 4)
+    with pytest.raises(UserError, match="learning_rate=lr.fold: want one column"):
+        study_of(tmp_path, text, Reading(columns={"learning_rate": "lr+fold"}))
+
+
+def test_budgets_that_differ_are_settings(tmp_path: Path) -> None:
+    rows = [f"{rate},0,{budget},{VALUES[rate] + budget / 1000}" for rate, budget in product(RATES, (10, 20))]
+    study = study_of(tmp_path, rows_of("lr,seed,max_epochs,val_acc", rows))
+    assert chosen(study) == {"max_epochs=10": (1e-2, 0.81), "max_epochs=20": (1e-2, 0.82)}
+
+
+def test_fractions_among_percents_are_refused(tmp_path: Path) -> None:
+    rows = [f"{rate},{seed},{VALUES[rate] * (100 if seed else 1)}" for rate, seed in product(RATES, (0, 1))]
+    with pytest.raises(UserError, match="a fraction in some rows and percent in others"):
+        study_of(tmp_path, rows_of("lr,seed,val_acc", rows))
