@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from lr_sweep.analysis.record.read import RecordError, check_format, recorded_studies
 from lr_sweep.analysis.record.working_copy import publish, refresh
 from lr_sweep.analysis.study_report import write_report
-from lr_sweep.common.object_store import StoreError, local_path
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.object_store import local_path
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if local_path(given.results) is None:
             for report in reports:
                 print(f"Report: {publish(given.results, results, report.folder)}")
-    except (RecordError, StoreError, OSError) as error:  # OSError: for instance the results directory cannot be written
+    except (UserError, OSError) as error:  # OSError: for instance the results directory cannot be written
         print(f"error: {error}", file=sys.stderr)
         return 2
     return int(given.strict and any(report.num_problems for report in reports))

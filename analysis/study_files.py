@@ -32,6 +32,7 @@ from lr_sweep.analysis.report.blocks import (
     report_markdown,
 )
 from lr_sweep.analysis.report.chart import chart_data
+from lr_sweep.analysis.report.decided import decided_section, decided_texts
 from lr_sweep.analysis.report.findings import checks_line, findings_table, findings_text, folded, write_checks_json
 from lr_sweep.analysis.report.page import page_html
 from lr_sweep.analysis.report.spreadsheet import write_csv
@@ -39,11 +40,14 @@ from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.report.verdict import verdict_block
 from lr_sweep.analysis.statistics.aggregate import GROUP, OUTCOMES, StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
+from lr_sweep.analysis.statistics.decision import Decision
 from lr_sweep.analysis.statistics.finding import CheckFinding
+from lr_sweep.analysis.statistics.flips import flips
 from lr_sweep.analysis.statistics.importance import importances
 from lr_sweep.analysis.statistics.ledger import ledger
 from lr_sweep.analysis.statistics.orders import orders, reversals
-from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.overall import overall
+from lr_sweep.analysis.statistics.selection import CELL, Cell, each_cell
 from lr_sweep.analysis.statistics.sensitivity import expected_bests, sensitivities
 from lr_sweep.analysis.statistics.uncertainty import intervals
 from lr_sweep.analysis.statistics.verdicts import verdicts
@@ -76,6 +80,16 @@ class Study:
     """Problems first."""
     recorded: Recorded | None = None
     """None: the runs are of a table."""
+    fresh: pd.DataFrame | None = None
+    """Rows as of `StudySummary.runs` of fresh runs, which are not in `summary`."""
+    decision: Decision | None = None
+    """What these decided; None: there is nothing to decide."""
+
+    @property
+    def wanted(self) -> pd.DataFrame:
+        """All runs, fresh ones among them: for what they cost and how they ended."""
+        return self.summary.runs if self.fresh is None else pd.concat([self.summary.runs, self.fresh])
+
     about_table: Sequence[str] = ()
     """How a table was read, and what it lacks, sentence by sentence."""
     candidates: pd.DataFrame | None = None
@@ -86,8 +100,9 @@ class Compared(NamedTuple):
     """What was found of the variants of a study, as the functions of these names return it."""
 
     pairs: pd.DataFrame
-    verdicts: pd.DataFrame
+    flips: pd.DataFrame
     orders: pd.DataFrame
+    verdicts: pd.DataFrame
 
     @property
     def leaders(self) -> further_tables.Leaders:
@@ -160,17 +175,22 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     """Write every file of the report, its page as `page.page_html` does; return the text for the terminal."""
     info, summary, metric = study.info, study.summary, study.summary.metric
     main, sweeps, further = write_paper(folder, info, summary, study.curves)
-    by_rate, ordered = _write_rates(folder, summary), orders(summary)
+    by_rate, pairs = _write_rates(folder, summary), comparisons(summary)
+    tested = flips(summary, pairs)
+    ordered = orders(summary, tested)
     tried = summary.runs["learning_rate"].unique()
     status = _status(study)
     of_study = not info.from_table
+    if study.fresh is not None and len(study.fresh):
+        status += f" {status_line(study.fresh, 'with fresh seeds, which choose nothing')}"
     write_checks_json(folder, info.study, study.findings, tried)
     found = folded(study.findings, summary.cells)
     checks = findings_table(found, tried, of_study).write(folder, "checks")
     chart = SweepChart(say("measured", metric=metric))
-    pairs = comparisons(summary)
-    compared = Compared(pairs, verdicts(summary, pairs), ordered)
-    opening = verdict_block(compared.verdicts, summary, ordered) if metric.chosen_on else Verdict(())
+    compared = Compared(pairs, tested, ordered, verdicts(summary, pairs, tested))
+    costs = _device_seconds(summary, study.recorded.runs) if study.recorded else None
+    said = decided_texts(study.decision)
+    opening = verdict_block(compared.verdicts, summary, ordered, costs, said) if metric.chosen_on else Verdict(())
     rests_on = tables.facts(info, summary.runs)
     how = "How it was made" if study.recorded else "How the table was read"
     made = _provenance(study.recorded.runs) if study.recorded else Bullets(study.about_table)
@@ -178,11 +198,12 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
         Section("", [opening, Paragraph(f"{info.kind} `{info.study}`. {status} {checks_line(found)}")]),
         Section(f"{metric.title} against learning rate", [chart, *sweeps, *by_rate, Paragraph(rests_on)]),
         *([Section(metric.title, main)] if main else []),
+        *decided_section(folder, study.decision, study.fresh),
         Section("Checks", [checks if study.findings else Paragraph("Nothing found.")]),
         *(_conclusive(folder, study, further, compared) if metric.chosen_on else []),
         Section("What this is and is not", [Bullets(limits(study))]),
-        *(_failures(summary.runs) if study.recorded else []),
-        *([Section("What it cost", [_cost(folder, summary, study.recorded)])] if study.recorded else []),
+        *(_failures(study.wanted) if study.recorded else []),
+        *([Section("What it cost", [_cost(folder, study.wanted, study.recorded)])] if study.recorded else []),
         Section(how, [made]),
     ]
     (folder / "report.md").write_text(report_markdown(info.title, sections), encoding="utf-8")
@@ -196,6 +217,12 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     heading = info.study if info.title == info.study else f"{info.title} ({info.study})"
     listed = [*(table.text() for table in shown), textwrap.fill(rests_on, TEXT_WIDTH), ""]
     return "\n".join([heading, *filter(None, [opening.text()]), status, "", *listed, checked])
+
+
+def _device_seconds(summary: StudySummary, runs: pd.DataFrame) -> dict[Cell, float]:
+    """Return the mean device seconds of a run at the chosen learning rate, by cell."""
+    timed = summary.chosen_runs[["run_id", *CELL]].merge(runs[["run_id", "device_s"]], on="run_id")
+    return {cell: float(rows["device_s"].mean()) for cell, rows in each_cell(timed)}
 
 
 def _main_tables(info: StudyInfo, summary: StudySummary, main: list[Table]) -> list[Table]:
@@ -247,8 +274,8 @@ def _options(folder: Path, summary: StudySummary) -> list[Block]:
     return [further_tables.options_table(found).write(folder, "options", found)]
 
 
-def _cost(folder: Path, summary: StudySummary, recorded: Recorded) -> Block:
-    device_s = ledger(summary.runs, recorded.runs, recorded.planned)
+def _cost(folder: Path, wanted: pd.DataFrame, recorded: Recorded) -> Block:
+    device_s = ledger(wanted, recorded.runs, recorded.planned)
     timed_by = sorted(recorded.planned["timed_by"].unique())
     return further_tables.ledger_table(device_s, timed_by).write(folder, "ledger", device_s)
 
@@ -258,20 +285,23 @@ def _uncertainty(folder: Path, study: Study, compared: Compared) -> list[Block]:
     tuned = summary if study.candidates is None else replace(summary, runs=study.candidates)
     cells = intervals(tuned, np.random.default_rng(INTERVAL_SEED))
     shown = further_tables.interval_table(cells, summary.metric).write(folder, "intervals", cells)
-    differences = further_tables.comparison_table(compared.pairs, summary.metric, compared.leaders)
+    differences = further_tables.comparison_table(compared.pairs, summary, compared.leaders)
     differences.write(folder, "comparisons", compared.pairs)
-    return [shown, differences if len(compared.pairs) else Paragraph("One variant: nothing to compare.")]
+    tasks = overall(summary, np.random.default_rng(INTERVAL_SEED))
+    rated = [further_tables.overall_table(tasks, summary.metric).write(folder, "overall", tasks)] if len(tasks) else []
+    return [shown, differences if len(compared.pairs) else Paragraph("One variant: nothing to compare."), *rated]
 
 
 def _conclusions(folder: Path, summary: StudySummary, compared: Compared) -> list[Block]:
     """Write orders, reversals and sensitivities; return those that the study has variants for."""
     pairs, ordered = compared.pairs, compared.orders
-    turned = reversals(summary)
+    turned = reversals(summary, compared.flips)
     measured, bests = sensitivities(summary), expected_bests(summary)
     metric = summary.metric
     order = further_tables.order_table(ordered, metric).write(folder, "orders", further_tables.order_texts(ordered))
     opposite = further_tables.reversal_table(turned, pairs, metric, compared.leaders)
     opposite.write(folder, "reversals", further_tables.reversal_texts(turned))
+    write_csv(compared.flips, folder / "flips.csv")
     sensitivity = further_tables.sensitivity_table(measured, bests, metric).write(folder, "sensitivity", measured)
     write_csv(bests, folder / "expected_best.csv")
     return [

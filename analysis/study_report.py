@@ -67,12 +67,19 @@ def write_report(results: Path, study: str, code_now: Now | None = None, refresh
 
 def _read(results: Path, study: str, code_now: Now | None) -> Study:
     read = read_summary(results, study, RUN_COLUMNS)
+    curves = read.curves[read.curves["run_id"].isin(read.summary.runs["run_id"])]  # without those of fresh runs
     found = [
-        *check_sweep(read.summary, read.curves),
+        *check_sweep(read.summary, curves),
         *unequal_tuning(read.summary),
         *code_findings(read.wanted, read.runs, code_now),
     ]
     recorded = Recorded(runs=read.runs, planned=record.read_planned(results, study))
     return Study(
-        info=read.info, summary=read.summary, curves=read.curves, findings=problems_first(found), recorded=recorded
+        info=read.info,
+        summary=read.summary,
+        curves=curves,
+        findings=problems_first(found),
+        recorded=recorded,
+        fresh=read.fresh,
+        decision=read.decision,
     )

@@ -10,8 +10,9 @@ import pandas as pd
 
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.read import StudyInfo
-from lr_sweep.analysis.record.rungs import stopped_of, with_stops
+from lr_sweep.analysis.record.rungs import StoppedRates, stopped_of, with_stops
 from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise
+from lr_sweep.analysis.statistics.decision import Decision, decide
 
 RUN_COLUMNS = ("run_id", "status", "num_steps", "diverged_at_step", "failure")
 CURVE_COLUMNS = ("run_id", "step", "train_accuracy", "validation_accuracy", "test_accuracy")
@@ -28,6 +29,19 @@ class RecordedStudy:
     """`RUN_COLUMNS`, and those that were asked for."""
     curves: pd.DataFrame
     summary: StudySummary
+    """Of the runs that choose the learning rates: without fresh ones."""
+    fresh: pd.DataFrame
+    """Rows as of `StudySummary.runs` of fresh runs, which chose nothing."""
+    decision: Decision | None
+    """What these say; None: the study has no `decide`."""
+
+
+def with_options(summary: StudySummary, info: StudyInfo) -> StudySummary:
+    """Return the summary with how the study wants its variants compared."""
+    within = info.equal_within
+    if within is not None and info.metric.is_fraction:
+        within /= 100
+    return replace(summary, paired=info.paired, equal_within=within)
 
 
 def read_summary(results: Path, study: str, further_columns: Collection[str] = ()) -> RecordedStudy:
@@ -36,8 +50,23 @@ def read_summary(results: Path, study: str, further_columns: Collection[str] = (
     Raises RecordError if the record is missing, damaged or contradicts itself.
     """
     info, wanted = record.read_study(results, study), record.read_wanted(results, study)
+    return summarised(results, info, wanted, stopped_of(results, study), further_columns)
+
+
+def summarised(
+    results: Path, info: StudyInfo, wanted: pd.DataFrame, stopped: StoppedRates, further_columns: Collection[str] = ()
+) -> RecordedStudy:
+    """Summarise the runs of a study, rows of `WANTED`; raises as above."""
     runs = record.read_runs(results, wanted["run_id"], (*RUN_COLUMNS, *further_columns))
     curves = record.read_curves(results, wanted["run_id"], CURVE_COLUMNS)
-    summary = summarise(with_stops(wanted, stopped_of(results, study)), runs, curves, info.metric)
+    is_fresh = wanted["fresh"].fillna(False).astype(bool)
+    summary = summarise(with_stops(wanted[~is_fresh], stopped), runs, curves, info.metric)
     summary = replace(summary, search=info.search, refinement=info.refinement, winners=info.winners)
-    return RecordedStudy(info=info, wanted=wanted, runs=runs, curves=curves, summary=summary)
+    summary = with_options(summary, info)
+    fresh = summary.runs.head(0)
+    if is_fresh.any():
+        fresh = summarise(wanted[is_fresh], runs, curves, info.metric).runs
+    decision = decide(summary, fresh, info.decide) if info.decide else None
+    return RecordedStudy(
+        info=info, wanted=wanted, runs=runs, curves=curves, summary=summary, fresh=fresh, decision=decision
+    )

@@ -125,7 +125,7 @@ def _panel(task: str) -> dict[str, Any]:
 def _order(rate: float, values: Values) -> dict[str, Any]:
     levels = sorted(set(values.values()), reverse=True)
     order = tuple(tuple(variant for variant in values if values[variant] == level) for level in levels)
-    return {"learning_rate": rate, "order": order, "incomplete": {}, "same": False}
+    return {"learning_rate": rate, "order": order, "incomplete": {}, "same": False, "flipped": None}
 
 
 def _line(variant: str, fixed: Values, tuned: Entry) -> dict[str, Any]:

@@ -71,7 +71,9 @@ def make_record(results: Path, size: Size, rng: np.random.Generator) -> None:
         Paths(results).curve(row["run_id"]).write_bytes(parquet_bytes(_curve(row, size.evaluations, rng)))
         Paths(results).run(row["run_id"]).write_bytes(parquet_bytes(table([_run(row)], RUNS)))
     Paths(results).wanted(STUDY).write_bytes(
-        parquet_bytes(table([row | {"trained_parameters": None, "options": None} for row in wanted], WANTED))
+        parquet_bytes(
+            table([row | {"trained_parameters": None, "options": None, "fresh": False} for row in wanted], WANTED)
+        )
     )
 
 

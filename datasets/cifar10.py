@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from annotated_types import Interval
 
 from lr_sweep.datasets import files
 from lr_sweep.datasets.images import check_patches, to_patches
@@ -29,7 +31,7 @@ STD = (0.2023, 0.1994, 0.2010)
 class SplitOptions:
     """Options of CIFAR-10 that do not depend on its tokens."""
 
-    validation_batch: Literal[1, 2, 3, 4, 5] = 5
+    validation_batch: Annotated[int, Interval(ge=1, le=5)] = 5
     """Which of the five training files is held out for validation (Rothermel et al. 2021, section 3)."""
     augment: bool = False
     """Random crop, flip and rotation of training images. On in Lu et al.'s public code, in neither paper."""

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from lr_sweep.common.errors import UserError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -27,7 +29,7 @@ LARGEST_SEED = 2**32 - 1
 """That numpy's `RandomState` takes."""
 
 
-class DataError(Exception):
+class DataError(UserError):
     """Data is missing, corrupted or unreachable; the message says which file, what was wanted and what to do."""
 
 

@@ -21,7 +21,6 @@ from lr_sweep.sweep.results.directory import storage_problems
 from lr_sweep.sweep.store.results import results_here
 from lr_sweep.sweep.study.file import load_study, study_of
 from lr_sweep.sweep.study.only import ALL_RUNS, parse_only
-from lr_sweep.sweep.study.own import AnyStudy
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.options import Options, refuse
 from lr_sweep.sweep.tune.run_study import Outcome, run_study
@@ -39,7 +38,7 @@ class Sweep:
         only: a part of the study's runs, as of `--only`: `variant=frozen-random,learning_rate=1e-3`.
 
     Raises:
-        UserError: mistakes in the study. All methods raise it, or `RecordError`, for what the user can put right.
+        UserError: mistakes in the study. All methods raise it for what the user can put right.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class Sweep:
         data_dir: str | Path | None = None,
         only: str = "",
     ) -> None:
-        self.study: AnyStudy = study_of(study, Path.cwd()) if isinstance(study, Mapping) else load_study(study)
+        self.study: Study = study_of(study, Path.cwd()) if isinstance(study, Mapping) else load_study(study)
         self.results, self._only = results_here(str(results)), parse_only(only) if only else ALL_RUNS
         self.data_dir = Path(data_dir or default_data_dir()).expanduser().resolve()
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from lr_sweep.trainables.run import AnyRun, EngineName
 
 if TYPE_CHECKING:
-    from lr_sweep.trainables.own.run import OwnFiles
     from lr_sweep.trainables.pretraining.weights import WeightsSource
 
 
@@ -42,8 +41,6 @@ class Cohort:
     """Where the task's data is."""
     weights: WeightsSource | None = None
     """Where pretrained weights are; None for random initialisation."""
-    own_files: OwnFiles | None = None
-    """Files of the training function; None: the engine is not `own`."""
     checkpoint_every_s: float
     """Seconds of training between checkpoints; one is written at every evaluation and at the end in any case."""
     code: dict[str, str] | None = None

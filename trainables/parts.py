@@ -57,8 +57,9 @@ class Variant:
     """A pair of initialisation and trained parts, which may be given in any order."""
 
     initialisation: Initialisation
+    """How the body starts; `statistics`: random, with the mean and deviation of each pretrained tensor."""
     trained: tuple[str, ...]
-    """Names in `PARTS`; sorted here."""
+    """Parts that are trained: input, output, positions, layer_norms, attention, feedforward, last_attention."""
 
     def __post_init__(self) -> None:
         known = get_args(Initialisation)

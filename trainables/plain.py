@@ -178,34 +178,46 @@ class Training:
                 self._optimizer_state(self.trained[name])[moment] = tensor.to(self.device)
         self.progress = Progress.from_dict(progress)
 
+    def close(self) -> None:
+        """Do nothing: nothing is left open."""
+
 
 class PlainEngine:
-    """`Training` as an `Engine`: one run at a time."""
+    """One run at a time as an `Engine`: each a `Training`, or another class that has what is used of it here."""
 
-    def __init__(self, training_of: Callable[[Run], Training]) -> None:
+    def __init__(self, training_of: Callable[[Any], Any]) -> None:
         self._training_of = training_of
-        self.slots: list[Training] = []
+        self.slots: list[Any] = []
 
     @property
     def pace(self) -> Pace:
         """How long a gradient step and an evaluation take here, lately."""
-        return self.slots[0].pace
+        pace: Pace = self.slots[0].pace
+        return pace
 
-    def add(self, runs: Sequence[Run]) -> list[Training]:
+    def add(self, runs: Sequence[Any]) -> list[Any]:
         """Start one run at step 0."""
         assert not self.slots, "the run before has ended and was removed"
         (run,) = runs
         self.slots = [self._training_of(run)]
         return self.slots
 
-    def advance(self, *, for_s: float = math.inf) -> list[tuple[Training, Evaluation]]:
+    def advance(self, *, for_s: float = math.inf) -> list[tuple[Any, Evaluation]]:
         """Train the run as `Training.advance` does."""
         evaluation = self.slots[0].advance(for_s=for_s)
         return [(self.slots[0], evaluation)] if evaluation is not None else []
 
-    def remove(self, slots: Sequence[Training]) -> None:
-        """Let the run go."""
+    def remove(self, slots: Sequence[Any]) -> None:
+        """Let the run go; raises what its `close` does."""
         self.slots = [slot for slot in self.slots if slot not in slots]
+        for slot in slots:
+            slot.close()
 
-    state = staticmethod(Training.state)
-    load_state = staticmethod(Training.load_state)
+    def state(self, slot: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return what is needed to resume the run."""
+        state: tuple[dict[str, Tensor], dict[str, Any]] = slot.state()
+        return state
+
+    def load_state(self, slot: Any, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+        """Resume the run from what `state` returned."""
+        slot.load_state(tensors, progress)

@@ -8,8 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from annotated_types import Interval
+
+from lr_sweep.common.limits import Count, Dimension, Fraction, NotNegative, Positive, Steps
 from lr_sweep.trainables.parts import Initialisation, sorted_parts
 
 PROTOCOL_VERSION = 1
@@ -37,9 +40,9 @@ class BodySize:
 
     family: ClassVar[str]
     """Its name in `trainables.backbones.FAMILIES`."""
-    layers: int
+    layers: Annotated[int, Interval(ge=1, le=1000)]
     """Transformer blocks, or layers of a recurrent network."""
-    width: int
+    width: Dimension
     """Hidden size D."""
 
     later: ClassVar[Mapping[str, Any]] = MappingProxyType({})
@@ -51,9 +54,9 @@ class ModelSize(BodySize):
     """A GPT-2 architecture (Radford et al. 2019); `gpt2` is 12 layers, 12 heads, width 768."""
 
     family: ClassVar[str] = "gpt2"
-    heads: int
-    """Attention heads in each block; divides `width`."""
-    positions: int = 1024
+    heads: Dimension
+    """Attention heads in each layer; divides `width`."""
+    positions: Dimension = 1024
     """Rows of the positional embedding table. Tasks with more tokens get further rows (`Protocol.position_std`)."""
 
 
@@ -61,58 +64,58 @@ class ModelSize(BodySize):
 class Protocol:
     """How a run is trained and evaluated. Defaults: Rothermel et al. 2021 section 3, else Lu et al.'s public code."""
 
-    batch_size: int = 8
+    batch_size: Count = 8
     """Examples a gradient step (Rothermel et al. 2021, section 3)."""
-    adam_beta1: float = 0.9
-    """Adam, torch default (Lu et al. 2021, appendix)."""
-    adam_beta2: float = 0.999
-    """Adam, torch default (Lu et al. 2021, appendix)."""
-    adam_eps: float = 1e-8
-    """Adam, torch default (Lu et al. 2021, appendix)."""
-    gradient_clip_norm: float | None = 1.0
+    adam_beta1: Fraction = 0.9
+    """Adam's decay of the mean; torch's default (Lu et al. 2021, appendix)."""
+    adam_beta2: Fraction = 0.999
+    """Adam's decay of the variance; torch's default (Lu et al. 2021, appendix)."""
+    adam_eps: Positive = 1e-8
+    """Added to Adam's denominator; torch's default (Lu et al. 2021, appendix)."""
+    gradient_clip_norm: Positive | None = 1.0
     """Largest gradient norm over all trained parameters; null: no clipping. In Lu et al.'s code, in neither paper."""
-    dropout: float = 0.1
-    """GPT-2's own dropout on embeddings, attention and residuals, as a probability (Hugging Face default)."""
-    input_dropout: float = 0.1
-    """Dropout after the input layer, as a probability; real-valued tokens only (Lu et al.'s code)."""
-    input_gain: float = 1.41
+    dropout: Fraction = 0.1
+    """Probability of dropout on embeddings, attention and residuals (Hugging Face default)."""
+    input_dropout: Fraction = 0.1
+    """Probability of dropout after the input layer; real-valued tokens only (Lu et al.'s code)."""
+    input_gain: Positive = 1.41
     """Gain of the input layer's orthogonal initialisation; real-valued tokens only (Lu et al.'s code)."""
     random_init: Literal["reference-2021", "library"] = "reference-2021"
-    """`reference-2021`: every weight N(0, 0.02). `library`: newer transformers, `c_proj` scaled by 1/sqrt(2 layers)."""
-    position_std: float = 0.02
+    """`reference-2021`: every weight N(0, 0.02); `library`: newer transformers, `c_proj` scaled by 1/sqrt(2 layers)."""
+    position_std: NotNegative = 0.02
     """Standard deviation of position rows beyond the model's own (ListOps: 2000 > 1024). The papers don't say."""
     readout: Literal["final_position", "last_token"] = "final_position"
     """Where the output layer reads: the last position, padding or not, or the last real token."""
-    evaluate_every: int = 2000
+    evaluate_every: Steps = 2000
     """Gradient steps between evaluations; candidates for early stopping. Step budgets are multiples of it."""
-    train_examples_evaluated: int = 2000
-    """Train accuracy is measured on the training split's first so many examples, in evaluation mode."""
+    train_examples_evaluated: Count = 2000
+    """Train accuracy is measured on so many first examples of the training split, in evaluation mode."""
     attention: Attention | None = None
-    """GPT-2's, with dropout: `written` keeps T x T weights and masks; `blocked` has other masks and computes both
-    again, going back; `fused`, for GPUs, leaves both to torch's kernels. Null in a study: decided by T
-    (`attention_for`); in a run: `written`, so that its id stays."""
+    """GPT-2's attention with dropout; null in a study: chosen by the number of tokens T (`attention_for`). `written`
+    keeps T x T weights and masks; `blocked` has other masks and computes both again, going back; `fused`, for GPUs,
+    leaves both to torch's kernels. Null in a run: `written`, so that its id stays."""
     test_evaluated: Literal["always", "best"] = "always"
     """When the test split is evaluated; `best`: where validation is the best so far, all that selection reads."""
     precision: Precision = "fp32"
-    """Of matrix products; all else is fp32. `tf32` needs a GPU, `bf16` is autocast's."""
+    """Number format of matrix products; `tf32` needs a GPU, `bf16` is autocast's. All else is fp32."""
     optimizer: OptimizerName = "adam"
-    """`muon` is for the body's matrices; AdamW trains the rest at the same learning rate (`trainables.optimizers`)."""
-    weight_decay: float = 0.0
-    """Of all trained parameters; decoupled, but for Adam and SGD, where it is added to the gradient, as in torch."""
-    momentum: float = 0.9
-    """SGD; 0: none."""
-    lion_beta1: float = 0.9
-    """Lion, of the update (Chen et al. 2023, section 4.1)."""
-    lion_beta2: float = 0.99
-    """Lion, of the momentum (Chen et al. 2023, section 4.1)."""
-    muon_momentum: float = 0.95
-    """Muon, torch default (Jordan et al. 2024)."""
+    """Optimizer of all trained parameters; `muon` trains the body's matrices, and AdamW the rest at the same rate."""
+    weight_decay: NotNegative = 0.0
+    """Weight decay of all trained parameters; Adam and SGD add it to the gradient, the others decouple it, as torch."""
+    momentum: Fraction = 0.9
+    """SGD's momentum; 0: none."""
+    lion_beta1: Fraction = 0.9
+    """Lion's decay in the update (Chen et al. 2023, section 4.1)."""
+    lion_beta2: Fraction = 0.99
+    """Lion's decay of the momentum (Chen et al. 2023, section 4.1)."""
+    muon_momentum: Fraction = 0.95
+    """Muon's momentum; torch's default (Jordan et al. 2024)."""
     schedule: Schedule = "constant"
-    """Of the learning rate after the warm-up: `trainables.schedules.rate_factor`."""
-    warmup_steps: int = 0
+    """How the learning rate changes after the warm-up (`trainables.schedules.rate_factor`)."""
+    warmup_steps: Annotated[int, Interval(ge=0, le=10**12)] = 0
     """Gradient steps in which the learning rate rises linearly from 0."""
-    decay_fraction: float = 0.2
-    """Of the step budget, at its end: the linear decay of `warmup-stable-decay` (Hägele et al. 2024, section 3)."""
+    decay_fraction: Annotated[float, Interval(gt=0, le=1)] = 0.2
+    """Last share of the step budget, in which `warmup-stable-decay` decays linearly (Hägele et al. 2024, section 3)."""
 
 
 _LATER_OPTIONS = {
@@ -152,7 +155,7 @@ class AnyRun(ABC):
     @property
     def run_id(self) -> str:
         """16 hex digits of the sha256 of `canonical_json()`."""
-        return _id_of(self.canonical_json())
+        return id_of(self.content())
 
     @abstractmethod
     def sibling(self, learning_rate: float, seed: int) -> AnyRun:
@@ -167,7 +170,7 @@ class AnyRun(ABC):
 
         def run_id(learning_rate: float, seed: int) -> str:
             parts["learning_rate"], parts["seed"] = _CANONICAL.encode(learning_rate), _CANONICAL.encode(seed)
-            return _id_of("{" + ",".join([f'"{name}":{part}' for name, part in parts.items()]) + "}")
+            return _hashed("{" + ",".join([f'"{name}":{part}' for name, part in parts.items()]) + "}")
 
         return run_id
 
@@ -281,5 +284,10 @@ def _without(options: dict[str, Any], later: Mapping[str, Any]) -> dict[str, Any
     return options
 
 
-def _id_of(canonical_json: str) -> str:
+def id_of(content: Mapping[str, Any]) -> str:
+    """Return the id of the run with this content: 16 hex digits of a sha256."""
+    return _hashed(_CANONICAL.encode(content))
+
+
+def _hashed(canonical_json: str) -> str:
     return hashlib.sha256(canonical_json.encode()).hexdigest()[:16]

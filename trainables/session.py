@@ -35,7 +35,7 @@ from lr_sweep.trainables.engine import Engine, Slot
 from lr_sweep.trainables.events import Advanced, Event, Finished, Report, Started
 from lr_sweep.trainables.initialise import load_weights
 from lr_sweep.trainables.memory import largest_stack
-from lr_sweep.trainables.own.engine import OwnEngine, OwnTraining
+from lr_sweep.trainables.own.engine import OwnTraining
 from lr_sweep.trainables.own.output import Output
 from lr_sweep.trainables.plain import PlainEngine, Training
 from lr_sweep.trainables.pretraining.weights import WeightsError, WeightsSource, find_weights, weights_checksum
@@ -203,8 +203,8 @@ def new_engine(
 
     Arguments and errors are those of `Session`; `output` keeps what a training function prints.
     """
-    if (files := cohort.own_files) is not None:
-        return OwnEngine(lambda run: OwnTraining(run, files, cohort.num_steps, cohort.device, wall_clock, output)), 1
+    if cohort.engine == "own":
+        return PlainEngine(lambda run: OwnTraining(run, cohort.num_steps, cohort.device, wall_clock, output)), 1
     runs, device = [run for run in cohort.runs if isinstance(run, Run)], torch.device(cohort.device)
     data = task_data(runs[0], cohort.data_dir, cohort.device)
     weights = pretrained_tensors(runs[0], cohort.weights, store)

@@ -33,6 +33,7 @@ from lr_sweep.analysis.statistics.finding import CheckFinding, Level, finding_of
 from lr_sweep.analysis.statistics.selection import Cell
 from lr_sweep.analysis.statistics.unequal import unequal_tuning
 from lr_sweep.analysis.study_files import Study
+from lr_sweep.analysis.study_summary import with_options
 from lr_sweep.common.errors import UserError
 
 FAR = 10
@@ -87,11 +88,14 @@ def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
     remarks += _lacking(first, guessed, metric)
     name = tables[0].stem
     info = StudyInfo(study=name, title=name, metric=metric, from_table=True)
+    info = replace(info, paired=reading.paired, equal_within=reading.equal_within)
     mapping = Reading(
         columns={**{role: name for role, name in guessed.items() if role not in first.of}, **first.of},
         metric=metric.name,
         higher_is_better=metric.higher_is_better,
         select_on_test=reading.select_on_test,
+        paired=reading.paired,
+        equal_within=reading.equal_within,
     )
     return Judged(_tuned_study(info, runs, remarks) if "nuisance" in rows else _study(info, runs, remarks), mapping)
 
@@ -186,6 +190,7 @@ def _study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
     """Summarise and check the runs."""
     frames = (runs.wanted, runs.ended, runs.curves, info.metric)
     summary = summarise(*frames) if info.metric.chosen_on else without_selection(*frames)
+    summary = with_options(summary, info)
     found = [*check_sweep(summary, runs.curves), *unequal_tuning(summary)]
     found += [*_unselected(summary), *_differing(summary, runs.settings), *_moved(summary, runs.moved)]
     fixed = [replace(each, fix=FIXES.get(each.check, each.fix)) if each.fix else each for each in found]

@@ -18,7 +18,10 @@ from lr_sweep.common.files import read_plain, write_bytes
 
 MOST_BYTES = 1_000_000
 """Of a file that keeps a reading."""
-FIELDS: dict[str, type] = {"columns": dict, "metric": str, "higher_is_better": bool, "select_on_test": bool}
+FIELDS: dict[str, type] = {
+    **{"columns": dict, "metric": str, "higher_is_better": bool},
+    **{"select_on_test": bool, "paired": bool, "equal_within": float},
+}
 """What such a file has."""
 MEANINGS = (*GIVEN_ROLES, *SPLITS)
 """What a column may mean."""
@@ -34,6 +37,10 @@ class Reading:
     """Name of the metric; if there are columns of it, no others are read."""
     higher_is_better: bool | None = None
     select_on_test: bool = False
+    paired: bool = False
+    """Compare variants by seed."""
+    equal_within: float | None = None
+    """Points of percent, or the metric's unit, within which variants are equal."""
 
     def but(self, other: Reading) -> Reading:
         """Return this reading with what another one says in its place."""
@@ -42,6 +49,8 @@ class Reading:
             metric=other.metric or self.metric,
             higher_is_better=self.higher_is_better if other.higher_is_better is None else other.higher_is_better,
             select_on_test=other.select_on_test or self.select_on_test,
+            paired=other.paired or self.paired,
+            equal_within=other.equal_within or self.equal_within,
         )
 
 
@@ -68,7 +77,9 @@ def options_text(reading: Reading) -> str:
     higher = {True: "--higher-is-better", False: "--lower-is-better", None: ""}[reading.higher_is_better]
     parts = [f"--columns {shlex.quote(columns)}" if columns else "", f"--metric {shlex.quote(reading.metric or '')}"]
     parts = [part for part in parts if part and not part.endswith("''")]
-    return " ".join(filter(None, [*parts, higher, "--select-on-test" if reading.select_on_test else ""]))
+    flags = ["--select-on-test"] * reading.select_on_test + ["--paired"] * reading.paired
+    within = [] if reading.equal_within is None else [f"--equal-within {reading.equal_within:g}"]
+    return " ".join(filter(None, [*parts, higher, *flags, *within]))
 
 
 def save_reading(path: Path, reading: Reading) -> None:

@@ -10,8 +10,10 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from lr_sweep.common.errors import UserError
 
-class RecordError(Exception):
+
+class RecordError(UserError):
     """The record is missing, damaged or of another format; the message names the file and says what to do."""
 
 

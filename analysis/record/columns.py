@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from textwrap import fill
 from typing import Any
 
 import pyarrow as pa
@@ -120,6 +121,7 @@ WANTED: Columns = (
     Column("data_origin", _STR, "", "where the examples come from"),
     _later("trained_parameters", _I64, "", "how many numbers the run trains; null: not known"),
     _later("options", _STR, "", "JSON object of the options that a search chose with the learning rate; null: none"),
+    _later("fresh", _BOOL, "", "whether it compares variants for `decide`, and chose nothing; null: no"),
 )
 
 
@@ -134,7 +136,9 @@ PROPOSALS: Columns = (
     Column("task", _STR, "", "the cell's, as in `wanted`"),
     Column("model", _STR, "", "the cell's, as in `wanted`"),
     Column("variant", _STR, "", "the cell's, as in `wanted`"),
-    Column("number", _I64, "", "of the cell's proposals by its search, its winners, or its refinement, from 0"),
+    Column(
+        "number", _I64, "", "of the cell's proposals by its search, its winners, its refinement or `decide`, from 0"
+    ),
     Column("round", _I64, "", "of the cell's rounds, from 1; a round is stored before its runs train"),
     Column("learning_rate", _F64, "", "proposed; 3 significant digits"),
     Column(
@@ -142,9 +146,10 @@ PROPOSALS: Columns = (
         _STR,
         "",
         "what proposed it: `tpe`, `gp`, `quasi-random`, `random`; `refine` after a grid; "
-        "or `winner`: a rate that gets all seeds",
+        "`winner`: a rate that gets all seeds; or `fresh`: the chosen rate, which gets one more seed",
     ),
     _later("options", _STR, "", "JSON object of the options that were chosen with it; null: none"),
+    _later("seed", _I64, "", "the fresh seed; null: the study's own"),
 )
 
 RUNGS: Columns = (
@@ -201,11 +206,19 @@ TABLES: dict[str, tuple[Columns, str]] = {
 
 
 def markdown() -> str:
-    """Return a section a table, with name, type, unit and meaning of every column."""
+    """Return a section a table, with name, type, unit and meaning of every column, in lines of 100 characters."""
     lines = []
     for path, (columns, about) in TABLES.items():
-        rows = [f"| `{c.name}` | {c.type}{', or null' if c.nullable else ''} | {c.unit} | {c.doc} |" for c in columns]
-        lines += [f"## `{path}`", "", about, "", "| column | type | unit | meaning |", "|---|---|---|---|", *rows, ""]
+        kinds = [f"{c.type}{' or null' if c.nullable else ''}{c.unit and f', {c.unit}'}" for c in columns]
+        rows = [f"- `{c.name}` ({kind}): {c.doc}" for c, kind in zip(columns, kinds, strict=True)]
+        lines += [
+            f"## `{path}`",
+            "",
+            about,
+            "",
+            *[fill(row, 100, subsequent_indent="  ", break_on_hyphens=False) for row in rows],
+            "",
+        ]
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,42 @@ class Refinement:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Deciding:
+    """Which variants fresh seeds compare, and when that is settled; key `decide` of `study.json`."""
+
+    pairs: Sequence[Sequence[str]] | None
+    """Pairs of variants; None: all."""
+    min_difference: float
+    """Variants that differ by less are equal, in points or the metric's unit; 0: none are called equal."""
+    max_seeds: int
+    """Fresh seeds of a cell, at most."""
+    error: float
+    """Over all pairs and looks."""
+
+    @classmethod
+    def from_json(cls, content: Any) -> Deciding:
+        """Read what the study file has of it; raises ValueError."""
+        try:
+            pairs = None if content["pairs"] == "all" else tuple(map(tuple, content["pairs"]))
+            return cls(**content | {"pairs": pairs})
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"got {content!r} as decide") from error
+
+    def pairs_among(self, cells: Sequence[tuple[str, str, str]]) -> list[tuple[int, int]]:
+        """Return which cells are compared with each other, by their indices: those of one task and model."""
+        found = []
+        for first, second in combinations(range(len(cells)), 2):
+            pair = cells[first][2], cells[second][2]
+            if cells[first][:2] != cells[second][:2]:
+                continue
+            if self.pairs is None or pair in self.pairs:
+                found.append((first, second))
+            elif pair[::-1] in self.pairs:
+                found.append((second, first))
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
 class StudyInfo:
     """`studies/<study>/study.json`; of a table, what `judge` knows of it."""
 
@@ -70,6 +107,12 @@ class StudyInfo:
     """How many learning rates of a cell get all seeds, the best by the first one; None: all."""
     stops_early: bool = False
     """Key `stop_early`, absent: every run is to train to its budget."""
+    decide: Deciding | None = None
+    """Absent: the runs that choose the learning rates also compare the variants."""
+    paired: bool = False
+    """Key `paired`: whether variants are compared by seed."""
+    equal_within: float | None = None
+    """Key `equal_within`, in points of percent, or in the metric's unit; None: no variants are called equal."""
     from_table: bool = False
     """Whether its runs are those of a user's table; nothing published is shown beside them."""
 
@@ -134,6 +177,9 @@ def _study_info(results: Path, study: str, content: Mapping[str, Any]) -> StudyI
     for key in ("refine", "winners"):
         if not isinstance(content.get(key), int | None):
             raise ValueError(f"got {content[key]!r} as {key}, want a number")
+    within, paired = content.get("equal_within"), content.get("paired", False)
+    if not (within is None or isinstance(within, int | float)) or not isinstance(paired, bool):
+        raise ValueError(f"got equal_within {within!r} and paired {paired!r}, want a number, and true or false")
     try:
         search = SearchRange(**content["search"]) if "search" in content else None
     except TypeError as error:
@@ -152,6 +198,9 @@ def _study_info(results: Path, study: str, content: Mapping[str, Any]) -> StudyI
         refinement=refinement,
         winners=content.get("winners"),
         stops_early="stop_early" in content,
+        decide=Deciding.from_json(content["decide"]) if "decide" in content else None,
+        paired=paired,
+        equal_within=within,
     )
 
 

@@ -97,7 +97,7 @@ def learning_rate_figure(
     if unnamed:
         handles.append(Line2D([], [], color=UNNAMED, linewidth=1, label=f"{unnamed} other variants"))
     caption += _of_named(unnamed, "grey")
-    figure, panels = _framed(title, caption, handles, width, math.ceil(len(tasks) / columns), columns)
+    figure, panels = framed(title, caption, handles, width, math.ceil(len(tasks) / columns), columns)
     for panel, task in zip(panels, tasks, strict=False):
         _draw_panel(panel, rates[rates["task"] == task], cells[cells["task"] == task], styles, metric)
         if published is not None and near_lu2021(rates.loc[rates["task"] == task, "learning_rate"]):
@@ -105,7 +105,7 @@ def learning_rate_figure(
         for (of_task, _, variant), value in (published or {}).items():
             if of_task == task and variant in styles:
                 panel.axhline(value, color=styles[variant].colour, linestyle=":", linewidth=1.3, zorder=1.5)
-        panel.set_title(_plain(task), fontsize=10.5)
+        panel.set_title(plain(task), fontsize=10.5)
     for panel in panels[len(tasks) :]:
         panel.set_visible(False)
     return figure
@@ -122,13 +122,13 @@ def best_rates_figure(
     cells, caption = cells[cells["variant"].isin(styles)], caption + _of_named(unnamed, "left out")
     width = LEFT + RIGHT + BAR_WIDTH * len(tasks) * (len(styles) + 1)
     handles: list[Artist] = [
-        Line2D([], [], color=c, marker="s", linestyle="none", label=_plain(v)) for v, (c, *_) in styles.items()
+        Line2D([], [], color=c, marker="s", linestyle="none", label=plain(v)) for v, (c, *_) in styles.items()
     ]
     if _partial(cells).any():
         handles.append(Patch(facecolor="0.6", edgecolor="white", hatch=HATCH, label=FEWER_SEEDS))
     if published:
         handles.append(Line2D([], [], color="black", linewidth=1.6, label="published (Table 1)"))
-    figure, (panel,) = _framed(title, caption, handles, width, 1, 1)
+    figure, (panel,) = framed(title, caption, handles, width, 1, 1)
     for cell in cells.to_dict("records"):
         x = tasks.index(cell["task"]) * (len(styles) + 1) + list(styles).index(cell["variant"])
         if cell["num_values"]:
@@ -144,12 +144,12 @@ def best_rates_figure(
         if (value := (published or {}).get((cell["task"], cell["model"], cell["variant"]))) is not None:
             panel.plot([x - 0.5, x + 0.5], [value, value], color="black", linewidth=1.6)
     panel.set_xticks(
-        [i * (len(styles) + 1) + (len(styles) - 1) / 2 for i in range(len(tasks))], list(map(_plain, tasks))
+        [i * (len(styles) + 1) + (len(styles) - 1) / 2 for i in range(len(tasks))], list(map(plain, tasks))
     )
     panel.set_xlim(-1, len(tasks) * (len(styles) + 1) - 1)
     if metric.is_fraction:
         panel.set_ylim(0, 100)
-    _dress(panel, "y", metric)
+    dress(panel, "y", metric)
     return figure
 
 
@@ -193,13 +193,13 @@ def near_lu2021(learning_rates: Iterable[float]) -> bool:
     return min(tried) / HALF_DECADE <= LU2021_LEARNING_RATE <= max(tried) * HALF_DECADE
 
 
-def _framed(
+def framed(
     title: str, caption: str, handles: Sequence[Artist], width: float, rows: int, columns: int
 ) -> tuple[Figure, list[Axes]]:
     """Make a figure of equal panels, with a title and a legend above and a caption below; `width` in inches."""
     width = max(width, MIN_WIDTH)
-    text = _plain(textwrap.fill(caption, int(CHARACTERS_PER_INCH * (width - RIGHT))))
-    heading = _plain(textwrap.fill(title, int(TITLE_CHARACTERS_PER_INCH * width)))
+    text = plain(textwrap.fill(caption, int(CHARACTERS_PER_INCH * (width - RIGHT))))
+    heading = plain(textwrap.fill(title, int(TITLE_CHARACTERS_PER_INCH * width)))
     title_height = TITLE_ROW * (heading.count("\n") + 1)
     per_row = max(1, math.floor(width / (0.5 + 0.08 * max(len(str(handle.get_label())) for handle in handles))))
     top = TOP + title_height + LEGEND_ROW * math.ceil(len(handles) / per_row)
@@ -217,7 +217,7 @@ def _framed(
     return figure, list(figure.subplots(rows, columns, squeeze=False, gridspec_kw=margins).flatten())
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Keep matplotlib from reading dollars of users' names as formulas."""
     return text.replace("$", r"\$")
 
@@ -248,7 +248,7 @@ def _draw_panel(
         panel.set_ylim(0, metric.scale)
     panel.margins(y=0.12)
     panel.set_xlabel("learning rate")
-    _dress(panel, "both", metric)
+    dress(panel, "both", metric)
     if _all_diverged(rates).any():  # room for the crosses below the lines
         low, high = panel.get_ylim()
         panel.set_ylim(low - CROSS_HEIGHT * len(styles) * (high - low), high)
@@ -292,8 +292,9 @@ def _line(style: Style) -> dict[str, Any]:
     return {"color": style.colour, "marker": style.marker, "markersize": 5, "linestyle": (0, dash) if dash else "-"}
 
 
-def _dress(panel: Axes, grid: Literal["both", "y"], metric: Metric) -> None:
-    panel.set_ylabel(_plain(metric.axis))
+def dress(panel: Axes, grid: Literal["both", "y"], metric: Metric) -> None:
+    """Label the axis of the metric, and draw a grid."""
+    panel.set_ylabel(plain(metric.axis))
     panel.ticklabel_format(axis="y", useOffset=False)  # labels are values, not differences from one
     panel.grid(axis=grid, color="0.9", linewidth=0.7)
     panel.set_axisbelow(True)
@@ -319,5 +320,5 @@ def _legend(rates: pd.DataFrame, styles: Mapping[str, Style], metric: Metric, of
         (_all_diverged(rates).any(), grey | {"marker": "x", "mew": 1.6, "label": "all seeds diverged"}),
         (near, fixed),
     ]
-    looks = [{"label": _plain(variant)} | _line(style) for variant, style in styles.items()]
+    looks = [{"label": plain(variant)} | _line(style) for variant, style in styles.items()]
     return [Line2D([], [], **look) for look in (*looks, *(look for is_there, look in marks if is_there))]

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.report.tables import incomplete_text, pretrained_text
-from lr_sweep.analysis.report.texts import laid_out
-from lr_sweep.analysis.statistics.aggregate import GROUP
+from lr_sweep.analysis.report.texts import laid_out, say
+from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
+from lr_sweep.analysis.statistics.comparisons import is_paired, seed_correlation
+from lr_sweep.analysis.statistics.modes import two_modes
 from lr_sweep.analysis.statistics.selection import CELL
-from lr_sweep.analysis.statistics.uncertainty import t_factor
+from lr_sweep.analysis.statistics.uncertainty import NUM_DRAWS, t_factor
 from lr_sweep.common.text import NO_VALUE, rate_text
 
 SHOWN_TRIES = (1, 2, 3, 5, 10)
@@ -54,11 +57,15 @@ def options_at_chosen(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([first[[*CELL, "learning_rate"]], found], axis=1)
 
 
-def comparison_table(found: pd.DataFrame, metric: Metric = ACCURACY, leaders: Leaders | None = None) -> Table:
-    """Show the result of `comparisons.comparisons`: differences in points of percent, or as they are."""
-    groups, tested = len(found[GROUP].drop_duplicates()), found["p"].count()
+def comparison_table(found: pd.DataFrame, summary: StudySummary, leaders: Leaders | None = None) -> Table:
+    """Show the result of `comparisons.comparisons` of a study: differences in points of percent, or as they are."""
+    metric, paired = summary.metric, is_paired(summary)
+    facts: dict[str, Any] = {"tested": found["p"].count(), "groups": len(found[GROUP].drop_duplicates())}
+    facts |= {"within": "" if summary.equal_within is None else metric.amount_text(summary.equal_within)}
+    refused = "" if paired or not summary.paired else say("refused", correlation=seed_correlation(summary))
+    facts |= {"paired": paired, "refused": refused, "two_modes": ", ".join(map(" ".join, two_modes(summary)))}
     shown = _leading(found, ("variant", "other"), leaders)
-    return laid_out("comparisons", shown, metric=metric, tested=tested, groups=groups, of=len(found))
+    return laid_out("comparisons", shown, metric=metric, of=len(found), **facts)
 
 
 def _leading(pairs: pd.DataFrame, names: tuple[str, str], leaders: Leaders | None) -> pd.DataFrame:
@@ -67,6 +74,11 @@ def _leading(pairs: pd.DataFrame, names: tuple[str, str], leaders: Leaders | Non
         return pairs
     best = pd.Series([leaders.get(group) for group in pairs[GROUP].itertuples(index=False, name=None)], pairs.index)
     return pairs[pairs[names[0]].eq(best) | pairs[names[1]].eq(best)]
+
+
+def overall_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
+    """Show the result of `overall.overall`."""
+    return laid_out("overall", found, metric=metric, draws=NUM_DRAWS)
 
 
 def order_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
@@ -78,7 +90,8 @@ def order_texts(found: pd.DataFrame) -> pd.DataFrame:
     """Return the result of `orders.orders` with an order as `a > b = c` and the runs that are not complete as text."""
     orders = [" > ".join(map(" = ".join, order)) or NO_VALUE for order in found["order"]]
     lost = [[f"{name}: {incomplete_text(row)}" for name, row in rows.items()] for rows in found["incomplete"]]
-    return found.assign(order=orders, incomplete=list(map("; ".join, lost)))
+    turned = [", ".join(f"{worse} > {better}" for better, worse in pairs) for pairs in found["flipped"]]
+    return found.assign(order=orders, incomplete=list(map("; ".join, lost)), flipped=turned)
 
 
 def reversal_table(
@@ -103,7 +116,8 @@ def reversal_table(
 def reversal_texts(found: pd.DataFrame) -> pd.DataFrame:
     """Return the result of `orders.reversals` with ranges of learning rates as `1e-6 to 1e-4, 1e-2`."""
     ends = [[dict.fromkeys(map(rate_text, pair)) for pair in ranges] for ranges in found["ranges"]]
-    return found.assign(ranges=[", ".join(map(" to ".join, ranges)) for ranges in ends])
+    flips = [", ".join(map(rate_text, rates)) for rates in found["flips"]]
+    return found.assign(ranges=[", ".join(map(" to ".join, ranges)) for ranges in ends], flips=flips)
 
 
 def sensitivity_table(found: pd.DataFrame, bests: pd.DataFrame, metric: Metric = ACCURACY) -> Table:

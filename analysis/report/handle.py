@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 
@@ -14,7 +14,17 @@ from lr_sweep.analysis.statistics.orders import Order
 from lr_sweep.common.text import rate_text
 
 Kind = Literal["same", "order", "winner", "unknown"]
-"""Of the conclusion at a learning rate: the tuned one, another order, another winner, or not comparable."""
+"""Of the order of means at a learning rate: the tuned one, another, another winner, or not comparable."""
+
+
+class Conclusion(NamedTuple):
+    """What a comparison at one learning rate alone would have concluded."""
+
+    kind: Kind
+    sure: bool
+    """Whether the difference that makes it another conclusion can be distinguished from none."""
+
+
 SHADED: tuple[Kind, ...] = ("order", "winner")
 
 
@@ -22,31 +32,47 @@ def handle_data(orders: pd.DataFrame, variants: Sequence[str], fixed_rate: float
     """Lay out one panel's rows of `orders.orders`, variants as indices into `variants`.
 
     Returns:
-        `tuned` (order), `rates` (rising: `rate`, `text`, `order`, `kind`, and `lost`, the variants with runs that are
-        not complete there), `flips` (`kind`, and the indices `first` and `last` of neighbouring rates of that kind) and
-        `start`, the index of the rate that is closest to `fixed_rate`, else of the first one with another winner, else
-        the middle.
+        `tuned` (order), `rates` (rising: `rate`, `text`, `order`, `kind`, `sure`, see `conclusions`, and `lost`, the
+        variants with runs that are not complete there), `flips` (`kind`, `sure`, and the indices `first` and `last` of
+        neighbouring rates of that kind) and
+        `start`, the index of the rate that is closest to `fixed_rate`, else of the first one with another winner,
+        a sure one if there is one, else the middle.
     """
     tuned, fixed = _tuned_and_fixed(orders)
-    kinds = conclusion_kinds(orders)
+    found = conclusions(orders)
     rates = [
         {
             "rate": row["learning_rate"],
             "text": rate_text(row["learning_rate"]),
             "order": _indices(row["order"], variants),
             "kind": kind,
+            "sure": sure,
             "lost": _lost(row["incomplete"], variants),
         }
-        for row, kind in zip(fixed, kinds, strict=True)
+        for row, (kind, sure) in zip(fixed, found, strict=True)
     ]
-    start = _start([row["learning_rate"] for row in fixed], kinds, fixed_rate)
-    return {"tuned": _indices(tuned, variants), "rates": rates, "flips": _flips(kinds), "start": start}
+    start = _start([row["learning_rate"] for row in fixed], found, fixed_rate)
+    return {"tuned": _indices(tuned, variants), "rates": rates, "flips": _flips(found), "start": start}
 
 
-def conclusion_kinds(orders: pd.DataFrame) -> list[Kind]:
-    """Return the kind of the conclusion at each learning rate, rising, of one panel's rows of `orders.orders`."""
+def conclusions(orders: pd.DataFrame) -> list[Conclusion]:
+    """Return the conclusion at each learning rate, rising, of one panel's rows of `orders.orders`.
+
+    It is sure if it is the tuned one, or if a variant is distinguishably ahead of one that is better when tuned: of the
+    tuned winner, for another winner. A tuned winner whose runs all diverged there needs no test.
+    """
     tuned, fixed = _tuned_and_fixed(orders)
-    return [conclusion_kind(row, tuned) for row in fixed]
+    return [Conclusion(kind := conclusion_kind(row, tuned), _is_sure(kind, row, tuned)) for row in fixed]
+
+
+def _is_sure(kind: Kind, row: Row, tuned: Order) -> bool:
+    if kind not in SHADED or row["flipped"] is None:
+        return True
+    if kind == "order":
+        return bool(row["flipped"])
+    winners = set(tuned[0])
+    has_value = winners & {variant for level in row["order"] for variant in level}
+    return not has_value or any(better in winners for better, _ in row["flipped"])
 
 
 def conclusion_kind(row: Row, tuned: Order) -> Kind:
@@ -86,18 +112,19 @@ def _lost(incomplete: Mapping[str, Row], variants: Sequence[str]) -> str:
     return "; ".join(f"{each}: {incomplete_text(incomplete[each])}" for each in variants if each in incomplete)
 
 
-def _flips(kinds: Sequence[Kind]) -> list[dict[str, Any]]:
-    """Join neighbouring learning rates of the same kind, where the conclusion is not the tuned one."""
+def _flips(found: Sequence[Conclusion]) -> list[dict[str, Any]]:
+    """Join neighbouring learning rates of the same conclusion, where it is not the tuned one."""
     flips: list[dict[str, Any]] = []
-    for index, kind in enumerate(kinds):
-        if kind in SHADED and index and kind == kinds[index - 1]:
+    for index, each in enumerate(found):
+        if each.kind in SHADED and index and each == found[index - 1]:
             flips[-1]["last"] = index
-        elif kind in SHADED:
-            flips.append({"kind": kind, "first": index, "last": index})
+        elif each.kind in SHADED:
+            flips.append({**each._asdict(), "first": index, "last": index})
     return flips
 
 
-def _start(rates: Sequence[float], kinds: Sequence[Kind], fixed_rate: float | None) -> int:
+def _start(rates: Sequence[float], found: Sequence[Conclusion], fixed_rate: float | None) -> int:
     if fixed_rate is not None:
         return min(range(len(rates)), key=lambda index: abs(math.log(rates[index] / fixed_rate)))
-    return kinds.index("winner") if "winner" in kinds else len(rates) // 2
+    flips = [index for index, each in enumerate(found) if each.kind == "winner"]
+    return next((index for index in flips if found[index].sure), next(iter(flips), len(rates) // 2))

@@ -18,7 +18,7 @@ from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.statistics.aggregate import OUTCOMES, StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
 from lr_sweep.analysis.statistics.selection import comparable, rule_text, seeds_of
-from lr_sweep.analysis.statistics.verdicts import verdicts
+from lr_sweep.analysis.statistics.verdicts import ranked
 from lr_sweep.common.text import NO_VALUE, rate_texts
 
 PROVISIONAL = "†"
@@ -77,11 +77,11 @@ def main_table(info: StudyInfo, summary: StudySummary, model: str) -> Table:
     tasks, variants = list(shown.cells["task"].unique()), list(shown.cells["variant"].unique())
     texts = {(cell["variant"], cell["task"]): accuracy_text(cell, metric) for cell in shown.cells.to_dict("records")}
     rows = tuple((v, *(texts.get((v, t), NO_VALUE) for t in tasks)) for v in variants)
-    best = frozenset(
-        (variants.index(variant), tasks.index(row["task"]) + 1)
-        for row in verdicts(summary, comparisons(summary)).to_dict("records")
-        for variant in row["best"]
-        if row["model"] == model
+    bold = frozenset(
+        (variants.index(variant), tasks.index(labels["task"]) + 1)
+        for labels, _, best, _ in ranked(summary, comparisons(summary))
+        for variant in best
+        if labels["model"] == model
     )
     return Table(
         title=f"{metric.title}, {model}",
@@ -89,7 +89,7 @@ def main_table(info: StudyInfo, summary: StudySummary, model: str) -> Table:
         shared=facts(info, shown.runs),
         header=("variant", *tasks),
         rows=rows,
-        bold=best,
+        bold=bold,
         bold_text=say("main_bold", metric=metric),
     )
 

@@ -13,6 +13,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined, Template
 from ruamel.yaml import YAML
 
 from lr_sweep.analysis.report.blocks import Table
+from lr_sweep.analysis.statistics.sizes import MOST_FURTHER
 from lr_sweep.common.text import NO_VALUE, percent_text, rate_text
 
 MOST_STEPS = 10
@@ -44,6 +45,7 @@ def laid_out(table: str, frame: pd.DataFrame, **values: Any) -> Table:
 def _templates() -> Environment:
     templates = Environment(loader=DictLoader(_read("texts.yaml")), undefined=StrictUndefined)
     templates.filters |= {"rate": rate_text, "steps": _steps, "interval": _interval, "p_value": _p_value}
+    templates.filters |= {"effect": _effect, "more": _more}
     templates.filters |= {"share": _share, "seconds": _seconds}
     templates.tests["nan"] = math.isnan
     return templates
@@ -87,6 +89,15 @@ def _interval(ends: Sequence[str]) -> str:
 
 def _p_value(p: float) -> str:
     return NO_VALUE if math.isnan(p) else f"{p:.2g}"
+
+
+def _effect(size: float) -> str:
+    return NO_VALUE if math.isnan(size) else f"{size:+.1f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _more(seeds: float) -> str:
+    """Write how many more seeds are needed; none, where it is not asked."""
+    return "" if math.isnan(seeds) else f"over {MOST_FURTHER}" if math.isinf(seeds) else f"{seeds:.0f}"
 
 
 def _share(share: float) -> str:

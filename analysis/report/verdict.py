@@ -11,12 +11,14 @@ import pandas as pd
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.blocks import Verdict
-from lr_sweep.analysis.report.handle import Kind, conclusion_kinds
+from lr_sweep.analysis.report.handle import Conclusion, conclusions
 from lr_sweep.analysis.report.tables import incomplete_text, seeds_text
 from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
 from lr_sweep.analysis.statistics.grid_checks import not_eligible
-from lr_sweep.analysis.statistics.verdicts import Lead
+from lr_sweep.analysis.statistics.selection import Cell
+from lr_sweep.analysis.statistics.sizes import MOST_FURTHER
+from lr_sweep.analysis.statistics.verdicts import Flip, Lead
 from lr_sweep.common.text import rate_text
 
 MINUS = "\N{MINUS SIGN}"
@@ -28,10 +30,21 @@ Few = Mapping[tuple[str, float], str]
 """By variant and learning rate, how few seeds a number rests on; empty: all."""
 
 
-def verdict_block(found: pd.DataFrame, summary: StudySummary, orders: pd.DataFrame) -> Verdict:
+def verdict_block(
+    found: pd.DataFrame,
+    summary: StudySummary,
+    orders: pd.DataFrame,
+    device_s: Mapping[Cell, float] | None = None,
+    decided: Mapping[tuple[str, str], str] | None = None,
+) -> Verdict:
     """Write the result of `verdicts.verdicts`, an item a task and model, each with the chosen learning rates.
 
-    `orders` is the result of `orders.orders`.
+    Args:
+        found: the result.
+        summary: of the study.
+        orders: the result of `orders.orders`.
+        device_s: device seconds of a run at each cell's chosen rate; None: not known.
+        decided: what fresh seeds say, by task and model; it comes first.
     """
     orders_of = dict(list(orders.groupby(GROUP, sort=False)))
     several = summary.cells["model"].nunique() > 1
@@ -39,56 +52,88 @@ def verdict_block(found: pd.DataFrame, summary: StudySummary, orders: pd.DataFra
     for row in found.to_dict("records"):
         of = summary.of(task=row["task"], model=row["model"])
         name = f"{row['task']}, {row['model']}" if several else row["task"]
-        kinds = conclusion_kinds(orders_of[row["task"], row["model"]])
+        found_at = conclusions(orders_of[row["task"], row["model"]])
         rates = of.learning_rates.to_dict("records")
         few = {(rate["variant"], rate["learning_rate"]): seeds_text(rate) for rate in rates}
-        text = " ".join(_sentences(row, summary.metric, kinds, few))
+        fresh = (decided or {}).get((row["task"], row["model"]), "")
+        cells = {cell: value for cell, value in (device_s or {}).items() if cell[:2] == (row["task"], row["model"])}
+        seconds = {variant: value for (_, _, variant), value in cells.items()}
+        text = " ".join([*filter(None, [fresh]), *_sentences(row, summary, found_at, few, seconds)])
         items.append((name, text, _rests_on(of, rates)))
     return Verdict(items)
 
 
-def _sentences(row: Row, metric: Metric, kinds: Sequence[Kind], few: Few) -> Iterator[str]:
+def _sentences(
+    row: Row, summary: StudySummary, found: Sequence[Conclusion], few: Few, device_s: Mapping[str, float]
+) -> Iterator[str]:
     if not row["best"]:
         yield "no variant has a value."
         return
-    leads = [_lead(lead, metric) for lead in row["leads"]]
-    yield say("verdict", leader=row["best"][0], first=leads[0] if leads else None, num_rates=len(kinds))
+    metric = summary.metric
+    of_leader = device_s.get(row["best"][0], math.nan)
+    leads = [_lead(lead, metric, of_leader + device_s.get(lead.over, math.nan)) for lead in row["leads"]]
+    within = "" if summary.equal_within is None else metric.amount_text(summary.equal_within)
+    first = leads[0] if leads else None
+    yield say("verdict", leader=row["best"][0], first=first, num_rates=len(found), within=within)
     if unsure := [lead for lead in leads[1:] if not lead["distinguishable"]]:
-        corrected = any(lead["low"] > 0 for lead in unsure)
-        yield say("not_sure", several=len(unsure) > 1, named=_named(unsure), corrected=corrected)
-    if leads and len(kinds) > 1:
+        yield say("not_sure", several=len(unsure) > 1, named=_named(unsure, within))
+    if leads and len(found) > 1:
         if row["fixed_best"]:
             yield _at_fixed_rate(row, metric, few)
-        yield say("elsewhere", metric=metric, num_others=kinds.count("winner"), num_rates=len(kinds))
+        if (flip := row["strongest"]) and (not row["flips"] or flip.learning_rate != row["fixed_rate"]):
+            yield _strongest(flip, row["best"][0], metric)
+        others = [each for each in found if each.kind == "winner"]
+        sure = sum(each.sure for each in others)
+        yield say("elsewhere", metric=metric, num_others=len(others), num_sure=sure, num_rates=len(found))
 
 
-def _lead(lead: Lead, metric: Metric) -> dict[str, Any]:
-    """Return what sentences say of a lead, turned so that more is better, whichever way the metric is."""
-    low, high = sorted((metric.sign * lead.low, metric.sign * lead.high))
-    is_known = not math.isnan(lead.low)
-    ends = [MINUS + end[1:] if end.startswith("-") else end for end in metric.ends_text(low, high)]
+def _lead(lead: Lead, metric: Metric, seed_s: float) -> dict[str, Any]:
+    """Return what sentences say of a lead, turned so that more is better, whichever way the metric is.
+
+    `seed_s`: device seconds of one more seed of both variants; NaN: not known.
+    """
+    more = lead.further_seeds
+    hours = more * seed_s / 3600
     return lead._asdict() | {
-        "low": low,
-        "is_known": is_known,
-        "amount": metric.amount_text(metric.sign * lead.difference, (high - low) / 2),
-        "interval": " to ".join(ends) if is_known else "no interval",
+        **sized(lead.difference, lead.low, lead.high, metric),
+        "is_known": not math.isnan(lead.low),
+        "cost": f"{hours:.2g} device hours" if math.isfinite(hours) else "",
+        "more": "" if math.isnan(more) else f"over {MOST_FURTHER}" if math.isinf(more) else f"about {more:.0f}",
     }
 
 
-def _named(leads: Sequence[Mapping[str, Any]]) -> str:
+def sized(difference: float, low: float, high: float, metric: Metric) -> dict[str, str]:
+    """Write a difference and its interval."""
+    low, high = sorted((metric.sign * low, metric.sign * high))
+    ends = [MINUS + end[1:] if end.startswith("-") else end for end in metric.ends_text(low, high)]
+    amount = metric.amount_text(metric.sign * difference, (high - low) / 2)
+    return {"amount": amount, "interval": "no interval" if math.isnan(low) else " to ".join(ends)}
+
+
+def _named(leads: Sequence[Mapping[str, Any]], within: str) -> str:
     """Name the variants that the leader cannot be distinguished from, each with its own difference."""
-    shown = [f"{lead['amount']} over {lead['over']} ({lead['interval']})" for lead in leads[:MOST_NAMED]]
+    shown = []
+    for lead in leads[:MOST_NAMED]:
+        more = f"; {lead['more']} more seeds" if lead["more"] else ""
+        settled = f"; equal within {within}" if lead["equal"] else more
+        shown.append(f"{lead['amount']} over {lead['over']} ({lead['interval']}{settled})")
     if further := len(leads) - len(shown):
         shown.append(f"up to {leads[-1]['amount']} over {further} more")
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
 
 
 def _at_fixed_rate(row: Row, metric: Metric, few: Few) -> str:
-    leader, winner = (name + few.get((name, row["fixed_rate"]), "") for name in (row["best"][0], row["fixed_best"]))
+    rate, names = row["fixed_rate"], (row["best"][0], row["fixed_best"])
+    leader, winner = (name + few.get((name, rate), "") for name in names)
     behind = -metric.sign * row["fixed_difference"]
     how = f"as {leader} has no value" if math.isnan(behind) else f"by {metric.amount_text(behind)} over {leader}"
-    rate = rate_text(row["fixed_rate"])
-    return say("fixed", rate=rate, leader=leader, winner=winner, flips=row["flips"], how=how)
+    open_ = names[1] in row["best"]
+    return say("fixed", rate=rate_text(rate), leader=leader, winner=winner, flips=row["flips"], how=how, open=open_)
+
+
+def _strongest(flip: Flip, leader: str, metric: Metric) -> str:
+    written = sized(flip.difference, flip.low, flip.high, metric)
+    return say("strongest", rate=rate_text(flip.learning_rate), winner=flip.winner, leader=leader, **written)
 
 
 def _rests_on(group: StudySummary, rates: Sequence[dict[Any, Any]]) -> str:

@@ -20,6 +20,7 @@ from lr_sweep.analysis.statistics.aggregate import StudySummary, points_within_b
 from lr_sweep.analysis.statistics.finding import CheckFinding, Level, SweptCell, finding_of, swept_cells
 from lr_sweep.analysis.statistics.grid_checks import fewer_seeds, grid_findings, is_flat, joint_sem
 from lr_sweep.analysis.statistics.late_rises import Rise, late_rises
+from lr_sweep.analysis.statistics.modes import Modes, two_modes
 from lr_sweep.analysis.statistics.selection import CELL, Cell, comparable, each_cell
 from lr_sweep.common.text import rate_text
 
@@ -43,6 +44,7 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
     """Run every check on every cell, in the order of the cells; `curves` have `run_id`, `step` and `ACCURACIES`."""
     counted = summary.runs[summary.runs["status"].isin(["complete", "diverged"])]
     points = points_within_budget(counted, curves, ACCURACIES)
+    modes = two_modes(summary)
     rises, stuck, same = late_rises(summary, curves), _stuck_cells(points, summary.metric), _identical_cells(points)
     cells = list(swept_cells(summary))
     flat = {cell.key for cell in cells if is_flat(cell.rates)} - stuck.keys()
@@ -63,6 +65,8 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
             found.append(_flat(cell, whole_task))
         if cell.key in same:
             found.append(_identical(cell, same[cell.key]))
+        if cell.key in modes:
+            found.append(_two_modes(cell, modes[cell.key]))
         if cell.row["num_values"] and cell.row["num_seeds"] == 1:
             found.append(cell.finding("one-seed", "note", "one seed: no standard error, no interval", "add seeds"))
     if summary.search is None:
@@ -182,6 +186,12 @@ def _identical(cell: SweptCell, other: Cell) -> CheckFinding:
     message = f"every {cell.metric.name} of every run is that of {' '.join(other[1:])}, to the last bit"
     fix = "two ways of training never agree so: look at what the task's `load` returns, and at the two models"
     return cell.finding("identical", "problem", message, fix)
+
+
+def _two_modes(cell: SweptCell, modes: Modes) -> CheckFinding:
+    low, high = (" ".join(map(cell.metric.text, values)) for values in (modes.low, modes.high))
+    message = f"at {rate_text(modes.learning_rate)} its seeds fall into two groups, {low} and {high}"
+    return cell.finding("two-modes", "note", message, "add seeds: the mean of a few may be that of one group alone")
 
 
 def _identical_cells(points: pd.DataFrame) -> dict[Cell, Cell]:

@@ -1,12 +1,11 @@
 """Variants compared, each at the learning rate that validation chose for it, with one error rate for the whole study.
 
-The test was chosen by simulation (docs/statistics.md, "Variants compared"; `benchmarks/check_error_rates.py`).
+The test was chosen by simulation (docs/statistics.md, "Variants compared"; `benchmarks/verdict_simulation.py`).
 """
 
 from __future__ import annotations
 
 import math
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -14,81 +13,148 @@ import pandas as pd
 from scipy.special import stdtr, stdtrit
 
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
+from lr_sweep.analysis.statistics.families import most_equal, pairs_within, shaffer
+from lr_sweep.analysis.statistics.grid_values import Sampled, at_chosen
+from lr_sweep.analysis.statistics.noise import NO_SPREAD, Bools, Ints, Noise, cell_noise, welch
+from lr_sweep.analysis.statistics.sizes import further_seeds, superiority
 from lr_sweep.analysis.statistics.uncertainty import CONFIDENCE, Floats
 
 LEVEL = 1 - CONFIDENCE
 """How often a study of equal variants may name any pair distinguishable."""
-NO_SPREAD = 1e-9
-"""A standard error below this is rounding: all seeds have one accuracy."""
-
-
-def holm(p_values: Floats) -> Floats:
-    """Correct for several tests (Holm 1979): reject where the result is below the level; NaN stays NaN, uncounted."""
-    corrected = np.full(len(p_values), math.nan)
-    known = np.flatnonzero(~np.isnan(p_values))
-    order = known[np.argsort(p_values[known], kind="stable")]
-    scaled = p_values[order] * (len(order) - np.arange(len(order)))
-    corrected[order] = np.minimum(1.0, np.maximum.accumulate(scaled))
-    return corrected
-
-
-def welch(ones: Floats, others: Floats) -> tuple[float, float]:
-    """Return the standard error of the difference of two means and its degrees of freedom (Welch 1947).
-
-    NaN with fewer than two values in either, or where neither has any spread: then nothing is known of the noise.
-    """
-    if min(len(ones), len(others)) < 2:
-        return math.nan, math.nan
-    one, other = (float(np.var(values, ddof=1)) / len(values) for values in (ones, others))
-    if (sem := math.sqrt(one + other)) < NO_SPREAD:
-        return math.nan, math.nan
-    shares = one / (one + other), other / (one + other)  # the squares' own squares may overflow
-    return sem, 1 / (shares[0] ** 2 / (len(ones) - 1) + shares[1] ** 2 / (len(others) - 1))
+CHOICE = 1.25
+"""What p is multiplied with where another learning rate could as well have been chosen: it was chosen on runs that
+share their luck with the test, so on a flat curve the noisier variant seems the better one. Simulated with equal
+variants of which one is up to ten times as noisy."""
+OPEN_SEMS = 2.0
+"""The choice is open if the runner-up is behind by fewer standard errors of the difference of two rates."""
+LEAST_CORRELATION = 0.25
+"""Of the variants' values by seed: below it, comparing by seed loses more freedom than noise."""
+COLUMNS = [
+    *("variant", "other", "num_seeds", "num_other_seeds", "difference", "low", "high", "effect_size", "superiority"),
+    *("p", "corrected_p", "distinguishable", "equal", "further_seeds", "note"),
+]
 
 
 def comparisons(summary: StudySummary) -> pd.DataFrame:
     """Compare the mean test accuracies of every two variants of a task and model.
 
     Returns:
-        One row a task, model and pair: `task`, `model`, `variant`, `other`, `num_seeds` and `num_other_seeds` (with a
-        value), `difference` (mean of `variant` less that of `other`), `low` and `high` (95% Welch interval for this
-        pair alone; fractions), `p` (Welch's t test, two-sided), `holm_p` (`p` corrected over the family: all pairs of
-        all tasks and models of the study), `distinguishable` (whether `holm_p` is below `LEVEL`) and `note`. NaN: none.
-        The choice of the two learning rates is in none of these.
+        One row a task, model and pair; NaN: not known. The choice of the two learning rates is in none of these.
+
+        - `task`, `model`, `variant`, `other`; `num_seeds` and `num_other_seeds`, with a value;
+        - `difference`: mean of `variant` less that of `other`; `low` and `high`: its 95% interval, for this pair alone
+          (fractions);
+        - `effect_size`: the difference in standard deviations of a run; `superiority`: how often a run of `variant` is
+          better than one of `other`;
+        - `p`: of Welch's t test, two-sided; `corrected_p`: over the family, all pairs of all tasks and models;
+          `distinguishable`: whether that is below `LEVEL`;
+        - `equal`: whether the difference is certainly within `StudySummary.equal_within`, by two one-sided tests over
+          the same family;
+        - `further_seeds`: of each of the two, that would make the difference certain (see `sizes.further_seeds`); NaN:
+          it is, or they are certainly equal;
+        - `note`.
     """
-    rows = []
-    for labels, group in summary.groups():
-        chosen = group.chosen_runs.dropna(subset=["test_accuracy"])
-        known = {variant: tests.to_numpy(float) for variant, tests in chosen.groupby("variant")["test_accuracy"]}
-        for variant, other in combinations(group.cells["variant"], 2):
-            compared = compare(*(known.get(name, np.array([])) for name in (variant, other)))
-            rows.append(labels | {"variant": variant, "other": other} | compared)
-    columns = ["variant", "other", "num_seeds", "num_other_seeds", "difference", "low", "high", "p"]
-    found = pd.DataFrame(rows, columns=[*GROUP, *columns, "note"])
-    corrected = holm(found["p"].to_numpy(dtype=float))
-    found.insert(len(found.columns) - 1, "holm_p", corrected)
-    found.insert(len(found.columns) - 1, "distinguishable", corrected < LEVEL)
-    return found
+    cells, found = summary.cells, at_chosen(summary)
+    groups = list(cells[GROUP].itertuples(index=False, name=None))
+    first, second = pairs_within(groups)
+    frame = cells.iloc[first][[*GROUP, "variant"]].reset_index(drop=True)
+    frame = frame.assign(other=cells["variant"].to_numpy()[second], **_tests(summary, found, first, second))
+    margins = (summary.metric.sign * (cells["validation_mean"] - cells["runner_up_mean"])).to_numpy(float)
+    frame["choice"] = choice_factor(choice_is_open(margins, found.noise, found.counts), first, second)
+    p = (frame["choice"] * frame["p"]).to_numpy(float)
+    corrected = shaffer(p, list(frame[GROUP].itertuples(index=False, name=None)))
+    frame = frame.assign(corrected_p=corrected, distinguishable=corrected < LEVEL)
+    frame["equal"] = _equal(frame, summary.equal_within)
+    frame["further_seeds"] = _further(frame, found, first, second)
+    frame["superiority"] = superiority(found.values * summary.metric.sign, first, second)
+    return frame[[*GROUP, *COLUMNS]]
 
 
-def compare(ones: Floats, others: Floats) -> dict[str, Any]:
-    """Return the columns of `comparisons` that one pair, by its values, has by itself."""
-    one, other = (float(values.mean()) if len(values) else math.nan for values in (ones, others))
-    difference = one - other
-    sem, dof = welch(ones, others)
-    half = float(stdtrit(dof, (1 + CONFIDENCE) / 2)) * sem
-    return {
-        "num_seeds": len(ones),
-        "num_other_seeds": len(others),
-        "difference": difference,
-        "low": difference - half,
-        "high": difference + half,
-        "p": 2 * float(stdtr(dof, -abs(difference) / sem)),
-        "note": _note(min(len(ones), len(others)), difference, sem),
-    }
+def choice_is_open(margins: Floats, noise: Noise, counts: Floats) -> Bools:
+    """Return whether the runner-up could as well have been chosen; `margins`: how far its validation mean is behind."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return margins < OPEN_SEMS * np.sqrt(2 * noise.variance / counts)
 
 
-def _note(num_seeds: int, difference: float, sem: float) -> str:
+def choice_factor(is_open: Bools, first: Ints, second: Ints) -> Floats:
+    """Return what the p of each pair is multiplied with for the choice of its two rates."""
+    return np.where(is_open[..., first] | is_open[..., second], CHOICE, 1.0)
+
+
+def seed_correlation(summary: StudySummary) -> float:
+    """Return the correlation of the variants' values by seed, over all pairs, at the chosen rates and beside them.
+
+    NaN: no two variants share seeds.
+    """
+    windows = at_chosen(summary).windows
+    groups = list(summary.cells[GROUP].itertuples(index=False, name=None))
+    ones, others = (windows[index] for index in pairs_within(groups))
+    both = ~np.isnan(ones + others)
+    counts = both.sum(-1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        away = [np.where(both, x - np.where(both, x, 0.0).sum(-1, keepdims=True) / counts, 0.0) for x in (ones, others)]
+        found = (away[0] * away[1]).sum(-1) / np.sqrt((away[0] ** 2).sum(-1) * (away[1] ** 2).sum(-1))
+    known = found[np.isfinite(found)]
+    return float(known.mean()) if len(known) else math.nan
+
+
+def is_paired(summary: StudySummary) -> bool:
+    """Return whether runs are compared by seed: if that was asked for, and seeds are seen to move variants alike."""
+    return summary.paired and seed_correlation(summary) >= LEAST_CORRELATION
+
+
+def _tests(summary: StudySummary, found: Sampled, first: Ints, second: Ints) -> dict[str, Any]:
+    """Return the columns of `comparisons` that each pair has by itself, and the standard error and its freedom."""
+    counts, means, spread = found.counts, found.means, found.noise.variance
+    difference = means[first] - means[second]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        effect = difference / np.sqrt((spread[first] + spread[second]) / 2)
+        sem, dof = welch(found.noise, counts, first, second)
+        if is_paired(summary):
+            by_seed = found.windows[first] - found.windows[second]
+            difference = np.nanmean(by_seed[:, 0], -1)
+            sem, dof = _by_seed(by_seed)
+        p = 2 * stdtr(dof, -np.abs(difference) / sem)
+    half = stdtrit(dof, (1 + CONFIDENCE) / 2) * sem
+    least = np.minimum(counts[first], counts[second])
+    notes = list(map(_note, least, difference, sem))
+    ends = {"difference": difference, "low": difference - half, "high": difference + half, "effect_size": effect}
+    seeds = {"num_seeds": counts[first].astype(int), "num_other_seeds": counts[second].astype(int)}
+    return {**seeds, **ends, "p": p, "sem": sem, "dof": dof, "note": notes}
+
+
+def _by_seed(differences: Floats) -> tuple[Floats, Floats]:
+    """Return the standard errors of mean differences of runs that share a seed, and their degrees of freedom."""
+    noise = cell_noise(differences)
+    sem = np.sqrt(noise.variance / (~np.isnan(differences[:, 0])).sum(-1))
+    known = sem > NO_SPREAD
+    return np.where(known, sem, np.nan), np.where(known, noise.dof, np.nan)
+
+
+def _equal(frame: pd.DataFrame, within: float | None) -> Bools:
+    """Return whether each pair is equal by two one-sided tests (Schuirmann 1987), with Holm's correction."""
+    if within is None:
+        return np.zeros(len(frame), bool)
+    p = stdtr(frame["dof"], (frame["difference"].abs() - within) / frame["sem"]).to_numpy(float)
+    return shaffer(p * frame["choice"].to_numpy(float), range(len(p))) < LEVEL
+
+
+def _further(frame: pd.DataFrame, found: Sampled, first: Ints, second: Ints) -> Floats:
+    """Return how many more seeds each pair needs that is not certain: at the level of the next step of the family."""
+    sizes = tuple(frame.dropna(subset=["p"]).groupby(GROUP, sort=False).size())
+    steps, num_found = most_equal(sizes), int(frame["distinguishable"].sum())
+    step = steps[min(num_found, len(steps) - 1)] if len(steps) else math.nan
+    undecided = np.flatnonzero(~(frame["distinguishable"] | frame["equal"]) & frame["p"].notna())
+    pairs = np.stack([first, second], axis=-1)[undecided]
+    noise = Noise(found.noise.variance[pairs], found.noise.dof[pairs])
+    level = LEVEL / step / frame["choice"].to_numpy(float)[undecided]
+    needed = np.full(len(frame), math.nan)
+    difference = frame["difference"].to_numpy(float)[undecided]
+    needed[undecided] = further_seeds(difference, noise, found.counts[pairs], level)
+    return needed
+
+
+def _note(num_seeds: float, difference: float, sem: float) -> str:
     if num_seeds == 0:
         return "a variant without a value"
     if num_seeds == 1:

@@ -24,8 +24,8 @@ class CheckFinding:
 
     check: str
     """`untuned`, `edge`, `cliff`, `narrow`, `unstable`, `missing`, `diverged`, `improving`, `gap`, `stuck`,
-    `flat`, `identical`, `one-seed`, `fewer-seeds`, `unequal`, `unequal-seeds`, `short`, `stopped` or `code`, and of
-    tables `chosen-on-test`, `not-chosen` or `settings`: docs/checks.md."""
+    `flat`, `identical`, `two-modes`, `one-seed`, `fewer-seeds`, `unequal`, `unequal-seeds`, `short`, `stopped` or
+    `code`, and of tables `chosen-on-test`, `not-chosen` or `settings`: docs/checks.md."""
     level: Level
     """`problem`: the number may change, or cannot carry a conclusion; `note`: anything else worth knowing."""
     task: str

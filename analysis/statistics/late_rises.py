@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.special import stdtr
 
 from lr_sweep.analysis.statistics.aggregate import StudySummary, points_within_budget
-from lr_sweep.analysis.statistics.comparisons import holm
+from lr_sweep.analysis.statistics.families import shaffer
 from lr_sweep.analysis.statistics.selection import CELL, Cell, each_cell
 from lr_sweep.analysis.statistics.uncertainty import Floats
 
@@ -51,7 +51,7 @@ def late_rises(summary: StudySummary, curves: pd.DataFrame) -> dict[Cell, Rise]:
     lengths = points.groupby([*CELL, "run_id"]).size().groupby(CELL).min()
     long = points.join(lengths.rename("shortest"), on=CELL).query("shortest >= @MIN_EVALUATIONS")
     found = {key: _rise(rows, least[key]) for key, rows in each_cell(long)}
-    corrected = holm(np.array([rise.p for rise in found.values()]))
+    corrected = shaffer(np.array([rise.p for rise in found.values()]), range(len(found)))
     return {key: replace(rise, p=float(p)) for (key, rise), p in zip(found.items(), corrected, strict=True)}
 
 

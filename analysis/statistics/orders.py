@@ -21,15 +21,21 @@ Order = tuple[tuple[str, ...], ...]
 """Variants from best to worst; those in one inner tuple are equal."""
 
 
-def orders(summary: StudySummary) -> pd.DataFrame:
+def orders(summary: StudySummary, tested: pd.DataFrame) -> pd.DataFrame:
     """Order the variants by mean test accuracy, tuned and at every learning rate that was tried.
+
+    Args:
+        summary: of the study.
+        tested: the result of `flips.flips` of it.
 
     Returns:
         One row a task, model and learning rate, the tuned order first: `task`, `model`, `learning_rate` (NaN: tuned,
         each variant at its own), `order` (an `Order` of the variants with a value), `incomplete` (for each variant with
-        runs there that are not complete, how many have each other status, and `num_lacking`) and `same` (whether the
-        variants with a value here and tuned are in the tuned order).
+        runs there that are not complete, how many have each other status, and `num_lacking`), `same` (whether the
+        variants with a value here and tuned are in the tuned order) and `flipped` (pairs, the tuned better variant
+        first, of which the other is distinguishably ahead here; of published means None: not tested).
     """
+    flipped = _flipped(tested)
     rows: list[dict[str, Any]] = []
     metric = summary.metric
     counted = [*OUTCOMES[1:], *(["num_lacking"] if summary.winners is None else [])]
@@ -41,21 +47,26 @@ def orders(summary: StudySummary) -> pd.DataFrame:
             here, there = (_order({name: each[name] for name in common}, metric) for each in (means, tuned))
             incomplete = _incomplete(found[["variant", *counted]])
             order = {"order": _order(means, metric), "incomplete": incomplete, "same": here == there}
-            rows.append(labels | {"learning_rate": rate} | order)
-    return pd.DataFrame(rows, columns=[*GROUP, "learning_rate", "order", "incomplete", "same"])
+            turned = flipped.get((labels["task"], labels["model"], rate), ())
+            rows.append(labels | {"learning_rate": rate} | order | {"flipped": turned})
+    return pd.DataFrame(rows, columns=[*GROUP, "learning_rate", "order", "incomplete", "same", "flipped"])
 
 
-def reversals(summary: StudySummary) -> pd.DataFrame:
+def reversals(summary: StudySummary, tested: pd.DataFrame) -> pd.DataFrame:
     """Find for each pair of variants the learning rates at which the tuned conclusion is reversed.
+
+    Arguments as of `orders`.
 
     Returns:
         One row a task, model and pair of variants with tuned values: `better` and `worse` (tuned), `tuned_difference`
-        (of `better` less `worse`; fraction), `num_rates` (where both have a value), `num_opposite`, `num_equal`, and
-        `ranges` (tuples of the first and last of neighbouring learning rates where `worse` is ahead). Pairs that are
+        (of `better` less `worse`; fraction), `num_rates` (where both have a value), `num_opposite`, `num_equal`,
+        `ranges` (tuples of the first and last of neighbouring learning rates where `worse` is ahead) and `flips` (the
+        learning rates, rising, where it is distinguishably ahead). Pairs that are
         equal when tuned are left out: there is no conclusion to reverse.
     """
     rows: list[dict[str, Any]] = []
     sign = summary.metric.sign
+    certain = tested[tested["flips"]].groupby([*GROUP, "better", "worse"])["learning_rate"].agg(tuple).to_dict()
     for labels, group in summary.groups():
         tuned = mean_tests(group.cells)
         means = {rate: mean_tests(found) for rate, found in by_rate(group).items()}
@@ -65,8 +76,9 @@ def reversals(summary: StudySummary) -> pd.DataFrame:
                 pair = {"better": better, "worse": worse, "tuned_difference": tuned[better] - tuned[worse]}
                 both = {rate: known for rate, known in means.items() if {better, worse} <= known.keys()}
                 ahead = {rate: sign * (known[better] - known[worse]) for rate, known in both.items()}
-                rows.append(labels | pair | _reversed(ahead))
-    columns = ["better", "worse", "tuned_difference", "num_rates", "num_opposite", "num_equal", "ranges"]
+                flips = certain.get((labels["task"], labels["model"], better, worse), ())
+                rows.append(labels | pair | _reversed(ahead) | {"flips": flips})
+    columns = ["better", "worse", "tuned_difference", "num_rates", "num_opposite", "num_equal", "ranges", "flips"]
     return pd.DataFrame(rows, columns=[*GROUP, *columns])
 
 
@@ -79,6 +91,11 @@ def mean_tests(rows: pd.DataFrame) -> dict[str, float]:
     """Return the mean test accuracy of each variant with a value, rounded so that equal means are equal."""
     known = rows.dropna(subset=["test_mean"]).set_index("variant")["test_mean"]
     return {str(variant): comparable(mean) for variant, mean in known.to_dict().items()}
+
+
+def _flipped(tested: pd.DataFrame) -> dict[tuple[Any, ...], tuple[tuple[str, str], ...]]:
+    found = tested[tested["flips"]].groupby([*GROUP, "learning_rate"])
+    return {key: tuple(zip(rows["better"], rows["worse"], strict=True)) for key, rows in found}
 
 
 def _incomplete(rows: pd.DataFrame) -> dict[str, dict[Any, int]]:

@@ -6,6 +6,7 @@ Test accuracies are read here; nothing is chosen by them (Rothermel et al. 2021,
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -16,6 +17,7 @@ from lr_sweep.analysis.statistics.orders import mean_tests
 
 LU2021_LEARNING_RATE = 1e-3
 """The one learning rate of Lu et al. 2021 (all tasks but homology), the dashed line of Rothermel et al., Figure 1."""
+DIFFERENCE = ("difference", "low", "high")
 
 
 class Lead(NamedTuple):
@@ -27,14 +29,32 @@ class Lead(NamedTuple):
     high: float
     distinguishable: bool
     """Whether the difference can be distinguished from 0."""
+    equal: bool
+    """Whether it is certainly within `StudySummary.equal_within`."""
+    num_seeds: int
+    """The fewer of both."""
+    further_seeds: float
+    """As of `comparisons`."""
 
 
-def verdicts(summary: StudySummary, compared: pd.DataFrame) -> pd.DataFrame:
+class Flip(NamedTuple):
+    """Where a variant is distinguishably ahead of the tuned leader."""
+
+    learning_rate: float
+    winner: str
+    difference: float
+    """Of the winner less the leader there."""
+    low: float
+    high: float
+
+
+def verdicts(summary: StudySummary, compared: pd.DataFrame, tested: pd.DataFrame) -> pd.DataFrame:
     """Say for each task and model which variant is best when tuned, and which at a fixed learning rate.
 
     Args:
         summary: of the study.
         compared: the result of `comparisons.comparisons` of it.
+        tested: the result of `flips.flips` of both.
 
     Returns:
         One row a task and model. Differences are of mean test accuracy (fractions; of a metric to minimise the better
@@ -48,17 +68,29 @@ def verdicts(summary: StudySummary, compared: pd.DataFrame) -> pd.DataFrame:
           the middle one where 1e-3 lies outside them (see `fixed_rate`);
         - `fixed_best`: the variant with the best mean at that rate; of equal ones the leader; empty: no value there;
         - `fixed_difference`: the leader's mean at that rate less that of the best other variant there;
-        - `flips`: whether `fixed_best` is none of `best`: the fixed rate would have concluded the opposite.
+        - `flips`: whether the fixed rate would have concluded the opposite: `fixed_best` is none of `best`, and there
+          distinguishably ahead of the leader, or the leader has no value there;
+        - `strongest`: the `Flip` with the largest difference to the leader, of all learning rates; None: there is none.
     """
     found = []
+    for labels, group, best, leads in ranked(summary, compared):
+        turned = _flips(tested, labels, best)
+        at_fixed = _at_fixed(group, best, {(flip.learning_rate, flip.winner) for flip in turned})
+        strongest = max(turned, key=lambda flip: summary.metric.sign * flip.difference, default=None)
+        found.append(labels | {"best": best, "leads": leads} | at_fixed | {"strongest": strongest})
+    fixed = ["fixed_rate", "fixed_best", "fixed_difference", "flips", "strongest"]
+    return pd.DataFrame(found, columns=[*GROUP, "best", "leads", *fixed])
+
+
+def ranked(
+    summary: StudySummary, compared: pd.DataFrame
+) -> Iterator[tuple[dict[str, str], StudySummary, tuple[str, ...], tuple[Lead, ...]]]:
+    """Yield each task and model with its summary, and `best` and `leads` of `verdicts`."""
     for labels, group in summary.groups():
         tuned = list(_ranked(group.cells, group.metric))
         pairs = _pairs(compared[(compared["task"] == labels["task"]) & (compared["model"] == labels["model"])])
         leads = tuple(pairs[tuned[0], other] for other in tuned[1:])
-        best = (*tuned[:1], *(lead.over for lead in leads if not lead.distinguishable))
-        found.append(labels | {"best": best, "leads": leads} | _at_fixed(group, best))
-    fixed = ["fixed_rate", "fixed_best", "fixed_difference", "flips"]
-    return pd.DataFrame(found, columns=[*GROUP, "best", "leads", *fixed])
+        yield labels, group, (*tuned[:1], *(lead.over for lead in leads if not lead.distinguishable)), leads
 
 
 def fixed_rate(rates: pd.DataFrame) -> float:
@@ -79,7 +111,14 @@ def fixed_rate(rates: pd.DataFrame) -> float:
     return shared[(len(shared) - 1) // 2]
 
 
-def _at_fixed(group: StudySummary, best: tuple[str, ...]) -> dict[str, Any]:
+def _flips(tested: pd.DataFrame, labels: Mapping[str, str], best: tuple[str, ...]) -> list[Flip]:
+    """Return the flips that are against the leader."""
+    here = tested["flips"] & (tested["task"] == labels["task"]) & (tested["model"] == labels["model"])
+    rows = tested[here & (tested["better"] == next(iter(best), ""))]
+    return [Flip(*row) for row in rows[["learning_rate", "worse", *DIFFERENCE]].itertuples(index=False)]
+
+
+def _at_fixed(group: StudySummary, best: tuple[str, ...], tested: Collection[tuple[float, str]]) -> dict[str, Any]:
     rate = fixed_rate(group.learning_rates)
     means = _ranked(group.learning_rates[group.learning_rates["learning_rate"] == rate], group.metric)
     leader = next(iter(best), "")
@@ -87,7 +126,7 @@ def _at_fixed(group: StudySummary, best: tuple[str, ...]) -> dict[str, Any]:
     fixed_best = leader if leader in means and means[leader] == means[top] else top
     others = [mean for variant, mean in means.items() if variant != leader]
     ahead = means[leader] - others[0] if leader in means and others else math.nan
-    flips = bool(fixed_best) and fixed_best not in best
+    flips = bool(fixed_best) and fixed_best not in best and (leader not in means or (rate, fixed_best) in tested)
     return {"fixed_rate": rate, "fixed_best": fixed_best, "fixed_difference": ahead, "flips": flips}
 
 
@@ -100,8 +139,8 @@ def _pairs(compared: pd.DataFrame) -> dict[tuple[str, str], Lead]:
     """Return how each variant compares with each other one."""
     found = {}
     for row in compared.to_dict("records"):
-        one, other, difference, low, high = (row[x] for x in ("variant", "other", "difference", "low", "high"))
-        sure = bool(row["distinguishable"])
-        found[one, other] = Lead(other, difference, low, high, sure)
-        found[other, one] = Lead(one, -difference, -high, -low, sure)
+        one, other, difference, low, high = (row[x] for x in ("variant", "other", *DIFFERENCE))
+        how = bool(row["distinguishable"]), bool(row["equal"]), min(row["num_seeds"], row["num_other_seeds"])
+        found[one, other] = Lead(other, difference, low, high, *how, row["further_seeds"])
+        found[other, one] = Lead(one, -difference, -high, -low, *how, row["further_seeds"])
     return found

@@ -67,9 +67,7 @@ class Command(TyperCommand):
         _let_threads_sleep()
         try:
             return super().invoke(ctx)
-        except UserError:
-            raise
-        except Exception as error:
+        except OSError as error:
             if (problem := _explained(error, ctx.params)) is None:
                 raise
             raise UserError(problem) from error
@@ -122,18 +120,11 @@ def _let_threads_sleep() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", "3000")  # GNU's OpenMP, torch's on Linux; others know the policy alone
 
 
-def _explained(error: Exception, given: dict[str, Any]) -> str | None:
-    """Return what an error says to a user who gave these arguments; None: it is a mistake of this program."""
+def _explained(error: OSError, given: dict[str, Any]) -> str | None:
+    """Return what to say of an error to a user who gave these arguments; None: it is a mistake of this program."""
     from lr_sweep.analysis.record.access import denied
-    from lr_sweep.analysis.record.read import RecordError
     from lr_sweep.datasets.files import cache_dir
-    from lr_sweep.datasets.task import DataError
-    from lr_sweep.trainables.pretraining.weights import WeightsError
 
-    if isinstance(error, DataError | WeightsError | RecordError):
-        return str(error)
-    if not isinstance(error, OSError):
-        return None
     if isinstance(error, PermissionError) and error.filename is not None:
         return denied(Path(error.filename))
     paths = [str(each) for value in given.values() for each in (value if isinstance(value, list) else [value])]

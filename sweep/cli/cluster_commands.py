@@ -16,7 +16,7 @@ from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, STOP_WAIT_S, ClusterJob
 from lr_sweep.sweep.study.only import ALL_RUNS, Only, only_text
 
 if TYPE_CHECKING:
-    from lr_sweep.sweep.study.own import AnyStudy
+    from lr_sweep.sweep.study.study import Study
 
 _say = partial(print, flush=True)
 _write = partial(print, end="", flush=True)
@@ -62,7 +62,7 @@ def submit(
     return 0 if no_follow else _follow(address, job)
 
 
-def plan_elsewhere(study: AnyStudy, location: str, data_dir: Path, only: Only = ALL_RUNS) -> str:
+def plan_elsewhere(study: Study, location: str, data_dir: Path, only: Only = ALL_RUNS) -> str:
     """Return what `run` would do on other machines, as far as this one knows."""
     from lr_sweep.common.object_store import StoreError
     from lr_sweep.sweep.plan.cost import estimate_cost

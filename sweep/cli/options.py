@@ -16,7 +16,7 @@ from lr_sweep.sweep.study.only import Only as OnlyRuns
 
 if TYPE_CHECKING:
     from lr_sweep.sweep.results.directory import Results as Directory
-    from lr_sweep.sweep.study.own import AnyStudy
+    from lr_sweep.sweep.study.study import Study as LoadedStudy
 
 MOST = 1_000_000
 """Largest number; in seconds, eleven days."""
@@ -169,7 +169,7 @@ def chosen_runs(only: str | None) -> OnlyRuns:
     return ALL_RUNS if only is None else parse_only(only)
 
 
-def load_studies(names: list[str], **resources: float | None) -> list[AnyStudy]:
+def load_studies(names: list[str], **resources: float | None) -> list[LoadedStudy]:
     """Load all studies before anything is done for the first, with the resources given on the command line."""
     from pydantic import ValidationError
 

@@ -101,6 +101,10 @@ def judge(
     select_on_test: Annotated[
         bool, opt.flag("choose on test data, in a table without validation data; the report says so")
     ] = False,
+    paired: Annotated[bool, opt.flag("compare variants by seed, where seeds are seen to move them alike")] = False,
+    equal_within: Annotated[
+        float | None, opt.option("SIZE", "differences below it are none; in points of percent, or as the metric is")
+    ] = None,
     out: Annotated[Path | None, opt.option("FOLDER", "of the report; default: ./judged/TABLE", opt.local_path)] = None,
     save: Annotated[
         Path | None, opt.option("FILE", "keep how the table was read, for --columns FILE", opt.local_path)
@@ -113,11 +117,15 @@ def judge(
     from lr_sweep.sweep.cli.ask import judged_or_asked
 
     opt.not_together(lower_is_better=lower_is_better, higher_is_better=higher_is_better)
+    if equal_within is not None and equal_within <= 0:
+        raise UserError(f"--equal-within: got {equal_within:g}, want a difference above 0")
     reading = _reading(columns or []).but(
         Reading(
             metric=metric,
             higher_is_better=higher_is_better if higher_is_better or lower_is_better else None,
             select_on_test=select_on_test,
+            paired=paired,
+            equal_within=equal_within,
         )
     )
     found = judged_or_asked(tables, reading)

@@ -17,7 +17,7 @@ from lr_sweep.sweep.plan.gpus import GPUS
 
 if TYPE_CHECKING:
     from lr_sweep.sweep.plan.plan import Plan
-    from lr_sweep.sweep.study.own import AnyStudy
+    from lr_sweep.sweep.study.study import Study
 
 CUT_SHORT = (
     "error: `run` ended without a message. Either it was killed, as the system does when memory runs out (see "
@@ -82,7 +82,7 @@ def plan(
             print("\n".join(id_lines(planned)))
 
 
-def _on_gpus(study: AnyStudy) -> AnyStudy:
+def _on_gpus(study: Study) -> Study:
     """Give each trial a GPU where it has none."""
     if study.resources.gpus_per_trial:
         return study
@@ -192,13 +192,13 @@ def pretrain(studies: opt.Studies, results: opt.Results = "results", data_dir: o
             backbones = find_backbones(study, recorded.pretrained, folder)
             check_disk((), recorded, to_pretrain(study, backbones))
             for name, backbone in backbones.items():
-                if not isinstance(study.models[name].pretrained, PretrainedHere):
+                if not isinstance(study.bodies[name].pretrained, PretrainedHere):
                     print(f"{name}: nothing to pretrain here; its weights come from {backbone.source}")
                 elif backbone.here:
                     print(f"{name}: already there: {backbone.source}")
                 else:
                     paths = recorded.pretrained, recorded.pretraining_progress
-                    print(pretrain_model(name, study.models[name], *paths, torch.device("cpu"), _say, folder))
+                    print(pretrain_model(name, study.bodies[name], *paths, torch.device("cpu"), _say, folder))
 
 
 @command("mnist cifar10 gpt2 --data-dir ~/data")
@@ -222,7 +222,7 @@ def data(
             tasks, weights = {}, {name: source}
         elif name in shipped_studies() or Path(name).suffix in (".yaml", ".yml"):
             study = load_built_in_study(name)
-            tasks, weights = {task: wanted.options for task, wanted in study.tasks.items()}, hub_sources(study)
+            tasks, weights = {task: wanted.options for task, wanted in study.data_sets.items()}, hub_sources(study)
         else:
             valid = [*TASKS, *MODELS]
             listed = [*sorted(valid), *listed_studies()]

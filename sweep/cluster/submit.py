@@ -14,7 +14,7 @@ from lr_sweep.common.text import gigabytes
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, ClusterJobs, Job
 from lr_sweep.sweep.cluster.package import copy_program
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
-from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
+from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.own.code import write_code
 
 START = "lr_sweep/sweep/cluster/start.sh"
@@ -22,7 +22,7 @@ START = "lr_sweep/sweep/cluster/start.sh"
 
 
 def submit(
-    study: str | Path | AnyStudy,
+    study: str | Path | Study,
     results: str,
     data_dir: str,
     address: str = DEFAULT_ADDRESS,
@@ -49,8 +49,8 @@ def submit(
         size = copy_program(folder)
         sent = f"{study.study}.yaml"  # with all defaults and absolute paths
         (folder / sent).write_text(study_to_yaml(study), encoding="utf-8")
-        if isinstance(study, OwnStudy):  # data files are looked for in the data directory
-            write_code(study.code, folder)
+        if study.files is not None:  # data files are looked for in the data directory
+            write_code(study.files, folder)
         say(f"sending {CHECKOUT}, {gigabytes(size)}, to {address}")
         run = ("run", sent, "--address", "auto", "--results", results, "--data-dir", data_dir, *options)
         command = f"exec sh {START} {shlex.join(run)}"  # `exec`: a stop signals Python, not a shell

@@ -31,7 +31,6 @@ from lr_sweep.trainables.backbones.gpt2 import GPT2
 from lr_sweep.trainables.checkpoint import checkpoints, read_checkpoint
 from lr_sweep.trainables.classifier import Classifier
 from lr_sweep.trainables.initialise import build_classifier
-from lr_sweep.trainables.own.run import is_own
 from lr_sweep.trainables.pretraining.weights import WEIGHTS, WeightsSource, weights_checksum
 from lr_sweep.trainables.run import PROTOCOL_VERSION, Run, gpt2_size
 from lr_sweep.trainables.session import pretrained_tensors, task_data
@@ -116,7 +115,7 @@ def recorded_run(results: Results, given: str) -> tuple[KnownRun, Run]:
             f"run {known.run_id} is of protocol version {version}, this program trains by version {PROTOCOL_VERSION}: "
             f"use the program that trained it"
         )
-    if is_own(content):
+    if "trainable" in content:
         raise UserError(
             f"run {known.run_id} is of the user's own function {content['trainable']}; want a built-in model"
         )
@@ -158,9 +157,9 @@ def _weights_of(results: Results, known: KnownRun, run: Run) -> WeightsSource:
         if weights_checksum(path.parent) == run.weights_checksum:
             return WeightsSource(folder=str(path.parent))
     for study in known.budgets:
-        model = load_built_in_study(results.options(study)).models.get((known.labels or {})["model"])
-        if model is not None and (source := find_backbone(model, results.pretrained).source) is not None:
-            return source
+        model = load_built_in_study(results.options(study)).bodies.get((known.labels or {})["model"])
+        if model is not None and model.pretrained is not None:
+            return find_backbone(model, results.pretrained).source
     raise UserError(
         f"run {known.run_id} started from weights with sha256 {run.weights_checksum}: they are not in "
         f"{results.pretrained}, and no recorded study that wants the run says where they are. Put them into a folder "

@@ -71,7 +71,7 @@ def _weights(given: str, model: str | None, results: Results) -> tuple[str, Path
     """Return a name for files, and the folder of the weights, which is fetched if it is on the hub."""
     if (path := Path(given).expanduser()).is_dir():
         return path.resolve().name, path
-    models = {name: each for name, each in load_built_in_study(given).models.items() if each.pretrained is not None}
+    models = {name: each for name, each in load_built_in_study(given).bodies.items() if each.pretrained is not None}
     if not models:
         raise UserError(f"{given}: none of its models has pretrained weights")
     if model is None and len(models) > 1:
@@ -79,8 +79,6 @@ def _weights(given: str, model: str | None, results: Results) -> tuple[str, Path
     model = model or next(iter(models))
     if model not in models:
         raise UserError(f"{given}: --model: {unknown('model', model, models)}")
-    source = find_backbone(models[model], results.pretrained).source
-    assert source is not None, "it has pretrained weights"
-    folder = find_weights(source, download=True)
+    folder = find_weights(find_backbone(models[model], results.pretrained).source, download=True)
     assert folder is not None, "find_weights downloads or raises"
     return model, folder

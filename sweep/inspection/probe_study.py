@@ -7,27 +7,25 @@ from pathlib import Path
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement, check_beforehand
-from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import by_cell, expected_runs
+from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.own.code import TrainingFunctionError
 from lr_sweep.trainables.own.probe import probe
-from lr_sweep.trainables.own.run import OwnRun
+from lr_sweep.trainables.own.run import own_run
 
 
-def probe_study(study: AnyStudy, data_dir: Path, say: Callable[[str], None]) -> int:
+def probe_study(study: Study, data_dir: Path, say: Callable[[str], None]) -> int:
     """Pass a line a cell to `say`; return how many are not deterministic, resume inexactly, or fail.
 
     Raises UserError for a study that has no training function of the user's own, or whose device is not here.
     """
-    if not isinstance(study, OwnStudy):
+    if study.files is None:
         raise UserError(f"{study.study} has no training function of its own (`trainable`): nothing to probe")
     placement, num_problems = Placement(resources=study.resources), 0
     check_beforehand(placement, study.for_gpus)
     for cell, (first, *_) in by_cell(expected_runs(study, {}, data_dir, {})).items():
-        assert isinstance(first.run, OwnRun)
-        assert first.own_files is not None
         try:
-            found = probe(first.run, first.own_files, placement.device)
+            found = probe(own_run(first.run), placement.device)
             sound, text = not found.random and not found.lost, found.text()
         except TrainingFunctionError as error:
             sound, text = False, str(error)

@@ -113,7 +113,8 @@ def _studies(run: KnownRun, end: Row | None, results: Results) -> list[Fact]:
 
 
 def _state_in(study: str, run: KnownRun, end: Row | None, results: Results) -> run_state.State:
-    early = run.labels is not None and key_of(run.labels) in stopped_of(results.root, study)
+    chooses = run.labels is not None and not run.labels.get("fresh")
+    early = chooses and key_of(run.labels or {}) in stopped_of(results.root, study)
     return run_state.state_of(run.budgets[study], end, run.started, early)
 
 

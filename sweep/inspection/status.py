@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lr_sweep.analysis.record.read import read_study, read_wanted_rows
+from lr_sweep.analysis.record.read import StudyInfo, read_study, read_wanted_rows
 from lr_sweep.common.text import aligned, counted, duration, failure_line, study_heading
 from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.sweep.results.run_state import (
@@ -30,11 +30,24 @@ def status_text(results: Results, study: str, now: float | None = None) -> str:
     wanted = read_wanted_rows(results.root, study)
     ends = read_ends(results, [row["run_id"] for row in wanted], ["failure"])
     states = study_states(results, study, wanted, ends)
-    lines = [study_heading(info.study, info.title), activity, "", *_cell_lines(wanted, states)]
+    lines = [study_heading(info.study, info.title), activity, *_decision_lines(results, info), ""]
+    lines += _cell_lines(wanted, states)
     for row, state in zip(wanted, states, strict=True):
         if state is State.FAILED:
             lines.append(f"failed: {run_title(row)}: {failure_line(ends[row['run_id']]['failure'])}")
     return "\n".join([*lines, f"results: {results.location}"])
+
+
+def _decision_lines(results: Results, info: StudyInfo) -> list[str]:
+    """Say how many pairs fresh seeds have decided; nothing of a study without `decide`."""
+    if info.decide is None:
+        return []
+    from lr_sweep.analysis.study_summary import read_summary  # imported late: other studies need no pandas
+
+    decision = read_summary(results.root, info.study).decision
+    assert decision, "the study has `decide`"
+    choosing = "; the runs that choose the rates have not all ended" if decision.is_choosing else ""
+    return [f"{decision.progress()}{choosing}"]
 
 
 def _pretrains_first(results: Results, study: str) -> bool:

@@ -15,7 +15,6 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import partial_path
 from lr_sweep.common.network import check_listening
@@ -124,7 +123,7 @@ def store_problems(uri: str) -> Iterator[None]:
     """Turn what MLflow and the layers below it raise into a `MirrorError`: whatever it is, it stops no training."""
     try:
         yield
-    except (UserError, RecordError):
+    except UserError:
         raise
     except Exception as error:
         cause = reason(error).replace(uri, shown_uri(uri))

@@ -115,6 +115,7 @@ class MirroredRun:
         """Everything that is not part of a run's definition; what is missing gets no tag."""
         fields = self.row or {name: value for name, value in self.wanted.items() if name != "num_steps"}
         values = {f"sweep.{name}": fields.get(name) for name in _TAGGED}
+        values["sweep.fresh"] = self.wanted.get("fresh") or None  # it compares variants, and chose nothing
         values |= {"sweep.status": self.status, "mlflow.source.git.commit": fields.get("git_commit")}
         if self.status == "diverged":
             step = fields["diverged_at_step"]

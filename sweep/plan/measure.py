@@ -25,7 +25,7 @@ from lr_sweep.trainables.initialise import load_weights
 from lr_sweep.trainables.memory import largest_stack, share_memory
 from lr_sweep.trainables.own.code import TrainingFunctionError
 from lr_sweep.trainables.own.probe import probe
-from lr_sweep.trainables.own.run import OwnFiles, OwnRun
+from lr_sweep.trainables.own.run import OwnRun
 from lr_sweep.trainables.pretraining.weights import find_weights
 from lr_sweep.trainables.run import Run, engine_of
 from lr_sweep.trainables.session import device_name, task_data
@@ -82,8 +82,8 @@ class _Timed(NamedTuple):
 
 def _time(group: Sequence[WantedRun], placement: Placement, results: Results, data_dir: Path) -> _Timed:
     """Time runs of a cell; raises DataError, TrainingFunctionError, or MemoryError or torch's if they do not fit."""
-    if isinstance(group[0].run, OwnRun) and group[0].own_files is not None:
-        return _time_own(group[0].run, group[0].own_files, placement)
+    if isinstance(group[0].run, OwnRun):
+        return _time_own(group[0].run, placement)
     runs = [each.run for each in group if isinstance(each.run, Run)]
     data = task_data(runs[0], data_dir, placement.device)
     together = _together(group, data, placement, results)
@@ -96,10 +96,10 @@ def _time(group: Sequence[WantedRun], placement: Placement, results: Results, da
     return _Timed(before, together, timing.step_s, timing.evaluation_s)
 
 
-def _time_own(run: OwnRun, files: OwnFiles, placement: Placement) -> _Timed:
+def _time_own(run: OwnRun, placement: Placement) -> _Timed:
     """Time a run of the user's own function, and say whether it can be repeated and resumed."""
     before = Moment.now()
-    found = probe(run, files, placement.device)
+    found = probe(run, placement.device)
     return _Timed(before, 1, found.step_s, found.evaluation_s, note=f"; {found.text()}")
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sized
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from lr_sweep.common.text import aligned, counted, gigabytes, rate_text, study_heading
 from lr_sweep.sweep.plan.cost import Cost, cost_lines, disk_bytes, estimate_cost
@@ -19,26 +23,53 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.search.proposals import read_proposed
-from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown, to_pretrain
+from lr_sweep.sweep.study.backbones import GIVE_TEXT, Backbone, find_backbones, is_unknown, to_pretrain
+from lr_sweep.sweep.study.decide import Decide
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
-from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
-from lr_sweep.sweep.study.runs import NOT_PROPOSED, Cell, by_cell, expected_runs, grids_of, stopped_rates
-from lr_sweep.sweep.study.texts import GIVE_TEXT
+from lr_sweep.sweep.study.runs import (
+    NOT_PROPOSED,
+    Cell,
+    by_cell,
+    expected_runs,
+    fresh_allowed,
+    grids_of,
+    stopped_rates,
+    wanted_runs,
+)
+from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.run import Run, engine_for
+
+if TYPE_CHECKING:
+    from lr_sweep.analysis.statistics.decision import Decision
 
 
 class Plan:
     """A study beside what is recorded of it; `UserError` if trials on this device cannot train it."""
 
     def __init__(
-        self, study: AnyStudy, placement: Placement, results: Results, data_dir: Path, only: Only = ALL_RUNS
+        self, study: Study, placement: Placement, results: Results, data_dir: Path, only: Only = ALL_RUNS
     ) -> None:
         check_device(placement, study.for_gpus)
         self.study, self.placement, self.results, self.data_dir = study, placement, results, data_dir
         self.backbones = find_backbones(study, results.pretrained, data_dir)
         self.proposed = read_proposed(results, study)
-        self.wanted = expected_runs(study, self.backbones, data_dir, self.proposed)
+        self.decision = self._decision()
+        most = dict.fromkeys(self.decision.left, self.decision.settings.max_seeds) if self.decision else None
+        self.wanted = expected_runs(study, self.backbones, data_dir, self.proposed, most)
         self.reconciled = reconcile(self.wanted, results, only=only, stopped=stopped_rates(study, results.root))
+
+    def _decision(self) -> Decision | None:
+        """Return what fresh seeds have decided; None without `decide`, or while rates are still being chosen."""
+        if self.study.decide is None:
+            return None
+        from lr_sweep.sweep.search.fresh import decision_of  # imported late: other studies do not wait for pandas
+
+        wanted = wanted_runs(self.study, self.backbones, self.data_dir, self.proposed)
+        expected = expected_runs(self.study, self.backbones, self.data_dir, self.proposed, {})
+        if len(expected) > len(wanted) or not self.results.exists():
+            return None
+        decision = decision_of(self.study, wanted, self.results)
+        return None if decision.is_choosing else decision
 
 
 def plan_on(plan: Plan, machine: dict[str, float], gpu: Gpu | None = None, price: float | None = None) -> str:
@@ -124,9 +155,30 @@ def _grid_lines(plan: Plan) -> list[str]:
         what = f"{counted(study.winners, 'learning rate')} a cell with all seeds, the best by the first one"
         so_far = f"{chosen} of {study.winners * num_cells} chosen so far"
         lines.append(f"winners    {what}; {so_far}; {counted(len(plan.wanted), 'run')} in all")
+    if study.decide is not None:
+        lines += _decide_lines(plan, study.decide)
     if study.stop_early is not None:
         most = "what follows counts every run in full, which is the most that it can be"
         lines.append(f"stops      {study.stop_early.text()}; {most}")
+    return lines
+
+
+def _decide_lines(plan: Plan, decide: Decide) -> list[str]:
+    """Return what fresh seeds are for, how many runs that takes, and what has been decided."""
+    cells, of_cell = fresh_allowed(plan.study), f"2 to {decide.max_seeds} fresh seeds in each of"
+    pairs = len(decide.recorded.pairs_among(list(grids_of(plan.study))))
+    lines = [
+        f"decide     {counted(pairs, 'pair')} of variants, to {decide.min_difference:g}{plan.study.measured.points}, "
+        f"with {of_cell} {counted(len(cells), 'cell')}: at most {sum(cells.values())} runs",
+    ]
+    if plan.decision is None:
+        return [*lines, "           how many are expected is known once the rates are chosen; all are counted below"]
+    lines.append(f"           {plan.decision.progress()}")
+    if plan.decision.left and not math.isnan(number := plan.decision.expected(np.random.default_rng(0))):
+        lines.append(
+            f"           expected: {number:.0f} more, if means and noise are as in the runs that chose the rates; "
+            f"the most is counted below"
+        )
     return lines
 
 
@@ -145,8 +197,6 @@ def _cell_lines(plan: Plan) -> list[str]:
 def _weights_lines(backbones: Mapping[str, Backbone]) -> list[str]:
     lines = []
     for name, backbone in backbones.items():
-        if backbone.source is None:
-            continue
         where = "here" if backbone.here else "not here yet; `run` gets or trains them first"
         where = "their text is missing" if backbone.missing_text else where
         lines.append(f"weights    {name}: {backbone.description} ({where})")
@@ -159,10 +209,10 @@ def _weights_lines(backbones: Mapping[str, Backbone]) -> list[str]:
 
 def _engine_lines(plan: Plan) -> list[str]:
     """Return lines that name the models and variants which the wanted engine does not train, if there are any."""
-    if isinstance(plan.study, OwnStudy):
-        return [f"function   {plan.study.trainable} of {', '.join(plan.study.code.code)}"]
+    if plan.study.files is not None:
+        return [f"function   {plan.study.files.trainable} of {', '.join(plan.study.files.code)}"]
     wanted = plan.study.resources.engine
-    plain = [name for name, model in plan.study.models.items() if engine_for(model.size, wanted) != wanted]
+    plain = [name for name, model in plan.study.bodies.items() if engine_for(model.size, wanted) != wanted]
     reasons = [f"plain for {', '.join(plain)}: only GPT-2 has a stacked version"] if plain else []
     muon = dict.fromkeys(
         run.variant for run in plan.wanted if isinstance(run.run, Run) and run.run.protocol.optimizer == "muon"

@@ -22,7 +22,6 @@ from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.reconcile import Reconciled
 from lr_sweep.sweep.results.run_state import Row, State
 from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
-from lr_sweep.trainables.own.run import is_own
 from lr_sweep.trainables.run import needs_plain
 
 MAX_RUNS_OF_A_CELL = 20
@@ -129,7 +128,7 @@ def _written_at(path: Path) -> float:
 
 def _keys(content: Mapping[str, Any]) -> tuple[str, str]:
     """Return the two keys of `_Known`; raises KeyError or TypeError if this version lacks the task or an option."""
-    if is_own(content):  # what it trained by may have been changed since, and still be a fair guess
+    if "trainable" in content:  # what it trained by may have been changed since, and still be a fair guess
         return _cell_key(content), json.dumps(_without(content, *UNTIMED_FIELDS, "code", "data"), sort_keys=True)
     task = TASKS[content["task"]]
     shape = asdict(task.shape(task.Options(**content["task_options"])))
@@ -163,7 +162,7 @@ def _recorded(results: Results, run_ids: Iterable[str], engine: str) -> Iterator
 
 def _engine(content: Mapping[str, Any], wanted: str) -> str:
     """Return the engine that trains such runs now; see `trainables.run.engine_of`."""
-    if is_own(content):
+    if "trainable" in content:
         return "own"
     plain = "family" in content["model"] or needs_plain(content["trained"], content["protocol"])
     return "plain" if plain else wanted

@@ -9,7 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
@@ -24,12 +24,11 @@ from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.reconcile import Reconciled
 from lr_sweep.sweep.results.run_state import LABELS, Row, State, flattened, label, read_ends, started_ids
 from lr_sweep.sweep.study.backbones import is_unknown
-from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import Cell, WantedRun
+from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.backbones import FAMILIES
 from lr_sweep.trainables.checkpoint import newest_history
-from lr_sweep.trainables.own.run import OwnRun
-from lr_sweep.trainables.run import engine_for
+from lr_sweep.trainables.run import engine_for, id_of
 
 ENGINES = {
     "stacked": "lr_sweep.trainables.stacked.engine",
@@ -47,11 +46,11 @@ def code_of(task: str, modules: Collection[str]) -> dict[str, str]:
     return engine_code | {file: version for file, version in task_code.items() if version_here(file) == version}
 
 
-def code_of_tasks(study: AnyStudy, examples: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def code_of_tasks(study: Study, examples: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Return for each task the versions of what its runs' numbers come from; `examples` is from `own_examples`."""
-    if isinstance(study, OwnStudy):  # their own code is in their ids
+    if study.files is not None:  # their own code is in their ids
         return dict.fromkeys(study.tasks, source_versions([ENGINES["own"]]))
-    sizes = [model.size for model in study.models.values()]
+    sizes = [model.size for model in study.bodies.values()]
     modules = {ENGINES[engine_for(size, study.resources.engine)] for size in sizes}
     modules |= {FAMILIES[size.family] for size in sizes}  # imported by name
     return {
@@ -61,7 +60,7 @@ def code_of_tasks(study: AnyStudy, examples: Mapping[str, str]) -> dict[str, dic
     }
 
 
-def own_examples(study: AnyStudy, data_dir: Path) -> dict[str, str]:
+def own_examples(study: Study, data_dir: Path) -> dict[str, str]:
     """Load the study's tasks that are not shipped, and return the versions of their examples by name.
 
     So mismatches between `load` and `shape` end a `run` before it starts (DataError, see `load_checked`), and data that
@@ -69,9 +68,7 @@ def own_examples(study: AnyStudy, data_dir: Path) -> dict[str, str]:
     """
     from lr_sweep.datasets.loaded import examples_version, load_checked  # imported late: `plan` loads nothing
 
-    if isinstance(study, OwnStudy):
-        return {}
-    own = {name: task.options for name, task in study.tasks.items() if name not in SHIPPED}
+    own = {name: task.options for name, task in study.data_sets.items() if name not in SHIPPED}
     loaded = {name: load_checked(name, TASKS[name], options, data_dir) for name, options in own.items()}
     return {_examples_of(name): examples_version(data) for name, data in loaded.items()}
 
@@ -128,7 +125,7 @@ class Replaced:
     """Cells whose runs became others under the same names: what was proposed or stopped is of the former ones."""
 
 
-def replaced_by(study: AnyStudy, wanted: Sequence[WantedRun], results: Results) -> Replaced:
+def replaced_by(study: Study, wanted: Sequence[WantedRun], results: Results) -> Replaced:
     """Compare what a study wants with what it wanted when it was last run; call this before that is written again."""
     rows = _no_longer_wanted(study.study, wanted, results)
     unknown = {run.cell for run in wanted if is_unknown(run.run.weights_checksum)}
@@ -137,7 +134,8 @@ def replaced_by(study: AnyStudy, wanted: Sequence[WantedRun], results: Results) 
     cells = frozenset(_cell(row) for row in rows if _labels(row) in named)
     ends, started = read_ends(results, [row["run_id"] for row in rows], ("content",)), started_ids(results)
     failed = {run_id for run_id, end in ends.items() if State(end["status"]) is State.FAILED}
-    lost = [row for row in rows if row["run_id"] in (ends.keys() | started) - failed]
+    known = (ends.keys() | started) - failed
+    lost = [row for row in rows if row["run_id"] in known]
     return Replaced(text=_text(study, lost, wanted, ends, results) if lost else None, cells=cells)
 
 
@@ -162,14 +160,14 @@ def restart_cells(results: Results, study: str, cells: frozenset[Cell]) -> None:
             write_parquet(path, kept, columns)
 
 
-def renamed_lines(study: AnyStudy, wanted: Sequence[WantedRun], results: Results) -> Iterator[str]:
+def renamed_lines(study: Study, wanted: Sequence[WantedRun], results: Results) -> Iterator[str]:
     """Say which recorded studies have this one's runs under the name of another task, that of the study by default."""
-    if not isinstance(study, OwnStudy) or list(study.tasks) != [study.study] or not results.exists():
+    if study.files is None or list(study.tasks) != [study.study] or not results.exists():
         return
-    runs = [run.run for run in wanted if isinstance(run.run, OwnRun)]
+    contents = [run.run.content() for run in wanted]
     for other in recorded_studies(results.root):
-        ends = read_ends(results, [replace(run, task=other).run_id for run in runs]) if other != study.study else {}
-        if ends:
+        ids = [id_of(content | {"task": other}) for content in contents] if other != study.study else []
+        if ends := read_ends(results, ids):
             yield (
                 f"{counted(len(ends), 'recorded run')} of study {other} would be this study's but for the task's name, "
                 f"by default the study's; with `tasks: {{{other}: {{}}}}` in the study they are not trained again"
@@ -185,7 +183,7 @@ def _labels(row: Row) -> tuple[object, ...]:
 
 
 def _text(
-    study: AnyStudy, lost: Sequence[Row], wanted: Sequence[WantedRun], ends: Mapping[str, Row], results: Results
+    study: Study, lost: Sequence[Row], wanted: Sequence[WantedRun], ends: Mapping[str, Row], results: Results
 ) -> str:
     over = sum(row["run_id"] in ends and State(ends[row["run_id"]]["status"]).over for row in lost)
     alone = len({row["run_id"] for row in lost} - _wanted_by_others(study.study, results))

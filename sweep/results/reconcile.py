@@ -44,7 +44,7 @@ def reconcile(
     Raises UserError if no run has the values of `only`.
     """
     ends = read_ends(results, [run.run_id for run in wanted], ("attempts", "code", "git_commit"))
-    early = {run.run_id for run in wanted if (*run.cell, run.run.learning_rate) in stopped} if stopped else ()
+    early = {run.run_id for run in wanted if not run.fresh and (*run.cell, run.run.learning_rate) in stopped}
     found = states_of([(run.run_id, run.num_steps) for run in wanted], ends, results, early)
     states = {run.run_id: state for run, state in zip(wanted, found, strict=True)}
 

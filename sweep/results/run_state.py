@@ -94,7 +94,7 @@ def states_of(
 def study_states(results: Results, study: str, wanted: Sequence[Row], ends: Mapping[str, Row]) -> list[State]:
     """Return the states of the runs that a recorded study wants, rows of `WANTED`, in their order."""
     stopped = stopped_of(results.root, study)
-    early = {row["run_id"] for row in wanted if key_of(row) in stopped} if stopped else set()
+    early = {row["run_id"] for row in wanted if not row["fresh"] and key_of(row) in stopped} if stopped else set()
     return states_of([(row["run_id"], row["num_steps"]) for row in wanted], ends, results, early)
 
 

@@ -25,7 +25,6 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import is_changed_text, is_sealed, read_plain
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import CUT_SHORT, STATUSES, Row
-from lr_sweep.trainables.own.run import is_own
 
 NOT_ALWAYS_REPORTED = ("train_loss", "train_accuracy", "validation_loss", "test_loss")
 """Columns of a curve that are NaN where a training function of the user's own does not report them."""
@@ -130,7 +129,7 @@ def _last_evaluation(row: Row, every: int) -> int:
 def _point_problems(run_id: str, points: Sequence[Row], row: Row | None) -> Iterator[str]:
     if others := sorted({str(point["run_id"]) for point in points} - {run_id}):
         yield f"got evaluations of run {', '.join(others)}, want those of the file's name alone"
-    may_be_own = row is None or is_own(_content(row))
+    may_be_own = row is None or "trainable" in _content(row)
     for name in (column.name for column in CURVES if column.type == pa.float64()):
         if may_be_own and name in NOT_ALWAYS_REPORTED and all(math.isnan(point[name]) for point in points):
             continue
@@ -153,7 +152,7 @@ def _tested(points: Sequence[Row], row: Row | None) -> Sequence[Row]:
 def _limits(name: str, row: Row | None) -> tuple[float, float]:
     """Return the smallest and the largest value of a column; what a run measures is known once it has ended."""
     largest, content = sys.float_info.max, _content(row)
-    if name == "elapsed_s" or (row and not is_own(content)):
+    if name == "elapsed_s" or (row and "trainable" not in content):
         return 0.0, 1.0 if name.endswith("_accuracy") else largest
     metric = content.get("metric")
     is_fraction = isinstance(metric, dict) and metric.get("is_fraction")

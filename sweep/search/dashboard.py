@@ -18,9 +18,9 @@ from lr_sweep.common.files import whole_file
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.search.proposals import Proposal
 from lr_sweep.sweep.search.samplers import distributions, parameters
-from lr_sweep.sweep.study.own import AnyStudy
 from lr_sweep.sweep.study.runs import Cell
 from lr_sweep.sweep.study.search import Search
+from lr_sweep.sweep.study.study import Study
 
 JOURNAL = "optuna-journal.log"
 """In the study's folder."""
@@ -28,7 +28,7 @@ JOURNAL = "optuna-journal.log"
 
 def write_dashboard(
     results: Results,
-    study: AnyStudy,
+    study: Study,
     proposals: Mapping[Cell, Sequence[Proposal]],
     observed: Mapping[Cell, Mapping[float, Observation]],
     metric: Metric,

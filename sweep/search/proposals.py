@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from lr_sweep.analysis.record.columns import PROPOSALS
 from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.sweep.results.directory import Results, write_parquet
-from lr_sweep.sweep.study.own import AnyStudy
-from lr_sweep.sweep.study.proposed import Proposed
-from lr_sweep.sweep.study.runs import Cell, num_proposals, study_cells
-from lr_sweep.sweep.study.search import Point
-from lr_sweep.sweep.study.space import NO_OPTIONS
+from lr_sweep.sweep.study.runs import Cell, Proposed, first_fresh_seed, fresh_allowed, grids_of, num_proposals
+from lr_sweep.sweep.study.search import NO_OPTIONS, Point
+from lr_sweep.sweep.study.study import Study
 
 REFINE = "refine"
 """The `sampler` of proposals that refine a grid."""
 WINNER = "winner"
 """The `sampler` of proposals that give a rate all seeds."""
+FRESH = "fresh"
+"""The `sampler` of proposals that give a cell's chosen rate one more seed, which compares variants."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +29,15 @@ class Proposal:
     model: str
     variant: str
     number: int
-    """From 0, in the cell; proposals of a search, its winners and a refinement are numbered apart."""
+    """From 0, in the cell; proposals of a search, its winners, a refinement and fresh seeds are numbered apart."""
     round: int
     """From 1, in the cell."""
     learning_rate: float
     sampler: str
     options: str | None = None
     """JSON of what was chosen with it; None: nothing."""
+    seed: int | None = None
+    """The fresh seed; None: the study's own."""
 
     @property
     def cell(self) -> Cell:
@@ -48,7 +50,7 @@ class Proposal:
         return Point(self.learning_rate, json.loads(self.options) if self.options else NO_OPTIONS)
 
 
-def read_proposals(results: Results, study: AnyStudy) -> dict[Cell, list[Proposal]]:
+def read_proposals(results: Results, study: Study) -> dict[Cell, list[Proposal]]:
     """Return the stored proposals of a study, of each cell as many as the study asks for; none for a plain grid.
 
     A study that was searched before it had a grid keeps both kinds; those of its present kind count.
@@ -61,23 +63,45 @@ def read_proposals(results: Results, study: AnyStudy) -> dict[Cell, list[Proposa
     return {cell: of_cell[:number] for (cell, kind), of_cell in _stored(results, study.study).items() if kind == wanted}
 
 
-def read_winners(results: Results, study: AnyStudy) -> dict[Cell, list[Proposal]]:
+def read_winners(results: Results, study: Study) -> dict[Cell, list[Proposal]]:
     """Return the rates of each cell that were given all seeds; none where every rate has them. Raises as above."""
     if study.winners is None:
         return {}
     return {cell: of_cell for (cell, kind), of_cell in _stored(results, study.study).items() if kind == WINNER}
 
 
-def read_proposed(results: Results, study: AnyStudy) -> dict[Cell, Proposed]:
+def read_fresh(results: Results, study: Study) -> dict[Cell, list[Proposal]]:
+    """Return all fresh seeds that each cell was given, at the present rate and at former ones. Raises as above."""
+    if study.decide is None:
+        return {}
+    return {cell: of_cell for (cell, kind), of_cell in _stored(results, study.study).items() if kind == FRESH}
+
+
+def present_seeds(study: Study, given: Sequence[Proposal]) -> dict[float, tuple[int, ...]]:
+    """Return a cell's fresh seeds at the rate of the latest one; a rate that was chosen twice has those of both times.
+
+    Seeds that have become the study's own since choose now, and are not fresh.
+    """
+    if not given:
+        return {}
+    rate, first = given[-1].learning_rate, first_fresh_seed(study)
+    seeds = {each.seed for each in given if each.learning_rate == rate and each.seed is not None}
+    assert study.decide, "only then seeds are given"
+    return {rate: tuple(sorted(seed for seed in seeds if seed >= first)[: study.decide.max_seeds])}
+
+
+def read_proposed(results: Results, study: Study) -> dict[Cell, Proposed]:
     """Return what was proposed for each cell, as its runs are written out by. Raises as above."""
     proposals, winners = read_proposals(results, study), read_winners(results, study)
+    fresh, compared = read_fresh(results, study), fresh_allowed(study)
     return {
         cell: Proposed(
             rates=tuple(sorted(each.learning_rate for each in proposals.get(cell, ()))),
             options={each.learning_rate: each.point.options for each in proposals.get(cell, ()) if each.options},
             winners=None if study.winners is None else frozenset(each.learning_rate for each in winners.get(cell, ())),
+            fresh=present_seeds(study, fresh.get(cell, ())) if cell in compared else {},
         )
-        for cell in study_cells(study)
+        for cell in grids_of(study)
     }
 
 
@@ -93,11 +117,11 @@ def add_proposals(results: Results, study: str, new: Iterable[Proposal]) -> None
 
 
 def _key(proposal: Proposal) -> tuple[Cell, str]:
-    return proposal.cell, proposal.sampler if proposal.sampler in (REFINE, WINNER) else ""
+    return proposal.cell, proposal.sampler if proposal.sampler in (REFINE, WINNER, FRESH) else ""
 
 
 def _stored(results: Results, study: str) -> dict[tuple[Cell, str], list[Proposal]]:
-    """Return all proposals by cell and kind: `REFINE`, `WINNER`, or empty for those of a search."""
+    """Return all proposals by cell and kind: `REFINE`, `WINNER`, `FRESH`, or empty for those of a search."""
     found: dict[tuple[Cell, str], list[Proposal]] = {}
     for row in read_rows(results.proposals(study), PROPOSALS) or []:
         proposal = Proposal(**row)

@@ -1,4 +1,4 @@
-"""Rounds of a search or a refinement: proposes learning rates for the cells whose earlier runs have ended."""
+"""Rounds of runs: proposes learning rates, then fresh seeds, for the cells whose earlier runs have ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.read import read_curves, read_runs
 from lr_sweep.analysis.record.rungs import with_stops
 from lr_sweep.analysis.statistics.observations import Observation, observations
@@ -27,22 +27,30 @@ from lr_sweep.sweep.search.proposals import (
 )
 from lr_sweep.sweep.study.backbones import Backbone
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
-from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
-from lr_sweep.sweep.study.proposed import options_text
-from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell, num_proposals, stopped_rates, study_cells, wanted_runs
+from lr_sweep.sweep.study.runs import (
+    Cell,
+    WantedRun,
+    by_cell,
+    grids_of,
+    num_proposals,
+    options_text,
+    stopped_rates,
+    wanted_runs,
+)
 from lr_sweep.sweep.study.search import Point
+from lr_sweep.sweep.study.study import Study
 
 RUN_COLUMNS = ("run_id", "status", "num_steps", "diverged_at_step", "failure")
 CURVE_COLUMNS = ("run_id", "step", "validation_accuracy")
-"""Test data cannot guide a search: it is not read."""
+"""Test data cannot guide a search: it is not read. Fresh seeds, whose test data end a comparison, choose nothing."""
 
 
 class Rounds:
-    """A study's wanted runs, which a search or a refinement adds to; those of a plain grid are all there at once."""
+    """A study's wanted runs, which a search, a refinement or `decide` adds to; those of a plain grid are all there."""
 
     def __init__(
         self,
-        study: AnyStudy,
+        study: Study,
         backbones: Mapping[str, Backbone],
         results: Results,
         data_dir: Path,
@@ -50,8 +58,7 @@ class Rounds:
     ) -> None:
         self._study, self._backbones, self._results = study, backbones, results
         self._data_dir, self._only = data_dir, only
-        metric = study.metric if isinstance(study, OwnStudy) else ACCURACY
-        self._metric: Metric = replace(metric, model=study.selection)
+        self._metric: Metric = replace(study.measured, model=study.selection)
 
     def wanted(self) -> list[WantedRun]:
         """Return the runs that the study wants so far."""
@@ -74,21 +81,32 @@ class Rounds:
         at_once = self._study.search is not None
         return {
             cell: earlier
-            for cell in study_cells(self._study)
+            for cell in grids_of(self._study)
             if len(earlier := proposals.get(cell, [])) < number
             and ((at_once and not earlier) or (cell in ready and _is_in(cell, self._only)))
         }
 
-    def advance(self, max_attempts: int = 0) -> int:
-        """Propose and store the next round of each open cell; return how many learning rates that added.
+    def advance(self, max_attempts: int = 0) -> list[Proposal]:
+        """Propose and store the next round of each open cell; return what that added.
 
         Cells with failed runs that were started fewer times than `max_attempts` wait for these.
         """
         if new := self._next_proposals(max_attempts):
             add_proposals(self._results, self._study.study, new)
-        return len(new)
+        return new
 
     def _next_proposals(self, max_attempts: int) -> list[Proposal]:
+        return self._next_rates(max_attempts) or self._next_fresh(max_attempts)
+
+    def _next_fresh(self, max_attempts: int) -> list[Proposal]:
+        """Return a further round of fresh seeds, once no run of the study is left to train."""
+        if self._study.decide is None or self._to_train(wanted := self.wanted(), max_attempts):
+            return []
+        from lr_sweep.sweep.search.fresh import next_fresh  # imported late: other studies do not wait for it
+
+        return next_fresh(self._study, wanted, self._results)
+
+    def _next_rates(self, max_attempts: int) -> list[Proposal]:
         if not (cells := self._open_cells(max_attempts)):
             return self._next_winners(max_attempts)
         found = self._observed()
@@ -123,7 +141,7 @@ class Rounds:
         proposals, stored = read_proposals(self._results, self._study), read_winners(self._results, self._study)
         found, ready = self._observed(), self._ended_cells(max_attempts)
         new: list[Proposal] = []
-        for cell in study_cells(self._study):
+        for cell in grids_of(self._study):
             earlier, before = proposals.get(cell, []), stored.get(cell, [])
             if len(earlier) < num_proposals(self._study) or cell not in ready or not _is_in(cell, self._only):
                 continue
@@ -152,15 +170,18 @@ class Rounds:
             write_dashboard(self._results, self._study, proposals, self._observed(), self._metric)
 
     def _ended_cells(self, max_attempts: int = 0) -> set[Cell]:
-        wanted = self.wanted()
-        if not wanted:
-            return set()
+        """Return the cells of which no run that chooses is left to train."""
+        wanted = [run for run in self.wanted() if not run.fresh]
+        return by_cell(wanted).keys() - by_cell(self._to_train(wanted, max_attempts)).keys() if wanted else set()
+
+    def _to_train(self, wanted: Sequence[WantedRun], max_attempts: int) -> Sequence[WantedRun]:
         stopped = stopped_rates(self._study, self._results.root)
-        to_train = reconcile(wanted, self._results, max_attempts=max_attempts, stopped=stopped).to_train
-        return by_cell(wanted).keys() - by_cell(to_train).keys()
+        return reconcile(wanted, self._results, max_attempts=max_attempts, stopped=stopped).to_train
 
     def _is_observed(self, run: WantedRun) -> bool:
         """Return whether a run's values are read; where only winners have all seeds, rates compare on the first."""
+        if run.fresh:
+            return False
         return self._study.winners is None or run.run.seed == self._study.seed_list()[0]
 
     def _observed(self) -> dict[Cell, dict[float, Observation]]:

@@ -18,8 +18,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from scipy.stats import qmc
 
 from lr_sweep.analysis.statistics.observations import Observation
-from lr_sweep.sweep.study.search import ADAPTIVE, NUM_FIRST, Point, Search
-from lr_sweep.sweep.study.space import Range
+from lr_sweep.sweep.study.search import ADAPTIVE, NUM_FIRST, Point, Range, Search
 
 PARAMETER = "learning_rate"
 

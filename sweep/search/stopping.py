@@ -14,8 +14,8 @@ from lr_sweep.analysis.record.rungs import Judgement, RateKey, read_judgements
 from lr_sweep.analysis.statistics.stopping import kept_rates
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.sink import Sink
-from lr_sweep.sweep.study.own import AnyStudy
 from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
+from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.events import Event, Finished, Report, evaluations
 
 CURVE_COLUMNS = ("run_id", "step", "validation_accuracy")
@@ -29,7 +29,7 @@ class EarlyStopping(Sink):
     stopped together: rates are chosen by means over all seeds, so one with a part of them could not be chosen.
     """
 
-    def __init__(self, study: AnyStudy, results: Results, wanted: Sequence[WantedRun]) -> None:
+    def __init__(self, study: Study, results: Results, wanted: Sequence[WantedRun]) -> None:
         self._rule, self._results, self._study = (rule := study.stop_early), results, study.study
         self._final = study.selection == "final"
         self._runs: dict[str, WantedRun] = {}
@@ -41,11 +41,12 @@ class EarlyStopping(Sink):
         self.add(wanted)
 
     def add(self, wanted: Iterable[WantedRun]) -> None:
-        """Compare further runs, too: what the record holds of them counts, once a run of their cell reports.
+        """Compare further runs, too, but not fresh ones, which choose nothing.
 
-        Not before: a driver that died may have recorded an evaluation of a part of a cohort.
+        What the record holds of runs counts once a run of their cell reports, and not before: a driver that died may
+        have recorded an evaluation of a part of a cohort.
         """
-        new = {run.run_id: run for run in wanted if run.run_id not in self._runs}
+        new = {run.run_id: run for run in wanted if run.run_id not in self._runs and not run.fresh}
         if self._rule is None or not new:
             return
         self._runs |= new
@@ -56,7 +57,7 @@ class EarlyStopping(Sink):
 
     def event(self, event: Report) -> None:
         """Take in what a worker reports of a run."""
-        if self._rule is None:
+        if self._rule is None or event.run_id not in self._runs:
             return
         if isinstance(event, Finished):
             self._ended.add(event.run_id)
@@ -85,7 +86,7 @@ class EarlyStopping(Sink):
 
     def explained(self, event: Event) -> Event:
         """Add the rung to the end of a run that a rule stopped."""
-        if not isinstance(event, Finished) or event.status != "stopped" or self._rule is None:
+        if not isinstance(event, Finished) or event.status != "stopped" or event.run_id not in self._runs:
             return event
         return replace(event, stopped_at_step=self._stopped().get(_key(self._runs[event.run_id])))
 

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
 from lr_sweep.common.text import duration, percent
+from lr_sweep.datasets.files import default_data_dir
 from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, Recipe, StudyModel
-from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
-from lr_sweep.sweep.study.texts import corpus_of, missing_text
-from lr_sweep.trainables.pretraining.recipe import TaskRecipe, pretrained_folder
+from lr_sweep.sweep.study.study import Study
+from lr_sweep.trainables.pretraining.recipe import (
+    VALIDATION_SHARE,
+    TaskRecipe,
+    describe_corpus,
+    fewest_bytes,
+    pretrained_folder,
+    read_corpus,
+    text_files,
+)
 from lr_sweep.trainables.pretraining.weights import (
     WEIGHTS,
     WeightsError,
@@ -23,7 +33,7 @@ from lr_sweep.trainables.pretraining.weights import (
     find_weights,
     weights_checksum,
 )
-from lr_sweep.trainables.run import BodySize, ModelSize
+from lr_sweep.trainables.run import ModelSize
 
 if TYPE_CHECKING:
     import torch
@@ -36,23 +46,28 @@ SAY_EVERY_S = 10.0
 STATUS_EVERY_S = 2.0
 """Seconds between writes of the file that `status` reads."""
 
+GIVE_TEXT = (
+    "Put a text file there, or name yours in a copy of the study (`text: [FILE]`); other text gives other weights, and "
+    "so other runs"
+)
+"""What to do where the text of a recipe is missing."""
+
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Backbone:
-    """A model of a study, and what is known of its weights; without weights, the study wants none."""
+    """What is known of the pretrained weights of a model."""
 
-    size: BodySize
-    source: WeightsSource | None = None
+    source: WeightsSource
     """Where the weights are or will be."""
-    checksum: str | None = None
+    checksum: str
     """sha256 of the weights; `UNKNOWN_WEIGHTS` and where from, if they are not here and the study names none."""
-    description: str | None = None
+    description: str
     """Name of the weights in tables."""
     here: bool = False
     """Whether the weights are on this machine."""
-    missing_text: str | None = None
+    missing_text: Path | None = None
     """The first file of text that is missing here, to pretrain the weights on; their folder is not known without it."""
 
 
@@ -61,24 +76,16 @@ def is_unknown(checksum: str | None) -> bool:
     return (checksum or "").startswith(UNKNOWN_WEIGHTS)
 
 
-def find_backbones(study: AnyStudy, pretrained_root: Path, data_dir: Path | None = None) -> dict[str, Backbone]:
-    """Look up every model's weights without fetching or training anything; a function of the user's own has none.
+def find_backbones(study: Study, pretrained_root: Path, data_dir: Path | None = None) -> dict[str, Backbone]:
+    """Look up the weights that a study's cells start from, by model, without fetching or training anything.
 
-    `data_dir`: where text is that a recipe has as `DATA/...`; None: the default one.
-
-    Raises:
-        WeightsError: weights are missing, damaged, or of another model; the message lists all of them.
-        UserError: a text file to pretrain on cannot be read.
+    `data_dir`: where text is that a recipe has as `DATA/...`; None: the default one. Raises WeightsError for missing,
+    damaged or other weights, all in one message, and UserError for a text that cannot be read.
     """
-    found, problems = {}, []
-    if isinstance(study, OwnStudy):
-        return {}
-    needed = study.with_weights()
-    for name, model in study.models.items():
+    found, problems, needed = {}, [], study.with_weights()
+    for name in [name for name in study.bodies if name in needed]:
         try:
-            found[name] = (
-                find_backbone(model, pretrained_root, data_dir) if name in needed else Backbone(size=model.body_size)
-            )
+            found[name] = find_backbone(study.bodies[name], pretrained_root, data_dir)
         except WeightsError as error:
             problems.append(f"model {name}: {error}")
     if problems:
@@ -86,20 +93,42 @@ def find_backbones(study: AnyStudy, pretrained_root: Path, data_dir: Path | None
     return found
 
 
-def hub_sources(study: AnyStudy) -> dict[str, WeightsSource]:
+def find_backbone(model: StudyModel, root: Path, data_dir: Path | None = None) -> Backbone:
+    """Look up the weights of a model that has some; arguments and errors as of `find_backbones`."""
+    assert model.pretrained is not None
+    if isinstance(model.pretrained, PretrainedHere):
+        recipe, size = model.pretrained.pretrain, _gpt2_size(model)
+        if missing := _missing_text(recipe, data_dir):
+            return Backbone(
+                source=WeightsSource(folder=f"a folder that is named after the text {missing}"),
+                checksum=f"{UNKNOWN_WEIGHTS}: pretrained on {missing}, which is missing",
+                description=recipe.description(size),
+                missing_text=missing,
+            )
+        folder = _folder(root, size, recipe, _corpus_of(recipe, data_dir))
+        source, description = WeightsSource(folder=str(folder)), recipe.description(size)
+        if here := (folder / WEIGHTS).is_file():
+            check_made_here(folder)
+    else:
+        source, description = _named_source(model, model.pretrained)
+        found = find_weights(source, download=False)
+        here, folder = found is not None, found or Path()
+    if here:
+        check_weights_fit(folder, model.size)
+    checksum = weights_checksum(folder) if here else source.sha256 or f"{UNKNOWN_WEIGHTS}: {source}"
+    return Backbone(source=source, checksum=checksum, description=description, here=here)
+
+
+def hub_sources(study: Study) -> dict[str, WeightsSource]:
     """Return the weights that a study takes from the Hugging Face hub, by model."""
-    if isinstance(study, OwnStudy):
-        return {}
     needed = study.with_weights()
-    models = [(name, model) for name, model in study.models.items() if name in needed]
+    models = [(name, model) for name, model in study.bodies.items() if name in needed]
     return {name: _named_source(m, m.pretrained)[0] for name, m in models if isinstance(m.pretrained, HubWeights)}
 
 
-def to_pretrain(study: AnyStudy, backbones: Mapping[str, Backbone]) -> list[ModelSize]:
+def to_pretrain(study: Study, backbones: Mapping[str, Backbone]) -> list[ModelSize]:
     """Return the models of a study that must be pretrained here before its runs."""
-    if isinstance(study, OwnStudy):
-        return []
-    missing = [study.models[name] for name, backbone in backbones.items() if backbone.source and not backbone.here]
+    missing = [study.bodies[name] for name, backbone in backbones.items() if not backbone.here]
     return [_gpt2_size(model) for model in missing if isinstance(model.pretrained, PretrainedHere)]
 
 
@@ -108,8 +137,16 @@ def _gpt2_size(model: StudyModel) -> ModelSize:
     return model.size
 
 
+def _named_source(model: StudyModel, pretrained: HubWeights | FolderWeights) -> tuple[WeightsSource, str]:
+    family = model.size.family
+    if isinstance(pretrained, FolderWeights):
+        return WeightsSource(folder=str(pretrained.folder), family=family), f"the weights in {pretrained.folder.name}"
+    source = WeightsSource(**dict(pretrained), family=family)
+    return source, str(source)
+
+
 def ensure_backbones(
-    study: AnyStudy,
+    study: Study,
     pretrained_root: Path,
     progress_file: Path,
     device: torch.device,
@@ -117,13 +154,11 @@ def ensure_backbones(
     data_dir: Path | None = None,
 ) -> dict[str, Backbone]:
     """Fetch or train missing weights, then look everything up; arguments as of `pretrain_model`, errors of both."""
-    if isinstance(study, OwnStudy):
-        return {}
     for name, backbone in find_backbones(study, pretrained_root, data_dir).items():
-        if backbone.source is None or backbone.here:
+        if backbone.here:
             continue
-        if isinstance(study.models[name].pretrained, PretrainedHere):
-            pretrain_model(name, study.models[name], pretrained_root, progress_file, device, say, data_dir)
+        if isinstance(study.bodies[name].pretrained, PretrainedHere):
+            pretrain_model(name, study.bodies[name], pretrained_root, progress_file, device, say, data_dir)
         else:
             say(f"fetching {backbone.source} for {name}")
             find_weights(backbone.source, download=True)
@@ -145,7 +180,7 @@ def pretrain_model(
     """
     assert isinstance(model.pretrained, PretrainedHere)
     recipe, size = model.pretrained.pretrain, _gpt2_size(model)
-    corpus = corpus_of(recipe, data_dir)
+    corpus = _corpus_of(recipe, data_dir)
     folder = _folder(pretrained_root, size, recipe, corpus)
     say(f"pretraining {name}: {recipe.description(size)}")
     reporter = Reporter(name, recipe.num_steps, progress_file, say, per=recipe.predicts)
@@ -216,47 +251,32 @@ class Reporter:
             write_json(self.path, progress | {"updated_at": time.time()})
 
 
-def find_backbone(model: StudyModel, root: Path, data_dir: Path | None = None) -> Backbone:
-    """Look up one model's weights without fetching or training anything; arguments and errors of `find_backbones`."""
-    if model.pretrained is None:
-        return Backbone(size=model.body_size)
-    if isinstance(model.pretrained, PretrainedHere):
-        recipe = model.pretrained.pretrain
-        if missing := missing_text(recipe, data_dir):
-            return _without_text(model, recipe, missing)
-        folder = _folder(root, _gpt2_size(model), recipe, corpus_of(recipe, data_dir))
-        source, description = WeightsSource(folder=str(folder)), recipe.description(_gpt2_size(model))
-        if here := (folder / WEIGHTS).is_file():
-            check_made_here(folder)
-    else:
-        source, description = _named_source(model, model.pretrained)
-        found = find_weights(source, download=False)
-        here, folder = found is not None, found or Path()
-    if here:
-        check_weights_fit(folder, model.size)
-    checksum = weights_checksum(folder) if here else source.sha256 or f"{UNKNOWN_WEIGHTS}: {source}"
-    return Backbone(size=model.body_size, source=source, checksum=checksum, description=description, here=here)
-
-
-def _without_text(model: StudyModel, recipe: Recipe, missing: Path) -> Backbone:
-    return Backbone(
-        size=model.body_size,
-        source=WeightsSource(folder=f"a folder that is named after the text {missing}"),
-        checksum=f"{UNKNOWN_WEIGHTS}: pretrained on {missing}, which is missing",
-        description=recipe.description(_gpt2_size(model)),
-        missing_text=str(missing),
-    )
-
-
-def _named_source(model: StudyModel, pretrained: HubWeights | FolderWeights) -> tuple[WeightsSource, str]:
-    family = model.size.family
-    if isinstance(pretrained, FolderWeights):
-        return WeightsSource(folder=str(pretrained.folder), family=family), f"the weights in {pretrained.folder.name}"
-    source = WeightsSource(**dict(pretrained), family=family)
-    return source, str(source)
-
-
 def _folder(root: Path, size: ModelSize, recipe: Recipe, corpus: bytes) -> Path:
     if isinstance(recipe, TaskRecipe):
         return recipe.folder(root, size)
     return pretrained_folder(root, size, recipe, corpus)
+
+
+def _missing_text(recipe: Recipe, data_dir: Path | None) -> Path | None:
+    """Return the first file of a recipe's text that does not exist; `data_dir` None: the default one."""
+    paths = [] if isinstance(recipe, TaskRecipe) else text_files(recipe, data_dir or default_data_dir())
+    return next((path for path in paths if not os.path.lexists(path)), None)
+
+
+def _corpus_of(recipe: Recipe, data_dir: Path | None) -> bytes:
+    """Return the text of a recipe, empty for a task; raises UserError if it cannot be read, or is too short."""
+    if isinstance(recipe, TaskRecipe):
+        return b""
+    try:
+        corpus = read_corpus(recipe, data_dir or default_data_dir())
+    except OSError as error:
+        fix = f". {GIVE_TEXT}" if isinstance(error, FileNotFoundError) else ""
+        raise UserError(f"cannot read the text to pretrain on: {error.filename}: {error.strerror}{fix}") from error
+    fewest = fewest_bytes(recipe.num_tokens)
+    if len(corpus) < fewest:
+        raise UserError(
+            f"the text to pretrain on ({describe_corpus(recipe)}) has {len(corpus)} bytes, want at least {fewest}: "
+            f"{VALIDATION_SHARE:.0%} is held out, and a sequence has num_tokens = {recipe.num_tokens}. Give more "
+            f"text, or lower `num_tokens`."
+        )
+    return corpus

@@ -4,44 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter
+from pydantic import AfterValidator, Field
 
 from lr_sweep.common.errors import unknown
-from lr_sweep.sweep.study.learning_rates import LearningRates
-from lr_sweep.sweep.study.validation import (
-    AtLeast1,
-    Fraction,
-    Mistakes,
-    Positive,
-    Steps,
-    Strict,
-    dataclass_from,
-    mistake,
-    some_distinct,
-)
-from lr_sweep.trainables.run import Protocol
+from lr_sweep.sweep.study.search import LearningRates
+from lr_sweep.sweep.study.validation import Mistakes, Strict, mistake, read_record, some_distinct
 
+MAX_CELLS = 5000
+"""Largest number of tasks x models x variants, counted before they are written out; checking so many takes seconds."""
+P = TypeVar("P")
 AXES = ("tasks", "models", "variants")
 """Fields of a study that name what its cells are made of."""
 
-ProtocolField = Annotated[
-    Protocol,
-    PlainValidator(
-        dataclass_from(
-            Protocol,
-            {"position_std": Field(ge=0, le=1e30), "evaluate_every": Steps}
-            | dict.fromkeys(("batch_size", "train_examples_evaluated"), AtLeast1)
-            | {"decay_fraction": Field(gt=0, le=1), "warmup_steps": Field(ge=0, le=10**12)}
-            | {"weight_decay": Field(ge=0, le=1e30)}
-            | dict.fromkeys(("adam_beta1", "adam_beta2", "dropout", "input_dropout"), Fraction)
-            | dict.fromkeys(("momentum", "lion_beta1", "lion_beta2", "muon_momentum"), Fraction)
-            | dict.fromkeys(("adam_eps", "gradient_clip_norm", "input_gain"), Positive),
-        )
-    ),
-]
-_PROTOCOL: TypeAdapter[Protocol] = TypeAdapter(ProtocolField)
 Names = Annotated[tuple[str, ...], AfterValidator(some_distinct)]
 
 
@@ -55,20 +31,20 @@ class Cells(Strict):
     variants: Names | None = None
     """Names in the study's `variants`; null: all."""
     learning_rates: LearningRates | None = None
-    """Null: the study's."""
+    """A grid or a list for these cells; null: the study's."""
     protocol: dict[str, Any] = Field(default_factory=dict)
-    """Options that differ from the study's protocol; not `precision`, which holds for a whole study."""
+    """Options that differ from the study's protocol; not `precision`."""
 
     def have(self, **names: str) -> bool:
         """Return whether some of them have these, for instance `have(models="gpt2", variants="frozen-random")`."""
         return all((listed := getattr(self, axis)) is None or name in listed for axis, name in names.items())
 
 
-def changed(protocol: Protocol, own: Mapping[str, Any]) -> Protocol:
+def changed(protocol: P, own: Mapping[str, Any]) -> P:
     """Return a protocol with some cells' or a variant's own options; raise `ValidationError` for wrong ones."""
     if "precision" in own:
         raise mistake("holds for a whole study; set it in the study's protocol", "precision")
-    return _PROTOCOL.validate_python({**vars(protocol), **own}) if own else protocol
+    return read_record(type(protocol), {**vars(protocol), **own}) if own else protocol
 
 
 class StudyCell(NamedTuple):
@@ -79,7 +55,7 @@ class StudyCell(NamedTuple):
     variant: str
     learning_rates: tuple[float, ...]
     """In ascending order."""
-    protocol: Protocol
+    protocol: Any
 
 
 def by_names(entries: Sequence[Cells], axes: Mapping[str, Collection[str]]) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -89,7 +65,7 @@ def by_names(entries: Sequence[Cells], axes: Mapping[str, Collection[str]]) -> I
             yield index, names
 
 
-def check_cells(entries: Sequence[Cells], axes: Mapping[str, Mapping[str, Any]], protocol: Protocol) -> None:
+def check_cells(entries: Sequence[Cells], axes: Mapping[str, Mapping[str, Any]], protocol: Any) -> None:
     """Raise all mistakes in a study's `cells`: wrong names and options, cells that are there twice or never.
 
     `axes`: the study's `AXES` by name; `protocol`: the study's.

@@ -16,10 +16,10 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lr_sweep.common.errors import UserError, unknown
 from lr_sweep.common.files import read_plain
-from lr_sweep.sweep.study.own import AnyStudy, OwnStudy, own_to_plain
+from lr_sweep.sweep.study.built_in import BuiltInStudy
+from lr_sweep.sweep.study.own import FunctionStudy
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.study.validation import MAX_MISTAKES, MORE, Loc, shown
-from lr_sweep.trainables.parts import VARIANTS
 
 MAX_BYTES = 1_500_000
 """Of a study file, which is read at 100 to 200 kB/s: `MAX_CELLS` variants, written out, take 1.3 MB."""
@@ -51,11 +51,10 @@ def _shipped_files() -> dict[str, Path]:
     return {path.stem: path for path in paths}
 
 
-def load_study(name_or_path: str | Path, recorded: Iterable[str] = ()) -> AnyStudy:
+def load_study(name_or_path: str | Path, recorded: Iterable[str] = ()) -> Study:
     """Read a shipped study by its name, or a `.yaml` file by its path; `recorded` are further names for its error.
 
-    Raises:
-        UserError: no such study; or its mistakes, a line each, as `FILE:LINE: message`.
+    Raises UserError: no such study; or its mistakes, a line each, as `FILE:LINE: message`.
     """
     path = Path(name_or_path)
     if path.suffix not in (".yaml", ".yml"):
@@ -69,12 +68,8 @@ def load_study(name_or_path: str | Path, recorded: Iterable[str] = ()) -> AnyStu
     return _parse(_read(path), path)
 
 
-def study_of(fields: Mapping[str, Any], folder: Path) -> AnyStudy:
-    """Build a study from what a study file holds; paths in it are relative to a folder.
-
-    Raises:
-        UserError: its mistakes, a line each.
-    """
+def study_of(fields: Mapping[str, Any], folder: Path) -> Study:
+    """Build a study from what a file holds, with paths relative to a folder; raises UserError, a line a mistake."""
     try:
         return _validated(_with_tuples(dict(fields)), folder, fields.get("study"))
     except ValidationError as error:
@@ -82,9 +77,8 @@ def study_of(fields: Mapping[str, Any], folder: Path) -> AnyStudy:
         raise UserError("\n".join(mistakes)) from error
 
 
-def _validated(value: Any, folder: Path, stem: Any) -> AnyStudy:
-    """Validate what a file holds as a study of built-in training, or of a function of the user's own."""
-    kind: type[AnyStudy] = OwnStudy if isinstance(value, dict) and "trainable" in value else Study
+def _validated(value: Any, folder: Path, stem: Any) -> Study:
+    kind = FunctionStudy if isinstance(value, dict) and "trainable" in value else BuiltInStudy
     return kind.model_validate(value, context={"folder": folder, "stem": stem})
 
 
@@ -97,12 +91,10 @@ def _with_tuples(value: Any) -> Any:
 
 def read_yaml(text: str) -> Any:
     """Read the YAML of a study, with no look at what it says; raises UserError with its mistakes."""
-    reader, level = _Reader(), 0
+    reader = _Reader()
     try:
-        for event in YAML(typ="safe", pure=True).parse(text):  # first: the reader takes long for a thousand levels
-            level += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
-            if level > MAX_LEVELS:
-                raise UserError(f"nested deeper than {MAX_LEVELS} levels")
+        if _too_deep(text):  # first: the reader takes long for a thousand levels
+            raise UserError(f"nested deeper than {MAX_LEVELS} levels")
         value = reader.read_text(text)
     except YAMLError as error:
         reader.mistakes.append(_yaml_mistake(error, text))
@@ -111,36 +103,31 @@ def read_yaml(text: str) -> Any:
     return value
 
 
+def _too_deep(text: str) -> int | None:
+    """Return the first line that is nested deeper than `MAX_LEVELS`; None: there is none."""
+    level = 0
+    for event in YAML(typ="safe", pure=True).parse(text):
+        level += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if level > MAX_LEVELS:
+            return int(event.start_mark.line) + 1
+    return None
+
+
 def load_built_in_study(name_or_path: str | Path) -> Study:
     """Read a study whose models this program trains; raises as `load_study`, and UserError for another."""
     study = load_study(name_or_path)
-    if isinstance(study, OwnStudy):
-        raise UserError(f"{name_or_path}: its runs are of {study.trainable}, whose models are not known here")
+    if study.files is not None:
+        raise UserError(f"{name_or_path}: its runs are of {study.files.trainable}, whose models are not known here")
     return study
 
 
-def study_to_yaml(study: AnyStudy) -> str:
+def study_to_yaml(study: Study) -> str:
     """Write a study as YAML with all defaults filled in; loading it beside the same files gives an equal study."""
-    plain = own_to_plain(study) if isinstance(study, OwnStudy) else _to_plain(study)
-    unused = "search" if study.search is None else "learning_rates"
-    del plain[unused]
     yaml = YAML()
     yaml.width = 120
     text = io.StringIO()
-    yaml.dump(plain, text)
+    yaml.dump(study.plain(), text)
     return text.getvalue()
-
-
-def _to_plain(study: Study) -> dict[str, Any]:
-    plain: dict[str, Any] = study.model_dump(mode="json", warnings=False)
-    for task in plain["tasks"].values():
-        task |= task.pop("options")
-    for model in plain["models"].values():
-        recipe = (model["pretrained"] or {}).get("pretrain", {})
-        recipe |= recipe.pop("options", {})
-    if study.variants.keys() <= VARIANTS.keys():
-        plain["variants"] = list(study.variants)
-    return plain
 
 
 def _read(path: Path) -> str:
@@ -155,7 +142,7 @@ def _read(path: Path) -> str:
         raise UserError(f"{str(path)!r}: {error}") from error
 
 
-def _parse(text: str, path: Path) -> AnyStudy:
+def _parse(text: str, path: Path) -> Study:
     reader = _Reader()
     try:
         value = reader.read_text(text)
@@ -207,22 +194,13 @@ class _Reader:
                 return self._skip((), "the file is empty, want a mapping of keys to values")
             return self._read(root, ())
         except RecursionError:
-            return self._skip((), f"nested deeper than {MAX_LEVELS} levels", self._deepest(text))
+            return self._skip((), f"nested deeper than {MAX_LEVELS} levels", _too_deep(text))
 
     def note(self, loc: Loc, message: str, line: int | None = None) -> None:
         """Note a mistake, by default in the line of its key or of the closest key around it."""
         if line is None:
             line = next(self.lines[loc[:n]] for n in range(len(loc), -1, -1) if loc[:n] in self.lines)
         self.mistakes.append((line, f"{_dotted(loc)}: {message}" if loc else message))
-
-    def _deepest(self, text: str) -> int:
-        """Return the first line that is nested too deep."""
-        level = 0
-        for event in YAML(typ="safe", pure=True).parse(text):
-            level += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
-            if level > MAX_LEVELS:
-                return int(event.start_mark.line) + 1
-        raise AssertionError("recursion without nesting")
 
     def _skip(self, loc: Loc, message: str, line: int | None = None) -> None:
         self.unreadable.add(loc)

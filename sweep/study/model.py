@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Discriminator,
-    Field,
     PlainValidator,
     SerializeAsAny,
     Tag,
     TypeAdapter,
     ValidationInfo,
-    create_model,
     field_validator,
 )
 
 from lr_sweep.common.errors import unknown
+from lr_sweep.common.limits import Count
 from lr_sweep.datasets import TASKS
 from lr_sweep.sweep.study.validation import (
     MISTAKE,
-    AtLeast1,
-    LearningRate,
     Mistakes,
     NameRule,
-    Seed,
-    Steps,
     Strict,
-    dataclass_fields,
-    dataclass_from,
     matching,
     mistake,
+    one_of,
+    read_record,
     shown,
     some_distinct,
 )
@@ -44,6 +38,8 @@ from lr_sweep.trainables.backbones import FAMILIES, size_type
 from lr_sweep.trainables.models import MODELS
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, TaskRecipe, endless_tasks, in_data_dir
 from lr_sweep.trainables.run import BodySize, ModelSize
+
+Recipe = PretrainRecipe | TaskRecipe
 
 
 def _study_path(value: Any, info: ValidationInfo) -> Any:
@@ -65,75 +61,62 @@ def _study_path(value: Any, info: ValidationInfo) -> Any:
 
 
 def _text_path(value: Any, info: ValidationInfo) -> Any:
-    """As `_study_path`, but leave a path in the data directory as it is: where that is, a study does not say."""
-    if not isinstance(value, str) or not in_data_dir(Path(value)):
-        return _study_path(value, info)
-    if "\0" in value or ".." in Path(value).parts:
-        raise ValueError(f"got {shown(value)}, want a path below the data directory, without '..'")
-    return Path(value)
-
-
-def _plain_file(path: Path, info: ValidationInfo) -> Path:
-    if info.context and not in_data_dir(path) and not path.is_file():
+    """As `_study_path`, of a file; a path in the data directory is left as it is, since a study does not say where."""
+    if isinstance(value, str) and in_data_dir(Path(value)):
+        if "\0" in value or ".." in Path(value).parts:
+            raise ValueError(f"got {shown(value)}, want a path below the data directory, without '..'")
+        return Path(value)
+    path = _study_path(value, info)
+    if info.context and isinstance(value, str) and not path.is_file():
         raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'no plain file'}, want a file of text")
     return path
 
 
 StudyPath = Annotated[Path, BeforeValidator(_study_path)]
 _NAME = TypeAdapter(Annotated[str, NameRule])
-TextPath = Annotated[Path, AfterValidator(_plain_file), BeforeValidator(_text_path)]
-_TEXT_FILES = TypeAdapter(Annotated[tuple[TextPath, ...], AfterValidator(some_distinct)])
+_TEXT_FILES: TypeAdapter[tuple[Path, ...]] = TypeAdapter(
+    Annotated[tuple[Annotated[Path, BeforeValidator(_text_path)], ...], AfterValidator(some_distinct)]
+)
 
 
-def _text(value: Any, info: ValidationInfo) -> Any:
+def _text(value: Any, context: Any) -> Any:
     if isinstance(value, tuple):
-        return _TEXT_FILES.validate_python(value, strict=True, context=info.context)
+        return _TEXT_FILES.validate_python(value, strict=True, context=context)
     if value != "python-stdlib":
         raise ValueError(f"got {shown(value)}, want python-stdlib or a list of text files")
     return value
 
 
-def _size_from(value: Any, info: ValidationInfo) -> BodySize:
-    return _size_reader(info.data.get("family", "gpt2"))(value, info)
-
-
-@cache
-def _size_reader(family: str) -> Callable[[Any, Any], BodySize]:
-    kind = size_type(family)
-    hints = get_type_hints(kind)
-    limits = {name: LIMITS[hint] for name, hint in hints.items() if hint in LIMITS}
-    return dataclass_from(kind, limits | {"layers": LAYERS})
-
-
-LAYERS = Field(ge=1, le=1000)
-LIMITS: dict[Any, Any] = {int: Field(ge=1, le=1_000_000), float: Field(gt=0, le=1)}
-"""Of the fields of a size, by their type."""
-_TRAINING = {"num_steps": Steps, "batch_size": AtLeast1, "learning_rate": LearningRate, "seed": Seed}
-"""Limits of what all recipes have."""
-_text_recipe_from = dataclass_from(
-    PretrainRecipe,
-    _TRAINING
-    | {"text": BeforeValidator(_text), "num_tokens": Field(ge=2, le=1_000_000), "num_threads": Field(ge=1, le=1024)},
-)
-Recipe = PretrainRecipe | TaskRecipe
-
-
 def _recipe_from(value: Any, info: ValidationInfo) -> Recipe:
     """Build the recipe on a task of a mapping that names one, else the one on text."""
-    if isinstance(value, TaskRecipe):
-        value = vars(value) | vars(value.options)
-        del value["options"]
-    if not isinstance(value, Mapping) or "task" not in value:
-        return _text_recipe_from(value, info)
-    if value["task"] not in (known := endless_tasks()):
-        raise mistake(unknown("task to pretrain on", value["task"], known), "task")
-    kind = TASKS[value["task"]].Options
-    training = dataclass_fields(TaskRecipe, _TRAINING)
-    del training["options"]
-    model = create_model("TaskRecipe", __base__=Strict, **training, **dataclass_fields(kind, {}))
-    given = dict(model.model_validate(value))
-    chosen = {name: given.pop(name) for name in training}
-    return TaskRecipe(options=kind(**given), **chosen)
+    given, mistakes, recipe = value, Mistakes(), None
+    if isinstance(value, Mapping) and "task" in value:
+        return _task_recipe(dict(value))
+    if isinstance(value, Mapping) and "text" in value:
+        given = {key: each for key, each in value.items() if key != "text"}
+        with mistakes.below("text"):
+            given["text"] = _text(value["text"], info.context)
+    with mistakes.below():
+        recipe = read_record(PretrainRecipe, given)
+    mistakes.raise_all()
+    assert recipe, "nothing was wrong with it"
+    return recipe
+
+
+def _task_recipe(given: dict[str, Any]) -> TaskRecipe:
+    """Build the recipe on a task; a study has the task's options beside the recipe's own fields."""
+    if given["task"] not in (known := endless_tasks()):
+        raise mistake(unknown("task to pretrain on", given["task"], known), "task")
+    kind, mistakes, recipe = TASKS[given["task"]].Options, Mistakes(), None
+    own = [field.name for field in fields(TaskRecipe) if field.name != "options"]
+    training = {name: given.pop(name) for name in own if name in given} | {"options": kind()}
+    with mistakes.below():
+        recipe = read_record(TaskRecipe, training)
+    with mistakes.below():
+        options: Any = read_record(kind, given, more_keys=own)
+    mistakes.raise_all()
+    assert recipe, "nothing was wrong with it"
+    return replace(recipe, options=options)
 
 
 _REPOSITORY_PART = r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?"
@@ -158,27 +141,23 @@ class FolderWeights(Strict):
     """Weights on this machine."""
 
     folder: StudyPath
-    """Contains `model.safetensors`; relative to the study file's folder."""
+    """Folder with `model.safetensors`, relative to the study file's."""
 
 
 class PretrainedHere(Strict):
     """Weights that this program pretrains, on text or on a task."""
 
     pretrain: Annotated[Recipe, PlainValidator(_recipe_from)]
-    """See `trainables.pretraining.recipe.PretrainRecipe` and `TaskRecipe`."""
-
-
-_SOURCES = {"hub": HubWeights, "folder": FolderWeights, "pretrain": PretrainedHere}
+    """Recipe by which this program trains the weights: on text, or on a `task`."""
 
 
 def _source_tag(value: Any) -> str | None:
     """Return the tag of the kind of weights, by its key; None: not exactly one of the keys."""
-    keys = type(value).model_fields if isinstance(value, Strict) else value if isinstance(value, Mapping) else ()
-    chosen = [key for key in _SOURCES if key in keys]
+    chosen = [key for key in ("hub", "folder", "pretrain") if isinstance(value, Mapping) and key in value]
     return f"({chosen[0]})" if len(chosen) == 1 else None
 
 
-WeightsSource = Annotated[
+Pretrained = Annotated[
     Annotated[HubWeights, Tag("(hub)")]
     | Annotated[FolderWeights, Tag("(folder)")]
     | Annotated[PretrainedHere, Tag("(pretrain)")],
@@ -188,31 +167,23 @@ WeightsSource = Annotated[
 ]
 
 
-def _known_model(name: str) -> str:
-    if name not in MODELS:
-        raise ValueError(unknown("model", name, MODELS))
-    return name
-
-
-def _known_family(name: str) -> str:
-    if name not in FAMILIES:
-        raise ValueError(unknown("family", name, FAMILIES))
-    return name
+def _size_from(value: Any, info: ValidationInfo) -> BodySize:
+    return read_record(size_type(info.data.get("family", "gpt2")), value)
 
 
 class StudyModel(Strict):
     """A backbone: its size, and where pretrained weights for it come from."""
 
-    base: Annotated[str, AfterValidator(_known_model)] | None = None
-    """A known model (`trainables.models.MODELS`) whose family, size and weights it has; null: its name may be one."""
-    family: Annotated[str, AfterValidator(_known_family)] = "gpt2"
-    """Kind of backbone; see `trainables.backbones.FAMILIES`. Implied by a known model."""
+    base: Annotated[str, one_of("model", MODELS)] | None = None
+    """Known model whose family, size and weights it has, such as `gpt2`; null: its own name may be one."""
+    family: Annotated[str, one_of("family", FAMILIES)] = "gpt2"
+    """Kind of backbone: gpt2, lstm, bert, t5, longformer or vit; implied by a known model."""
     size: Annotated[SerializeAsAny[BodySize], PlainValidator(_size_from)]
-    """Implied by a known model, which allows no other."""
-    depth: Annotated[int, AtLeast1] | None = None
-    """Only the first so many layers of the model are there (Lu et al. 2021, section 3.10); null: all."""
-    pretrained: WeightsSource | None = None
-    """Null: the hub's weights for a known model, else none, and then no variant may start from pretrained weights."""
+    """Layers, width and further sizes of its family; implied by a known model."""
+    depth: Count | None = None
+    """Only so many first layers are built (Lu et al. 2021, section 3.10); null: all."""
+    pretrained: Pretrained | None = None
+    """Where pretrained weights come from: `hub`, `folder` or `pretrain`; null: the hub for a known model, else none."""
 
     @property
     def body_size(self) -> BodySize:
@@ -236,7 +207,7 @@ class StudyModel(Strict):
 
     @field_validator("pretrained")
     @classmethod
-    def _check_positions(cls, source: WeightsSource | None, info: ValidationInfo) -> WeightsSource | None:
+    def _check_positions(cls, source: Pretrained | None, info: ValidationInfo) -> Pretrained | None:
         size = info.data.get("size")
         if not size or not isinstance(source, PretrainedHere):
             return source
@@ -249,20 +220,13 @@ class StudyModel(Strict):
 
     @classmethod
     def named(cls, name: str, value: Any, wanted_by: str | None, context: Any) -> StudyModel:
-        """Build a model from its entry in a study; `wanted_by` is a variant that starts from pretrained weights.
-
-        Raises:
-            ValidationError: wrong values; no pretrained weights, which a variant needs; another size for a known name.
-            ValueError: an unknown name without a size.
-        """
-        if isinstance(value, cls):
-            value = {key: getattr(value, key) for key in cls.model_fields}
+        """Build a model from its entry in a study; `wanted_by` is a variant that starts from weights."""
         if not isinstance(value, Mapping):
             return cls.model_validate(value)
         fields: dict[str, Any] = {}
         base = value.get("base")
         if known := MODELS.get(base if isinstance(base, str) else name):
-            weights = HubWeights(hub=known.hub, revision=known.revision, sha256=known.sha256)
+            weights = {"hub": known.hub, "revision": known.revision, "sha256": known.sha256}
             fields = {"family": known.family, "size": known.size, "pretrained": weights}
         fields |= {key: given for key, given in value.items() if given is not None}
         if "size" not in fields and base is None:

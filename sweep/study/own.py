@@ -1,11 +1,17 @@
-"""A study of one's own training function: what its file may contain."""
+"""Studies whose runs are trained by a function of the user's own."""
 
 from __future__ import annotations
 
+import ast
 import math
-from collections.abc import Mapping, Sized
-from typing import Annotated, Any, Literal
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
 
+from annotated_types import Len
 from pydantic import (
     AfterValidator,
     Field,
@@ -17,71 +23,83 @@ from pydantic import (
 )
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.sweep.study.fields import MAX_RUNS, Seeds, StudyName, Title, listed, multiple_of
-from lr_sweep.sweep.study.learning_rates import ascending
-from lr_sweep.sweep.study.own_files import code_files, data_files, trainable_text
-from lr_sweep.sweep.study.search import RatesOrSearch, Refine, Search, Winners, check_refine, check_winners
-from lr_sweep.sweep.study.stop_early import StopEarly
-from lr_sweep.sweep.study.study import Resources, Study
-from lr_sweep.sweep.study.validation import Mistakes, NameRule, Steps, Strict, each_entry, mistake, shown
-from lr_sweep.trainables.own.run import OwnFiles
+from lr_sweep.common.limits import Steps
+from lr_sweep.sweep.study.cells import StudyCell
+from lr_sweep.sweep.study.study import Examples, Resources, Study, StudyTask
+from lr_sweep.sweep.study.validation import Mistakes, NameRule, Strict, each_entry, mistake, read_record, shown
+from lr_sweep.trainables.own.code import data_file, module_name, sha256_of
+from lr_sweep.trainables.own.run import OwnFiles, OwnRun
 
 FUNCTION = "train"
 """Label of the model and the variant of a study that names none."""
 UNUSED_RESOURCES = {"engine": ("stacked",), "compile": (False,), "runs_per_trial": (None, 1)}
 """Resources that have no effect here, with the values that say nothing else."""
-
+MAX_CODE_BYTES = 2_000_000
+"""Of all code files: they travel with every run."""
+WANTED = "a list of paths and patterns that start from the study file's folder, such as [train.py, parts/*.py]"
+_RECORDED = (
+    *("study", "title", "trainable", "data", "protocol", "models", "variants", "cells", "search", "learning_rates"),
+    *(
+        "refine",
+        "winners",
+        "stop_early",
+        "decide",
+        "seeds",
+        "selection",
+        "paired",
+        "equal_within",
+        "code",
+        "metric",
+        "tasks",
+        "resources",
+    ),
+)
+"""Order of fields in recorded studies."""
 _NAME = TypeAdapter(Annotated[str, NameRule])
 
 
 class StudyMetric(Strict):
-    """What `session.report` is given of the validation and of the test split."""
+    """What the function reports of each split."""
 
     name: str
     """For tables and figures."""
     higher_is_better: bool
     """False for a loss."""
     is_fraction: bool = False
-    """Whether values are from 0 to 1, and written in percent."""
+    """Values are from 0 to 1, and are written in percent."""
 
 
-class OwnProtocol(Strict):
-    """How each run is evaluated."""
+@dataclass(frozen=True, kw_only=True)
+class OwnProtocol:
+    """How each run of a function is evaluated."""
 
-    evaluate_every: Annotated[int, Steps]
+    evaluate_every: Steps
     """Gradient steps between evaluations; step budgets are multiples of it."""
 
 
-class OwnTask(Strict):
-    """A task's step budget and options; the file has both in one mapping."""
-
-    num_steps: int
-    options: dict[str, Any]
-
-
 def _metric(value: Any) -> Metric:
-    return value if isinstance(value, Metric) else Metric(**dict(StudyMetric.model_validate(value)))
+    return Metric(**dict(StudyMetric.model_validate(value)))
 
 
-def plain(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """Return an option as JSON has it; raises ValueError for other values."""
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, tuple | list):
-        return [plain(each) for each in value]
+        return [_plain(each) for each in value]
     if isinstance(value, Mapping):
-        return {name: plain(each) for name, each in value.items()}
+        return {name: _plain(each) for name, each in value.items()}
     raise ValueError(
         f"got {shown(value)}, want text, a finite number, true, false, null, or lists and mappings of these"
     )
 
 
 def _options(name: str, value: Any) -> dict[str, Any]:
-    """Build the options of a model or a variant, which may be empty."""
+    """Build the options of a task, model or variant, of which there may be none."""
     _NAME.validate_python(name)
     if value is not None and not isinstance(value, Mapping):
         raise ValueError(f"got {shown(value)}, want a mapping of options, or nothing")
-    return dict(each_entry(value or {}, lambda _, option: plain(option)))
+    return dict(each_entry(value or {}, lambda _, option: _plain(option)))
 
 
 def _named_options(value: Any) -> Any:
@@ -93,80 +111,164 @@ def _named_options(value: Any) -> Any:
     return each_entry(value, _options)
 
 
-def _budget(info: ValidationInfo) -> TypeAdapter[int]:
-    """Return what validates step budgets, by the steps between evaluations if these are no mistake."""
-    every = info.data["protocol"].evaluate_every if "protocol" in info.data else 1
-    return TypeAdapter(Annotated[int, Steps, multiple_of(every)])
+def code_files(value: Any, info: ValidationInfo) -> OwnFiles:
+    """Read the code files that a study names, by default the trainable's alone, or raise all mistakes in them."""
+    trainable = info.data.get("trainable")
+    if trainable is None:  # it is a mistake itself
+        return OwnFiles(trainable="", code={}, folders=())
+    folder, main = _folder(info), trainable.partition(":")[0]
+    paths = _expanded((main,) if value is None else value, folder)
+    if main not in paths:
+        raise ValueError(f"it lacks {main}, the file of `trainable`")
+    if (size := sum(path.stat().st_size for path in paths.values())) > MAX_CODE_BYTES:
+        raise ValueError(f"these files have {size:,} bytes, want {MAX_CODE_BYTES:,} at most; data belongs in `data`")
+    code = {name: path.read_bytes() for name, path in paths.items()}
+    files = OwnFiles(trainable=trainable, code=code, folders=(folder,))
+    _check_modules(files, folder)
+    return files
 
 
-def _one() -> dict[str, dict[str, Any]]:
-    return {FUNCTION: {}}
+def data_files(value: Any, info: ValidationInfo) -> dict[str, str]:
+    """Return the sha256 of the data files that a study names, or raise all mistakes in them.
+
+    A mapping of names to sha256, as `run` writes it, may name files that are not beside the study.
+    """
+    folder = _folder(info)
+    if not isinstance(value, Mapping):
+        return {name: sha256_of(path) for name, path in _expanded(value, folder).items()}
+
+    def check(name: str, sha256: str) -> str:
+        path = _below(folder, name)
+        if path.is_file() and (got := sha256_of(path)) != sha256:
+            raise ValueError(f"{path} has sha256 {got}, the study says {shown(sha256)}")
+        return sha256
+
+    return dict(each_entry(value, check))
 
 
-class OwnStudy(Strict):
-    """An experiment as data, of the user's own function: tasks x models x variants x learning rates x seeds."""
+def _folder(info: ValidationInfo) -> Path:
+    assert info.context, "a study of one's own function is read from a file"
+    folder: Path = info.context["folder"]
+    return folder
 
-    study: StudyName
-    """Name: of the file, of the study's folder in the results directory, and on the command line."""
-    title: Title
-    """One line, shown in tables; default: the study's name."""
+
+def _expanded(patterns: Any, folder: Path) -> dict[str, Path]:
+    """Return the files that patterns stand for, by their names relative to the folder, sorted."""
+    if not isinstance(patterns, tuple):
+        raise ValueError(f"got {shown(patterns)}, want {WANTED}")
+    mistakes, found = Mistakes(), dict[str, Path]()
+    for index, pattern in enumerate(patterns):
+        with mistakes.below(index):
+            found |= _matches(pattern, folder)
+    mistakes.raise_all()
+    return dict(sorted(found.items()))
+
+
+def _matches(pattern: Any, folder: Path) -> dict[str, Path]:
+    if not isinstance(pattern, str) or not pattern:
+        raise ValueError(f"got {shown(pattern)}, want a path or a pattern")
+    path = _below(folder, pattern)
+    paths = [path] if path.is_file() else [each for each in folder.glob(pattern) if each.is_file()]
+    if not paths:
+        raise ValueError(f"no file {pattern} in {folder}; paths start from the study file's folder")
+    return {each.relative_to(folder).as_posix(): each for each in paths}
+
+
+def _below(folder: Path, name: str) -> Path:
+    if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\0" in name:
+        raise ValueError(f"got {shown(name)}, want a path below the study file's folder, without '..'")
+    return folder / name
+
+
+def _check_modules(files: OwnFiles, folder: Path) -> None:
+    """Raise mistakes in what the code defines and imports, as far as its text shows them."""
+    main, _, function = files.trainable.partition(":")
+    mistakes = Mistakes()
+    for name, text in files.code.items():
+        if not name.endswith(".py"):
+            continue
+        if module_name(name) in sys.stdlib_module_names:
+            mistakes.add(f"{name} would hide a module of Python's own; rename it")
+        try:
+            tree = ast.parse(text)
+        except (SyntaxError, ValueError) as error:
+            mistakes.add(f"{name} is no Python: {error}")
+            continue
+        for module in sorted({*_imported_beside(tree, folder)} - files.code.keys()):
+            mistakes.add(f"{name} imports {module}, which is not listed; add it")
+        if name == main and function not in (defined := sorted(_names_of(tree))):
+            mistakes.add(f"{main} defines no {function!r}; it has {', '.join(defined) or 'no function'}")
+    mistakes.raise_all()
+
+
+def _imported_beside(tree: ast.Module, folder: Path) -> Iterator[str]:
+    """Yield the files below a folder that a module imports, anywhere in it."""
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        for name in names:
+            stem = name.replace(".", "/")
+            yield from (file for file in (f"{stem}.py", f"{stem}/__init__.py") if (folder / file).is_file())
+
+
+def _names_of(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of functions and classes, and of what is imported or assigned at the top of a module."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            yield from (alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+def trainable_text(value: str) -> str:
+    """Check the form `train.py:train`."""
+    file, _, name = value.partition(":")
+    parts = PurePosixPath(file).with_suffix("").parts
+    if not file.endswith(".py") or not name.isidentifier() or not all(part.isidentifier() for part in parts):
+        raise mistake(f"got {shown(value)}, want a file and a function in it, such as train.py:train")
+    return value
+
+
+NamedOptions = Annotated[dict[str, dict[str, Any]], PlainValidator(_named_options)]
+
+
+class FunctionStudy(Study):
+    """A study that calls a training function of the user's own for each run."""
+
+    protocol: Annotated[OwnProtocol, PlainValidator(partial(read_record, OwnProtocol))]
+    """How each run is evaluated: `evaluate_every` alone."""
+    variants: NamedOptions = Field(default={FUNCTION: {}})
+    """Names, or a mapping of names to options that the function reads; default: one."""
+    tasks: Annotated[dict[str, StudyTask], Len(1)] = Field(default=None, validate_default=True)
+    """Tasks by name, each with `num_steps` and options that the function reads; default: one, named as the study."""
+    models: NamedOptions = Field(default={FUNCTION: {}})
+    """Names, or a mapping of names to options that the function reads; default: one."""
     trainable: Annotated[str, AfterValidator(trainable_text)]
     """File and function, such as `train.py:train`; the file is beside the study."""
     code: Annotated[OwnFiles, PlainValidator(code_files)] = Field(default=None, validate_default=True)
-    """Files that the function's numbers come from; default: the trainable's alone."""
+    """Files that the function's numbers come from, and patterns of such; default: the trainable's alone."""
     data: Annotated[dict[str, str], PlainValidator(data_files)] = Field(default_factory=dict)
-    """Data files, with their sha256."""
+    """Data files, and patterns of such; a recorded study has their sha256."""
     metric: Annotated[Metric, PlainValidator(_metric)] = ACCURACY
-    """What is measured; default: an accuracy."""
-    protocol: OwnProtocol
-    """How each run is evaluated."""
-    num_steps: Annotated[int, Steps] | None = None
-    """Gradient steps of each run, of tasks that have no `num_steps` of their own."""
-    tasks: dict[str, OwnTask] = Field(default=None, validate_default=True)
-    """By name, with step budgets and options; default: one, named as the study."""
-    models: Annotated[dict[str, dict[str, Any]], PlainValidator(_named_options)] = Field(default_factory=_one)
-    """By name, with options; default: one."""
-    variants: Annotated[dict[str, dict[str, Any]], PlainValidator(_named_options)] = Field(default_factory=_one)
-    """By name, with options; default: one."""
-    search: Search | None = None
-    """Learning rates that are chosen in rounds; null: they are `learning_rates`."""
-    learning_rates: RatesOrSearch = Field(default=None, validate_default=True)
-    """A grid or a list; null with a `search`."""
-    refine: Refine = None
-    """Learning rates to add to each cell's grid once its runs have ended; null: none."""
-    winners: Winners = None
-    """Learning rates of each cell that are trained with all seeds, once all were tried with the first; null: all."""
-    stop_early: StopEarly | None = None
-    """A rule that stops learning rates that are behind the others of their cell; null: all train to their budget."""
-    seeds: Seeds
-    """A number n, for 0 to n - 1, or a list."""
-    selection: Literal["best", "final"] = "best"
-    """Which step of a run the report measures: the best on validation data, or the last."""
-    resources: Resources = Resources()
-    """What each trial holds; a trial trains one run."""
+    """What the function reports of each split; default: an accuracy."""
 
-    @field_validator("num_steps")
+    @field_validator("axes")
     @classmethod
-    def _check_budget(cls, num_steps: int | None, info: ValidationInfo) -> int | None:
-        return num_steps if num_steps is None else _budget(info).validate_python(num_steps)
+    def _refuse_axes(cls, axes: Any) -> None:
+        raise ValueError("is for models of this program; name each combination in `variants`, with its options")
 
     @field_validator("tasks", mode="before")
     @classmethod
-    def _build_tasks(cls, tasks: Any, info: ValidationInfo) -> Any:
-        budget, default = _budget(info), info.data.get("num_steps")
-        if tasks is None:
-            tasks = {info.data.get("study", FUNCTION): {}}
+    def _name_tasks(cls, tasks: Any, info: Any) -> Any:
+        return {info.data.get("study", FUNCTION): {}} if tasks is None else tasks
 
-        def build(name: str, value: Any) -> OwnTask:
-            options = _options(name, value)
-            given = options.pop("num_steps", default)
-            if given is None and "num_steps" in info.data:  # else the study's is a mistake itself
-                raise ValueError("its step budget is missing: give num_steps here, or for the whole study")
-            return OwnTask(
-                num_steps=1 if given is None else budget.validate_python(given, strict=True), options=options
-            )
-
-        return each_entry(tasks, build)
+    @classmethod
+    def read_options(cls, task: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Build the options of a task; raises its mistakes."""
+        return _options(task, given)
 
     @field_validator("resources")
     @classmethod
@@ -179,7 +281,7 @@ class OwnStudy(Strict):
         return resources
 
     @model_validator(mode="after")
-    def _check_options(self) -> OwnStudy:
+    def _check_options(self) -> FunctionStudy:
         axes = {"tasks": {name: task.options for name, task in self.tasks.items()}}
         axes |= {"models": self.models, "variants": self.variants}
         seen: dict[str, str] = {}
@@ -192,44 +294,52 @@ class OwnStudy(Strict):
             raise mistake(f"{twice[0]}: an option of `{seen[twice[0]]}`, too; leave it out in one", "search", "space")
         return self
 
-    @model_validator(mode="after")
-    def _check_size(self) -> OwnStudy:
-        check_refine(self.refine, self.search, [self.learning_rate_grid()])
-        num_rates = self.search.rates if self.search else len(self.learning_rate_grid()) + (self.refine or 0)
-        check_winners(self.winners, num_rates, len(self.seed_list()))
-        axes: tuple[Sized, ...] = (self.tasks, self.models, self.variants, self.seed_list())
-        if (number := num_rates * math.prod(len(axis) for axis in axes)) > MAX_RUNS:
-            raise mistake(f"these are {number} runs, want at most {MAX_RUNS}; split it into several studies")
-        return self
+    @property
+    def measured(self) -> Metric:
+        """What is measured on validation and test data."""
+        return self.metric
 
     @property
-    def cells(self) -> None:
-        """Return that it is a full grid."""
+    def files(self) -> OwnFiles:
+        """The files of the function."""
+        return self.code
 
-    @property
-    def for_gpus(self) -> tuple[str, ...]:
-        """Return the options that need a GPU: what a function needs is its own business."""
-        return ()
+    def examples(self, task: str, data_dir: Path) -> Examples:
+        """Name what the function reads; it is in the runs by the sha256 of the files."""
+        files = replace(self.code, folders=(*self.code.folders, data_dir))
+        return Examples({}, "", ", ".join(self.data) or f"made by {self.trainable}", files=files)
 
-    def learning_rate_grid(self) -> tuple[float, ...]:
-        """Return the learning rates in ascending order; none for a search."""
-        return ascending(self.learning_rates or ())
+    def run(self, cell: StudyCell, options: Mapping[str, Any], examples: Examples, weights: str | None) -> OwnRun:
+        """Return a run of a cell with options that a search chose."""
+        assert examples.files, "made by this class"
+        own = self.tasks[cell.task].options | self.models[cell.model] | self.variants[cell.variant]
+        return OwnRun(
+            files=examples.files,
+            data=self.data,
+            task=cell.task,
+            model=cell.model,
+            variant=cell.variant,
+            options={**own, **options},
+            learning_rate=0.0,
+            seed=0,
+            evaluate_every=cell.protocol.evaluate_every,
+            metric=self.metric.as_json(),
+        )
 
-    def seed_list(self) -> tuple[int, ...]:
-        """Return the seeds in the study's order."""
-        return listed(self.seeds)
+    def fetch(self, data_dir: Path) -> None:
+        """Check that the data files are here; raises DataError."""
+        for name, sha256 in self.data.items():
+            data_file(name, sha256, (*self.code.folders, data_dir))
 
+    def facts(self) -> dict[str, Any]:
+        """Return what reports read of it, as JSON values."""
+        return super().facts() | {"metric": self.metric.as_json()}
 
-AnyStudy = Study | OwnStudy
-
-
-def own_to_plain(study: OwnStudy) -> dict[str, Any]:
-    """Return a study as its file has it, with all defaults filled in."""
-    content = study.model_dump(mode="json", exclude={"code", "metric", "num_steps", "tasks", "resources"})
-    resources = {name: value for name, value in study.resources.model_dump().items() if name not in UNUSED_RESOURCES}
-    return content | {
-        "code": list(study.code.code),
-        "metric": dict(study.metric.as_json()),
-        "tasks": {name: {"num_steps": task.num_steps} | task.options for name, task in study.tasks.items()},
-        "resources": resources,
-    }
+    def plain(self) -> dict[str, Any]:
+        """Return the study as its file has it, with all defaults filled in, as plain JSON values."""
+        content = super().plain() | {"code": list(self.code.code), "metric": dict(self.metric.as_json())}
+        resources = self.resources.model_dump().items()
+        content["resources"] = {name: value for name, value in resources if name not in UNUSED_RESOURCES}
+        if self.cells is None:
+            del content["cells"]
+        return {name: content[name] for name in _RECORDED if name in content}

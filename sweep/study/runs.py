@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import groupby, product
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count, groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.rungs import NOTHING_STOPPED, StoppedRates, read_stopped
 from lr_sweep.analysis.statistics.further_rates import stand_ins
-from lr_sweep.datasets import TASKS
-from lr_sweep.datasets.checksum import data_checksum
-from lr_sweep.datasets.task import TaskShape, options_content
+from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.study.backbones import Backbone
-from lr_sweep.sweep.study.cells import StudyCell, changed
-from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
-from lr_sweep.sweep.study.proposed import NOTHING, Proposed, options_text
-from lr_sweep.sweep.study.space import NO_OPTIONS, Options
-from lr_sweep.sweep.study.study import Study
+from lr_sweep.sweep.study.cells import StudyCell
+from lr_sweep.sweep.study.search import NO_OPTIONS, Options
+from lr_sweep.sweep.study.study import Examples, Study
 from lr_sweep.trainables.memory import trained_parameters
-from lr_sweep.trainables.own.run import OwnFiles, OwnRun
 from lr_sweep.trainables.pretraining.weights import WeightsSource
-from lr_sweep.trainables.run import AnyRun, Run, attention_for
-from lr_sweep.trainables.schedules import depends_on_budget
+from lr_sweep.trainables.run import AnyRun, Run
 
 NOT_PROPOSED = "not-proposed-yet"
 
@@ -61,8 +55,8 @@ class WantedRun:
     """What is measured on validation and test data."""
     options: str | None = None
     """JSON of the options that a search chose for it; None: none."""
-    own_files: OwnFiles | None = None
-    """Files of the user's own training function; None: the run is a built-in one."""
+    fresh: bool = False
+    """Whether it compares variants for `decide`, and chooses nothing."""
 
     @property
     def cell(self) -> Cell:
@@ -76,89 +70,131 @@ class WantedRun:
 
     def row(self) -> dict[str, Any]:
         """Return the run's row in `wanted.parquet`."""
-        names = ("run_id", "model", "variant", "num_steps", "pretrained_on", "data_origin", "options")
+        names = ("run_id", "model", "variant", "num_steps", "pretrained_on", "data_origin", "options", "fresh")
         row = {name: getattr(self, name) for name in names}
         row["trained_parameters"] = self.trained_parameters
         return row | {name: getattr(self.run, name) for name in ("task", "learning_rate", "seed")}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Proposed:
+    """Learning rates of a cell, which are distinct, so that each also names its options."""
+
+    rates: tuple[float, ...] = ()
+    """In ascending order."""
+    options: Mapping[float, Options] = field(default_factory=dict)
+    """Of rates that have options of their own."""
+    winners: frozenset[float] | None = None
+    """Rates that are trained with all seeds, the others with the study's first; None: all are."""
+    fresh: Mapping[float, Collection[int]] = field(default_factory=dict)
+    """Seeds that compare variants, by the rate that was chosen."""
+
+    def has_seed(self, rate: float, is_first: bool) -> bool:
+        """Return whether a rate is trained with a seed of the study."""
+        return is_first or self.winners is None or rate in self.winners
+
+
+NOTHING = Proposed()
+
+
+def options_text(options: Options) -> str | None:
+    """Return options as JSON, as the record has them; None if there are none."""
+    return json.dumps(dict(options), sort_keys=True) if options else None
+
+
 Proposals = Mapping[Cell, Proposed]
 NOTHING_PROPOSED: Proposals = {}
-MakeFirst = Callable[[Options], WantedRun]
-"""Makes a run of a cell with some options of its own, without learning rate, seed and id."""
 
 
 def wanted_runs(
-    study: AnyStudy, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposals = NOTHING_PROPOSED
+    study: Study, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposals = NOTHING_PROPOSED
 ) -> list[WantedRun]:
     """Write out a study's grid, and what its search or refinement has proposed so far.
 
-    Seeds are outermost, so that every cell has its first seed early.
-
-    Raises:
-        DataError: data files are there but cannot be identified.
+    Seeds are outermost, so that every cell has its first seed early. Raises DataError if data files are there but
+    cannot be identified.
     """
-    if isinstance(study, OwnStudy):
-        firsts = _first_of_own_cells(study, data_dir)
-    else:
-        firsts = _first_of_cells(study, backbones, data_dir)
-    places = [
-        place
-        for make_first, (cell, grid) in zip(firsts, grids_of(study).items(), strict=True)
-        for place in _places(make_first, grid, proposed.get(cell, NOTHING))
+    places, seeds = list(_places(study, backbones, data_dir, proposed)), study.seed_list()
+    fresh = sorted({seed for each in proposed.values() for some in each.fresh.values() for seed in some})
+    return [
+        replace(first, run=first.run.sibling(rate, seed), run_id=run_id(rate, seed), fresh=is_fresh)
+        for seed, is_fresh in [*((seed, False) for seed in seeds), *((seed, True) for seed in fresh)]
+        for first, run_id, rate, of_cell in places
+        if (seed in of_cell.fresh.get(rate, ()) if is_fresh else of_cell.has_seed(rate, seed == seeds[0]))
     ]
-    return _written_out(places, study.seed_list())
 
 
-def num_proposals(study: AnyStudy) -> int:
+def num_proposals(study: Study) -> int:
     """Return how many learning rates are proposed for each cell in all; 0: the study is a grid."""
     return study.search.rates if study.search is not None else study.refine or 0
 
 
-def stopped_rates(study: AnyStudy, results: Path) -> StoppedRates:
+def stopped_rates(study: Study, results: Path) -> StoppedRates:
     """Return the learning rates that the study's rule stopped; none without a rule: then their runs train further."""
     return read_stopped(results, study.study) if study.stop_early is not None else NOTHING_STOPPED
 
 
-def grids_of(study: AnyStudy) -> dict[Cell, tuple[float, ...]]:
+def grids_of(study: Study) -> dict[Cell, tuple[float, ...]]:
     """Return the learning rates that each cell has from the start, in the study's order; none for a search."""
-    if isinstance(study, OwnStudy):
-        return dict.fromkeys(study_cells(study), study.learning_rate_grid())
-    return {Cell(cell.task, cell.model, cell.variant): cell.learning_rates for cell in study.cell_list()}
+    return {Cell(*cell[:3]): cell.learning_rates for cell in study.cell_list()}
 
 
 def expected_runs(
-    study: AnyStudy, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposals
+    study: Study,
+    backbones: Mapping[str, Backbone],
+    data_dir: Path,
+    proposed: Proposals,
+    most_fresh: Mapping[tuple[str, str, str], int] | None = None,
 ) -> list[WantedRun]:
     """Return the wanted runs, and stand-ins for those that are not proposed yet, for what a plan counts.
 
-    The rates of stand-ins are guesses, and their ids are no ids of runs: they begin with `NOT_PROPOSED`.
+    The rates of stand-ins are guesses, and their ids are no ids of runs: they begin with `NOT_PROPOSED`. `most_fresh`:
+    how many fresh seeds each cell gets at most; None: all that `decide` allows.
     """
     wanted = wanted_runs(study, backbones, data_dir, proposed)
-    if not num_proposals(study) and study.winners is None:
+    if not num_proposals(study) and study.winners is None and study.decide is None:
         return wanted
-    guesses = {cell: _guesses(study, grid, proposed.get(cell, NOTHING)) for cell, grid in grids_of(study).items()}
+    most = fresh_allowed(study) if most_fresh is None else most_fresh
+    guesses = {
+        cell: _guesses(study, grid, proposed.get(cell, NOTHING), most.get(cell, 0))
+        for cell, grid in grids_of(study).items()
+    }
     known = {run.run_id for run in wanted}
     guessed = [run for run in wanted_runs(study, backbones, data_dir, guesses) if run.run_id not in known]
     return wanted + [replace(run, run_id=f"{NOT_PROPOSED}-{index}") for index, run in enumerate(guessed)]
 
 
-def _guesses(study: AnyStudy, grid: Sequence[float], proposed: Proposed) -> Proposed:
+def fresh_allowed(study: Study) -> dict[Cell, int]:
+    """Return how many fresh seeds each cell of a pair gets at most; none without `decide`."""
+    if study.decide is None:
+        return {}
+    cells = list(grids_of(study))
+    compared = {index for pair in study.decide.recorded.pairs_among(cells) for index in pair}
+    return {cell: study.decide.max_seeds for index, cell in enumerate(cells) if index in compared}
+
+
+def first_fresh_seed(study: Study) -> int:
+    """Return the smallest number above all of the study's own seeds."""
+    return max(study.seed_list()) + 1
+
+
+def further_seeds(study: Study, known: Collection[int], number: int) -> list[int]:
+    """Return the next fresh seeds of a cell that has some."""
+    above = (seed for seed in count(first_fresh_seed(study)) if seed not in known)
+    return list(islice(above, number))
+
+
+def _guesses(study: Study, grid: Sequence[float], proposed: Proposed, most_fresh: int) -> Proposed:
     known, left = {*grid, *proposed.rates}, num_proposals(study) - len(proposed.rates)
     rates = study.search.stand_ins(proposed.rates) if study.search is not None else stand_ins(known, left)
+    rate, seeds = next(iter(proposed.fresh.items()), (min({*known, *rates}, default=0.0), ()))
+    fresh = {rate: further_seeds(study, seeds, max(0, most_fresh - len(seeds)))}
     if study.winners is None:
-        return Proposed(rates=rates)
+        return Proposed(rates=tuple(sorted({*rates, *proposed.rates})), options=proposed.options, fresh=fresh)
     winners, chosen = proposed.winners or frozenset(), bool(proposed.winners) and not rates
     guesses = () if chosen else sorted({*known, *rates} - winners)[: study.winners - len(winners)]
-    return Proposed(rates=tuple({*rates, *guesses}), options=proposed.options, winners=frozenset(guesses))
-
-
-def study_cells(study: AnyStudy) -> Iterator[Cell]:
-    """Yield a study's cells in its order."""
-    if isinstance(study, OwnStudy):
-        yield from map(Cell._make, product(study.tasks, study.models, study.variants))
-    else:
-        yield from (Cell(cell.task, cell.model, cell.variant) for cell in study.cell_list())
+    tried = {*rates, *guesses, *proposed.fresh}
+    return Proposed(rates=tuple(tried), options=proposed.options, winners=frozenset(guesses), fresh=fresh)
 
 
 class _Place(NamedTuple):
@@ -171,109 +207,36 @@ class _Place(NamedTuple):
     proposed: Proposed
 
 
-def _places(make_first: MakeFirst, grid: Sequence[float], proposed: Proposed) -> Iterator[_Place]:
-    made: dict[str | None, tuple[WantedRun, Callable[[float, int], str]]] = {}
-    for rate in sorted({*grid, *proposed.rates}):
-        options = proposed.options.get(rate, NO_OPTIONS)
-        if (text := options_text(options)) not in made:
-            first = replace(make_first(options), options=text)
-            made[text] = first, first.run.sibling_ids()
-        yield _Place(*made[text], rate, proposed)
-
-
-def _written_out(places: Sequence[_Place], seeds: Sequence[int]) -> list[WantedRun]:
-    return [
-        replace(first, run=first.run.sibling(rate, seed), run_id=run_id(rate, seed))
-        for seed in seeds
-        for first, run_id, rate, proposed in places
-        if proposed.has_seed(rate, seed == seeds[0])
-    ]
-
-
-def _first_of_own_cells(study: OwnStudy, data_dir: Path) -> Iterator[MakeFirst]:
-    """Yield what `_first_of_cells` does, of a study of the user's own training function."""
-    files = replace(study.code, folders=(*study.code.folders, data_dir))
-    for task, model, variant in product(study.tasks, study.models, study.variants):
-        run = OwnRun(
-            trainable=study.trainable,
-            code=files.checksums(),
-            data=study.data,
-            task=task,
-            model=model,
-            variant=variant,
-            options=study.tasks[task].options | study.models[model] | study.variants[variant],
-            learning_rate=0.0,
-            seed=0,
-            evaluate_every=study.protocol.evaluate_every,
-            metric=study.metric.as_json(),
-        )
-        first = WantedRun(
-            run=run,
-            run_id="",
-            model=model,
-            variant=variant,
-            num_steps=study.tasks[task].num_steps,
-            shape=None,
-            data_origin=", ".join(study.data) or f"made by {study.trainable}",
-            metric=study.metric,
-            own_files=files,
-        )
-        yield partial(_own_first, first, run)
-
-
-def _own_first(first: WantedRun, run: OwnRun, options: Options) -> WantedRun:
-    return replace(first, run=replace(run, options={**run.options, **options}))
-
-
-def _first_of_cells(study: Study, backbones: Mapping[str, Backbone], data_dir: Path) -> Iterator[MakeFirst]:
-    """Yield what makes a run of each of `Study.cell_list`."""
-    for name, cells in groupby(study.cell_list(), key=lambda cell: cell.task):
-        task = study.tasks[name]
-        definition, origin = TASKS[name], TASKS[name].origin(task.options, data_dir)
-        options = options_content(task.options)
-        if options.get("source") == "auto":  # the same data is the same run, whether it was named or found
-            options["source"] = origin
-        checksum, shape = data_checksum(name, task.options, data_dir), definition.shape(task.options)
-        examples = _Examples(options, checksum, shape, origin)
+def _places(study: Study, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposals) -> Iterator[_Place]:
+    """Yield each learning rate of each cell."""
+    for task, cells in groupby(study.cell_list(), key=lambda cell: cell.task):
+        examples = study.examples(task, data_dir)
         for cell in cells:
-            yield partial(_first, study, cell, backbones[cell.model], examples)
+            backbone = backbones[cell.model] if study.starts_from_weights(cell.variant) else None
+            of_cell = proposed.get(Cell(*cell[:3]), NOTHING)
+            made: dict[str | None, tuple[WantedRun, Callable[[float, int], str]]] = {}
+            for rate in sorted({*cell.learning_rates, *of_cell.rates}):
+                options = of_cell.options.get(rate, NO_OPTIONS)
+                if (text := options_text(options)) not in made:
+                    first = _first(study, cell, backbone, examples, options)
+                    made[text] = first, first.run.sibling_ids()
+                yield _Place(*made[text], rate, of_cell)
 
 
-class _Examples(NamedTuple):
-    """What runs of a task have in common."""
-
-    options: dict[str, Any]
-    checksum: str
-    shape: TaskShape
-    origin: str
-
-
-def _first(study: Study, cell: StudyCell, backbone: Backbone, examples: _Examples, options: Options) -> WantedRun:
-    parts, num_steps = study.variants[cell.variant], study.tasks[cell.task].num_steps
-    pretrained, protocol = parts.needs_weights, changed(cell.protocol, options)
-    run = Run(
-        task=cell.task,
-        task_options=examples.options,
-        data_checksum=examples.checksum,
-        model=backbone.size,
-        initialisation=parts.initialisation,
-        weights_checksum=backbone.checksum if pretrained else None,
-        trained=parts.trained,
-        learning_rate=0.0,
-        seed=0,
-        protocol=replace(protocol, attention=attention_for(protocol, backbone.size, examples.shape.num_tokens)),
-        schedule_steps=num_steps if depends_on_budget(protocol) else None,
-    )
+def _first(study: Study, cell: StudyCell, backbone: Backbone | None, examples: Examples, options: Options) -> WantedRun:
+    """Make a run of a cell, without learning rate, seed and id."""
     return WantedRun(
-        run=run,
+        run=study.run(cell, options, examples, backbone.checksum if backbone else None),
         run_id="",
         model=cell.model,
         variant=cell.variant,
-        num_steps=num_steps,
+        num_steps=study.tasks[cell.task].num_steps,
         shape=examples.shape,
-        weights=backbone.source if pretrained else None,
-        pretrained_on=backbone.description if pretrained else None,
+        weights=backbone.source if backbone else None,
+        pretrained_on=backbone.description if backbone else None,
         data_origin=examples.origin,
+        metric=study.measured,
+        options=options_text(options),
     )
 
 

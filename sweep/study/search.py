@@ -1,24 +1,171 @@
-"""The search of a study: learning rates that are chosen in rounds, in place of a grid."""
+"""The learning rates of a study: a list, a logarithmic grid, or a search that chooses them in rounds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from annotated_types import Interval, Len
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    Tag,
+    ValidationInfo,
+    model_validator,
+)
 
 from lr_sweep.analysis.statistics.further_rates import three_digits
+from lr_sweep.common.limits import Count, LearningRate, Seed
 from lr_sweep.common.text import rate_text
-from lr_sweep.sweep.study.learning_rates import LearningRates, Rate
-from lr_sweep.sweep.study.space import NO_OPTIONS, Options, Space, value_at
-from lr_sweep.sweep.study.validation import AtLeast1, Seed, Strict, mistake
+from lr_sweep.sweep.study.validation import Strict, mistake, or_list, some_distinct
 
+Options = Mapping[str, Any]
+"""Values of some options by name."""
+NO_OPTIONS: Options = MappingProxyType({})
+"""All options are the study's."""
+SMALLEST = 1e-20
+"""Far below any learning rate that changes a float32 weight; near the smallest float, 5e-324, steps would be equal."""
 NUM_FIRST = 4
 """Rates that `tpe` and `gp` try before they look at values: the quasi-random ones, the same in every cell."""
 ADAPTIVE = ("tpe", "gp")
 """Samplers that look at the values of earlier rounds."""
 ADAPTIVE_AT_ONCE = 2
+
+
+def _large_enough(rate: float) -> float:
+    if rate < SMALLEST:
+        raise ValueError(f"got {rate_text(rate)}, want at least {rate_text(SMALLEST)}: smaller ones change no weight")
+    return rate
+
+
+def _of_three_digits(value: float) -> float:
+    if value != (rounded := three_digits(value) if value else 0.0):
+        raise ValueError(f"{value!r} has more than 3 significant digits; {rate_text(rounded)} has not")
+    return value
+
+
+ThreeDigits = AfterValidator(_of_three_digits)
+Rate = Annotated[LearningRate, AfterValidator(_large_enough)]
+"""A learning rate of a study's runs."""
+
+
+class LearningRateGrid(Strict):
+    """Learning rates that are evenly spaced on a logarithmic scale, both ends included."""
+
+    low: Annotated[Rate, ThreeDigits]
+    """Smallest learning rate, at most 3 significant digits."""
+    high: Rate
+    """Largest learning rate, a whole number of grid steps above `low`."""
+    per_decade: Annotated[int, Interval(ge=1, le=100)] = 2
+    """Learning rates in each factor of ten; 2: 1e-6, 3.16e-6, 1e-5, ..."""
+
+    @model_validator(mode="after")
+    def _check_ends(self) -> LearningRateGrid:
+        low, high = rate_text(self.low), rate_text(self.high)
+        if self.low > self.high:
+            raise mistake(f"{low} is above high = {high}", "low")
+        if self.values()[-1] != self.high:
+            nearest = {self._value(math.floor(self._steps())), self._value(math.ceil(self._steps()))}
+            fitting = " or ".join(map(rate_text, sorted(nearest)))
+            raise mistake(f"{high} is no whole number of grid steps above low = {low}; {fitting} is", "high")
+        return self
+
+    def __len__(self) -> int:
+        return round(self._steps()) + 1
+
+    def values(self) -> tuple[float, ...]:
+        """Return the learning rates in ascending order, rounded to 3 digits so that they are equal everywhere."""
+        return tuple(self._value(n) for n in range(len(self)))
+
+    def _steps(self) -> float:
+        """Return the distance of the ends in grid steps."""
+        return self.per_decade * (math.log10(self.high) - math.log10(self.low))
+
+    def _value(self, num_steps: int) -> float:
+        """Return the learning rate so many grid steps above `low`."""
+        start = math.log10(self.low)
+        # 3.16e-6 as `low` means half a decade above 1e-6: start there, or rounding errors would add up to 9.99e-6
+        on_grid = round(start * self.per_decade) / self.per_decade
+        if three_digits(10**on_grid) == self.low:
+            start = on_grid
+        return three_digits(10 ** (start + num_steps / self.per_decade))
+
+
+def alike(rates: Iterable[float]) -> str:
+    """Return what is wrong with learning rates of which two are written alike, in tables and by `--only`; else ''."""
+    texts: dict[str, float] = {}
+    for rate in rates:
+        if (other := texts.setdefault(rate_text(rate), rate)) != rate:
+            return f"{other!r} and {rate!r} are alike to six digits, {rate_text(rate)}: leave one out"
+    return ""
+
+
+def _distinct(rates: tuple[float, ...]) -> tuple[float, ...]:
+    if wrong := alike(some_distinct(rates)):
+        raise mistake(wrong)
+    return rates
+
+
+LearningRates = Annotated[
+    Annotated[LearningRateGrid, Tag("(one)")] | Annotated[tuple[Rate, ...], AfterValidator(_distinct), Tag("(list)")],
+    or_list((dict, LearningRateGrid), "a grid, {low: 1e-6, high: 1e-2, per_decade: 2}, or a list"),
+]
+
+
+def ascending(rates: LearningRateGrid | tuple[float, ...]) -> tuple[float, ...]:
+    """Return the learning rates of either form in ascending order."""
+    return rates.values() if isinstance(rates, LearningRateGrid) else tuple(sorted(rates))
+
+
+class Range(Strict):
+    """Numbers from `low` to `high`."""
+
+    low: Annotated[float, ThreeDigits]
+    """Smallest value, at most 3 significant digits."""
+    high: Annotated[float, ThreeDigits]
+    """Largest value, at most 3 significant digits."""
+    scale: Literal["log", "linear"] = "log"
+    """Scale on which values are spread evenly."""
+
+    @model_validator(mode="after")
+    def _check_ends(self) -> Range:
+        if self.low >= self.high:
+            raise mistake(f"got {self.high:g}, want more than low = {self.low:g}", "high")
+        if self.scale == "log" and self.low <= 0:
+            raise mistake(f"got {self.low:g}, want more than 0 on a log scale, or scale: linear", "low")
+        return self
+
+    def at(self, position: float) -> float:
+        """Return the value at a position of the range, 0 to 1, rounded to 3 digits."""
+        if self.scale == "log":
+            value = math.exp(math.log(self.low) + position * math.log(self.high / self.low))
+        else:
+            value = self.low + position * (self.high - self.low)
+        return self.rounded(value)
+
+    def rounded(self, value: float) -> float:
+        """Return a value of 3 significant digits within the range."""
+        return min(self.high, max(self.low, three_digits(value) if value else 0.0))
+
+
+Values = Annotated[tuple[str | bool | int | float | None, ...], Len(2, 20), AfterValidator(some_distinct)]
+"""A list of values without an order."""
+Axis = Annotated[
+    Annotated[Range, Tag("(one)")] | Annotated[Values, Tag("(list)")],
+    or_list((dict, Range), "a range, {low: 1e-3, high: 1e-1, scale: log}, or a list of values"),
+]
+Space = dict[str, Axis]
+"""What a search chooses beside the learning rate, by the option's name."""
+
+
+def value_at(axis: Range | Sequence[Any], position: float) -> Any:
+    """Return the value of an axis at a position, 0 to 1."""
+    if isinstance(axis, Range):
+        return axis.at(position)
+    return axis[min(int(position * len(axis)), len(axis) - 1)]
 
 
 class Point(NamedTuple):
@@ -34,25 +181,18 @@ class Search(Strict):
 
     sampler: Literal["tpe", "gp", "quasi-random", "random"] = "tpe"
     """`tpe` and `gp` are Optuna's samplers; `quasi-random` is a scrambled Sobol sequence."""
-    low: Rate
+    low: Annotated[Rate, ThreeDigits]
     """Smallest learning rate, at most 3 significant digits."""
-    high: Rate
+    high: Annotated[Rate, ThreeDigits]
     """Largest learning rate, at most 3 significant digits; at least twice `low`."""
-    rates: Annotated[int, Field(ge=2, le=100)]
+    rates: Annotated[int, Interval(ge=2, le=100)]
     """Learning rates of each cell, over all rounds."""
-    at_once: Annotated[int, AtLeast1] | None = None
+    at_once: Count | None = None
     """Learning rates of a round; null: 2 for `tpe` and `gp`, else all."""
-    seed: Annotated[int, Seed] = 0
-    """Of the sampler, not of the runs."""
+    seed: Seed = 0
+    """Seed of the sampler, not of the runs."""
     space: Space = Field(default_factory=dict)
-    """Options that are chosen with each rate; of the protocol, or of the user's own function."""
-
-    @field_validator("low", "high")
-    @classmethod
-    def _check_digits(cls, rate: float) -> float:
-        if rate != (rounded := three_digits(rate)):
-            raise ValueError(f"{rate!r} has more than 3 significant digits; {rate_text(rounded)} has not")
-        return rate
+    """Options of the protocol or of the function that are chosen with each rate: a range or a list of values."""
 
     @model_validator(mode="after")
     def _check_range(self) -> Search:
@@ -126,38 +266,6 @@ def _rates_or_search(value: Any, info: ValidationInfo) -> Any:
     if value is not None and searched:
         raise ValueError("the study has a `search`, too; leave one of them out")
     return value
-
-
-LEAST_GRID = 3
-"""Learning rates of a grid that can be refined: with fewer, no peak can be seen to lie inside."""
-
-
-Refine = Annotated[int, Field(ge=1, le=20)] | None
-"""Learning rates to add to the grid of each cell once its runs have ended; null: none."""
-
-
-Winners = Annotated[int, AtLeast1] | None
-"""Learning rates of each cell that are trained with all seeds, once all were tried with the first; null: all."""
-
-
-def check_winners(winners: int | None, num_rates: int, num_seeds: int) -> None:
-    """Refuse winners where there is one seed, or where all learning rates would be."""
-    if winners is None:
-        return
-    if num_seeds == 1:
-        raise mistake("has no effect with one seed; want more seeds, or leave it out", "winners")
-    if winners >= num_rates:
-        raise mistake(f"got {winners}, want fewer than the {num_rates} learning rates of a cell", "winners")
-
-
-def check_refine(refine: int | None, search: Search | None, grids: Iterable[Sequence[float]]) -> None:
-    """Refuse to refine a search, or a grid of too few learning rates."""
-    if refine is None:
-        return
-    if search is not None:
-        raise mistake("the study has a `search`, which is not refined: raise its `rates`, and leave this out", "refine")
-    if (least := min(map(len, grids), default=LEAST_GRID)) < LEAST_GRID:
-        raise mistake(f"got a grid of {least} learning rates, want at least {LEAST_GRID} to refine it", "refine")
 
 
 RatesOrSearch = Annotated[LearningRates | None, BeforeValidator(_rates_or_search)]

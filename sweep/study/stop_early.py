@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field
+from annotated_types import Interval
 
-from lr_sweep.sweep.study.validation import AtLeast1, Strict
+from lr_sweep.common.limits import Count
+from lr_sweep.sweep.study.validation import Strict
 
 
 class StopEarly(Strict):
@@ -16,9 +17,9 @@ class StopEarly(Strict):
 
     rule: Literal["halving", "median"] = "halving"
     """`halving`: asynchronous successive halving; `median`: the median stopping rule."""
-    eta: Annotated[int, Field(ge=2, le=10)] = 3
-    """One learning rate in `eta` is kept at a rung of `halving`, and the next rung has `eta` times as many steps."""
-    first: Annotated[int, AtLeast1] | None = None
+    eta: Annotated[int, Interval(ge=2, le=10)] = 3
+    """`halving` keeps one learning rate in `eta` at a rung; the next rung has `eta` times as many steps."""
+    first: Count | None = None
     """Gradient steps before the first rung, rounded up to an evaluation; null: the budget / eta^2."""
 
     def rungs(self, num_steps: int, every: int) -> Sequence[int]:

@@ -1,49 +1,69 @@
-"""What a study is: an experiment as data. `sweep.study.file` reads and writes it as YAML."""
+"""What every study is: an experiment as data. `sweep.study.file` reads and writes it as YAML.
+
+A study has its runs trained by a model of this program (`sweep.study.built_in`) or by a function of the user's own
+(`sweep.study.own`); each is a subclass that says how its axes are read and what a run of it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
 from itertools import product
-from math import prod
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import (
-    Field,
-    PlainValidator,
-    SerializeAsAny,
-    ValidationInfo,
-    create_model,
-    field_validator,
-    model_validator,
-)
+from annotated_types import Interval, Len
+from pydantic import AfterValidator, Field, Tag, TypeAdapter, ValidationInfo, field_validator, model_validator
 
-from lr_sweep.common.errors import unknown
-from lr_sweep.datasets import TASKS
-from lr_sweep.datasets.task import TaskShape, missing_names
-from lr_sweep.sweep.study.cells import AXES, Cells, ProtocolField, StudyCell, by_names, changed, check_cells
-from lr_sweep.sweep.study.fields import MAX_CELLS, MAX_RUNS, Seeds, StudyName, Title, listed, multiple_of
-from lr_sweep.sweep.study.learning_rates import alike, ascending
+from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.common.limits import Count, Positive, Seed, Steps
+from lr_sweep.datasets.task import TaskShape
+from lr_sweep.sweep.study.cells import AXES, Cells, StudyCell, by_names, changed, check_cells
+from lr_sweep.sweep.study.decide import Decide
 from lr_sweep.sweep.study.model import StudyModel
-from lr_sweep.sweep.study.protocols import check_protocols
-from lr_sweep.sweep.study.search import RatesOrSearch, Refine, Search, Winners, check_refine, check_winners
-from lr_sweep.sweep.study.space import check_space
+from lr_sweep.sweep.study.search import RatesOrSearch, Search, alike, ascending
 from lr_sweep.sweep.study.stop_early import StopEarly
 from lr_sweep.sweep.study.validation import (
-    AtLeast1,
+    STRICT,
     Mistakes,
-    Steps,
+    NameRule,
     Strict,
-    dataclass_fields,
     each_entry,
     mistake,
+    or_list,
+    shown,
+    some_distinct,
 )
-from lr_sweep.sweep.study.variants import checked_axes, own_protocol, variants_of, written_out
-from lr_sweep.trainables.memory import part_sizes
-from lr_sweep.trainables.parts import Variant
-from lr_sweep.trainables.run import Protocol
+from lr_sweep.sweep.study.variants import own_protocol
+from lr_sweep.trainables.own.run import OwnFiles
+from lr_sweep.trainables.run import AnyRun
 
-ANY_TASK = TaskShape(num_tokens=1, num_classes=1, token_dim=1)
-"""Which parts a model has does not depend on the task."""
+MAX_RUNS = 100_000
+"""Largest number of runs of a study; a plan of so many takes ten seconds."""
+FACTS = ("refine", "winners", "paired", "equal_within")
+"""Fields that reports read, where they are not the default."""
+LEAST_GRID = 3
+"""Learning rates of a grid that can be refined: with fewer, no peak can be seen to lie inside."""
+_STEPS = TypeAdapter(Steps, config=STRICT)
+
+
+def _file_name(study: str, info: ValidationInfo) -> str:
+    if info.context and study != (stem := info.context["stem"]):
+        raise ValueError(f"{study!r} is not the file's name; call the file {study}.yaml or the study {stem}")
+    return study
+
+
+def _one_line(text: str) -> str:
+    if not text.strip() or not text.isprintable():
+        raise ValueError("want one line of text")
+    return text
+
+
+Seeds = Annotated[
+    Annotated[int, Interval(ge=1, le=1000), Tag("(one)")]  # `seeds: 2021` would mean 2021 seeds, `[2021]` means one
+    | Annotated[tuple[Seed, ...], AfterValidator(some_distinct), Tag("(list)")],
+    or_list((int,), "a whole number n, for seeds 0 to n - 1, or a list of seeds"),
+]
 
 
 class StudyTask(Strict):
@@ -52,42 +72,23 @@ class StudyTask(Strict):
     num_steps: int
     """Gradient steps of each run; a multiple of `protocol.evaluate_every`."""
     options: Any
-    """The task's own `Options`, defaults filled in."""
-
-    @classmethod
-    def named(cls, name: str, value: Any, protocol: Protocol | None) -> StudyTask:
-        """Build a task from its entry in a study, or raise its mistakes; `protocol` is None if it has mistakes."""
-        if name not in TASKS:
-            raise ValueError(unknown("task", name, TASKS))
-        if missing := missing_names(TASKS[name]):
-            raise ValueError(f"its module lacks {', '.join(missing)}; datasets/task.py says what each returns")
-        kind = TASKS[name].Options
-        if isinstance(value, cls):
-            value = {"num_steps": value.num_steps} | vars(value.options)
-        budget = Annotated[int, Steps, multiple_of(protocol.evaluate_every if protocol else 1)]
-        fields: dict[str, Any] = {"num_steps": (budget, ...)} | dataclass_fields(kind, {})
-        given = dict(create_model(name, __base__=Strict, **fields).model_validate(value))
-        task = cls(num_steps=given.pop("num_steps"), options=kind(**given))
-        num_train = TASKS[name].num_train(task.options)
-        if protocol and protocol.batch_size > num_train:
-            raise ValueError(f"its training split has {num_train} examples; lower protocol.batch_size to that or less")
-        return task
+    """Of a built-in task its `Options`, defaults filled in; of a function's task what the study says."""
 
 
 class Resources(Strict):
     """What a trial holds and how it trains. None of it changes a run's numbers."""
 
-    cpus_per_trial: Annotated[int, AtLeast1] = 1
+    cpus_per_trial: Count = 1
     """CPU cores."""
-    gpus_per_trial: Annotated[float, Field(ge=0, le=1)] = 0
+    gpus_per_trial: Annotated[float, Interval(ge=0, le=1)] = 0
     """GPUs, one at most; with a fraction, trials share one, and its memory is not divided among them."""
     engine: Literal["stacked", "plain"] = "stacked"
     """`stacked` trains the runs of a trial together; `plain`, the reference, one after the other."""
     compile: bool = False
     """Use `torch.compile` in the stacked engine: takes minutes for each cell, needs a C++ compiler."""
-    runs_per_trial: Annotated[int, AtLeast1] | None = None
+    runs_per_trial: Count | None = None
     """Largest cohort; null: as many runs of a cell as keep all devices busy and fit into memory."""
-    retries: Annotated[int, Field(ge=0, le=1000)] = 2
+    retries: Annotated[int, Interval(ge=0, le=1000)] = 2
     """How many times a trial is started again after a crash."""
 
     @field_validator("gpus_per_trial")
@@ -105,103 +106,170 @@ class Resources(Strict):
         return compiled
 
 
-def counted_first(study: Any) -> Any:
-    """Return a study's mapping; raise ValidationError if its tasks, models and variants are too many to combine."""
-    given = [study.get(axis) for axis in AXES] if isinstance(study, Mapping) else []
-    factors = [len(names) for names in given if isinstance(names, Mapping | tuple)]
-    if (number := prod(factors)) > MAX_CELLS:
-        raise mistake(
-            f"{' x '.join(map(str, factors))} (tasks, models, variants) are {number} cells, want at most {MAX_CELLS}; "
-            f"split it into several studies, which share their runs"
-        )
-    return study
+class Examples(NamedTuple):
+    """What is known of a task's examples before they are loaded."""
+
+    options: dict[str, Any]
+    """The task's options, as plain JSON values."""
+    checksum: str
+    origin: str
+    """Where they come from."""
+    shape: TaskShape | None = None
+    """None: it is not known, since a function of the user's own reads them."""
+    files: OwnFiles | None = None
+    """The function's files; None: this program reads the examples."""
 
 
 class Study(Strict):
-    """An experiment as data: tasks x models x variants x learning rates x seeds, with budgets and a protocol.
+    """Tasks x models x variants x learning rates x seeds, with step budgets and a protocol.
 
-    Protocol and variants come before the fields that are checked against them.
+    The order of fields matters: a field is checked against those before it, and recorded studies are written in it.
     """
 
-    study: StudyName
-    """Name: of the file, of the study's folder in the results directory, and on the command line."""
-    title: Title
+    study: Annotated[str, NameRule, AfterValidator(_file_name)]
+    """Name of the study; the file is called NAME.yaml."""
+    title: Annotated[str, AfterValidator(_one_line)] = Field(default_factory=lambda given: given.get("study", ""))
     """One line, shown in tables; default: the study's name."""
-    protocol: ProtocolField = Protocol()
-    """How each run is trained and evaluated; see `trainables.run.Protocol`."""
-    axes: Annotated[dict[str, Any], PlainValidator(checked_axes)] = Field(default={}, exclude=True)
-    """Values of protocol options, each of which every variant is trained with; empty once written out in `variants`."""
-    variants: Annotated[dict[str, SerializeAsAny[Variant]], PlainValidator(variants_of)]
-    """A list of names in `trainables.parts.VARIANTS`, or a mapping with further ones (`StudyVariant`)."""
-    cells: Annotated[tuple[Cells, ...], Field(min_length=1, max_length=1000)] | None = None
-    """The cells that the study has, a cell in one entry at most; null: all tasks x models x variants."""
-    tasks: Annotated[dict[str, StudyTask], Field(min_length=1)]
-    """By their names in `datasets.TASKS`."""
-    models: Annotated[dict[str, StudyModel], Field(min_length=1)]
-    """By a known name (`trainables.models.MODELS`) or one of the study's own; tables show it."""
+    protocol: Any
+    """How each run is trained and evaluated."""
+    axes: Any = Field(default=None, exclude=True)
+    """Options that every variant is combined with."""
+    variants: Any
+    """Ways of training that are compared, by name."""
+    cells: Annotated[tuple[Cells, ...], Len(1, 1000)] | None = None
+    """The cells that the study has, each cell in one entry; null: all tasks x models x variants."""
+    num_steps: Steps | None = Field(default=None, exclude=True)
+    """Gradient steps of each run, for tasks without a `num_steps` of their own."""
+    tasks: Annotated[dict[str, StudyTask], Len(1)]
+    """Tasks by name, each with its `num_steps` and options."""
+    models: Any
+    """Models by name; tables show the name."""
     search: Search | None = None
-    """Learning rates that are chosen in rounds; null: they are `learning_rates`."""
+    """Chooses learning rates in rounds; null: they are `learning_rates`."""
     learning_rates: RatesOrSearch = Field(default=None, validate_default=True)
-    """A grid or a list; null with a `search`."""
-    refine: Refine = None
+    """A grid or a list; null: with a `search`."""
+    refine: Annotated[int, Interval(ge=1, le=20)] | None = None
     """Learning rates to add to each cell's grid once its runs have ended; null: none."""
-    winners: Winners = None
+    winners: Count | None = None
     """Learning rates of each cell that are trained with all seeds, once all were tried with the first; null: all."""
     stop_early: StopEarly | None = None
-    """A rule that stops learning rates that are behind the others of their cell; null: all train to their budget."""
+    """Stops learning rates that are behind the others of their cell; null: all train to their budget."""
+    decide: Decide | None = None
+    """Compares variants at their chosen rates on fresh seeds, as many as it takes; null: on the study's own."""
     seeds: Seeds
-    """A number n, for 0 to n - 1, or a list."""
+    """A number n, for seeds 0 to n - 1, or a list."""
     selection: Literal["best", "final"] = "best"
     """Which model of a run the report measures: the best on validation data, or the one at the step budget."""
+    paired: bool = False
+    """Whether the report compares variants by seed, where seeds are seen to move them alike."""
+    equal_within: Positive | None = None
+    """Differences below it are none, in points of percent, or of another metric in its unit; null: none are."""
     resources: Resources = Resources()
     """What each trial holds."""
 
-    @model_validator(mode="before")
+    # --- what each way of training implements
+
     @classmethod
-    def _write_out(cls, study: Any) -> Any:
-        return counted_first(written_out(study))
+    @abstractmethod
+    def read_options(cls, task: str, given: Mapping[str, Any]) -> Any:
+        """Build the options of a task; raises its mistakes."""
+
+    @abstractmethod
+    def examples(self, task: str, data_dir: Path) -> Examples:
+        """Identify a task's examples; raises DataError if files are there but cannot be identified."""
+
+    @abstractmethod
+    def run(self, cell: StudyCell, options: Mapping[str, Any], examples: Examples, weights: str | None) -> AnyRun:
+        """Return a run of a cell with options that a search chose; `weights` is the checksum of pretrained weights."""
+
+    @abstractmethod
+    def fetch(self, data_dir: Path) -> None:
+        """Fetch data sets, or check that data files are here; raises DataError."""
+
+    @property
+    def measured(self) -> Metric:
+        """What is measured on validation and test data."""
+        return ACCURACY
+
+    @property
+    def files(self) -> OwnFiles | None:
+        """The files of the user's own function; None: this program's models are trained."""
+        return None
+
+    @property
+    def bodies(self) -> Mapping[str, StudyModel]:
+        """The models that this program builds, by name."""
+        return {}
+
+    @property
+    def data_sets(self) -> Mapping[str, StudyTask]:
+        """The tasks whose examples this program loads, by name."""
+        return {}
+
+    @property
+    def for_gpus(self) -> tuple[str, ...]:
+        """The options that need a GPU."""
+        return ()
+
+    def starts_from_weights(self, variant: str) -> bool:
+        """Return whether a variant starts from pretrained weights that this program loads."""
+        return False
+
+    # --- fields
 
     @field_validator("tasks", mode="before")
     @classmethod
     def _build_tasks(cls, tasks: Any, info: ValidationInfo) -> Any:
-        return each_entry(tasks, lambda name, value: StudyTask.named(name, value, info.data.get("protocol")))
+        def build(name: str, value: Any) -> StudyTask:
+            if value is not None and not isinstance(value, Mapping):
+                cls.read_options(name, {})  # an unknown name is the first thing to say
+                raise ValueError(f"got {shown(value)}, want a mapping of options, with num_steps")
+            given, mistakes = dict(value or {}), Mistakes()
+            num_steps, options = given.pop("num_steps", info.data.get("num_steps")), None
+            with mistakes.below():
+                options = cls.read_options(name, given)
+            if num_steps is not None:
+                with mistakes.below("num_steps"):
+                    num_steps = _STEPS.validate_python(num_steps)
+                    _check_budget(num_steps, info)
+            elif "num_steps" in info.data:  # else the study's is a mistake itself
+                mistakes.add("its step budget is missing: give num_steps here, or for the whole study")
+            mistakes.raise_all()
+            return StudyTask(num_steps=num_steps or 1, options=options)
 
-    @field_validator("models", mode="before")
+        return each_entry(tasks, build)
+
+    @field_validator("num_steps")
     @classmethod
-    def _build_models(cls, models: Any, info: ValidationInfo) -> Any:
-        variants, cells = info.data.get("variants", {}), info.data.get("cells") or (Cells(),)
+    def _check_num_steps(cls, num_steps: int | None, info: ValidationInfo) -> int | None:
+        if num_steps is not None:
+            _check_budget(num_steps, info)
+        return num_steps
 
-        def build(name: str, value: Any) -> StudyModel:
-            wanted_by = (
-                variant
-                for variant, parts in variants.items()
-                if parts.needs_weights and any(some.have(models=name, variants=variant) for some in cells)
-            )
-            return StudyModel.named(name, value, next(wanted_by, None), info.context)
-
-        return each_entry(models, build)
+    # --- what goes together
 
     @model_validator(mode="after")
     def _check_cells(self) -> Study:
-        if self.cells is not None:
-            self._check_searched_cells(self.cells)
-            check_cells(self.cells, {axis: getattr(self, axis) for axis in AXES}, self.protocol)
-        return self
-
-    def _check_searched_cells(self, entries: Sequence[Cells]) -> None:
         mistakes = Mistakes()
-        for index, cells in enumerate(entries):
+        for index, cells in enumerate(self.cells or ()):
             if self.search and cells.learning_rates is not None:
                 mistakes.add("the study has a `search`; leave it out", "cells", index, "learning_rates")
         mistakes.raise_all()
+        if self.cells is not None:
+            check_cells(self.cells, self.axes_by_name(), self.protocol)
+        if wrong := alike(self.learning_rate_grid()):
+            raise mistake(f"the cells' learning rates {wrong}", "cells")
+        return self
 
     @model_validator(mode="after")
-    def _check_size(self) -> Study:
-        each, more = self.search.rates if self.search else 0, self.refine or 0
-        num_runs = len(self.seed_list()) * sum(more + (each or len(cell.learning_rates)) for cell in self.cell_list())
+    def _check_number(self) -> Study:
+        grids = [cell.learning_rates for cell in self.cell_list()]
+        searched, more, seeds = self.search.rates if self.search else 0, self.refine or 0, len(self.seed_list())
+        num_runs = seeds * sum(more + (searched or len(grid)) for grid in grids)
+        num_runs += len(grids) * self.decide.max_seeds if self.decide else 0
         if num_runs > MAX_RUNS:
-            num_rates = more + (each or len(self.learning_rates or ()))
-            axes = [len(self.tasks), len(self.models), len(self.variants), num_rates, len(self.seed_list())]
+            num_rates = more + (searched or len(ascending(self.learning_rates or ())))
+            axes = [len(self.tasks), len(self.models), len(self.variants), num_rates, seeds]
             raise mistake(
                 f"{' x '.join(map(str, axes))} (tasks, models, variants, learning rates, seeds) are {num_runs} "
                 f"runs, want at most {MAX_RUNS}; split it into several studies, which share their runs"
@@ -209,54 +277,31 @@ class Study(Strict):
         return self
 
     @model_validator(mode="after")
-    def _check_rates(self) -> Study:
-        if wrong := alike(self.learning_rate_grid()):
-            raise mistake(f"the cells' learning rates {wrong}", "cells")
+    def _check_rounds(self) -> Study:
+        least, seeds = min(len(cell.learning_rates) for cell in self.cell_list()), len(self.seed_list())
+        num_rates = (self.search.rates if self.search else least) + (self.refine or 0)
+        if self.refine and self.search:
+            raise mistake("the study has a `search`, which is not refined: raise its `rates`, leave this out", "refine")
+        if self.refine and least < LEAST_GRID:
+            raise mistake(f"got a grid of {least} learning rates, want at least {LEAST_GRID} to refine it", "refine")
+        if self.winners and seeds == 1:
+            raise mistake("has no effect with one seed; want more seeds, or leave it out", "winners")
+        if self.winners and self.winners >= num_rates:
+            raise mistake(f"got {self.winners}, want fewer than the {num_rates} learning rates of a cell", "winners")
+        if self.decide:
+            names = (cell[:3] for cell in self.cell_list())
+            self.decide.check(names, self.seed_list(), self.search.space if self.search else ())
         return self
 
-    @model_validator(mode="after")
-    def _check_refine(self) -> Study:
-        check_refine(self.refine, self.search, [cell.learning_rates for cell in self.cell_list()])
-        each = self.search.rates if self.search else min(len(cell.learning_rates) for cell in self.cell_list())
-        check_winners(self.winners, each + (self.refine or 0), len(self.seed_list()))
-        return self
+    # --- what it says
 
-    @model_validator(mode="after")
-    def _check_parts(self) -> Study:
-        mistakes = Mistakes()
-        for model, variant in dict.fromkeys((cell.model, cell.variant) for cell in self.cell_list()):
-            size, trained = self.models[model].body_size, self.variants[variant].trained
-            sizes = part_sizes(size, ANY_TASK)
-            if not any(sizes[part] for part in trained):
-                lacking = f"a {size.family} of this size has no {' and no '.join(trained)}"
-                mistakes.add(f"variant {variant!r} would train nothing of it: {lacking}", "models", model)
-        mistakes.raise_all()
-        return self
-
-    @model_validator(mode="after")
-    def _check_protocols(self) -> Study:
-        cells = list(self.cell_list())
-        check_protocols(cells, self.tasks, self.variants)
-        if self.selection == "final" and any(cell.protocol.test_evaluated == "best" for cell in cells):
-            raise mistake(
-                "final: got it with test_evaluated: best, which leaves out the test split at a budget's last step; "
-                "want selection: best, or test_evaluated: always",
-                "selection",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_space(self) -> Study:
-        if self.search is not None and self.search.space:
-            own = {name for cells in self.cells or () for name in cells.protocol}
-            own |= {name for variant in self.variants.values() for name in own_protocol(variant)}
-            check_space(self.search.space, list(self.cell_list()), self.tasks, self.variants, own)
-        return self
+    def axes_by_name(self) -> dict[str, Mapping[str, Any]]:
+        """Return the study's tasks, models and variants."""
+        return {axis: getattr(self, axis) for axis in AXES}
 
     def cell_list(self) -> Iterator[StudyCell]:
         """Yield the study's cells, by task, model and variant in the study's order."""
-        axes = {axis: getattr(self, axis) for axis in AXES}
-        entries = self.cells or (Cells(),)
+        axes, entries = self.axes_by_name(), self.cells or (Cells(),)
         found = {names: entry for entry, names in by_names(entries, axes)}
         rates = [ascending(cells.learning_rates or self.learning_rates or ()) for cells in entries]
         protocols = {name: changed(self.protocol, own_protocol(variant)) for name, variant in self.variants.items()}
@@ -271,16 +316,32 @@ class Study(Strict):
 
     def seed_list(self) -> tuple[int, ...]:
         """Return the seeds in the study's order."""
-        return listed(self.seeds)
-
-    @property
-    def for_gpus(self) -> tuple[str, ...]:
-        """Return the options that need a GPU."""
-        protocols = [cell.protocol for cell in self.cell_list()]
-        tf32 = ["precision: tf32"] if self.protocol.precision == "tf32" else []
-        fused = ["attention: fused"] if any(each.attention == "fused" for each in protocols) else []
-        return (*tf32, *fused)
+        return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
     def with_weights(self) -> set[str]:
         """Return the models of which some cell starts from pretrained weights."""
-        return {cell.model for cell in self.cell_list() if self.variants[cell.variant].needs_weights}
+        return {cell.model for cell in self.cell_list() if self.starts_from_weights(cell.variant)}
+
+    def facts(self) -> dict[str, Any]:
+        """Return what reports read of it, as JSON values."""
+        facts: dict[str, Any] = {"selection": self.selection} if self.selection != "best" else {}
+        facts |= {"search": self.search.facts()} if self.search else {}
+        facts |= {"stop_early": self.stop_early.model_dump()} if self.stop_early else {}
+        facts |= {"decide": self.decide.facts()} if self.decide else {}
+        return facts | {name: getattr(self, name) for name in FACTS if getattr(self, name)}
+
+    def plain(self) -> dict[str, Any]:
+        """Return the study as its file has it, with all defaults filled in, as plain JSON values."""
+        content: dict[str, Any] = self.model_dump(mode="json", warnings=False)
+        for task in content["tasks"].values():
+            task |= task.pop("options")
+        del content["search" if self.search is None else "learning_rates"]
+        return content
+
+
+def _check_budget(num_steps: int, info: ValidationInfo) -> None:
+    """Raise ValueError if a step budget is no multiple of the steps between evaluations, if these are no mistake."""
+    every = info.data["protocol"].evaluate_every if "protocol" in info.data else 1
+    if rest := num_steps % every:
+        nearest = f"{num_steps - rest} or {num_steps - rest + every}" if num_steps > every else str(every)
+        raise ValueError(f"{num_steps} is not a multiple of protocol.evaluate_every = {every}; {nearest} is")

@@ -6,29 +6,30 @@ the user wrote it, so a nested check can raise several and `sweep.study.file` on
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Discriminator,
-    Field,
+    GetCoreSchemaHandler,
     ModelWrapValidatorHandler,
+    TypeAdapter,
     ValidationError,
-    create_model,
     model_validator,
 )
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from lr_sweep.common.errors import unknown
 
+STRICT = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
 MISTAKE = "mistake"
 MAX_MISTAKES = 100
 """More are not looked for: in a file that a program wrote wrongly there may be 100,000."""
@@ -40,6 +41,7 @@ T = TypeVar("T")
 _WANTED = {
     "tuple_type": "a list",
     "model_type": "a mapping of keys to values, {} for none",
+    "dataclass_type": "a mapping of keys to values, {} for none",
     "dict_type": "a mapping of keys to values",
     "too_short": "at least one entry",
     "int_type": "a whole number",
@@ -47,16 +49,6 @@ _WANTED = {
     "string_type": "text",
     "bool_type": "true or false",
 }
-
-
-AtLeast1 = Field(ge=1, le=10**9)
-Steps = Field(ge=1, le=10**12)
-"""Gradient steps; sums of them fit into int64."""
-Fraction = Field(ge=0, lt=1)
-Seed = Field(ge=0, lt=2**63)  # records hold seeds as int64
-Positive = Field(gt=0, le=1e30)
-"""Numbers for computations in float32, which ends at 3e38."""
-LearningRate = Field(gt=0, le=10)
 
 
 def mistake(message: str, *loc: str | int) -> ValidationError:
@@ -83,7 +75,7 @@ class Mistakes:
         self._details.append(_detail(message, loc))
 
     @contextmanager
-    def below(self, *loc: str | int, keys: Iterable[str] = ()) -> Iterator[None]:
+    def below(self, *loc: str | int, keys: Collection[str] = ()) -> Iterator[None]:
         """Add the mistakes that the block raises, below `loc`; `keys` are the valid ones there."""
         try:
             yield
@@ -93,7 +85,11 @@ class Mistakes:
                     continue  # a default made of a field that has a mistake of its own
                 # Leave out what pydantic adds to a location: `(tag)` of a union and `[key]`.
                 written = [part for part in detail["loc"] if not str(part).startswith(("(", "["))]
-                self.add(_wording(detail, keys), *loc, *written)
+                message = _wording(detail, keys)
+                field, _, rest = message.partition(": ")
+                if not written and field in keys:  # a dataclass's own check begins with the field's name
+                    written, message = [field], rest
+                self.add(message, *loc, *written)
         except ValueError as error:
             self.add(str(error), *loc)
 
@@ -103,49 +99,54 @@ class Mistakes:
             raise ValidationError.from_exception_data("study", self._details)
 
 
+@contextmanager
+def reworded(keys: Collection[str], *loc: str | int) -> Iterator[None]:
+    """Raise the mistakes of the block below `loc`, in the words of a study; `keys` are the valid ones there."""
+    mistakes = Mistakes()
+    with mistakes.below(*loc, keys=keys):
+        yield
+    mistakes.raise_all()
+
+
 class Strict(BaseModel):
     """Base of a study's models: frozen; converts no types; refuses unknown keys and names a similar one."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = STRICT
 
     @model_validator(mode="wrap")
     @classmethod
     def _reword(cls, value: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
-        mistakes = Mistakes()
-        model = None
-        with mistakes.below(keys=cls.model_fields):
-            model = handler(value)
-        mistakes.raise_all()
-        return model
+        with reworded(cls.model_fields):
+            return handler(value)
 
 
-def dataclass_fields(kind: type, limits: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a dataclass's fields for `create_model`, with limits (`Field`, validators) by field name."""
-    hints = get_type_hints(kind)
-    fields = {}
-    for field in dataclasses.fields(kind):
-        hint = hints[field.name]
-        if get_origin(hint) is Literal:
-            hint = Annotated[hint, _one_of(get_args(hint))]
-        elif field.name in limits:
-            hint = Annotated[hint, limits[field.name]]
-        fields[field.name] = (hint, ... if field.default is dataclasses.MISSING else field.default)
-    return fields
+def read_record(kind: type[T], value: Any, more_keys: Iterable[str] = ()) -> T:
+    """Build a dataclass from a mapping as strictly as `Strict` does; its fields' types have their limits.
 
-
-def dataclass_from(kind: type[T], limits: Mapping[str, Any]) -> Callable[[Any, Any], T]:
-    """Return a validator that builds a dataclass from a mapping as strictly as `Strict` does.
-
-    For `PlainValidator`: `trainables` and `datasets` do not import pydantic, so their records are dataclasses.
+    `trainables` and `datasets` do not import pydantic, so their records are dataclasses. `more_keys` are valid beside
+    its fields, for the message about an unknown key.
     """
-    model = create_model(kind.__name__, __base__=Strict, **dataclass_fields(kind, limits))
+    with reworded([*more_keys, *(field.name for field in fields(cast("Any", kind)))]):
+        record: T = _reader(cast("Any", kind)).validate_python(value)
+        return record
 
-    def build(value: Any, info: Any) -> T:
-        if isinstance(value, kind):
-            value = vars(value)
-        return kind(**dict(model.model_validate(value, context=info.context)))
 
-    return build
+@cache
+def _reader(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(Annotated[Any, _Record(kind)], config=STRICT)
+
+
+@dataclass(frozen=True)
+class _Record:
+    """Has a dataclass read with the configuration around it, which `TypeAdapter` refuses to give to a dataclass."""
+
+    kind: type
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler.generate_schema(self.kind)
+        resolved: Any = handler.resolve_ref_schema(schema)
+        resolved["strict"] = False  # mappings will do
+        return schema
 
 
 def each_entry(entries: Any, build: Callable[[str, Any], T]) -> Any:
@@ -185,16 +186,24 @@ def or_list(kinds: tuple[type, ...], wanted: str) -> Discriminator:
 
 def matching(pattern: str, wanted: str) -> AfterValidator:
     """Return a check that a text matches a regular expression, which `wanted` says in words."""
-    return AfterValidator(_wants(lambda text: bool(re.fullmatch(pattern, text)), wanted))
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"got {shown(text)}, want {wanted}")
+        return text
+
+    return AfterValidator(check)
 
 
-def _wants(fits: Callable[[Any], bool], wanted: str) -> Callable[[Any], Any]:
-    def check(value: Any) -> Any:
-        if not fits(value):
-            raise ValueError(f"got {shown(value)}, want {wanted}")
-        return value
+def one_of(kind: str, valid: Iterable[str]) -> AfterValidator:
+    """Return a check that a text is one of the valid names of a kind, such as `model`."""
 
-    return check
+    def check(name: str) -> str:
+        if name not in valid:
+            raise ValueError(unknown(kind, name, valid))
+        return name
+
+    return AfterValidator(check)
 
 
 NameRule = matching(
@@ -204,20 +213,11 @@ NameRule = matching(
 """Of studies and of their own models: names of files and folders."""
 
 
-def _one_of(choices: tuple[Any, ...]) -> BeforeValidator:
-    """Return a check for one of some values, of the same type; pydantic's own accepts `true` and 1.0 for 1."""
-
-    def fits(value: Any) -> bool:
-        return any(value == choice and type(value) is type(choice) for choice in choices)
-
-    return BeforeValidator(_wants(fits, " or ".join(map(shown, choices))))
-
-
 def _wording(detail: ErrorDetails, keys: Iterable[str]) -> str:
     """Return the text of a mistake that pydantic found."""
     kind, message = detail["type"], detail["msg"]
     match kind:
-        case "extra_forbidden":
+        case "extra_forbidden" | "unexpected_keyword_argument":
             return unknown("key", detail["loc"][-1], keys)
         case "missing":
             return "missing"

@@ -3,54 +3,71 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo
+from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError, ValidationInfo
 
 from lr_sweep.common.errors import unknown
-from lr_sweep.sweep.study.cells import changed
-from lr_sweep.sweep.study.fields import MAX_CELLS
-from lr_sweep.sweep.study.validation import Mistakes, NameRule, Strict, each_entry, mistake, shown, some_distinct
-from lr_sweep.trainables.parts import VARIANTS, Initialisation, Variant, sorted_parts
+from lr_sweep.sweep.study.cells import MAX_CELLS, changed
+from lr_sweep.sweep.study.validation import (
+    Mistakes,
+    NameRule,
+    each_entry,
+    one_of,
+    read_record,
+    reworded,
+    shown,
+    some_distinct,
+)
+from lr_sweep.trainables.parts import VARIANTS, Variant
 from lr_sweep.trainables.run import Protocol
 
 
-class StudyVariant(Strict):
+@dataclass(frozen=True, kw_only=True)
+class StudyVariant(Variant):
     """A variant of the study's own."""
 
-    initialisation: Initialisation
-    """How the body starts; see `trainables.parts.Initialisation`."""
-    trained: Annotated[tuple[str, ...], AfterValidator(sorted_parts)]
-    """Names in `trainables.parts.PARTS`."""
-    protocol: dict[str, Any] = Field(default_factory=dict)
-    """Options that differ from the study's protocol; not `precision`, which holds for a whole study."""
+    protocol: dict[str, Any] = field(default_factory=dict)
+    """Options that differ from the study's protocol; not `precision`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProtocolVariant(Variant):
-    """A variant with options of the protocol of its own."""
-
-    protocol: dict[str, Any]
-
-
-def own_protocol(variant: Variant) -> dict[str, Any]:
+def own_protocol(variant: Any) -> dict[str, Any]:
     """Return the options of the protocol that are a variant's own."""
-    return variant.protocol if isinstance(variant, ProtocolVariant) else {}
+    return variant.protocol if isinstance(variant, StudyVariant) else {}
 
 
-def variants_of(value: Any, info: ValidationInfo) -> Any:
-    """Build the variants by name, of a list of known names or of a mapping."""
+def variants_of(value: Any, info: ValidationInfo) -> dict[str, Variant]:
+    """Build the variants by name, of a list of known names or of a mapping; each with every value of the axes."""
+    protocol = info.data.get("protocol", Protocol())
     if isinstance(value, tuple):
-        names = _NAMES.validate_python(value)
-        return {name: VARIANTS[name] for name in names}
-    if not isinstance(value, Mapping):
+        variants = {name: VARIANTS[name] for name in _NAMES.validate_python(value)}
+    elif isinstance(value, Mapping) and value:
+        variants = each_entry(value, lambda name, entry: _variant(name, entry, protocol))
+    else:
         raise ValueError(f"got {shown(value)}, want a list of names, or a mapping of names to variants")
-    if not value:
-        raise ValueError("want at least one entry")
-    return each_entry(value, lambda name, entry: _variant(name, entry, info.data.get("protocol", Protocol())))
+    axes = info.data.get("axes")
+    return _combined(variants, axes) if axes else variants
+
+
+def _combined(variants: Mapping[str, Variant], axes: Mapping[str, Sequence[Any]]) -> dict[str, Variant]:
+    """Return each variant with each combination of the axes' values, under names such as `frozen-random-sgd`."""
+    factors = [len(variants), *map(len, axes.values())]
+    if (number := math.prod(factors)) > MAX_CELLS:
+        raise ValueError(
+            f"{' x '.join(map(str, factors))} (variants, {', '.join(axes)}) are {number} variants, want at most "
+            f"{MAX_CELLS}; give fewer values, or a `search` with a `space`"
+        )
+    found: dict[str, Variant] = {}
+    for (name, variant), values in product(variants.items(), product(*axes.values())):
+        options = dict(zip(axes, values, strict=True))
+        own = {**own_protocol(variant), **options}
+        found[_NAME.validate_python(_name(name, options))] = StudyVariant(
+            initialisation=variant.initialisation, trained=variant.trained, protocol=own
+        )
+    return found
 
 
 def _variant(name: str, value: Any, protocol: Protocol) -> Variant:
@@ -61,7 +78,7 @@ def _variant(name: str, value: Any, protocol: Protocol) -> Variant:
     if value is None:
         raise ValueError(unknown("variant", name, VARIANTS) + "; or give its initialisation and trained parts")
     _NAME.validate_python(name)
-    own = value if isinstance(value, Variant) else _own(StudyVariant.model_validate(value), protocol)
+    own = _own(read_record(StudyVariant, value), protocol)
     if known and own != known:
         raise ValueError(f"{name!r} is a known variant; leave its entry empty, or choose another name")
     return own
@@ -70,40 +87,9 @@ def _variant(name: str, value: Any, protocol: Protocol) -> Variant:
 def _own(given: StudyVariant, protocol: Protocol) -> Variant:
     if not given.protocol:
         return Variant(initialisation=given.initialisation, trained=given.trained)
-    mistakes = Mistakes()
-    with mistakes.below("protocol", keys=vars(protocol)):
+    with reworded(vars(protocol), "protocol"):
         changed(protocol, given.protocol)
-    mistakes.raise_all()
-    return ProtocolVariant(**dict(given))
-
-
-def written_out(study: Any) -> Any:
-    """Return a study's mapping with its `axes` written out as variants; as it is if these or the variants are wrong.
-
-    Raises ValidationError, before anything is written out, if that were too many.
-    """
-    if not isinstance(study, Mapping) or "axes" not in study:
-        return study
-    variants: Any = study.get("variants")
-    is_list = isinstance(variants, tuple) and all(isinstance(name, str) for name in variants)
-    entries = dict.fromkeys(variants) if is_list else variants
-    try:
-        axes = checked_axes(study["axes"])
-        built = each_entry(entries, lambda name, value: _variant(name, value, Protocol()))
-    except ValueError:  # reported where `axes` and `variants` are read
-        return study
-    if not isinstance(built, Mapping):
-        return study
-    factors = [len(built), *map(len, axes.values())]
-    if (number := math.prod(factors)) > MAX_CELLS:
-        raise mistake(
-            f"{' x '.join(map(str, factors))} (variants, {', '.join(axes)}) are {number} variants, want at most "
-            f"{MAX_CELLS}; give fewer values, or a `search` with a `space`",
-            "axes",
-        )
-    combined = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    each = {_name(name, options): _with(variant, options) for name, variant in built.items() for options in combined}
-    return {key: value for key, value in study.items() if key != "axes"} | {"variants": each}
+    return given
 
 
 def checked_axes(axes: Any) -> dict[str, tuple[Any, ...]]:
@@ -134,26 +120,14 @@ def check_option(option: str, value: Any) -> None:
         raise ValueError(error.errors()[0]["msg"]) from error
 
 
-def _with(variant: Variant, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entry of a variant with some options of the protocol."""
-    protocol = {**own_protocol(variant), **options}
-    return {"initialisation": variant.initialisation, "trained": variant.trained, "protocol": protocol}
-
-
 def _name(variant: str, options: Mapping[str, Any]) -> str:
     """Return `frozen-random-sgd` or `frozen-random-batch-size-32`."""
     texts = [value if isinstance(value, str) else f"{option}-{value}" for option, value in options.items()]
     return "-".join([variant, *(text.lower().replace("_", "-").replace(".", "p") for text in texts)])
 
 
-def _known_variant(name: str) -> str:
-    if name not in VARIANTS:
-        raise ValueError(unknown("variant", name, VARIANTS))
-    return name
-
-
 _NAME = TypeAdapter(Annotated[str, NameRule])
 _NAMES = TypeAdapter(
-    Annotated[tuple[Annotated[str, AfterValidator(_known_variant)], ...], AfterValidator(some_distinct)],
+    Annotated[tuple[Annotated[str, one_of("variant", VARIANTS)], ...], AfterValidator(some_distinct)],
     config=ConfigDict(strict=True),
 )

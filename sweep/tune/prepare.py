@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -15,23 +13,21 @@ from lr_sweep.analysis.record.read import FORMAT
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import sealed, sealed_text, write_bytes, write_json
 from lr_sweep.common.text import counted
-from lr_sweep.datasets import TASKS
 from lr_sweep.sweep.plan.cost import check_disk
 from lr_sweep.sweep.plan.plan import state_counts
 from lr_sweep.sweep.plan.timings import Timing, write_planned
 from lr_sweep.sweep.results.changes import change_lines, own_examples, renamed_lines, replaced_by, restart_cells
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.reconcile import Reconciled, reconcile
-from lr_sweep.sweep.search.proposals import read_proposed
+from lr_sweep.sweep.search.proposals import FRESH, Proposal, read_proposed
 from lr_sweep.sweep.search.rounds import Rounds
 from lr_sweep.sweep.search.stopping import EarlyStopping
 from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, to_pretrain
 from lr_sweep.sweep.study.file import study_to_yaml
-from lr_sweep.sweep.study.own import AnyStudy, OwnStudy
 from lr_sweep.sweep.study.runs import Cell, WantedRun, expected_runs, stopped_rates
+from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.options import Options
-from lr_sweep.trainables.own.code import OwnCodeError, TrainingFunctionError, data_file
-from lr_sweep.trainables.own.imported import check_import
+from lr_sweep.trainables.own.code import OwnCodeError, TrainingFunctionError, check_import
 from lr_sweep.trainables.own.run import OwnRun
 
 
@@ -42,7 +38,7 @@ class Work:
     `examples`: versions of data files, as of `own_examples`.
     """
 
-    def __init__(self, study: AnyStudy, options: Options, rounds: Rounds, examples: Mapping[str, str]) -> None:
+    def __init__(self, study: Study, options: Options, rounds: Rounds, examples: Mapping[str, str]) -> None:
         self.study, self.options, self.rounds, self.examples = study, options, rounds, examples
         self.news: queue.SimpleQueue[str] = queue.SimpleQueue()
         """Messages for the user, perhaps from other threads."""
@@ -55,19 +51,20 @@ class Work:
         self.stopping = EarlyStopping(study, options.results, self.wanted)
 
     def next_round(self) -> tuple[WantedRun, ...]:
-        """Propose learning rates until there is something to train; return these runs, none at the end of a search."""
+        """Propose until there is something to train; return these runs, none at the end."""
         while added := self._advance():
             self.stopping.add(self.wanted)
             self.write_down()
             self.rounds.show()
-            proposed = f"next round, {counted(added, 'learning rate')} proposed"
+            what = "fresh seed" if added[0].sampler == FRESH else "learning rate"
+            proposed = f"next round, {counted(len(added), what)} proposed"
             self.news.put(f"{self.study.study}: {proposed}; {len(self.wanted)} runs wanted so far")
             if self.reconciled.to_train:
                 break
         return self.reconciled.to_train
 
-    def _advance(self, max_attempts: int = 0) -> int:
-        """Propose and store the next learning rates, and reconcile; return how many were proposed."""
+    def _advance(self, max_attempts: int = 0) -> list[Proposal]:
+        """Propose and store the next learning rates or fresh seeds, and reconcile; return what was proposed."""
         added = self.rounds.advance(max_attempts)
         self.wanted = self.rounds.wanted()
         self.reconciled = reconcile_study(self.study, self.wanted, self.options, max_attempts)
@@ -89,10 +86,10 @@ class Work:
         return [run.run_id for run in self.wanted if self.options.results.holds(run.run_id)]
 
 
-def prepare(study: AnyStudy, options: Options, say: Callable[[str], None]) -> Work:
+def prepare(study: Study, options: Options, say: Callable[[str], None]) -> Work:
     """Fetch data and weights, write down what the study wants, and find what is left to train of it."""
     results, data_dir = options.results, options.data_dir
-    fetch_data(study, data_dir)
+    study.fetch(data_dir)
     # The machine that starts a cluster's trials may have no GPU itself.
     device = torch.device(options.placement.device if torch.cuda.is_available() else "cpu")
     _check_disk_first(study, options)
@@ -117,21 +114,7 @@ def prepare(study: AnyStudy, options: Options, say: Callable[[str], None]) -> Wo
     return work
 
 
-def fetch_data(study: AnyStudy, data_dir: Path) -> None:
-    """Fetch a study's data sets, or check that the files are here which the user's own function reads.
-
-    Raises:
-        DataError: data is missing and cannot be fetched, or damaged.
-    """
-    if isinstance(study, OwnStudy):
-        for name, sha256 in study.data.items():
-            data_file(name, sha256, (*study.code.folders, data_dir))
-        return
-    for name, task in study.tasks.items():
-        TASKS[name].fetch(task.options, data_dir)
-
-
-def _check_disk_first(study: AnyStudy, options: Options) -> None:
+def _check_disk_first(study: Study, options: Options) -> None:
     """Refuse to pretrain for runs that the disk cannot hold; their ids are not known yet, their sizes are."""
     backbones = find_backbones(study, options.results.pretrained, options.data_dir)
     if models := to_pretrain(study, backbones):
@@ -141,34 +124,28 @@ def _check_disk_first(study: AnyStudy, options: Options) -> None:
         check_disk(reconciled.to_train, options.results, models)
 
 
-def reconcile_study(study: AnyStudy, wanted: list[WantedRun], options: Options, max_attempts: int) -> Reconciled:
+def reconcile_study(study: Study, wanted: list[WantedRun], options: Options, max_attempts: int) -> Reconciled:
     """Compare a study's runs with the record, but for learning rates that its own rule has stopped."""
     stopped = stopped_rates(study, options.results.root)
     return reconcile(wanted, options.results, max_attempts=max_attempts, only=options.only, stopped=stopped)
 
 
-def _check_import(study: AnyStudy, first: WantedRun) -> None:
+def _check_import(study: Study, first: WantedRun) -> None:
     """Import the user's own function before Ray starts here."""
-    if not isinstance(first.run, OwnRun) or first.own_files is None:
+    if not isinstance(first.run, OwnRun):
         return
     try:
-        check_import(first.run, first.own_files)
+        check_import(first.run)
     except (TrainingFunctionError, OwnCodeError) as error:
         raise UserError(
-            f"{study.study}: {first.run.trainable} cannot be imported, so no run was started. Correct it, and run this "
-            f"again:\n{error}"
+            f"{study.study}: {first.run.files.trainable} cannot be imported, so no run was started. Correct it, and "
+            f"run this again:\n{error}"
         ) from error
 
 
-def write_wanted(results: Results, study: AnyStudy, wanted: list[WantedRun]) -> None:
+def write_wanted(results: Results, study: Study, wanted: list[WantedRun]) -> None:
     """Write down what the study wants, for `status`, `report` and the mirror, and the study with all defaults."""
     write_bytes(results.options(study.study), sealed_text(study_to_yaml(study)))
     write_parquet(results.wanted(study.study), [run.row() for run in wanted], WANTED)
-    facts: dict[str, Any] = {"study": study.study, "title": study.title, "format": FORMAT}
-    facts |= {"selection": study.selection} if study.selection != "best" else {}
-    facts |= {"search": study.search.facts()} if study.search else {}
-    facts |= {"stop_early": study.stop_early.model_dump()} if study.stop_early else {}
-    facts |= {"refine": study.refine} if study.refine else {}
-    facts |= {"winners": study.winners} if study.winners else {}
-    facts |= {"metric": study.metric.as_json()} if isinstance(study, OwnStudy) else {}
+    facts = {"study": study.study, "title": study.title, "format": FORMAT} | study.facts()
     write_json(results.facts(study.study), sealed(facts))

@@ -22,7 +22,7 @@ from lr_sweep.sweep.results.provenance import untried_versions
 from lr_sweep.sweep.results.reconcile import Reconciled
 from lr_sweep.sweep.results.run_state import State, read_ends, run_title
 from lr_sweep.sweep.study.only import only_text
-from lr_sweep.sweep.study.own import AnyStudy
+from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.driver import train
 from lr_sweep.sweep.tune.failures import failure_lines
 from lr_sweep.sweep.tune.options import Options
@@ -48,7 +48,7 @@ class Outcome:
     """Whether it was asked to stop before the end."""
 
 
-def run_study(study: AnyStudy, options: Options, say: Callable[[str], None]) -> Outcome:
+def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Outcome:
     """Train what the record lacks and write the report.
 
     Raises UserError for what the user can put right, DataError or WeightsError for missing data or weights; what was
@@ -76,7 +76,7 @@ def run_study(study: AnyStudy, options: Options, say: Callable[[str], None]) -> 
         return _finish(work, before, ended, mirror, say, stopped=stopped)
 
 
-def _check_stops(study: AnyStudy, options: Options) -> None:
+def _check_stops(study: Study, options: Options) -> None:
     """Refuse to stop runs early where workers do not see the files that ask them to."""
     if study.stop_early is not None and options.results.uri is not None and options.placement.address is not None:
         raise UserError(

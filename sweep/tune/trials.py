@@ -51,7 +51,6 @@ def cohort_of(
         store=options.results.uri,
         data_dir=options.data_dir,
         weights=first.weights,
-        own_files=first.own_files,
         checkpoint_every_s=options.checkpoint_every_s,
         code=code,
     )

@@ -45,6 +45,7 @@ def test_the_handle_says_what_the_fixed_rate_concluded() -> None:
             "text": "1e-3",
             "order": [[1], [0], [3]],
             "kind": "winner",
+            "sure": True,
             "lost": "unfrozen-random: not published",
         }
     ]

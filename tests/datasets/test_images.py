@@ -220,7 +220,7 @@ def test_digits_that_changed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 @pytest.mark.parametrize("task", TASKS)
 def test_whole_numbers_among_options_have_limits(task: str) -> None:
     kind = TASKS[task].Options
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
     names = [field.name for field in dataclasses.fields(kind) if type(field.default) is int]
     for name in names:
         for wrong in (-1, 2**63):

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from safetensors.numpy import save
 
 from lr_sweep.analysis.record.columns import CURVES, PLANNED, RUNS, WANTED, Columns, best_of, table
@@ -22,6 +23,8 @@ from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import FORMAT
 from lr_sweep.analysis.statistics.aggregate import StudySummary
+from lr_sweep.analysis.statistics.comparisons import comparisons
+from lr_sweep.analysis.statistics.flips import flips
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.common.files import write_bytes
 from lr_sweep.sweep.results.directory import Results
@@ -49,7 +52,7 @@ def wanted_row(run_id: str, num_steps: int = 300, **labels: Any) -> dict[str, An
     """A row of `WANTED`."""
     named = {"task": "mnist", "model": "gpt2", "variant": "frozen-random", "learning_rate": 1e-3, "seed": 0}
     rest = {"num_steps": num_steps, "pretrained_on": None, "data_origin": "torchvision", "trained_parameters": None}
-    rest["options"] = None
+    rest |= {"options": None, "fresh": False}
     return {"run_id": run_id} | named | rest | labels
 
 
@@ -62,7 +65,7 @@ def ended_row(
     failure: str | None = None,
 ) -> dict[str, Any]:
     """The row of `RUNS` of a wanted run that has ended."""
-    shared = {key: wanted[key] for key in wanted if key not in ("num_steps", "trained_parameters", "options")}
+    shared = {key: wanted[key] for key in wanted if key not in ("num_steps", "trained_parameters", "options", "fresh")}
     return shared | {
         **{"protocol_version": 1, "status": status, "num_steps": trained},
         **{"diverged_at_step": diverged_at, "failure": failure, "content": content_of(wanted)},
@@ -164,6 +167,11 @@ class SyntheticRecord:
         """Write the study; return the results directory."""
         write_study(self.results, self.study, self.wanted)
         return self.results
+
+
+def flips_in(summary: StudySummary) -> pd.DataFrame:
+    """What `flips.flips` finds in a study."""
+    return flips(summary, comparisons(summary))
 
 
 def summary_of(results: Path, study: str = "small") -> StudySummary:

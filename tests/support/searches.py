@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,10 @@ class Landscape(Script):
     """Learning rate at which trials fail."""
     failing_variant: str = ""
     """Part of the name of trials that fail."""
+    failing_from: int = 0
+    """Smallest seed of these."""
+    tests: Mapping[str, Callable[[int], float]] = field(default_factory=dict)
+    """Test accuracy by seed, of variants whose is not 0.5."""
     cohorts: list[Cohort] = field(default_factory=list)
     """All that it was given."""
     rounds: list[set[float]] = field(default_factory=list)
@@ -55,7 +59,8 @@ class Landscape(Script):
 
     def _events(self, cohort: Cohort) -> Generator[TrialEvent, None, None]:
         fails = any(run.learning_rate == self.fails_at for run in cohort.runs)
-        if fails or (self.failing_variant and self.failing_variant in cohort.name):
+        late = cohort.runs[-1].seed >= self.failing_from
+        if fails or (late and self.failing_variant and self.failing_variant in cohort.name):
             yield TrialFailed(run_ids=cohort.run_ids, reason="RuntimeError: scripted")
             return
         for run, run_id in zip(cohort.runs, cohort.run_ids, strict=True):
@@ -64,9 +69,11 @@ class Landscape(Script):
             if run.learning_rate > 3e-2:
                 yield Finished(run_id=run_id, step=10, status="diverged", diverged_at_step=10, **end)
                 continue
+            test = next((of for variant, of in self.tests.items() if variant in cohort.name), lambda _: 0.5)(run.seed)
             value = 0.9 - 0.1 * abs(math.log10(run.learning_rate / 1e-3)) + 0.01 * run.seed
             for step in (10, cohort.num_steps):
-                yield Advanced(run_id=run_id, step=step, evaluation=evaluation(step, value), step_s=0.1)
+                measured = replace(evaluation(step, value), test_accuracy=test)
+                yield Advanced(run_id=run_id, step=step, evaluation=measured, step_s=0.1)
             yield Finished(run_id=run_id, step=cohort.num_steps, status="complete", **end)
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import BertConfig
 from transformers.models.bert.modeling_bert import BertEncoder
 
+from lr_sweep.common.limits import Dimension
 from lr_sweep.trainables.backbones.config import ConfigFields
 from lr_sweep.trainables.backbones.family import LibraryBody, LibrarySize
 from lr_sweep.trainables.run import Protocol
@@ -26,7 +27,7 @@ class Size(LibrarySize):
     """A BERT; `bert-base-uncased` is 12 layers, 12 heads, width 768."""
 
     family: ClassVar[str] = "bert"
-    positions: int = 512
+    positions: Dimension = 512
     """Rows of the positional embedding table. Tasks with more tokens get further rows (`Protocol.position_std`)."""
 
 

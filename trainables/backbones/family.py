@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from lr_sweep.common.limits import Dimension
 from lr_sweep.trainables import run
 from lr_sweep.trainables.randomness import global_generator_keyed
 from lr_sweep.trainables.run import Attention, BodySize
@@ -72,7 +73,7 @@ def parameters_of(part: Sequence[nn.Module | nn.Parameter]) -> list[nn.Parameter
 class LibrarySize(BodySize):
     """A transformer whose feedforward is four times as wide as the model."""
 
-    heads: int
+    heads: Dimension
     """Attention heads in each layer; divides `width`."""
 
     @property

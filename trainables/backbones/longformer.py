@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from transformers import LongformerConfig
 from transformers.models.longformer.modeling_longformer import LongformerEncoder
 
+from lr_sweep.common.limits import Dimension
 from lr_sweep.trainables.backbones import bert
 from lr_sweep.trainables.backbones.bert import BERT, common_config, encoder_tensors
 from lr_sweep.trainables.backbones.config import ConfigFields
@@ -35,9 +36,9 @@ class Size(bert.Size):
     family: ClassVar[str] = "longformer"
     layer_norm_eps: ClassVar[float] = 1e-5
     """Value in the published models; the library's default is BERT's."""
-    positions: int = 4096
+    positions: Dimension = 4096
     """Rows of the positional embedding table, without the two that no token has."""
-    attention_window: int = 512
+    attention_window: Dimension = 512
     """Tokens that a token attends to, half of them on each side; even, from 4. Examples are padded to a multiple."""
 
     def __post_init__(self) -> None:

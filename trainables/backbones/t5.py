@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import T5Config
 from transformers.models.t5.modeling_t5 import T5Block, T5LayerNorm
 
+from lr_sweep.common.limits import Dimension
 from lr_sweep.trainables.backbones.config import ConfigFields
 from lr_sweep.trainables.backbones.family import LibraryBody, LibrarySize
 from lr_sweep.trainables.run import Protocol
@@ -29,9 +30,9 @@ class Size(LibrarySize):
     """An encoder of T5's first version; `t5-base` is 12 layers, 12 heads, width 768."""
 
     family: ClassVar[str] = "t5"
-    buckets: int = 32
+    buckets: Dimension = 32
     """Rows of the table of relative positions, from 4; half of them are for tokens to the right."""
-    max_distance: int = 128
+    max_distance: Dimension = 128
     """Tokens at this distance and farther share a row; more than a quarter of `buckets`."""
 
     def __post_init__(self) -> None:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
+from annotated_types import Interval
 from torch import Tensor, nn
 from transformers import ViTConfig
 from transformers.models.vit.modeling_vit import ViTLayer
@@ -29,7 +30,7 @@ class Size(LibrarySize):
     """A ViT; `vit-base-patch16-224-in21k` is 12 layers, 12 heads, width 768."""
 
     family: ClassVar[str] = "vit"
-    layer_norm_eps: float = 1e-12
+    layer_norm_eps: Annotated[float, Interval(gt=0, le=1)] = 1e-12
     """Added to the variance by layer norms: 1e-12 in the transformers library, 1e-6 in timm."""
 
 

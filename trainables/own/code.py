@@ -1,12 +1,19 @@
-"""A training function of the user's own: its files unpacked and checked, and the function imported from them."""
+"""A training function of the user's own: its files unpacked and checked, and the function imported from them.
+
+    python -m lr_sweep.trainables.own.code train.py:train FOLDER FILE...
+
+imports a function from a folder with these code files, for `check_import`.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
 import platform
+import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -19,11 +26,8 @@ from lr_sweep.trainables.own.run import OwnFiles, OwnRun
 
 TrainingFunction = Callable[[Any, Any], None]
 
-
 FAILURE = "the training function failed:"
 """Begins the message of `TrainingFunctionError`; its traceback follows."""
-
-
 CODE_FOLDER = "code-"
 """Begins the name of a folder with a run's code."""
 
@@ -33,22 +37,19 @@ class TrainingFunctionError(Exception):
 
 
 class OwnCodeError(Exception):
-    """The user's files are not those of the run, or what they define is no training function."""
+    """The user's files define no such training function."""
 
 
 @contextmanager
-def unpacked(run: OwnRun, files: OwnFiles) -> Iterator[Path]:
+def unpacked(run: OwnRun) -> Iterator[Path]:
     """Write a run's code into a new folder, with links to its data files; remove the folder at the end.
 
     Raises:
-        OwnCodeError: code is not that of the run's id, so it is not written, let alone imported.
         DataError: a data file is missing, or has other bytes than the run was planned with.
     """
-    if dict(run.code) != (got := files.checksums()):
-        raise OwnCodeError(f"the code files have sha256 {got}, the run was planned with {dict(run.code)}")
-    links = {name: data_file(name, sha256, files.folders) for name, sha256 in run.data.items()}
+    links = {name: data_file(name, sha256, run.files.folders) for name, sha256 in run.data.items()}
     with scratch_folder(CODE_FOLDER) as folder:
-        write_code(files, folder)
+        write_code(run.files, folder)
         for file, target in links.items():
             _new(folder / file).symlink_to(target)
         yield folder
@@ -69,8 +70,7 @@ def data_file(name: str, sha256: str, folders: Sequence[Path]) -> Path:
     """Find a data file with these bytes in one of the folders; raises DataError if none has it."""
     found = [path for folder in folders if (path := folder / name).is_file()]
     for path in found:
-        stat = path.stat()
-        if _hash_at(path, stat.st_mtime_ns, stat.st_size) == sha256:
+        if sha256_of(path) == sha256:
             return path.resolve()
     problem = f"{found[0]} has other bytes" if found else f"no {name} in {' or '.join(map(str, folders))}"
     raise DataError(
@@ -79,14 +79,19 @@ def data_file(name: str, sha256: str, folders: Sequence[Path]) -> Path:
     )
 
 
+def sha256_of(path: Path) -> str:
+    """Hash a file, once for all runs of a process as long as it does not change."""
+    stat = path.stat()
+    return _hash_at(path, stat.st_mtime_ns, stat.st_size)
+
+
 @lru_cache
 def _hash_at(path: Path, mtime_ns: int, num_bytes: int) -> str:
-    """Hash a file once for all runs of a process, as long as it does not change."""
     return hash_file(path)
 
 
-def import_function(trainable: str, folder: Path, code: Mapping[str, str]) -> TrainingFunction:
-    """Import `train.py:train` from a folder, afresh: what an earlier run left in its modules is gone.
+def import_function(trainable: str, folder: Path, code: Iterable[str]) -> TrainingFunction:
+    """Import `train.py:train` from a folder with these code files, without what an earlier run left in its modules.
 
     Raises whatever the module raises, and OwnCodeError if it has no such function.
     """
@@ -120,3 +125,45 @@ def module_name(file: str) -> str:
     """Return the name by which a code file is imported: `parts.model` of `parts/model.py`."""
     path = PurePosixPath(file).with_suffix("")
     return ".".join(path.parent.parts if path.name == "__init__" else path.parts)
+
+
+def check_import(run: OwnRun) -> None:
+    """Import a run's function as a worker does, in a process that then ends.
+
+    Raises:
+        DataError: its data files are not here, or not those of the run.
+        TrainingFunctionError: it cannot be imported; the message says why.
+    """
+    with unpacked(run) as folder:
+        command = (sys.executable, "-P", "-m", __name__, run.files.trainable, str(folder), *run.files.code)
+        ended = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+    if ended.returncode:
+        _, marked, why = ended.stderr.rpartition(FAILURE)
+        code = "" if marked else f"the process that imported it ended with code {ended.returncode}\n"
+        raise TrainingFunctionError(f"{code}{why.strip()}".strip())
+
+
+def _import(trainable: str, folder: str, *code: str) -> int:
+    try:
+        import_function(trainable, Path(folder), code)
+    except OwnCodeError as error:
+        print(f"{FAILURE} {error}", file=sys.stderr)
+    except BaseException as error:
+        print(f"{FAILURE}\n{own_traceback(error, Path(folder))}", file=sys.stderr)
+    else:
+        return 0
+    return 1
+
+
+if __name__ == "__main__":
+    result = _import(*sys.argv[1:])
+    sys.stderr.flush()
+    os._exit(result)  # threads that the module started would keep it alive

@@ -1,12 +1,13 @@
-"""The engine of training functions: one run, its function in a thread that waits between two steps."""
+"""Training by a function of the user's own: one run, its function in a thread that waits between two steps."""
 
 from __future__ import annotations
 
 import math
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import torch
@@ -15,13 +16,66 @@ from torch import Tensor
 from lr_sweep.trainables.curve import Evaluation, Progress
 from lr_sweep.trainables.engine import Pace
 from lr_sweep.trainables.own.code import FAILURE, TrainingFunctionError, import_function, own_traceback, unpacked
-from lr_sweep.trainables.own.handoff import Handoff
 from lr_sweep.trainables.own.output import Output
-from lr_sweep.trainables.own.randomness import generator_states, restore_generators, seed_generators
-from lr_sweep.trainables.own.run import OwnFiles, OwnRun
-from lr_sweep.trainables.own.session import MisuseError, OwnSession, RunToTrain, Scores
-from lr_sweep.trainables.own.state import restore, state_of
+from lr_sweep.trainables.own.run import OwnRun
+from lr_sweep.trainables.own.session import MisuseError, OwnSession, RunToTrain
+from lr_sweep.trainables.own.state import generator_states, restore, restore_generators, seed_generators, state_of
 from lr_sweep.trainables.plain import CPU_THREADS
+
+
+class SessionClosedError(BaseException):
+    """Raised inside a training function whose run ends here; not an Exception, so that no `except` of its stops it."""
+
+
+class Handoff:
+    """Calls a function in a thread of its own, which runs only inside `resume`, until it calls `pause` or ends."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._closing = False
+        self.error: BaseException | None = None
+        """What the function raised."""
+        self.ended = False
+        # A daemon: a process that saved its runs and exits does not wait for the function.
+        self._thread = threading.Thread(target=self._run, name="training-function", daemon=True)
+
+    def resume(self) -> None:
+        """Let the function run until it pauses or ends; the calling thread waits."""
+        assert not self.ended, "there is nothing left to run"
+        if self._thread.ident is None:
+            self._thread.start()
+        else:
+            self._go.release()
+        self._back.acquire()
+
+    def pause(self) -> None:
+        """Hand back to the thread that called `resume`, until it does so again; called by the function.
+
+        Raises:
+            SessionClosedError: by `close`.
+        """
+        self._back.release()
+        self._go.acquire()
+        if self._closing:
+            raise SessionClosedError
+
+    def close(self) -> None:
+        """End the function where it pauses; its `finally` blocks run."""
+        if self._thread.ident is not None and not self.ended:
+            self._closing = True
+            self.resume()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except SessionClosedError:
+            pass
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.ended = True
+            self._back.release()
 
 
 class OwnTraining:
@@ -30,7 +84,6 @@ class OwnTraining:
     def __init__(
         self,
         run: OwnRun,
-        files: OwnFiles,
         num_steps: int,
         device: str,
         wall_clock: Callable[[], float] = time.time,
@@ -46,9 +99,11 @@ class OwnTraining:
         self._output = output or Output()
         self.progress, self.pace = Progress(), Pace(steps_per_evaluation=1)
         self._opened = ExitStack()
-        self._folder = self._opened.enter_context(unpacked(run, files))
+        self._folder = self._opened.enter_context(unpacked(run))
         self._handoff = Handoff(self._call)
-        self._session = OwnSession(_to_train(run, num_steps), device, self._folder, self._pause)
+        names = [field.name for field in fields(RunToTrain) if field.name != "num_steps"]
+        to_train = RunToTrain(**{name: getattr(run, name) for name in names}, num_steps=num_steps)
+        self._session = OwnSession(to_train, device, self._folder, self._pause)
         self._pause_at = 0.0
         seed_generators(run.seed)
         self._generators = generator_states()
@@ -57,7 +112,7 @@ class OwnTraining:
     def _call(self) -> None:
         if self._session.device == "cpu":
             torch.set_num_threads(CPU_THREADS)  # of this thread: the order of a sum follows their number
-        function = import_function(self.run.trainable, self._folder, self.run.code)
+        function = import_function(self.run.files.trainable, self._folder, self.run.files.code)
         function(self._session.run, self._session)
         if self._session.step < self._session.run.num_steps:
             raise MisuseError(
@@ -107,19 +162,15 @@ class OwnTraining:
             self.pace.evaluations.add(evaluation_s, 1)
         self.pace.steps.add(elapsed_s - evaluation_s, num_steps)
 
-    def _record(self, scores: Scores) -> Evaluation | None:
+    def _record(self, scores: dict[str, float]) -> Evaluation | None:
         progress = self.progress
-        if not scores.finite:
+        if not math.isfinite(scores["validation"] + scores["test"]) or any(map(math.isinf, scores.values())):
             progress.diverged_at_step = progress.step
             return None
         evaluation = Evaluation(
             step=progress.step,
-            train_loss=scores.train_loss,
-            train_accuracy=scores.train,
-            validation_loss=scores.validation_loss,
-            validation_accuracy=scores.validation,
-            test_loss=scores.test_loss,
-            test_accuracy=scores.test,
+            **{name: value for name, value in scores.items() if name.endswith("_loss")},
+            **{f"{split}_accuracy": scores[split] for split in ("train", "validation", "test")},
             time_ms=int(self.wall_clock() * 1000),
             elapsed_s=progress.elapsed_s,
         )
@@ -152,42 +203,3 @@ class OwnTraining:
         finally:
             self._handoff.close()
             self._opened.close()
-
-
-def _to_train(run: OwnRun, num_steps: int) -> RunToTrain:
-    names = ("run_id", "learning_rate", "seed", "task", "model", "variant", "options", "evaluate_every", "metric")
-    return RunToTrain(**{name: getattr(run, name) for name in names}, num_steps=num_steps)
-
-
-class OwnEngine:
-    """`OwnTraining` as an `Engine`: one run at a time."""
-
-    def __init__(self, training_of: Callable[[OwnRun], OwnTraining]) -> None:
-        self._training_of = training_of
-        self.slots: list[OwnTraining] = []
-
-    @property
-    def pace(self) -> Pace:
-        """How long a gradient step and an evaluation take here, lately."""
-        return self.slots[0].pace
-
-    def add(self, runs: Sequence[OwnRun]) -> list[OwnTraining]:
-        """Start one run at step 0."""
-        assert not self.slots, "the run before has ended and was removed"
-        (run,) = runs
-        self.slots = [self._training_of(run)]
-        return self.slots
-
-    def advance(self, *, for_s: float = math.inf) -> list[tuple[OwnTraining, Evaluation]]:
-        """Train the run as `OwnTraining.advance` does."""
-        evaluation = self.slots[0].advance(for_s=for_s)
-        return [(self.slots[0], evaluation)] if evaluation is not None else []
-
-    def remove(self, slots: Sequence[OwnTraining]) -> None:
-        """Let the run go; raises TrainingFunctionError if its function raises after its last step."""
-        self.slots = [slot for slot in self.slots if slot not in slots]
-        for slot in slots:
-            slot.close()
-
-    state = staticmethod(OwnTraining.state)
-    load_state = staticmethod(OwnTraining.load_state)

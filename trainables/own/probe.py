@@ -18,8 +18,8 @@ from typing import Any
 from torch import Tensor
 
 from lr_sweep.trainables.own.engine import OwnTraining
-from lr_sweep.trainables.own.run import OwnFiles, OwnRun
-from lr_sweep.trainables.own.values import fingerprint
+from lr_sweep.trainables.own.run import OwnRun
+from lr_sweep.trainables.own.state import fingerprint
 
 HALF = 4
 """Steps after which the second part resumes; each half ends with an evaluation."""
@@ -49,12 +49,12 @@ class Probe:
         return "deterministic, and resumes exactly"
 
 
-def probe(run: OwnRun, files: OwnFiles, device: str, clock: Callable[[], float] = time.perf_counter) -> Probe:
+def probe(run: OwnRun, device: str, clock: Callable[[], float] = time.perf_counter) -> Probe:
     """Train a run for a few steps, with an evaluation every `HALF`; `device` is `cpu` or `cuda`.
 
     Raises as `OwnTraining` does.
     """
-    start = partial(OwnTraining, replace(run, evaluate_every=HALF), files, 2 * HALF, device)
+    start = partial(OwnTraining, replace(run, evaluate_every=HALF), 2 * HALF, device)
     seconds, whole = _train(start(), 2 * HALF, clock)
     _, again = _train(start(), 2 * HALF, clock)
     _, half = _train(start(), HALF, clock)

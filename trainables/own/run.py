@@ -6,10 +6,28 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from lr_sweep.trainables.run import PROTOCOL_VERSION, AnyRun
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnFiles:
+    """The files of a training function, as they travel to the process that calls it."""
+
+    trainable: str
+    """The function, as `train.py:train`."""
+    code: Mapping[str, bytes]
+    """Contents of the code files, by name relative to the study."""
+    folders: tuple[Path, ...]
+    """Where data files are looked for, by their names: the study's folder, then the data directory."""
+
+    @cached_property
+    def checksums(self) -> dict[str, str]:
+        """sha256 of the code files, by name."""
+        return {name: hashlib.sha256(content).hexdigest() for name, content in self.code.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,10 +37,8 @@ class OwnRun(AnyRun):
     Not in it is the step budget: a run with a larger one resumes.
     """
 
-    trainable: str
-    """The function, as `train.py:train`."""
-    code: Mapping[str, str]
-    """sha256 of every code file, by its name relative to the study."""
+    files: OwnFiles
+    """The code; the run's id has its sha256."""
     data: Mapping[str, str]
     """sha256 of every data file, by its name relative to the study."""
     task: str
@@ -56,30 +72,19 @@ class OwnRun(AnyRun):
 
     def content(self) -> dict[str, Any]:
         """Return the run as plain JSON values."""
-        same = ("trainable", "task", "model", "variant", "learning_rate", "seed", "weights_checksum", "data_checksum")
-        mappings = ("code", "data", "options", "metric")
+        same = ("task", "model", "variant", "learning_rate", "seed", "weights_checksum", "data_checksum")
+        mappings = ("data", "options", "metric")
         return {
             **{name: getattr(self, name) for name in same},
+            "trainable": self.files.trainable,
+            "code": self.files.checksums,
             **{name: dict(getattr(self, name)) for name in mappings},
             "protocol": {"evaluate_every": self.evaluate_every},
             "protocol_version": PROTOCOL_VERSION,
         }
 
 
-def is_own(content: Mapping[str, Any]) -> bool:
-    """Return whether a run's `content` is that of a training function of the user's own."""
-    return "trainable" in content
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnFiles:
-    """The files of a training function, as they travel to the process that calls it."""
-
-    code: Mapping[str, bytes]
-    """Contents of the code files, by name relative to the study."""
-    folders: tuple[Path, ...]
-    """Where data files are looked for, by their names: the study's folder, then the data directory."""
-
-    def checksums(self) -> dict[str, str]:
-        """Return the sha256 of the code files, by name."""
-        return {name: hashlib.sha256(content).hexdigest() for name, content in self.code.items()}
+def own_run(run: AnyRun) -> OwnRun:
+    """Return a run that is known to be of a training function."""
+    assert isinstance(run, OwnRun), f"a run of a training function, got {run}"
+    return run

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lr_sweep.trainables.own.randomness import restore_generators
-from lr_sweep.trainables.own.state import check_savable
+from lr_sweep.trainables.own.state import check_savable, restore_generators
 
 
 class MisuseError(Exception):
@@ -45,23 +44,6 @@ class RunToTrain:
     """What is reported of each split: `name`, `higher_is_better`, `is_fraction`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scores:
-    """What was reported at a step, by split; NaN: not reported."""
-
-    validation: float
-    test: float
-    train: float
-    validation_loss: float
-    test_loss: float
-    train_loss: float
-
-    @property
-    def finite(self) -> bool:
-        """Whether no number is infinite, and the two that count are numbers."""
-        return math.isfinite(self.validation + self.test) and not any(map(math.isinf, vars(self).values()))
-
-
 class OwnSession:
     """Drives a training function step by step: it waits where the session saves or reports, and where the run ends."""
 
@@ -76,8 +58,8 @@ class OwnSession:
         """Gradient steps taken."""
         self.saved: dict[str, Any] | None = None
         """What is saved with each checkpoint, by name; None: the function has not said so yet."""
-        self.reported: Scores | None = None
-        """What was reported in the step under way."""
+        self.reported: dict[str, float] | None = None
+        """What was reported in the step under way, by the names of `report`; NaN: not reported."""
         self.generators: dict[str, Any] | None = None
         """States of the random generators to restore at the first step, not before: a loop may draw before it."""
         self._pause = pause
@@ -140,8 +122,9 @@ class OwnSession:
             raise MisuseError(f"session.report was called in {at}, want it where session.due, every {every} steps")
         if self.reported is not None:
             raise MisuseError(f"session.report was called twice in step {self.step + 1}, want one call")
-        given = {name: value for name, value in locals().items() if name != "self"}
-        self.reported = Scores(**{name: self._number(name, given[name]) for name in Scores.__dataclass_fields__})
+        scores = {"validation": validation, "test": test, "train": train}
+        scores |= {"validation_loss": validation_loss, "test_loss": test_loss, "train_loss": train_loss}
+        self.reported = {name: self._number(name, value) for name, value in scores.items()}
 
     def _number(self, name: str, value: Any) -> float:
         try:

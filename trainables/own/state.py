@@ -1,17 +1,50 @@
-"""The state of a training function between two steps: what it asks to have saved, and the random generators."""
+"""The state of a training function between two steps: what it asks to have saved, and the random generators.
+
+State is saved as tensors by name, and plain JSON values that refer to them. No pickle.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+import random
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from lr_sweep.common.scratch import scratch_folder
-from lr_sweep.trainables.own.values import Encoder, StateError, decode, folder_bytes, write_folder
 
 PAIRS = (("state_dict", "load_state_dict"), ("save", "load"))
 """Methods of what is saved: by values, or by files in a folder."""
+MAPPINGS: dict[str, Callable[[dict[Any, Any]], dict[Any, Any]]] = {
+    "dict": dict,
+    "ordered": OrderedDict,
+    "counter": Counter,
+}
+SEQUENCES: dict[str, Callable[[Iterable[Any]], Any]] = {"list": list, "tuple": tuple}
+TENSORS: dict[str, Callable[[Tensor], Any]] = {
+    "tensor": lambda tensor: tensor,
+    "array": lambda tensor: tensor.numpy(),
+    "number": lambda tensor: tensor.numpy()[()],
+}
+SCALARS = (bool, int, float, str, type(None))
+DTYPES = (
+    *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.bool),
+    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint64, torch.uint32, torch.uint16, torch.uint8),
+)
+"""Types of tensors that safetensors can save."""
+LARGEST_NUMPY_SEED = 2**32
+
+
+class StateError(Exception):
+    """A value of a state cannot be saved without pickle, or a saved state is of other things."""
+
+
+# --- what the function saves
 
 
 def check_savable(saved: Mapping[str, Any]) -> None:
@@ -45,11 +78,12 @@ def _state(thing: Any) -> Any:
         return thing.state_dict()
     with scratch_folder("state-") as folder:
         thing.save(folder)
-        return folder_bytes(folder)
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        return {path.relative_to(folder).as_posix(): torch.from_numpy(np.fromfile(path, np.uint8)) for path in files}
 
 
 def restore(saved: Mapping[str, Any], tensors: dict[str, Tensor], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Restore what `state_of` returned but for the random generators, whose states are returned.
+    """Restore things from what `state_of` returned; return the states of the random generators.
 
     Raises:
         StateError: the state is of other things.
@@ -67,5 +101,136 @@ def _restore(thing: Any, state: Any) -> None:
         thing.load_state_dict(state)
         return
     with scratch_folder("state-") as folder:
-        write_folder(folder, state)
+        for name, content in state.items():
+            path = folder / name
+            if not path.resolve().is_relative_to(folder.resolve()):
+                raise StateError(f"a checkpoint has a file {name!r}, which is not below its folder")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content.numpy().tobytes())
         thing.load(folder)
+
+
+# --- random generators
+
+
+def seed_generators(seed: int) -> None:
+    """Seed torch (all devices), numpy and `random`."""
+    torch.manual_seed(seed)
+    np.random.seed(seed % LARGEST_NUMPY_SEED)
+    random.seed(seed)
+
+
+def generator_states() -> dict[str, Any]:
+    """Return the states of these generators: tensors, arrays, lists and numbers."""
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+        "numpy": np.random.get_state(legacy=False),
+        "random": random.getstate(),
+    }
+
+
+def restore_generators(states: dict[str, Any]) -> None:
+    """Restore what `generator_states` returned."""
+    torch.set_rng_state(states["torch"])
+    if states["cuda"]:
+        torch.cuda.set_rng_state_all(states["cuda"])
+    np.random.set_state(states["numpy"])
+    random.setstate(states["random"])
+
+
+# --- values <-> JSON
+
+
+class Encoder:
+    """Turns values into JSON, and collects their tensors.
+
+    A tensor that two values share, such as tied weights, is saved once; of views of the same memory, each is copied.
+    """
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self._names: dict[tuple[Any, ...], str] = {}
+
+    def encode(self, value: Any, path: str) -> Any:
+        """Return JSON that stands for a value; `path` names it in errors.
+
+        Raises:
+            StateError: it holds something other than tensors, arrays, numbers, text, None, lists, tuples and dicts.
+        """
+        if type(value) in SCALARS:
+            return value
+        for kind, type_ in MAPPINGS.items():
+            if type(value) is type_:
+                return {kind: self._items(value, path)} | self._metadata(value, path)
+        for kind, type_ in SEQUENCES.items():
+            if type(value) is type_:
+                return {kind: [self.encode(each, f"{path}[{index}]") for index, each in enumerate(value)]}
+        if isinstance(value, Tensor):
+            return {"tensor": self._tensor(value.detach(), path)}
+        if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufc":
+            array = np.array(value)  # torch shares an array's memory, and refuses what is read-only
+            kind = "array" if isinstance(value, np.ndarray) else "number"
+            return {kind: self._tensor(torch.from_numpy(array), path)}
+        raise StateError(
+            f"{path}: got {type(value).__name__}, want a tensor, an array of numbers, a number, text, None, or lists, "
+            f"tuples and dicts of these. Have its `state_dict` return such values, or save it by `save(folder)`."
+        )
+
+    def _items(self, mapping: dict[Any, Any], path: str) -> list[list[Any]]:
+        for key in mapping:
+            if type(key) not in SCALARS:
+                raise StateError(f"{path}: got a key of type {type(key).__name__}, want text or a number")
+        return [[key, self.encode(value, f"{path}[{key!r}]")] for key, value in mapping.items()]
+
+    def _metadata(self, mapping: Any, path: str) -> dict[str, Any]:
+        """Keep the versions of modules, which torch hangs on their state as an attribute."""
+        found = getattr(mapping, "_metadata", None)
+        return {} if found is None else {"metadata": self.encode(found, f"{path}._metadata")}
+
+    def _tensor(self, tensor: Tensor, path: str) -> str:
+        if tensor.layout != torch.strided or tensor.dtype not in DTYPES or tensor.is_meta:
+            what = f"a tensor of layout {tensor.layout}, type {tensor.dtype} on {tensor.device}"
+            raise StateError(f"{path}: got {what}, want a dense one of numbers that safetensors has")
+        memory = (tensor.device, tensor.untyped_storage().data_ptr())
+        key = (*memory, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+        if key in self._names and tensor.numel():
+            return self._names[key]
+        name = str(len(self.tensors))
+        self.tensors[name] = tensor.clone() if memory in self._names else tensor
+        self._names[key] = self._names[memory] = name
+        return name
+
+
+def decode(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """Return what `Encoder.encode` was given; tensors are on the CPU."""
+    if not isinstance(value, dict):
+        return value
+    (kind, inner), *more = value.items()
+    if kind in MAPPINGS:
+        mapping: dict[Any, Any] = MAPPINGS[kind]({key: decode(each, tensors) for key, each in inner})
+        if more:
+            vars(mapping)["_metadata"] = decode(more[0][1], tensors)
+        return mapping
+    if kind in SEQUENCES:
+        return SEQUENCES[kind](decode(each, tensors) for each in inner)
+    return TENSORS[kind](tensors[inner])
+
+
+def fingerprint(value: Any, tensors: dict[str, Tensor]) -> str:
+    """Return a hash of what `Encoder.encode` made of a value; equal hashes are of values with equal bits."""
+    hashed = hashlib.sha256(json.dumps(value).encode())
+    for name in _tensor_names(value):
+        tensor = tensors[name].cpu().contiguous()
+        hashed.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        hashed.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+    return hashed.hexdigest()
+
+
+def _tensor_names(value: Any) -> Iterator[str]:
+    if isinstance(value, list):
+        for each in value:
+            yield from _tensor_names(each)
+    elif isinstance(value, dict):
+        for kind, inner in value.items():
+            yield from [inner] if kind in TENSORS else _tensor_names(inner)

@@ -10,9 +10,12 @@ import sys
 import sysconfig
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Interval
 
 from lr_sweep.common.files import read_plain
+from lr_sweep.common.limits import Count, LearningRate, Seed, Steps
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.checksum import data_checksum
 from lr_sweep.datasets.task import ENDLESS, options_content
@@ -43,18 +46,18 @@ class PretrainRecipe:
     """`python-stdlib`: the sources of Python's standard library, on every machine; or text files, in this order.
 
     A path that begins with `DATA/` is of the data directory."""
-    num_steps: int = 600
+    num_steps: Steps = 600
     """Gradient steps."""
-    batch_size: int = 16
+    batch_size: Count = 16
     """Sequences a gradient step."""
-    num_tokens: int = 128
+    num_tokens: Annotated[int, Interval(ge=2, le=1_000_000)] = 128
     """Tokens a sequence (context), one a byte of text; at most the model's `positions`."""
-    learning_rate: float = 1e-3
-    """Of AdamW at its peak, between a linear warm-up and a cosine."""
-    seed: int = 0
-    """Of the initial weights and the order of the text; not the seed of a run."""
-    num_threads: int | None = None
-    """CPU threads of torch, on which the rounding of sums depends; None: `DEFAULT_THREADS` on any machine."""
+    learning_rate: LearningRate = 1e-3
+    """Peak learning rate of AdamW, between a linear warm-up and a cosine."""
+    seed: Seed = 0
+    """Seed of the initial weights and the order of the text; not that of a run."""
+    num_threads: Annotated[int, Interval(ge=1, le=1024)] | None = None
+    """CPU threads of torch, on which the rounding of sums depends; null: 2 (`DEFAULT_THREADS`)."""
 
     def content(self) -> dict[str, Any]:
         """Return its fields by name. `num_threads`, which came later, is left out at None: folders keep their names."""
@@ -137,17 +140,17 @@ class TaskRecipe:
     predicts: ClassVar[str] = "answer"
     """What its losses are means over."""
     task: str
-    """Name of an endless task in `datasets.TASKS` (`endless_tasks`)."""
+    """Task whose examples are drawn at every step, such as `bit-memory`."""
     options: Any
-    """The task's own `Options`; a study has them beside the other fields."""
-    num_steps: int
+    """The task's options; a study has them beside the other fields."""
+    num_steps: Steps
     """Gradient steps."""
-    batch_size: int = 8
+    batch_size: Count = 8
     """Examples a gradient step."""
-    learning_rate: float = 1e-3
-    """Of Adam, constant (Lu et al. 2021, appendix C)."""
-    seed: int = 0
-    """Of the initial weights, the examples and dropout; not the seed of a run."""
+    learning_rate: LearningRate = 1e-3
+    """Constant learning rate of Adam (Lu et al. 2021, appendix C)."""
+    seed: Seed = 0
+    """Seed of the initial weights, the examples and dropout; not that of a run."""
 
     @property
     def num_tokens(self) -> int:

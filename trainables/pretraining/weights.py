@@ -14,6 +14,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file, is_changed, open_plain, read_plain
 from lr_sweep.trainables.pretraining import fit
 from lr_sweep.trainables.run import BodySize
@@ -30,7 +31,7 @@ ANSWER_TIMEOUT_S = 10.0
 log = logging.getLogger(__name__)
 
 
-class WeightsError(Exception):
+class WeightsError(UserError):
     """Pretrained weights are missing or are not those of the model; the message says what was got and wanted."""
 
 

@@ -126,14 +126,16 @@ function drawKey() {
   entry(has("partial"), "fewer seeds", (svg) => add(svg, "circle", { ...ring, r: 4.5 }));
   entry(has("diverged"), "all seeds diverged", (svg) => cross(svg, 13, 10, "currentColor"));
   entry(has("none"), "no value: failed or missing", (svg) => add(svg, "circle", { ...ring, r: 3, "stroke-dasharray": "2 2" }));
-  const flips = (kind) => shown.handle.flips.some((flip) => flip.kind === kind);
-  const tint = (kind) => (svg) => {
-    const band = add(svg, "g", { class: `flip ${kind}` });
-    add(band, "rect", { x: 2, width: 22, y: 2, height: 16, class: "tint" });
+  const flips = (kind, sure) => shown.handle.flips.some((flip) => flip.kind === kind && flip.sure === sure);
+  const tint = (kind, sure) => (svg) => {
+    const band = add(svg, "g", { class: flipClass(kind, sure) });
+    drawTint(band, sure, { x: 2, width: 22, y: 2, height: 16 });
     add(band, "rect", { x: 2, width: 22, y: 14, height: 4, class: "strip" });
   };
-  entry(flips("winner"), "another winner than tuned", tint("winner"));
-  entry(flips("order"), "tuned winner, another order", tint("order"));
+  for (const [sure, doubt] of [[true, ""], [false, ", not told apart"]]) {
+    entry(flips("winner", sure), `another winner than tuned${doubt}`, tint("winner", sure));
+    entry(flips("order", sure), `tuned winner, another order${doubt}`, tint("order", sure));
+  }
   entry(shown.fixed, shown.fixed?.label, (svg) => add(svg, "line", { ...rule, "stroke-dasharray": "6 4", class: "fixed" }));
   entry(shown.lines.some((line) => line.published !== null), "published best (Rothermel et al. 2021)", (svg) => add(svg, "line", { ...rule, "stroke-dasharray": "2 4" }));
 }

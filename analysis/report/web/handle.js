@@ -2,6 +2,7 @@
 // at that rate alone would have concluded. Orders and shading come from `handle.py`.
 
 const GRIP = { width: 58, height: 20, top: 20 };
+const STRIPE = { step: 7, width: 3 };
 const STRIP = 6; // pixels of the bar that repeats the shading on the axis, for eyes that do not see the tint
 const IN_WORDS = {
   same: "the tuned order",
@@ -9,6 +10,7 @@ const IN_WORDS = {
   winner: "another winner than the tuned one",
   unknown: "not comparable: a variant has no value here",
 };
+const UNSURE = "; but the variants cannot be told apart here";
 let at = 0; // index in `shown.handle.rates`
 let handle = null; // the group that is moved, and what it knows: {node, label, scale}
 
@@ -16,6 +18,8 @@ let handle = null; // the group that is moved, and what it knows: {node, label, 
 
 const names = (order) => order.map((level) => level.map((index) => shown.lines[index].variant).join(" = ")).join(" > ");
 const known = (order) => (order.length ? names(order) : "nothing: no variant has a value");
+
+const meant = (rate) => `${IN_WORDS[rate.kind]}${rate.sure ? "" : UNSURE}`;
 
 function said(rate) {
   const lost = rate.lost ? ` (${rate.lost})` : "";
@@ -29,11 +33,21 @@ const tuned = () => (shown.handle.tuned.length ? `Tuned: ${names(shown.handle.tu
 function drawShades(svg, scale, width) {
   const rates = shown.handle.rates.map((each) => scale.x(each.rate));
   const ends = [MARGIN.left, ...rates.slice(1).map((x, i) => (x + rates[i]) / 2), width - MARGIN.right];
-  for (const { kind, first, last } of shown.handle.flips) {
+  for (const { kind, sure, first, last } of shown.handle.flips) {
     const [x, wide] = [ends[first], ends[last + 1] - ends[first]];
-    const band = add(svg, "g", { class: `flip ${kind}` });
-    add(band, "rect", { x, width: wide, y: MARGIN.top, height: scale.floor - MARGIN.top, class: "tint" });
+    const band = add(svg, "g", { class: flipClass(kind, sure) });
+    drawTint(band, sure, { x, width: wide, y: MARGIN.top, height: scale.floor - MARGIN.top });
     add(band, "rect", { x: x + 1, width: Math.max(wide - 2, 1), y: scale.floor - STRIP, height: STRIP, class: "strip" });
+  }
+}
+
+const flipClass = (kind, sure) => `flip ${kind}${sure ? "" : " unsure"}`;
+
+// The tint of a band: whole, or in stripes where the flip cannot be distinguished from chance.
+function drawTint(band, sure, { x, width, y, height }) {
+  const [step, wide] = sure ? [width, width] : [STRIPE.step, STRIPE.width];
+  for (let left = x; left < x + width; left += step) {
+    add(band, "rect", { x: left, width: Math.min(wide, x + width - left), y, height, class: "tint" });
   }
 }
 
@@ -89,7 +103,7 @@ function moveTo(index) {
   node.setAttribute("transform", `translate(${scale.x(rate.rate)} 0)`);
   node.setAttribute("class", `handle ${rate.kind}`);
   node.setAttribute("aria-valuenow", at);
-  node.setAttribute("aria-valuetext", [said(rate), tuned(), `This is ${IN_WORDS[rate.kind]}.`].filter(Boolean).join(" "));
+  node.setAttribute("aria-valuetext", [said(rate), tuned(), `This is ${meant(rate)}.`].filter(Boolean).join(" "));
   label.textContent = rate.text;
   readOut(rate);
 }
@@ -102,7 +116,7 @@ function readOut(rate) {
   add(reading, "p", { class: "said" }, said(rate));
   if (!shown.handle.tuned.length) return;
   add(reading, "p", {}, tuned());
-  add(reading, "p", { class: `kind ${rate.kind}` }, `At ${rate.text}: ${IN_WORDS[rate.kind]}.`);
+  add(reading, "p", { class: `kind ${rate.sure ? rate.kind : ""}` }, `At ${rate.text}: ${meant(rate)}.`);
   const columns = add(reading, "div", { class: "orders" });
   listOrder(columns, `At ${rate.text}`, rate.order, (line) => line.points.find((point) => point.rate === rate.rate));
   listOrder(columns, "Tuned", shown.handle.tuned, (line) => line.points.find((point) => point.chosen), true);

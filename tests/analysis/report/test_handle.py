@@ -15,20 +15,20 @@ from hypothesis import strategies as st
 from lr_sweep.analysis.report.handle import conclusion_kind, handle_data
 from lr_sweep.analysis.statistics.orders import Order, orders
 from lr_sweep.tests.support.page_record import flip_record
-from lr_sweep.tests.support.records import summary_of
+from lr_sweep.tests.support.records import flips_in, summary_of
 
 DIVERGED = {"diverged": 3, "failed": 0, "stopped": 0, "missing": 0}
 MISSING = {"diverged": 2, "failed": 0, "stopped": 0, "missing": 1}
 
 
 def row(order: Order, incomplete: Mapping[str, Any] | None = None, same: bool = False) -> dict[str, Any]:
-    return {"learning_rate": 1e-3, "order": order, "incomplete": incomplete or {}, "same": same}
+    return {"learning_rate": 1e-3, "order": order, "incomplete": incomplete or {}, "same": same, "flipped": ()}
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     summary = summary_of(flip_record(tmp_path_factory.mktemp("results")).write())
-    return handle_data(orders(summary), ["a", "b", "c"], None)
+    return handle_data(orders(summary, flips_in(summary)), ["a", "b", "c"], None)
 
 
 def test_every_learning_rate_has_its_order_and_what_it_means(found: dict[str, Any]) -> None:
@@ -44,7 +44,7 @@ def test_the_handle_starts_at_the_fixed_rate_or_where_the_winner_changes(
     tmp_path: Path, fixed_rate: float | None, start: int
 ) -> None:
     summary = summary_of(flip_record(tmp_path).write())
-    assert handle_data(orders(summary), ["a", "b", "c"], fixed_rate)["start"] == start
+    assert handle_data(orders(summary, flips_in(summary)), ["a", "b", "c"], fixed_rate)["start"] == start
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from lr_sweep.analysis.report.folder import LOCK
 from lr_sweep.analysis.statistics.orders import orders
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.common.text import rate_text
-from lr_sweep.tests.support.records import SyntheticRecord, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, flips_in, summary_of
 
 VARIANTS = ["frozen-random", "unfrozen-pretrained"]
 
@@ -123,7 +123,8 @@ def test_learning_rates_read_as_in_papers(rate: float, text: str) -> None:
 def test_report_has_its_parts(report: Report) -> None:
     names = {path.name for path in report.files}
     assert names == {
-        *("report.md", "index.html", "checks.json", "learning_rates.csv", "runs.csv", "expected_best.csv"),
+        *("report.md", "index.html", "checks.json", "learning_rates.csv", "runs.csv"),
+        *("expected_best.csv", "flips.csv"),
         # No frozen-pretrained variant: no table 2. One model: no table 4. No cifar10-lra: no figure 1.
         *(f"{table}.{form}" for table in (*PAPER_TABLES, *FURTHER_TABLES) for form in ("md", "csv")),
         *(f"{figure}-gpt2.{form}" for figure in ("learning-rates", "figure2-left") for form in ("png", "svg")),
@@ -227,7 +228,7 @@ def test_the_learning_rate_of_lu_et_al_is_drawn_only_near_the_sweep(
     figure = figures.learning_rate_figure(summary.learning_rates, summary.cells, "Title", "A caption.", {})
     dashed = [line for line in figure.axes[0].lines if line.get_color() == "#B00020"]
     assert bool(dashed) is drawn
-    assert bool(chart_data(summary, {}, orders(summary))["panels"][0]["fixed"]) is drawn
+    assert bool(chart_data(summary, {}, orders(summary, flips_in(summary)))["panels"][0]["fixed"]) is drawn
 
 
 def test_figure_1_is_of_the_models_that_have_its_task(tmp_path: Path) -> None:

@@ -3,33 +3,50 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.report.handle import Conclusion
 from lr_sweep.analysis.report.verdict import Few, _sentences, verdict_block
+from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
 from lr_sweep.analysis.statistics.orders import orders
-from lr_sweep.analysis.statistics.verdicts import Lead, verdicts
+from lr_sweep.analysis.statistics.verdicts import Flip, Lead, verdicts
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.page_record import flip_record
-from lr_sweep.tests.support.records import SyntheticRecord, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, flips_in, summary_of
 
 LOSS = Metric(name="loss", higher_is_better=False, is_fraction=False)
-FIXED = {"fixed_rate": 1e-3, "fixed_best": "b", "fixed_difference": -0.1, "flips": True}
-WINS = Lead("b", 0.048, 0.02, 0.076, distinguishable=True)
-LEADS = Lead("b", 0.048, -0.01, 0.106, distinguishable=False)
+FIXED = {"fixed_rate": 1e-3, "fixed_best": "b", "fixed_difference": -0.1, "flips": True, "strongest": None}
+NO_FLIP = {"flips": False, "fixed_best": ""}
 
 
-def said(*leads: Lead, metric: Metric = ACCURACY, few: Few | None = None, **changed: Any) -> str:
-    best = ("a", *(lead.over for lead in leads if not lead.distinguishable))
-    row = {"best": best, "leads": leads} | FIXED | changed
-    return " ".join(_sentences(row, metric, ["same", "winner", "order"], few or {}))
+def lead(over: str, difference: float, low: float, high: float, more: float = math.nan, **changed: Any) -> Lead:
+    """A lead with three seeds; certain if nothing is said of further seeds."""
+    return Lead(over, difference, low, high, math.isnan(more), False, 3, more)._replace(**changed)
 
 
-OTHERS = "Another variant has the highest mean at 1 of the 3 learning rates."
+WINS, LEADS = lead("b", 0.048, 0.02, 0.076), lead("b", 0.048, -0.01, 0.106, 4)
+
+
+def said(
+    *leads: Lead, metric: Metric = ACCURACY, few: Few | None = None, within: float | None = None, **row: Any
+) -> str:
+    best = ("a", *(each.over for each in leads if not each.distinguishable))
+    found = [Conclusion("same", True), Conclusion("winner", False), Conclusion("order", True)]
+    row = {"best": best, "leads": leads} | FIXED | row
+    return " ".join(_sentences(row, replace(SUMMARY, metric=metric, equal_within=within), found, few or {}, COSTS))
+
+
+COSTS = {"a": 1200.0, "b": 600.0}
+"""Device seconds of a run; of other variants they are not known."""
+SUMMARY = StudySummary(runs=pd.DataFrame(), learning_rates=pd.DataFrame(), cells=pd.DataFrame())
+OTHERS = "Another variant has the highest mean at 1 of the 3 learning rates, distinguishably at none."
 
 
 @pytest.mark.parametrize(
@@ -42,35 +59,34 @@ OTHERS = "Another variant has the highest mean at 1 of the 3 learning rates."
             "b wins, by 10.0 points over a.",
         ),
         (
+            [WINS],
+            {"flips": False},
+            "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6). At 1e-3 alone, b leads by 10.0 points over "
+            "a: the two could not be told apart.",
+        ),
+        (
             [LEADS],
             {"flips": False},
-            "Tuned, a leads by 4.8 points over b (95% interval −1.0 to 10.6), which cannot be distinguished from no "
-            "difference. At 1e-3 alone, b leads by 10.0 points over a.",
+            "Tuned, a leads by 4.8 points over b (95% interval −1.0 to 10.6), not yet certain with 3 seeds; about 4 "
+            "more would decide (2 device hours). At 1e-3 alone, b leads by 10.0 points over a, of which the tuned "
+            "order is open.",
         ),
         (
-            [LEADS._replace(low=-0.0001, high=0.0961)],
+            [LEADS._replace(low=-0.0001, high=0.0961, further_seeds=math.inf)],
             {"flips": False, "fixed_best": "a"},
-            "Tuned, a leads by 4.8 points over b (95% interval −0.01 to 9.6), which cannot be distinguished from no "
-            "difference. At 1e-3 alone, a leads, too.",
+            "Tuned, a leads by 4.8 points over b (95% interval −0.01 to 9.6), not yet certain with 3 seeds; over 100 "
+            "more would decide. At 1e-3 alone, a leads, too.",
         ),
         (
-            [LEADS, Lead("c", 0.137, 0.052, 0.221, distinguishable=False)],
-            {"fixed_best": ""},
-            "Tuned, a leads by 4.8 points over b (95% interval −1.0 to 10.6), which cannot be distinguished from no "
-            "difference. The lead of 13.7 points over c (5.2 to 22.1), corrected for all pairs of the study, cannot be "
-            "distinguished from no difference.",
+            [WINS, lead("c", 0.137, 0.052, 0.221, 4)],
+            NO_FLIP,
+            "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6). The lead of 13.7 points over c (5.2 to "
+            "22.1; about 4 more seeds) is not certain.",
         ),
         (
-            [WINS, Lead("c", 0.1, -0.05, 0.25, distinguishable=False)],
-            {"fixed_best": ""},
-            "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6). The lead of 10.0 points over c (−5.0 to "
-            "25.0) cannot be distinguished from no difference.",
-        ),
-        (
-            [WINS._replace(distinguishable=False)],
-            {"fixed_best": ""},
-            "Tuned, a leads by 4.8 points over b (95% interval 2.0 to 7.6), which, corrected for all pairs of the "
-            "study, cannot be distinguished from no difference.",
+            [lead("b", 0.003, -0.006, 0.012, 90, equal=True, further_seeds=math.nan)],
+            {"within": 0.02} | NO_FLIP,
+            "Tuned, a and b are equal within 2.0 points: a leads by 0.30 points (95% interval −0.60 to 1.20).",
         ),
         (
             [WINS],
@@ -79,21 +95,27 @@ OTHERS = "Another variant has the highest mean at 1 of the 3 learning rates."
             "b wins, as a has no value.",
         ),
         (
-            [Lead("b", 0.048, math.nan, math.nan, distinguishable=False)],
-            {"fixed_best": ""},
+            [WINS],
+            {"flips": False, "fixed_best": "a", "strongest": Flip(1e-2, "b", 0.165, 0.12, 0.21)},
+            "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6). At 1e-3 alone, a leads, too. At 1e-2 alone "
+            "you would have concluded that b wins, by 16.5 points over a (12.0 to 21.0).",
+        ),
+        (
+            [lead("b", 0.048, math.nan, math.nan, distinguishable=False)],
+            NO_FLIP,
             "Tuned, a leads by 4.8 points over b; without an interval the two cannot be distinguished.",
         ),
         (
             [
-                Lead("b", 0.0, -0.0004, 0.0004, distinguishable=False),
-                *(Lead(name, 0.0003, -0.0001, 0.0007, distinguishable=False) for name in "cd"),
-                Lead("e", 0.01, math.nan, math.nan, distinguishable=False),
-                Lead("f", 0.02, -0.01, 0.05, distinguishable=False),
+                lead("b", 0.0, -0.0004, 0.0004, math.inf),
+                *(lead(name, 0.0003, -0.0001, 0.0007, 5) for name in "cd"),
+                lead("e", 0.01, math.nan, math.nan, distinguishable=False),
+                lead("f", 0.02, -0.01, 0.05, 9),
             ],
-            {"fixed_best": ""},
-            "Tuned, a and b have the same mean. The leads of 0.030 points over c (−0.010 to 0.070), 0.030 points over "
-            "d (−0.010 to 0.070), 1.0 points over e (no interval) and up to 2.0 points over 1 more cannot be "
-            "distinguished from no difference.",
+            NO_FLIP,
+            "Tuned, a and b have the same mean. The leads of 0.030 points over c (−0.010 to 0.070; about 5 more "
+            "seeds), 0.030 points over d (−0.010 to 0.070; about 5 more seeds), 1.0 points over e (no interval) and "
+            "up to 2.0 points over 1 more are not certain.",
         ),
     ],
 )
@@ -107,7 +129,7 @@ def test_a_mean_over_fewer_seeds_is_marked_where_it_is_named() -> None:
 
 
 def test_of_a_metric_to_minimise_leads_are_positive_too() -> None:
-    found = said(Lead("b", -0.5, -0.7, -0.3, distinguishable=True), metric=LOSS, fixed_difference=0.25)
+    found = said(lead("b", -0.5, -0.7, -0.3), metric=LOSS, fixed_difference=0.25)
     assert found.startswith("Tuned, a wins by 0.50 over b (95% interval 0.30 to 0.70). At 1e-3 alone")
     assert "b wins, by 0.25 over a. Another variant has the lowest mean" in found
 
@@ -120,13 +142,15 @@ def test_nothing_to_compare() -> None:
 def test_of_a_study_with_the_chosen_rates(tmp_path: Path) -> None:
     """SEM of both 1 point, so that of the difference is 1.41; two degrees of freedom: 4.30 x 1.41 = 6.1."""
     summary = summary_of(flip_record(tmp_path).write())
-    compared = comparisons(summary)
-    ((name, text, chosen),) = verdict_block(verdicts(summary, compared), summary, orders(summary)).items
+    found = flips_in(summary)
+    ((name, text, chosen),) = verdict_block(
+        verdicts(summary, comparisons(summary), found), summary, orders(summary, found), {}
+    ).items
     assert name == "mnist"
     assert text.startswith(
         "Tuned, a wins by 10.0 points over c (95% interval 3.9 to 16.1). At 1e-3 alone, a leads, too."
     )
-    assert text.endswith("Another variant has the highest mean at 2 of the 4 learning rates.")
+    assert text.endswith("Another variant has the highest mean at 2 of the 4 learning rates, distinguishably at none.")
     assert chosen == "Chosen on validation: a 1e-3, b 1e-3, c 1e-3."
 
 

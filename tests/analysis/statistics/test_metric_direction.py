@@ -18,7 +18,7 @@ from lr_sweep.analysis.statistics.checks import check_sweep
 from lr_sweep.analysis.statistics.orders import orders, reversals
 from lr_sweep.analysis.statistics.sensitivity import expected_bests, sensitivities
 from lr_sweep.analysis.study_report import Report, write_report
-from lr_sweep.tests.support.records import SyntheticRecord
+from lr_sweep.tests.support.records import SyntheticRecord, flips_in
 
 ERROR = Metric(name="error", higher_is_better=False)
 PERPLEXITY = Metric(name="perplexity", higher_is_better=False, is_fraction=False)
@@ -74,8 +74,12 @@ def test_the_same_steps_and_rates_are_chosen(both: tuple[StudySummary, StudySumm
 
 def test_orders_and_reversals_are_the_same(both: tuple[StudySummary, StudySummary]) -> None:
     accuracy, error = both
-    assert list(orders(error)["order"]) == list(orders(accuracy)["order"]) == [((B,), (A,))] * 2 + [((A,), (B,))] * 2
-    turned = reversals(error).iloc[0]
+    assert (
+        list(orders(error, flips_in(error))["order"])
+        == list(orders(accuracy, flips_in(accuracy))["order"])
+        == [((B,), (A,))] * 2 + [((A,), (B,))] * 2
+    )
+    turned = reversals(error, flips_in(error)).iloc[0]
     assert (turned["better"], turned["num_opposite"], turned["ranges"]) == (B, 2, ((1e-3, 1e-2),))
     assert turned["tuned_difference"] == pytest.approx(-0.05)
 

@@ -13,7 +13,7 @@ from lr_sweep.analysis.statistics.comparisons import comparisons
 from lr_sweep.analysis.statistics.orders import orders, reversals
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.checked import grid
-from lr_sweep.tests.support.records import SyntheticRecord, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, flips_in, summary_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -38,7 +38,7 @@ def flipped(tmp_path: Path, variants: tuple[str, ...] = ("frozen", "unfrozen", "
 
 def test_reversals_by_hand(tmp_path: Path) -> None:
     """`frozen` and `equal` are equal when tuned: no conclusion, no row."""
-    found = reversals(flipped(tmp_path))
+    found = reversals(summary := flipped(tmp_path), flips_in(summary))
     assert [(row["better"], row["worse"]) for row in found.to_dict("records")] == [
         ("unfrozen", "frozen"),
         ("unfrozen", "equal"),
@@ -54,7 +54,7 @@ def test_ranges_are_interrupted_where_the_tuned_order_holds(tmp_path: Path) -> N
     made = SyntheticRecord(tmp_path)
     grid(made, {1e-6: 0.1, 1e-5: 0.1, 1e-4: 0.3, 1e-3: 0.9, 1e-2: 0.3, 1e-1: 0.2}, seeds=1, variant="a")
     grid(made, {1e-6: 0.1, 1e-5: 0.2, 1e-4: 0.2, 1e-3: 0.8, 1e-2: 0.5, 1e-1: 0.5}, seeds=1, variant="b")
-    row = reversals(summary_of(made.write())).to_dict("records")[0]
+    row = reversals(summary := summary_of(made.write()), flips_in(summary)).to_dict("records")[0]
     assert row["ranges"] == ((1e-5, 1e-5), (1e-2, 1e-1))
     assert (row["num_rates"], row["num_opposite"], row["num_equal"]) == (6, 3, 1)
 
@@ -66,12 +66,12 @@ def test_variants_without_a_value_are_named_and_do_not_count(tmp_path: Path) -> 
     made.add(1e-3, 0, [(300, 0.6, 0.6)], variant="b")
     made.add(1e-2, 0, [], "diverged", 9, 9, variant="b")
     summary = summary_of(made.write())
-    found = orders(summary)
+    found = orders(summary, flips_in(summary))
     lost = {"b": {"diverged": 1, "failed": 0, "stopped": 0, "missing": 0, "num_lacking": 0}}
     assert list(found["incomplete"]) == [lost, {}, lost]
     assert list(order_texts(found)["incomplete"]) == ["b: 1 diverged", "", "b: 1 diverged"]
     assert list(found["same"]) == [True, True, True]
-    row = reversals(summary).to_dict("records")[0]
+    row = reversals(summary, flips_in(summary)).to_dict("records")[0]
     assert (row["num_rates"], row["num_opposite"], row["ranges"]) == (1, 0, ())
 
 
@@ -80,7 +80,7 @@ def test_with_one_seed_the_tuned_difference_is_not_known_to_be_any(tmp_path: Pat
     for variant, accuracy in (("a", 0.5), ("b", 0.6)):
         made.add(1e-3, 0, [(300, accuracy, accuracy)], variant=variant)
     summary = summary_of(made.write())
-    assert reversal_table(reversals(summary), comparisons(summary)).rows[0][4] == "not known"
+    assert reversal_table(reversals(summary, flips_in(summary)), comparisons(summary)).rows[0][4] == "not known"
 
 
 def test_one_variant_has_no_order(tmp_path: Path) -> None:
@@ -96,5 +96,5 @@ def test_csv_files(tmp_path: Path) -> None:
     turned = pd.read_csv(folder / "reversals.csv")
     assert list(turned["ranges"]) == ["1e-3 to 1e-2", "1e-3 to 1e-2"]
     head, *rows = (folder / "orders.csv").read_text().splitlines()
-    assert head == "task,model,learning_rate,order,incomplete,same"
-    assert rows[2] == "mnist,gpt2,0.001,equal = frozen > unfrozen,,False"
+    assert head == "task,model,learning_rate,order,incomplete,same,flipped"
+    assert rows[2] == "mnist,gpt2,0.001,equal = frozen > unfrozen,,False,"

@@ -64,7 +64,11 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = four_runs(tmp_path_factory.mktemp("sound") / "results")
     study, (weights,) = made.study("first"), made.pretrained.iterdir()
     cell = {"task": "digits", "model": "tiny", "variant": "unfrozen-random", "learning_rate": 1e-2}
-    write(made.proposals("first"), [cell | {"number": 0, "round": 1, "sampler": "tpe", "options": None}], PROPOSALS)
+    write(
+        made.proposals("first"),
+        [cell | {"number": 0, "round": 1, "sampler": "tpe", "options": None, "seed": None}],
+        PROPOSALS,
+    )
     write(study / "rungs.parquet", [cell | {"step": 10, "value": 0.5, "num_compared": 1, "kept": True}], RUNGS)
     (study / "first.yaml").write_bytes(sealed_text("study: first\nseeds: 10\n"))
     (study / "study.json").write_text(json.dumps(sealed(json.loads((study / "study.json").read_text()))))

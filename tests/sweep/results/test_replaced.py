@@ -125,7 +125,7 @@ def test_cells_whose_runs_are_others_start_anew(tmp_path: Path, results: Path) -
     other = cell._replace(model="other")
     labels = {"learning_rate": 1e-3, "step": 10, "value": 0.1, "num_compared": 2, "kept": False}
     write_parquet(Results(results).rungs("tiny"), [each._asdict() | labels for each in (cell, other)], RUNGS)
-    proposal = {"number": 0, "round": 1, "learning_rate": 1e-3, "sampler": "refine", "options": None}
+    proposal = {"number": 0, "round": 1, "learning_rate": 1e-3, "sampler": "refine", "options": None, "seed": None}
     write_parquet(kept.proposals("tiny"), [each._asdict() | proposal for each in (cell, other)], PROPOSALS)
     fewer = write_study(tmp_path, rates=(1e-3,), variants=VARIANT)
     assert not replaced_by(load_study(fewer), runs_of(fewer, results), kept).cells

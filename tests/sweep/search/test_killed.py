@@ -23,8 +23,16 @@ MAKE: dict[str, Callable[[Path, pytest.MonkeyPatch], Bench]] = {
         *to, "{sampler: quasi-random, low: 1e-5, high: 1e-1, rates: 6}", seeds=3, winners="2"
     ),
     "refine": lambda *to: grid_bench(*to, rates=(1e-5, 1e-4, 1e-3, 1e-2), seeds=2, refine="4"),
+    "fresh": lambda *to: grid_bench(
+        *to, rates=(1e-4, 1e-3), seeds=2, winners="1", decide="{min_difference: 0.1, max_seeds: 4}"
+    ),
 }
 LATE = pytest.mark.slow
+TESTS = {
+    "frozen-pretrained": lambda seed: 0.5 + 0.01 * (seed % 3),
+    "unfrozen-random": lambda seed: 0.51 - 0.02 * (seed % 2),
+}
+"""By seed: the two variants differ by less than their noise, so that fresh seeds are added until the last round."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +43,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ben
     def trained(kind: str) -> Bench:
         with pytest.MonkeyPatch.context() as patch:
             bench = MAKE[kind](tmp_path_factory.mktemp(kind), patch)
-            bench.run(Landscape())
+            bench.run(Landscape(tests=TESTS))
         return bench
 
     return trained
@@ -48,10 +56,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ben
         ("space", 7),
         ("winners", 36),
         ("refine", 70),
+        ("fresh", 30),
         *[pytest.param("search", number, marks=LATE) for number in (0, 7, 60)],
         pytest.param("space", 30, marks=LATE),
         *[pytest.param("winners", number, marks=LATE) for number in (20, 41)],
         *[pytest.param("refine", number, marks=LATE) for number in (0, 7, 50, 85, 110)],
+        *[pytest.param("fresh", number, marks=LATE) for number in (0, 18, 24, 41, 49)],
     ],
 )
 def test_killed_at_any_moment_it_proposes_and_trains_the_same(
@@ -64,8 +74,8 @@ def test_killed_at_any_moment_it_proposes_and_trains_the_same(
     whole, killed = undisturbed(kind), MAKE[kind](tmp_path, monkeypatch)
     for events_left in (num_events, 5):
         with pytest.raises(Killed):
-            killed.run(Landscape(events_left=events_left))
-    killed.run(Landscape())
+            killed.run(Landscape(events_left=events_left, tests=TESTS))
+    killed.run(Landscape(tests=TESTS))
     pd.testing.assert_frame_equal(proposed(killed), proposed(whole))
     assert rows(killed.results.root).keys() == rows(whole.results.root).keys()
     assert set(read_wanted(killed.results.root, "tiny")["run_id"]) == set(rows(whole.results.root))

@@ -21,8 +21,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.search.dashboard import JOURNAL
 from lr_sweep.sweep.search.samplers import next_points
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
-from lr_sweep.sweep.study.search import Point, Search
-from lr_sweep.sweep.study.space import Range
+from lr_sweep.sweep.study.search import Point, Range, Search
 from lr_sweep.tests.support.scripted_trials import Bench
 from lr_sweep.tests.support.searches import Landscape, planned, proposed, search_bench, searched, with_search
 from lr_sweep.tests.support.tiny_study import rows

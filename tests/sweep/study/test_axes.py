@@ -90,7 +90,7 @@ def test_what_is_recorded_is_written_out_and_loads_as_the_same_study(
     study = load(tmp_path, *changes)
     text = study_to_yaml(study)
     assert "axes" not in text
-    assert load_study(write(tmp_path, text)) == study
+    assert load_study(write(tmp_path, text)).plain() == study.plain()
 
 
 def test_a_variant_s_own_options_are_over_the_study_s_and_under_an_axis(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_all_mistakes_in_axes_and_variants_are_reported_at_once(tmp_path: Path) 
         "example.yaml:6: variants.mine.protocol.momentum: got 1.5, want less than 1",
         "example.yaml:7: axes.batch_siz: unknown option 'batch_siz'",
         "example.yaml:7: axes.dropout: got 3, want a list of values",
-        'example.yaml:7: axes.optimizer[1]: got "sdg", want "adam" or "adamw" or "sgd" or "lion" or "muon"',
+        "example.yaml:7: axes.optimizer[1]: got \"sdg\", want 'adam', 'adamw', 'sgd', 'lion' or 'muon'",
         "example.yaml:7: axes.precision[0]: holds for a whole study",
         found[-2].split("; ")[0],
         "example.yaml:7: axes.weight_decay[1]: 0 is there twice",
@@ -140,8 +140,8 @@ def test_all_mistakes_in_axes_and_variants_are_reported_at_once(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("old", "new", "wanted"),
     [
-        (AXES, "{optimizer: [{a: 1}]}", '7: axes.optimizer[0]: got {"a": 1}, want "adam" or'),
-        (AXES, "{optimizer: [[{a: 1}]]}", '7: axes.optimizer[0]: got [{"a": 1}], want "adam" or'),
+        (AXES, "{optimizer: [{a: 1}]}", "7: axes.optimizer[0]: got {\"a\": 1}, want 'adam', "),
+        (AXES, "{optimizer: [[{a: 1}]]}", "7: axes.optimizer[0]: got [{\"a\": 1}], want 'adam', "),
         (AXES, "{optimizer: []}", "7: axes.optimizer: want at least one entry"),
         (AXES, "null", "7: axes: got null, want a mapping of the protocol's options"),
         (AXES, "{dropout: [.nan]}", "7: axes.dropout[0]: got NaN, want a finite number"),
@@ -190,29 +190,15 @@ def test_batches_and_budgets_are_checked_for_each_value(tmp_path: Path) -> None:
     assert len(found) == 4
 
 
-def plan(folder: Path, *changes: tuple[str, str]) -> list[str]:
-    load(folder, *changes)
-    code, output = in_process("plan", folder / "example.yaml", "--results", folder / "results")
-    assert code == 0
-    return output.splitlines()
-
-
 def test_the_plan_of_optimizer_by_learning_rate(tmp_path: Path) -> None:
-    lines = plan(tmp_path, (AXES, "{optimizer: [adam, muon]}"))
+    load(tmp_path, (AXES, "{optimizer: [adam, muon]}"))
+    lines = in_process("plan", tmp_path / "example.yaml", "--results", tmp_path / "results")[1].splitlines()
     assert "grid       1 task x 1 model x 2 variants x 3 learning rates x 2 seeds = 12 runs" in lines
     assert [line.split()[2:4] for line in lines if line.startswith("digits")] == [
         ["unfrozen-random-adam", "6"],
         ["unfrozen-random-muon", "6"],
     ]
     assert "engine     plain for unfrozen-random-muon: only the plain engine has Muon" in lines
-
-
-def test_the_plan_of_batch_size_by_learning_rate(tmp_path: Path) -> None:
-    lines = plan(tmp_path, (AXES, "{batch_size: [8, 32, 128]}"))
-    assert "grid       1 task x 1 model x 3 variants x 3 learning rates x 2 seeds = 18 runs" in lines
-    cells = [line.split()[2] for line in lines if line.startswith("digits")]
-    assert cells == [f"unfrozen-random-batch-size-{size}" for size in (8, 32, 128)]
-    assert not any(line.startswith("engine") for line in lines)
 
 
 def test_final_models_are_evaluated_on_test(tmp_path: Path) -> None:

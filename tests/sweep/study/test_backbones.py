@@ -78,7 +78,7 @@ def test_weights_are_pretrained_once_and_quietly(tmp_path: Path, capfd: pytest.C
     assert ensure_backbones(study, root, results.pretraining_progress, CPU, said.append)["tiny"] == made
     assert said == []
     (tmp_path / "text.txt").unlink()
-    assert find_backbones(study, root)["tiny"].missing_text == str(tmp_path / "text.txt")
+    assert find_backbones(study, root)["tiny"].missing_text == tmp_path / "text.txt"
     with pytest.raises(UserError, match=r"cannot read the text to pretrain on: .*text\.txt: No such file.*Put a text"):
         ensure_backbones(study, root, results.pretraining_progress, CPU, said.append)
 
@@ -87,7 +87,7 @@ def test_a_study_pretrains_on_a_task_once(tmp_path: Path, capsys: pytest.Capture
     path = recipe_study(tmp_path, ON_TASK)
     study, results = load_study(path), Results(tmp_path / "results")
     assert_written_again_it_is_the_same(path, tmp_path)
-    source = study.models["tiny"].pretrained
+    source = study.bodies["tiny"].pretrained
     assert isinstance(source, PretrainedHere)
     assert is_unknown(find_backbones(study, results.pretrained)["tiny"].checksum)
     code, plan = in_process("plan", path, "--results", results.root)
@@ -156,7 +156,7 @@ def test_a_text_that_is_too_short_is_refused_before_anything_starts(tmp_path: Pa
             find_backbones(study, tmp_path)
     (tmp_path / "text.txt").write_bytes(b"x" * 41)
     assert is_unknown(find_backbones(study, tmp_path)["tiny"].checksum)
-    facts = pretrain(SIZE, study.models["tiny"].pretrained.pretrain, b"x" * 41, tmp_path / "w", CPU, lambda *_: None)  # type: ignore[union-attr, arg-type]
+    facts = pretrain(SIZE, study.bodies["tiny"].pretrained.pretrain, b"x" * 41, tmp_path / "w", CPU, lambda *_: None)  # type: ignore[union-attr, arg-type]
     assert facts["text_bytes"] == 41
 
 
@@ -164,7 +164,7 @@ def test_random_variants_want_no_weights_and_others_report_a_folder_without(tmp_
     study = load_study(write_study(tmp_path))
     random = load_study(write_study(tmp_path, variants=("unfrozen-random",)))
     (tmp_path / "weights" / "model.safetensors").unlink()
-    assert find_backbones(random, tmp_path)["tiny"].source is None
+    assert find_backbones(random, tmp_path) == {}
     with pytest.raises(WeightsError, match=r"no pretrained weights at .*weights: wanted a folder with model\.safetens"):
         find_backbones(study, tmp_path)
 
@@ -289,7 +289,7 @@ def test_status_reports_a_pretraining(tmp_path: Path) -> None:
     with results.writing("other"):
         assert not results.pretraining_progress.exists()
     seen: list[str] = []
-    pretrain_model("tiny", study.models["tiny"], results.pretrained, results.pretraining_progress, CPU, seen.append)
+    pretrain_model("tiny", study.bodies["tiny"], results.pretrained, results.pretraining_progress, CPU, seen.append)
     assert not results.pretraining_progress.exists()
 
 

@@ -77,8 +77,7 @@ def test_weights_are_for_the_models_with_a_cell_that_starts_from_them(tmp_path: 
     study = load(tmp_path)  # `recurrent` has none, and is not asked for any
     assert list(hub_sources(study)) == ["gpt2"]
     found = find_backbones(study, tmp_path)
-    assert found["three"].source is found["recurrent"].source is None
-    assert found["gpt2"].checksum
+    assert list(found) == ["gpt2"]
     assert not is_unknown(found["gpt2"].checksum)
 
 

@@ -73,10 +73,6 @@ def test_parts_that_models_lack_are_refused_together(tmp_path: Path, capsys: pyt
     assert "models.lstm: variant 'n' would train nothing of it: a lstm of this size has no layer_norms" in error
 
 
-def test_a_part_that_a_model_lacks_beside_others_is_not(tmp_path: Path) -> None:
-    load_study(written(tmp_path, {"lstm": {"family": "lstm", "size": {"layers": 1, "width": 8}}}, "[frozen-random]"))
-
-
 def test_plan_names_what_the_plain_engine_trains(tmp_path: Path) -> None:
     models = {f"my-{name}": {"family": name, "size": vars(SIZES[name])} for name in ("bert", "gpt2", "lstm")}
     code, text = in_process("plan", written(tmp_path, models), "--results", tmp_path / "results")

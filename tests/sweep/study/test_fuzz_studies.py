@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.datasets.task import DataError
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.backbones import find_backbones
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
@@ -20,7 +19,6 @@ from lr_sweep.sweep.study.runs import expected_runs
 from lr_sweep.tests.support.fuzz import limited
 from lr_sweep.trainables.backbones import FAMILIES
 from lr_sweep.trainables.parts import PARTS, VARIANTS
-from lr_sweep.trainables.pretraining.weights import WeightsError
 from lr_sweep.trainables.run import Protocol
 
 QUICK, LONG = 25, 500
@@ -169,9 +167,10 @@ def expanded(path: Path) -> int:
         results = Results(path.parent / "none")
         found = find_backbones(study, results.pretrained, path.parent)
         number = len(expected_runs(study, found, path.parent, {}))
-        study_to_yaml(study)
-    except (UserError, DataError, WeightsError):
+    except UserError:
         return 0
+    path.write_text(study_to_yaml(study), encoding="utf-8")
+    assert load_study(path).plain() == study.plain()
     return number
 
 

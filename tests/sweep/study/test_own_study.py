@@ -9,10 +9,8 @@ import pytest
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
-from lr_sweep.sweep.study.own import OwnStudy
 from lr_sweep.tests.support.own_study import write_function, write_own_study
 from lr_sweep.tests.support.tiny_study import runs_of
-from lr_sweep.trainables.own.run import OwnRun
 
 BODY = "for step in session.steps():\n    pass"
 
@@ -28,7 +26,6 @@ def test_a_grid_of_a_function_of_ones_own(tmp_path: Path) -> None:
     runs = runs_of(study, tmp_path)
     assert len(runs) == len({run.run_id for run in runs}) == 8
     last = runs[-1]
-    assert isinstance(last.run, OwnRun)
     assert last.run_id == last.run.run_id
     assert last.run.content() == {
         "trainable": "train.py:train",
@@ -80,7 +77,6 @@ def test_it_is_written_with_all_defaults_and_read_again(tmp_path: Path) -> None:
     (tmp_path / "study" / "data" / "digits.npz").rename(tmp_path / "digits.npz")  # a cluster has it elsewhere
     study.write_text(study_to_yaml(loaded))
     again = load_study(study)
-    assert isinstance(again, OwnStudy)
     assert again == loaded
     assert "momentum: 0.9" in study.read_text()
 
@@ -91,6 +87,16 @@ def test_a_minimal_study_has_one_cell(tmp_path: Path) -> None:
     assert run.num_steps == 10
 
 
+def test_cells_may_have_learning_rates_and_evaluations_of_their_own(tmp_path: Path) -> None:
+    cells = "[{models: [a]}, {models: [b], learning_rates: [1, 2], protocol: {evaluate_every: 2}}]"
+    study = write_function(tmp_path, BODY, models="[a, b]", cells=cells)
+    runs = runs_of(study, tmp_path)
+    found = [(run.model, run.run.learning_rate, run.run.steps_between_evaluations) for run in runs]
+    assert found == [("a", 1e-2, 5), ("b", 1.0, 2), ("b", 2.0, 2)]
+    study.write_text(study_to_yaml(load_study(study)))
+    assert [run.run_id for run in runs_of(study, tmp_path)] == [run.run_id for run in runs]
+
+
 def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> None:
     changes = {
         "num_steps": "12",
@@ -99,15 +105,12 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         "variants": "{sgd: {momentum: .nan}}",
         "metric": "{name: loss}",
         "resources": "{engine: plain, runs_per_trial: 2}",
-        "cells": "[]",
+        "axes": "{}",
+        "modles": "[a]",
     }
     study = write_function(tmp_path, BODY, **changes)
     plain = "text, a finite number, true, false, null, or lists and mappings of these"
     single = "has no effect here: runs of the user's own function train one by one; leave it out"
-    keys = (
-        "code, data, learning_rates, metric, models, num_steps, protocol, refine, resources, search, seeds, selection, "
-        "stop_early, study, tasks, title, trainable, variants, winners"
-    )
     assert mistakes(study) == [
         "4: num_steps: 12 is not a multiple of protocol.evaluate_every = 5; 10 or 15 is",
         f"7: code[1]: no file modle.py in {tmp_path}; paths start from the study file's folder",
@@ -117,7 +120,10 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         "10: metric.higher_is_better: missing",
         f"11: resources.engine: {single}",
         f"11: resources.runs_per_trial: {single}",
-        f"12: cells: unknown key 'cells'; did you mean 'models'? valid: {keys}",
+        "12: axes: is for models of this program; name each combination in `variants`, with its options",
+        "13: modles: unknown key 'modles'; did you mean 'models'? valid: axes, cells, code, data, learning_rates, "
+        "metric, models, num_steps, protocol, refine, resources, search, seeds, selection, stop_early, study, tasks, "
+        "title, trainable, variants, winners",
     ]
 
 

@@ -18,17 +18,10 @@ ODD = (": ", "- ", "&a ", "*a", "!!str ", "<<: ", "~", "[", "{", "'", "1e999", "
 """What YAML gives a meaning to, or no float can hold."""
 
 
-@pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n"])
-def test_an_empty_file_is_reported_as_empty(tmp_path: Path, text: str) -> None:
-    found = mistakes(tmp_path, text)
-    assert len(found) == 1
-    assert "want a mapping" in found[0]
-
-
-@pytest.mark.parametrize("text", ["- a\n- b\n", "just words\n", "3\n"])
+@pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n", "- a\n- b\n", "just words\n", "3\n"])
 def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
     (found,) = mistakes(tmp_path, text)
-    assert found.startswith("1: got ")
+    assert found.startswith("1: ")
     assert "want a mapping of keys to values" in found
 
 

@@ -16,16 +16,13 @@ from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.run_study import run_study
 from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.tiny_study import runs_of
-from lr_sweep.trainables.own.code import TrainingFunctionError
-from lr_sweep.trainables.own.imported import check_import
-from lr_sweep.trainables.own.run import OwnRun
+from lr_sweep.trainables.own.code import TrainingFunctionError, check_import
+from lr_sweep.trainables.own.run import own_run
 
 
 def check(study: Path) -> None:
     (wanted,) = runs_of(study, study.parent / "results")
-    assert isinstance(wanted.run, OwnRun)
-    assert wanted.own_files
-    check_import(wanted.run, wanted.own_files)
+    check_import(own_run(wanted.run))
 
 
 def with_first_line(folder: Path, line: str) -> Path:

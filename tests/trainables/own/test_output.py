@@ -42,14 +42,10 @@ def test_lines_are_kept_and_printed_too(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr() == ("one\nthree\n\nleft", "two\n")
 
 
-def test_of_a_progress_bar_the_last_state_is_kept() -> None:
+def test_of_a_progress_bar_the_last_state_is_kept_and_of_very_much_the_newest() -> None:
     output = Output()
     output.add("\r10%\r20%\r100%\nend\r\n")
     assert output.take() == [Printed(run_id="", text="100%\nend")]
-
-
-def test_of_very_much_the_newest_is_kept() -> None:
-    output = Output()
     output.add("x" * 30 + "\n")
     output.add("y" * (MAX_CHARACTERS - 1) + "\n")
     (printed,) = output.take()

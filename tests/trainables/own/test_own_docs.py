@@ -14,7 +14,7 @@ from lr_sweep.tests.support.own_study import write_own_study
 from lr_sweep.tests.support.tiny_study import ROOT, environment, runs_of
 from lr_sweep.trainables.own.engine import OwnTraining
 from lr_sweep.trainables.own.probe import probe
-from lr_sweep.trainables.own.run import OwnRun
+from lr_sweep.trainables.own.run import own_run
 
 PAGE = (ROOT / "docs" / "own-training.md").read_text()
 PLAIN, FOLDER = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -33,10 +33,9 @@ def of_page(tmp_path: Path, function: str) -> list[WantedRun]:
 
 def check(wanted: WantedRun) -> None:
     """Train 100 steps; the validation loss falls. A stop and a resume change no bit."""
-    assert isinstance(wanted.run, OwnRun)
-    assert wanted.own_files is not None
-    assert probe(wanted.run, wanted.own_files, "cpu").text() == "deterministic, and resumes exactly"
-    one = OwnTraining(wanted.run.sibling(0.03, 1), wanted.own_files, 200, "cpu")
+    run = own_run(wanted.run)
+    assert probe(run, "cpu").text() == "deterministic, and resumes exactly"
+    one = OwnTraining(run.sibling(0.03, 1), 200, "cpu")
     one.advance()
     one.advance()
     one.close()

@@ -1,0 +1,130 @@
+"""What fresh seeds decided: the sentence that opens a report, a table, and a figure of intervals against seeds."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.record.columns import Row
+from lr_sweep.analysis.report.blocks import Block, Image, Section
+from lr_sweep.analysis.report.figures import FURTHER_MARKS, MIN_WIDTH, dress, framed, plain, save
+from lr_sweep.analysis.report.spreadsheet import write_csv
+from lr_sweep.analysis.report.texts import laid_out, say
+from lr_sweep.analysis.report.verdict import sized
+from lr_sweep.analysis.statistics.aggregate import GROUP
+from lr_sweep.analysis.statistics.decision import Decision
+
+MOST_PAIRS = 3
+"""That a sentence names; more are counted."""
+MOST_DRAWN = 9
+"""Pairs in the figure; more are in the table."""
+TITLE = "Difference of each pair against fresh seeds"
+
+
+def decided_texts(decision: Decision | None) -> Mapping[tuple[str, str], str]:
+    """Return what fresh seeds say of each task and model, as sentences that open a report."""
+    if decision is None:
+        return {}
+    said = defaultdict[tuple[str, str], list[str]](list)
+    for row in decision.table().to_dict("records"):
+        said[row["task"], row["model"]].append(_pair_text(row, decision))
+    return {
+        group: say("decided", pairs=pairs[:MOST_PAIRS], more=max(0, len(pairs) - MOST_PAIRS))
+        for group, pairs in said.items()
+    }
+
+
+def _pair_text(row: Row, decision: Decision) -> str:
+    """Say what became of a pair; the variant with the better mean comes first."""
+    metric = decision.metric
+    numbers, names = (row["difference"], row["low"], row["high"]), (row["variant"], row["other"])
+    if metric.sign * row["difference"] < 0:
+        numbers, names = (-row["difference"], -row["high"], -row["low"]), names[::-1]
+    said: dict[str, Any] = {
+        "leader": names[0],
+        "over": names[1],
+        "seeds": row["num_seeds"],
+        "within": _within(decision),
+    }
+    return say("decided_pair", **{**row, **said, **sized(*numbers, metric)})
+
+
+def decided_section(folder: Path, decision: Decision | None, fresh: pd.DataFrame | None) -> list[Section]:
+    """Write the table, the figure and a row a fresh run; nothing without `decide`."""
+    if decision is None:
+        return []
+    found, looks = decision.table(), decision.looks()
+    table = laid_out(
+        "decided",
+        found,
+        metric=decision.metric,
+        within=_within(decision),
+        error=decision.settings.error,
+        progress=decision.progress(),
+        lost=int(decision.num_used.sum() - decision.num_values.sum()),
+    )
+    write_csv(fresh if fresh is not None else pd.DataFrame(), folder / "fresh.csv")
+    body: list[Block] = [table.write(folder, "decided", found)]
+    if len(looks):
+        body.append(Image(TITLE, *save(_figure(looks, decision), folder / "decided")))
+    return [Section("Decided with fresh seeds", body)]
+
+
+def _within(decision: Decision) -> str:
+    """Return within what variants count as equal; empty: none do."""
+    limit = decision.settings.min_difference
+    return decision.metric.amount_text(limit) if limit else ""
+
+
+def _figure(looks: pd.DataFrame, decision: Decision) -> Figure:
+    """Draw the difference of each pair with its interval, as it was after each seed; a panel a task and model."""
+    groups = list(looks.groupby(GROUP, sort=False))[:MOST_DRAWN]
+    names = list(dict.fromkeys(_name(row) for row in looks.to_dict("records")))[: len(FURTHER_MARKS) * 2]
+    styles = dict(zip(names, cycle(FURTHER_MARKS), strict=False))
+    handles: list[Artist] = [
+        Line2D([], [], color=colour, marker=marker, label=plain(name)) for name, (colour, marker) in styles.items()
+    ]
+    caption = "Over the fresh seeds until then; bars: 95% intervals, for each pair alone."
+    limit = decision.metric.scale * decision.settings.min_difference
+    caption += f" Dotted: {_within(decision)} to both sides." if limit else ""
+    columns = min(3, len(groups))
+    figure, panels = framed(TITLE, caption, handles, MIN_WIDTH, math.ceil(len(groups) / columns), columns)
+    for panel, (labels, rows) in zip(panels, groups, strict=False):
+        _draw(panel, rows, styles, decision.metric)
+        for height in (-limit, limit) if limit else ():
+            panel.axhline(height, color="0.4", linestyle=":", linewidth=1)
+        panel.set_title(plain(" ".join(map(str, labels))), fontsize=10.5)
+    for panel in panels[len(groups) :]:
+        panel.set_visible(False)
+    return figure
+
+
+def _draw(panel: Axes, rows: pd.DataFrame, styles: Mapping[str, Sequence[str]], metric: Metric) -> None:
+    """Draw the pairs of a task and model, side by side at each number of seeds."""
+    panel.axhline(0, color="0.6", linewidth=0.8)
+    for index, (name, (colour, marker)) in enumerate(styles.items()):
+        shown = rows[[_name(row) == name for row in rows.to_dict("records")]]
+        middle = metric.scale * shown["difference"]
+        ends = (middle - metric.scale * shown["low"], metric.scale * shown["high"] - middle)
+        places = shown["num_seeds"] + 0.6 * (index + 0.5) / len(styles) - 0.3
+        panel.errorbar(places, middle, yerr=ends, color=colour, marker=marker, markersize=4, capsize=2, linewidth=1)
+    dress(panel, "y", metric)
+    panel.set_ylabel(f"difference{metric.points}")
+    panel.set_xlabel("fresh seeds of each variant")
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _name(row: Row) -> str:
+    return f"{row['variant']} − {row['other']}"

@@ -1,0 +1,89 @@
+"""The test values of each cell as arrays, learning rates x seeds, and windows of them around a rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from lr_sweep.analysis.statistics.aggregate import StudySummary
+from lr_sweep.analysis.statistics.noise import WINDOW, Noise, cell_noise
+from lr_sweep.analysis.statistics.selection import CELL, each_cell
+from lr_sweep.analysis.statistics.uncertainty import Floats
+
+
+class CellValues(NamedTuple):
+    """Test values of a cell; seeds of one column are the same at all rates."""
+
+    rates: Floats
+    """Rising."""
+    tests: Floats
+    """Rates x seeds; NaN: none."""
+
+    @classmethod
+    def of(cls, runs: pd.DataFrame, seeds: Sequence[int] = ()) -> CellValues:
+        """Read a cell's rows of `StudySummary.runs`; `seeds`: of all columns, none: those of the cell."""
+        rates, i = np.unique(runs["learning_rate"].to_numpy(float), return_inverse=True)
+        columns = np.array(seeds) if len(seeds) else np.unique(runs["seed"].to_numpy())
+        tests = np.full((len(rates), len(columns)), math.nan)
+        tests[i, np.searchsorted(columns, runs["seed"].to_numpy())] = runs["test_accuracy"].to_numpy(float)
+        return cls(rates, tests)
+
+    def window(self, rate: float, num_seeds: int) -> Floats:
+        """Return the values at a rate and at the rates beside it, `WINDOW` x seeds; NaN: no such rate or run."""
+        found = np.full((WINDOW, num_seeds), math.nan)
+        (at,) = np.flatnonzero(self.rates == rate) if rate in self.rates else (None,)
+        for row, index in enumerate(() if at is None else (at, at - 1, at + 1)):
+            if 0 <= index < len(self.rates):
+                found[row, : self.tests.shape[1]] = self.tests[index]
+        return found
+
+
+class Sampled(NamedTuple):
+    """The values of cells at one rate each, and what is known of their noise."""
+
+    windows: Floats
+    """Cells x `WINDOW` x seeds; the rate itself first."""
+    noise: Noise
+
+    @property
+    def values(self) -> Floats:
+        """Those at the rate itself, cells x seeds."""
+        return self.windows[:, 0]
+
+    @property
+    def counts(self) -> Floats:
+        """Seeds with a value there."""
+        return (~np.isnan(self.values)).sum(-1).astype(float)
+
+    @property
+    def means(self) -> Floats:
+        """Over these; NaN: none has."""
+        with np.errstate(invalid="ignore"):
+            return np.nansum(self.values, -1) / self.counts
+
+
+def cell_values(summary: StudySummary) -> list[CellValues]:
+    """Return the test values of each cell, in the order of `StudySummary.cells`.
+
+    Of a paired study a column is of one seed in all cells.
+    """
+    seeds = sorted(summary.runs["seed"].unique()) if summary.paired else ()
+    runs = {key: CellValues.of(rows, seeds) for key, rows in each_cell(summary.runs)}
+    return [runs[task, model, variant] for task, model, variant in summary.cells[CELL].itertuples(index=False)]
+
+
+def sampled(cells: Sequence[CellValues], rates: Iterable[float]) -> Sampled:
+    """Return what is known of each cell at one of its rates; NaN, or a rate it has not: nothing."""
+    num_seeds = max((cell.tests.shape[1] for cell in cells), default=0)
+    windows = [cell.window(rate, num_seeds) for cell, rate in zip(cells, rates, strict=True)]
+    stacked = np.array(windows).reshape(-1, WINDOW, num_seeds)
+    return Sampled(stacked, cell_noise(stacked))
+
+
+def at_chosen(summary: StudySummary) -> Sampled:
+    """Return what is known of each cell at its chosen learning rate."""
+    return sampled(cell_values(summary), summary.cells["learning_rate"].to_numpy(float))

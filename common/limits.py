@@ -1,0 +1,20 @@
+"""Types of numbers with limits, for fields that a study file may give; checked where the file is read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from annotated_types import Interval
+
+Count = Annotated[int, Interval(ge=1, le=10**9)]
+Steps = Annotated[int, Interval(ge=1, le=10**12)]
+"""Gradient steps; sums of them fit into int64."""
+Seed = Annotated[int, Interval(ge=0, lt=2**63)]
+"""Records hold seeds as int64."""
+Dimension = Annotated[int, Interval(ge=1, le=1_000_000)]
+"""A size of a model."""
+Fraction = Annotated[float, Interval(ge=0, lt=1)]
+Positive = Annotated[float, Interval(gt=0, le=1e30)]
+"""Computations are in float32, which ends at 3e38."""
+NotNegative = Annotated[float, Interval(ge=0, le=1e30)]
+LearningRate = Annotated[float, Interval(gt=0, le=10)]

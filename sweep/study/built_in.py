@@ -1,0 +1,301 @@
+"""Studies whose runs train models of this program."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Annotated, Any
+
+from annotated_types import Len
+from pydantic import (
+    Field,
+    PlainValidator,
+    SerializeAsAny,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from lr_sweep.common.errors import unknown
+from lr_sweep.datasets import TASKS
+from lr_sweep.datasets.checksum import data_checksum
+from lr_sweep.datasets.task import TaskShape, missing_names, options_content
+from lr_sweep.sweep.study.cells import MAX_CELLS, Cells, StudyCell, changed
+from lr_sweep.sweep.study.model import StudyModel
+from lr_sweep.sweep.study.search import Axis, Range, Space
+from lr_sweep.sweep.study.study import Examples, Study, StudyTask
+from lr_sweep.sweep.study.validation import Loc, Mistakes, each_entry, mistake, read_record, shown
+from lr_sweep.sweep.study.variants import check_option, checked_axes, own_protocol, variants_of
+from lr_sweep.trainables.memory import part_sizes
+from lr_sweep.trainables.parts import VARIANTS, Variant
+from lr_sweep.trainables.run import Protocol, Run, attention_for
+from lr_sweep.trainables.schedules import depends_on_budget
+
+ANY_TASK = TaskShape(num_tokens=1, num_classes=1, token_dim=1)
+"""Which parts a model has does not depend on the task."""
+
+
+_ADAM = ("adam", "adamw", "muon")
+READ_WITH = {
+    "adam_beta1": ("optimizer", _ADAM),
+    "adam_beta2": ("optimizer", _ADAM),
+    "adam_eps": ("optimizer", _ADAM),
+    "momentum": ("optimizer", ("sgd",)),
+    "lion_beta1": ("optimizer", ("lion",)),
+    "lion_beta2": ("optimizer", ("lion",)),
+    "muon_momentum": ("optimizer", ("muon",)),
+    "decay_fraction": ("schedule", ("warmup-stable-decay",)),
+}
+"""Options that have an effect only with some values of another."""
+MATRICES = {"attention", "feedforward", "last_attention"}
+"""Parts with matrices for Muon."""
+NOT_SEARCHED = ("precision", "evaluate_every", "train_examples_evaluated", "test_evaluated", "attention")
+"""Options of how a run is measured or computed: a search would compare what is not alike."""
+MAX_COMBINATIONS = 500
+"""Of a space's values; each is checked."""
+MAX_CHECKS = 20_000
+"""Of combinations with a study's tasks and variants."""
+
+
+class BuiltInStudy(Study):
+    """A study that trains models of this program on tasks of this program."""
+
+    protocol: Annotated[Protocol, PlainValidator(partial(read_record, Protocol))] = Protocol()
+    """How each run is trained and evaluated."""
+    variants: Annotated[dict[str, SerializeAsAny[Variant]], PlainValidator(variants_of)]
+    """What is trained and how it starts: a list of known names, or a mapping with variants of the study's own."""
+    models: Annotated[dict[str, StudyModel], Len(1)]
+    """Models by a known name or by one of the study's own; tables show the name."""
+    axes: Annotated[dict[str, Any], PlainValidator(checked_axes)] = Field(default={}, exclude=True)
+    """Protocol options with lists of values; default: none. Every variant is trained with each combination."""
+
+    # --- fields
+
+    @classmethod
+    def read_options(cls, task: str, given: Mapping[str, Any]) -> Any:
+        """Build the options of a task, defaults filled in; raises its mistakes."""
+        if task not in TASKS:
+            raise ValueError(unknown("task", task, TASKS))
+        if missing := missing_names(TASKS[task]):
+            raise ValueError(f"its module lacks {', '.join(missing)}; datasets/task.py says what each returns")
+        return read_record(TASKS[task].Options, given, more_keys=("num_steps",))
+
+    @field_validator("models", mode="before")
+    @classmethod
+    def _build_models(cls, models: Any, info: ValidationInfo) -> Any:
+        variants, cells = info.data.get("variants", {}), info.data.get("cells") or (Cells(),)
+        factors = [len(info.data.get("tasks", ())), len(models) if isinstance(models, Mapping) else 0, len(variants)]
+        if (number := prod(factors)) > MAX_CELLS:
+            raise ValueError(
+                f"{' x '.join(map(str, factors))} (tasks, models, variants) are {number} cells, want at most "
+                f"{MAX_CELLS}; split it into several studies, which share their runs"
+            )
+
+        def build(name: str, value: Any) -> StudyModel:
+            wanted_by = (
+                variant
+                for variant, parts in variants.items()
+                if parts.needs_weights and any(some.have(models=name, variants=variant) for some in cells)
+            )
+            return StudyModel.named(name, value, next(wanted_by, None), info.context)
+
+        return each_entry(models, build)
+
+    # --- what goes together
+
+    @model_validator(mode="after")
+    def _check_parts(self) -> BuiltInStudy:
+        mistakes = Mistakes()
+        for model, variant in dict.fromkeys((cell.model, cell.variant) for cell in self.cell_list()):
+            size, trained = self.models[model].body_size, self.variants[variant].trained
+            sizes = part_sizes(size, ANY_TASK)
+            if not any(sizes[part] for part in trained):
+                lacking = f"a {size.family} of this size has no {' and no '.join(trained)}"
+                mistakes.add(f"variant {variant!r} would train nothing of it: {lacking}", "models", model)
+        mistakes.raise_all()
+        return self
+
+    @model_validator(mode="after")
+    def _check_protocols(self) -> BuiltInStudy:
+        cells = list(self.cell_list())
+        check_protocols(self, cells)
+        if self.selection == "final" and any(cell.protocol.test_evaluated == "best" for cell in cells):
+            raise mistake(
+                "final: got it with test_evaluated: best, which leaves out the test split at a budget's last step; "
+                "want selection: best, or test_evaluated: always",
+                "selection",
+            )
+        if self.search is not None and self.search.space:
+            check_space(self, self.search.space)
+        return self
+
+    # --- what its runs are
+
+    @property
+    def bodies(self) -> Mapping[str, StudyModel]:
+        """The models that this program builds, by name."""
+        return self.models
+
+    @property
+    def data_sets(self) -> Mapping[str, StudyTask]:
+        """The tasks whose examples this program loads, by name."""
+        return self.tasks
+
+    @property
+    def for_gpus(self) -> tuple[str, ...]:
+        """The options that need a GPU."""
+        tf32 = ["precision: tf32"] if self.protocol.precision == "tf32" else []
+        fused = any(cell.protocol.attention == "fused" for cell in self.cell_list())
+        return (*tf32, *(["attention: fused"] if fused else []))
+
+    def starts_from_weights(self, variant: str) -> bool:
+        """Return whether a variant starts from pretrained weights, or from what they are like."""
+        return self.variants[variant].needs_weights
+
+    def examples(self, task: str, data_dir: Path) -> Examples:
+        """Identify a task's examples; raises DataError if files are there but cannot be identified."""
+        given, definition = self.tasks[task].options, TASKS[task]
+        options, origin = options_content(given), definition.origin(given, data_dir)
+        if options.get("source") == "auto":  # the same data is the same run, whether it was named or found
+            options["source"] = origin
+        return Examples(options, data_checksum(task, given, data_dir), origin, definition.shape(given))
+
+    def run(self, cell: StudyCell, options: Mapping[str, Any], examples: Examples, weights: str | None) -> Run:
+        """Return a run of a cell with options that a search chose; `weights` is the checksum of pretrained weights."""
+        parts, size = self.variants[cell.variant], self.models[cell.model].body_size
+        protocol, num_steps = changed(cell.protocol, options), self.tasks[cell.task].num_steps
+        assert examples.shape, "that of a task of this program is known"
+        return Run(
+            task=cell.task,
+            task_options=examples.options,
+            data_checksum=examples.checksum,
+            model=size,
+            initialisation=parts.initialisation,
+            weights_checksum=weights,
+            trained=parts.trained,
+            learning_rate=0.0,
+            seed=0,
+            protocol=replace(protocol, attention=attention_for(protocol, size, examples.shape.num_tokens)),
+            schedule_steps=num_steps if depends_on_budget(protocol) else None,
+        )
+
+    def fetch(self, data_dir: Path) -> None:
+        """Fetch the data sets; raises DataError if one cannot be fetched, or is damaged."""
+        for name, task in self.tasks.items():
+            TASKS[name].fetch(task.options, data_dir)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the study as its file has it, with all defaults filled in, as plain JSON values."""
+        content = super().plain()
+        for model in content["models"].values():
+            recipe = (model["pretrained"] or {}).get("pretrain", {})
+            recipe |= recipe.pop("options", {})
+        if self.variants.keys() <= VARIANTS.keys():
+            content["variants"] = list(self.variants)
+        return content
+
+
+def check_protocols(study: BuiltInStudy, cells: Iterable[StudyCell]) -> None:
+    """Raise which options of the cells' protocols do not go together, at the variant's options or the study's."""
+    cells = list(cells)
+    found: dict[tuple[Loc, str], list[str]] = defaultdict(list)
+    for task, _, name, _, protocol in cells:
+        variant, wanted = study.variants[name], study.tasks[task]
+        loc: Loc = ("variants", name) if own_protocol(variant) else ("protocol",)
+        for problem in [
+            *_unread_options(protocol),
+            *_of_task(protocol, wanted.num_steps, TASKS[task].num_train(wanted.options)),
+            *_of_parts(protocol, variant.trained),
+        ]:
+            found[loc, problem].append(f"{task}, {name}")
+    mistakes = Mistakes()
+    for (loc, problem), where in found.items():
+        mistakes.add(problem if len(where) == len(cells) else f"{problem} ({where[0]})", *loc)
+    mistakes.raise_all()
+
+
+def _unread_options(protocol: Protocol) -> Iterator[str]:
+    for option, (other, values) in READ_WITH.items():
+        chosen, given = getattr(protocol, other), getattr(protocol, option)
+        if chosen not in values and given != getattr(Protocol(), option):
+            wanted = f"leave it out, or want {other}: {' or '.join(values)}"
+            yield f"{option}: {shown(given)} has no effect with {other}: {chosen}; {wanted}"
+    if protocol.attention is not None and not protocol.dropout:
+        yield f"attention: {shown(protocol.attention)} has no effect with dropout: 0; leave it out"
+
+
+def _of_task(protocol: Protocol, num_steps: int, num_train: int) -> Iterator[str]:
+    if num_steps % protocol.evaluate_every:
+        yield f"evaluate_every: {num_steps} steps are no multiple of {protocol.evaluate_every}"
+    if protocol.batch_size > num_train:
+        yield f"batch_size: the training split has {num_train} examples; want that or less"
+    if protocol.warmup_steps + _decay_steps(protocol, num_steps) > num_steps:
+        yield f"warmup_steps: {protocol.warmup_steps} leave no room for the schedule in {num_steps} steps; want fewer"
+
+
+def _decay_steps(protocol: Protocol, num_steps: int) -> int:
+    if protocol.schedule == "warmup-stable-decay":
+        return max(1, round(protocol.decay_fraction * num_steps))
+    return int(depends_on_budget(protocol))
+
+
+def _of_parts(protocol: Protocol, trained: Sequence[str]) -> Iterator[str]:
+    if protocol.optimizer == "muon" and MATRICES.isdisjoint(trained):
+        yield "optimizer: muon trains matrices of attention and feedforward, which are frozen; want another optimizer"
+
+
+def check_space(study: BuiltInStudy, space: Space) -> None:
+    """Raise what is wrong with the options that a study's search chooses."""
+    own = {name for entry in study.cells or () for name in entry.protocol}
+    own |= {name for variant in study.variants.values() for name in own_protocol(variant)}
+    mistakes = Mistakes()
+    for name, axis in space.items():
+        with mistakes.below("search", "space", name):
+            _check_axis(name, axis, own)
+    mistakes.raise_all()
+    for problem in list(dict.fromkeys(_combined(study, space)))[:5]:
+        mistakes.add(problem, "search", "space")
+    mistakes.raise_all()
+
+
+def _check_axis(name: str, axis: Axis, own: Collection[str]) -> None:
+    if name not in (options := vars(Protocol())):
+        raise ValueError(unknown("option", name, options))
+    if name in NOT_SEARCHED:
+        raise ValueError("is how runs are measured or computed, and the same in all runs of a cell; leave it out")
+    if name in own:
+        raise ValueError("some variants or cells set it themselves; leave it out there, or here")
+    for value in _ends(axis):
+        try:
+            check_option(name, value)
+        except ValueError as error:
+            hint = "; for whole numbers want a list of values" if isinstance(axis, Range) else ""
+            raise ValueError(f"{error}{hint}") from error
+
+
+def _ends(axis: Axis) -> Sequence[Any]:
+    return (axis.low, axis.high) if isinstance(axis, Range) else axis
+
+
+def _combined(study: BuiltInStudy, space: Space) -> Iterator[str]:
+    """Yield what is wrong with the combinations of the axes' values, or ends; raise ValidationError for too many."""
+    ends = [_ends(axis) for axis in space.values()]
+    if (number := prod(map(len, ends))) > MAX_COMBINATIONS:
+        raise mistake(f"these are {number} combinations, want at most {MAX_COMBINATIONS}", "search", "space")
+    # Models and learning rates make no difference.
+    cells = list(dict.fromkeys(cell._replace(model="", learning_rates=()) for cell in study.cell_list()))
+    if number * len(cells) > MAX_CHECKS:
+        counts = f"these are {number} combinations of values x {len(cells)} of tasks and variants"
+        raise mistake(f"{counts} to check, want at most {MAX_CHECKS}; give fewer values", "search", "space")
+    for values in product(*ends):
+        options = dict(zip(space, values, strict=True))
+        try:
+            check_protocols(study, [cell._replace(protocol=changed(cell.protocol, options)) for cell in cells])
+        except ValidationError as error:
+            yield from (detail["msg"] for detail in error.errors())

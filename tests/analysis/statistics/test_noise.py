@@ -1,0 +1,66 @@
+"""The noise of cells, worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from lr_sweep.analysis.statistics.noise import Noise, cell_noise, welch
+from lr_sweep.analysis.statistics.uncertainty import Floats
+
+RISING, BENT = np.array([1.0, 0.0, -1.0]), np.array([1.0, -2.0, 1.0])
+"""Sums of squares 2 and 6, without correlation."""
+NOTHING = np.full(3, math.nan)
+
+
+def noise_of(*windows: tuple[Floats, Floats, Floats]) -> list[tuple[float, float]]:
+    found = cell_noise(np.array(windows))
+    return list(zip(found.variance.tolist(), found.dof.tolist(), strict=True))
+
+
+def test_the_variance_is_pooled_over_the_rates() -> None:
+    assert noise_of((RISING + 5, BENT, NOTHING)) == [pytest.approx((8 / 4, 4))]
+
+
+def test_it_is_at_least_that_of_the_chosen_rate() -> None:
+    """Another cell, whose rate beside is noisier, leaves the study's ratio at 1; this one is floored: 3, not 8 / 4."""
+    assert noise_of((BENT, RISING, NOTHING), (RISING, BENT, NOTHING))[0] == pytest.approx((3, 4))
+
+
+def test_quieter_rates_beside_are_scaled_by_the_study_s_ratio() -> None:
+    """Chosen rates have 6 of 8 of the sum of squares, where half was expected: the others' 2 count as 6."""
+    quiet = cell_noise(np.array([[BENT, RISING, NOTHING]]))
+    assert (quiet.variance.tolist(), quiet.dof.tolist()) == ([pytest.approx((6 + 3 * 2) / 4)], [4])
+    both = noise_of((BENT, RISING, NOTHING), (BENT, 3 * RISING, NOTHING))
+    # Shares 6 of 8 and 6 of 24: half in the mean, as expected. The first is floored, the second pooled.
+    assert both == [pytest.approx((3, 4)), pytest.approx((24 / 4, 4))]
+
+
+def test_correlated_seeds_have_less_freedom() -> None:
+    assert noise_of((RISING, RISING, NOTHING)) == [pytest.approx((1, 4 / (1 + 1)))]
+    assert noise_of((RISING, RISING, RISING)) == [pytest.approx((1, 6 / (1 + 2)))]
+
+
+def test_a_rate_beside_without_any_spread_tells_nothing() -> None:
+    assert noise_of((RISING, np.zeros(3), BENT)) == [pytest.approx((8 / 4, 4))]
+
+
+def test_one_seed_tells_nothing() -> None:
+    one = np.array([1.0, math.nan, math.nan])
+    assert noise_of((one, RISING, NOTHING)) == [pytest.approx((math.nan, 0), nan_ok=True)]
+    assert noise_of((RISING, one, one)) == [pytest.approx((1, 2))]
+
+
+def test_welch_by_hand() -> None:
+    """Variances 2 and 2 of two seeds each: error sqrt(1 + 1), two degrees of freedom; of any size that is read."""
+    for size in (1.0, 1e99):
+        sem, dof = welch(Noise(np.full(2, 2.0 * size**2), np.ones(2)), np.full(2, 2.0), np.array([0]), np.array([1]))
+        assert (sem[0] / size, dof[0]) == pytest.approx((math.sqrt(2), 2))
+
+
+def test_without_any_spread_there_is_no_error() -> None:
+    sem, dof = welch(Noise(np.zeros(2), np.ones(2)), np.full(2, 2.0), np.array([0]), np.array([1]))
+    assert math.isnan(sem[0])
+    assert math.isnan(dof[0])

@@ -1,0 +1,72 @@
+"""Verdicts are seldom wrong: the short form of the simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lr_sweep.analysis.statistics.decide import Settings
+from lr_sweep.benchmarks.verdict_simulation import (
+    DECIDED,
+    NOISES,
+    TABLES,
+    Setting,
+    claims,
+    deciding,
+    drawn,
+    false_claims,
+    main,
+    named_flips,
+    power,
+)
+
+NUMBER = 1000
+ERROR = 0.05 + 3 * 0.0069
+"""Three standard errors of a share of 5% above it."""
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(1)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(("num_variants", "num_tasks"), [(2, 1), (4, 2)])
+def test_equal_variants_are_seldom_told_apart(
+    noise: str, num_variants: int, num_tasks: int, rng: np.random.Generator
+) -> None:
+    assert false_claims(Setting(noise=noise, num_variants=num_variants, num_tasks=num_tasks), NUMBER, rng) < ERROR
+
+
+def test_quieter_rates_beside_the_chosen_one_are_seen(rng: np.random.Generator) -> None:
+    assert claims(Setting(beside=0.7), NUMBER, rng).any(-1).mean() < ERROR
+
+
+def test_the_noise_of_three_rates_doubles_the_power(rng: np.random.Generator) -> None:
+    setting = Setting(ahead=3.0)
+    assert power(setting, NUMBER, rng) > 0.5 > 0.3 > power(setting, NUMBER, rng, plain=True)
+
+
+@pytest.mark.parametrize(("ahead", "equal_at"), [(0.0, None), (5.0, 1)])
+def test_flips_are_seldom_named_where_variants_are_equal(
+    ahead: float, equal_at: int | None, rng: np.random.Generator
+) -> None:
+    setting = Setting(ahead=ahead, equal_at=equal_at, curve="flat")
+    assert named_flips(setting, NUMBER, rng) < ERROR
+
+
+@pytest.mark.parametrize("noise", ["normal", "two modes, 50%"])
+@pytest.mark.parametrize("means", ["4 equal", "two 1.5 ahead"])
+def test_decide_is_seldom_wrong_and_its_intervals_hold(means: str, noise: str, rng: np.random.Generator) -> None:
+    found = deciding(np.array(DECIDED[means]), noise, Settings(min_difference=1.5), NUMBER, rng)
+    assert found.wrong_difference + found.wrong_equality < ERROR
+    assert 0.92 < found.coverage[0] < found.coverage[1] < 0.98
+
+
+def test_the_chosen_rate_is_the_best_on_a_peak(rng: np.random.Generator) -> None:
+    assert (drawn(Setting(curve="peak"), 10, rng).chosen == 2).all()
+
+
+def test_every_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--studies", "2", *(f"--table={name}" for name in TABLES)])
+    assert capsys.readouterr().out.count("|---") > len(TABLES)
