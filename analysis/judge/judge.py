@@ -30,7 +30,7 @@ from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise, without_selection
 from lr_sweep.analysis.statistics.checks import check_sweep
 from lr_sweep.analysis.statistics.finding import CheckFinding, Level, finding_of, problems_first
-from lr_sweep.analysis.statistics.selection import Cell
+from lr_sweep.analysis.statistics.selection import CELL, Cell
 from lr_sweep.analysis.statistics.unequal import unequal_tuning
 from lr_sweep.analysis.study_files import Study
 from lr_sweep.analysis.study_summary import with_options
@@ -38,6 +38,8 @@ from lr_sweep.common.errors import UserError
 
 FAR = 10
 """If the greatest values of two columns differ by more than this factor, one column is a fraction."""
+LEAST_SHARED = 3
+"""Seeds from which on comparing by seed is offered."""
 MIXED = 0.2
 """If more than this share of accuracies, and no more than the rest, is up to 1, some are fractions and some percent."""
 FIXES = {
@@ -86,6 +88,8 @@ def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
     rows = whole_steps(with_nuisance(rows, metric), remarks)
     runs = runs_of(rows, decisive, remarks)
     remarks += _lacking(first, guessed, metric)
+    if "seed" in first.of and not reading.paired and _shares_seeds(runs):
+        remarks.append("the variants share their seeds: --paired compares them by seed, which may decide more")
     name = tables[0].stem
     info = StudyInfo(study=name, title=name, metric=metric, from_table=True)
     info = replace(info, paired=reading.paired, equal_within=reading.equal_within)
@@ -98,6 +102,12 @@ def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
         equal_within=reading.equal_within,
     )
     return Judged(_tuned_study(info, runs, remarks) if "nuisance" in rows else _study(info, runs, remarks), mapping)
+
+
+def _shares_seeds(runs: Runs) -> bool:
+    """Return whether several variants have the same seeds, at least three, so that they can be compared by them."""
+    seeds = runs.wanted.groupby(CELL)["seed"].agg(frozenset)
+    return len(seeds) > 1 and seeds.nunique() == 1 and len(seeds.iloc[0]) >= LEAST_SHARED
 
 
 def _tuned_study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:

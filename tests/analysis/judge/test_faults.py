@@ -152,6 +152,7 @@ def test_three_decays_at_three_rates_of_one_metric_named_beside_it(tmp_path: Pat
     assert chosen(study) == want
     assert study.summary.cells["at_edge"].tolist() == ["high"] * 3
     assert study.info.metric.name == "f1 macro"
+    assert any("--paired" in line for line in study.about_table)
 
 
 def test_epochs_of_test_data_with_an_empty_scheduled_rate(tmp_path: Path) -> None:

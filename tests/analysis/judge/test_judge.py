@@ -150,5 +150,5 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=name):
             judge([tmp_path / name], Reading())
     for path in (tmp_path, tmp_path / "none.csv"):
-        with pytest.raises(UserError, match="name a CSV or Parquet file"):
+        with pytest.raises(UserError, match="name a (CSV or Parquet file|table)"):
             judge([path], Reading())
