@@ -92,6 +92,8 @@ class Study:
 
     about_table: Sequence[str] = ()
     """How a table was read, and what it lacks, sentence by sentence."""
+    candidates: pd.DataFrame | None = None
+    """Runs that intervals choose among, where more than the learning rate was tuned; None: those of the summary."""
 
 
 class Compared(NamedTuple):
@@ -114,6 +116,15 @@ def status_line(runs: pd.DataFrame, what: str = "wanted") -> str:
     shown = [status for status in OUTCOMES if status != "stopped" or status in counts]
     parts = [f"{counts.get(status, 0)} {status}" for status in shown]
     return f"{len(runs)} runs {what}: {', '.join(parts)}."
+
+
+def _status(study: Study) -> str:
+    """Count the runs of a record, or of a table."""
+    runs, every = study.summary.runs, study.candidates
+    if not study.info.from_table:
+        return status_line(runs)
+    what = "in the table" if every is None else f"of {len(every)} in the table, at the best of the tuned settings"
+    return status_line(runs, what) + _absent(study.summary)
 
 
 def _absent(summary: StudySummary) -> str:
@@ -168,9 +179,7 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     tested = flips(summary, pairs)
     ordered = orders(summary, tested)
     tried = summary.runs["learning_rate"].unique()
-    status = (
-        status_line(summary.runs, "in the table") + _absent(summary) if info.from_table else status_line(summary.runs)
-    )
+    status = _status(study)
     of_study = not info.from_table
     if study.fresh is not None and len(study.fresh):
         status += f" {status_line(study.fresh, 'with fresh seeds, which choose nothing')}"
@@ -201,22 +210,26 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     data = chart_data(summary, best_published(info, summary.cells), ordered)
     page = page_html(info.title, sections, data, refresh_s)
     (folder / "index.html").write_text(page, encoding="utf-8")
-    shown = main if table_of(info.study) and not info.from_table else [*by_rate, *_main_tables(info, summary, main)]
+    checked = findings_text(found, tried, of_study)
+    if info.from_table:  # the answer; the page has the rest
+        return "\n".join([*filter(None, [opening.text()]), status, "", *(table.text() for table in by_rate), checked])
+    shown = main if table_of(info.study) else [*by_rate, *_main_tables(info, summary, main)]
     heading = info.study if info.title == info.study else f"{info.title} ({info.study})"
     listed = [*(table.text() for table in shown), textwrap.fill(rests_on, TEXT_WIDTH), ""]
-    checked = findings_text(found, tried, of_study)
     return "\n".join([heading, *filter(None, [opening.text()]), status, "", *listed, checked])
 
 
 def _device_seconds(summary: StudySummary, runs: pd.DataFrame) -> dict[Cell, float]:
-    """Return the mean device seconds of a run at the chosen learning rate, by cell."""
-    timed = summary.chosen_runs[["run_id", *CELL]].merge(runs[["run_id", "device_s"]], on="run_id")
+    """Return the mean device seconds of a run at the chosen learning rate up to the study's budget, by cell."""
+    trained = runs[["run_id", "num_steps", "device_s"]].rename(columns={"num_steps": "trained"})
+    timed = summary.chosen_runs[["run_id", "num_steps", *CELL]].merge(trained, on="run_id")
+    timed["device_s"] *= (timed["num_steps"] / timed["trained"]).clip(upper=1)
     return {cell: float(rows["device_s"].mean()) for cell, rows in each_cell(timed)}
 
 
 def _main_tables(info: StudyInfo, summary: StudySummary, main: list[Table]) -> list[Table]:
     """Return the main table of each model without what was published beside it."""
-    if info.from_table or not info.metric.chosen_on:
+    if not info.metric.chosen_on:
         return main
     return [tables.main_table(info, summary, model) for model in summary.runs["model"].unique()]
 
@@ -249,7 +262,7 @@ def _conclusive(folder: Path, study: Study, further: Sequence[Block], compared: 
     of_paper = "Further figures" if info.from_table else "Further tables and figures of the paper"
     return [
         Section("Cells", [*_options(folder, summary), replace(detail, folded=True)]),
-        Section("How sure", _uncertainty(folder, summary, compared)),
+        Section("How sure", _uncertainty(folder, study, compared)),
         Section("Conclusions over the learning rate", _conclusions(folder, summary, compared)),
         *([Section(of_paper, further)] if further else []),
         Section(f"What moved the {metric.name}", [replace(moved, folded=True)]),
@@ -269,8 +282,10 @@ def _cost(folder: Path, wanted: pd.DataFrame, recorded: Recorded) -> Block:
     return further_tables.ledger_table(device_s, timed_by).write(folder, "ledger", device_s)
 
 
-def _uncertainty(folder: Path, summary: StudySummary, compared: Compared) -> list[Block]:
-    cells = intervals(summary, np.random.default_rng(INTERVAL_SEED))
+def _uncertainty(folder: Path, study: Study, compared: Compared) -> list[Block]:
+    summary = study.summary
+    tuned = summary if study.candidates is None else replace(summary, runs=study.candidates)
+    cells = intervals(tuned, np.random.default_rng(INTERVAL_SEED))
     shown = further_tables.interval_table(cells, summary.metric).write(folder, "intervals", cells)
     differences = further_tables.comparison_table(compared.pairs, summary, compared.leaders)
     differences.write(folder, "comparisons", compared.pairs)

@@ -9,30 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.judge.columns import (
-    FRACTIONS,
-    PERCENTS,
-    SPLITS,
-    Columns,
-    Reading,
-    columns_of,
-    has_word,
-    is_higher_better,
-    listed,
-)
+from lr_sweep.analysis.judge.columns import Columns, columns_of, with_direction
+from lr_sweep.analysis.judge.names import FRACTIONS, PERCENTS, SPLITS
+from lr_sweep.analysis.judge.read_as import read_as
+from lr_sweep.analysis.judge.readers.sources import read_sources
+from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.rows import rows_of, whole_steps
-from lr_sweep.analysis.judge.runs import Runs, runs_of
-from lr_sweep.analysis.judge.table_file import TableFile, printable, read_table_file
+from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_one_rate
+from lr_sweep.analysis.judge.settings import with_settings
+from lr_sweep.analysis.judge.table_file import TableFile
+from lr_sweep.analysis.judge.tuned import best_settings, tuned_remarks, with_nuisance
+from lr_sweep.analysis.judge.words import has_word, is_higher_better, is_setting, listed
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise, without_selection
 from lr_sweep.analysis.statistics.checks import check_sweep
-from lr_sweep.analysis.statistics.finding import CheckFinding, finding_of, problems_first
-from lr_sweep.analysis.statistics.selection import Cell
+from lr_sweep.analysis.statistics.finding import CheckFinding, Level, finding_of, problems_first
+from lr_sweep.analysis.statistics.selection import CELL, Cell
 from lr_sweep.analysis.statistics.unequal import unequal_tuning
 from lr_sweep.analysis.study_files import Study
 from lr_sweep.analysis.study_summary import with_options
@@ -40,6 +38,10 @@ from lr_sweep.common.errors import UserError
 
 FAR = 10
 """If the greatest values of two columns differ by more than this factor, one column is a fraction."""
+LEAST_SHARED = 3
+"""Seeds from which on comparing by seed is offered."""
+MIXED = 0.2
+"""If more than this share of accuracies, and no more than the rest, is up to 1, some are fractions and some percent."""
 FIXES = {
     "missing": "train them and add their rows, or write `nan` where they diverged",
     "improving": "train for more steps",
@@ -50,31 +52,77 @@ FIXES = {
 """What to do about findings, by check, where the record's advice names its own commands."""
 
 
-def judge(paths: Sequence[Path], reading: Reading) -> Study:
-    """Read tables as one study; raises UserError with every mistake in them."""
-    tables = [read_table_file(path) for path in paths]
+def judge(paths: Sequence[str | Path], reading: Reading) -> Study:
+    """Read tables as one study; raises as `judged`."""
+    return judged(paths, reading).study
+
+
+class Judged(NamedTuple):
+    """A study, and how its tables were read."""
+
+    study: Study
+    reading: Reading
+    """With nothing left to guess."""
+
+
+def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
+    """Read tables as one study.
+
+    Raises:
+        UserError: with every mistake in them.
+        QuestionError: there are readings that are equally good.
+    """
+    tables = read_sources(paths)
     columns = [columns_of(table, reading) for table in tables]
     first = columns[0]
     for table, found in zip(tables, columns, strict=True):
         if (found.of.keys(), found.metric) != (first.of.keys(), first.metric):
             raise UserError(f"{table.path} has other columns than {tables[0].path}: judge them one by one")
-    remarks = _about_tables(tables, first)
-    rows = rows_of(tables, columns)
-    metric, rows = _measured(rows, first, reading, remarks)
-    rows = whole_steps(rows, remarks)
-    runs = runs_of(rows, "validation" if "validation" in rows else "test", remarks)
-    remarks += _lacking(first, metric)
+    remarks = _about_tables(tables)
+    metric, rows = _measured(rows_of(tables, columns, remarks), first, with_direction(reading, first), remarks)
+    rows = with_one_rate(rows, remarks)
+    refuse_schedules(rows, first.of["learning_rate"])
+    decisive, guessed = "validation" if "validation" in rows else "test", dict(first.guessed)
+    rows = with_settings(rows, first, decisive, guessed)
+    remarks.insert(0, read_as(tables, first, guessed, metric))
+    rows = whole_steps(with_nuisance(rows, metric), remarks)
+    runs = runs_of(rows, decisive, remarks)
+    remarks += _lacking(first, guessed, metric)
+    if "seed" in first.of and not reading.paired and _shares_seeds(runs):
+        remarks.append("the variants share their seeds: --paired compares them by seed, which may decide more")
     name = tables[0].stem
     info = StudyInfo(study=name, title=name, metric=metric, from_table=True)
-    return _study(replace(info, paired=reading.paired, equal_within=reading.equal_within), runs, remarks)
+    info = replace(info, paired=reading.paired, equal_within=reading.equal_within)
+    mapping = Reading(
+        columns={**{role: name for role, name in guessed.items() if role not in first.of}, **first.of},
+        metric=metric.name,
+        higher_is_better=metric.higher_is_better,
+        select_on_test=reading.select_on_test,
+        paired=reading.paired,
+        equal_within=reading.equal_within,
+    )
+    return Judged(_tuned_study(info, runs, remarks) if "nuisance" in rows else _study(info, runs, remarks), mapping)
 
 
-def _about_tables(tables: Sequence[TableFile], columns: Columns) -> list[str]:
-    files = [f"{table.name}: {len(table.lines)} rows, sha256 {table.sha256[:16]}" for table in tables]
+def _shares_seeds(runs: Runs) -> bool:
+    """Return whether several variants have the same seeds, at least three, so that they can be compared by them."""
+    seeds = runs.wanted.groupby(CELL)["seed"].agg(frozenset)
+    return len(seeds) > 1 and seeds.nunique() == 1 and len(seeds.iloc[0]) >= LEAST_SHARED
+
+
+def _tuned_study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
+    """Summarise the runs of the best settings."""
+    tuned = best_settings(runs, info.metric)
+    study = _study(info, tuned.runs, remarks)
+    said = (*study.about_table, *tuned_remarks(tuned, study.summary.cells))
+    return replace(study, candidates=tuned.candidates, about_table=said)
+
+
+def _about_tables(tables: Sequence[TableFile]) -> list[str]:
+    read = {table.path: f"{table.reader}, " if table.reader else "" for table in tables}
+    files = [f"{each.name}: {read[each.path]}{len(each.lines)} rows, sha256 {each.sha256[:16]}" for each in tables]
     cut = [f"{table.name}: no line end after the last row; was the file cut?" for table in tables if table.unfinished]
-    read = [f"read {role} from {printable(name)}" for role, name in columns.of.items()]
-    unread = [f"not read: {printable(listed(columns.unread))}"] if columns.unread else []
-    return [*files, *cut, *read, *unread]
+    return [*files, *cut]
 
 
 def _measured(
@@ -86,10 +134,12 @@ def _measured(
     name = reading.metric or columns.metric or "score"
     higher = is_higher_better(name) if reading.higher_is_better is None else reading.higher_is_better
     if higher is None:
-        raise UserError(f"is more {name} better or worse? give --higher-is-better or --lower-is-better")
+        ways = [Choice(f"{way} is better", Reading(higher_is_better=way == "more")) for way in ("more", "less")]
+        raise QuestionError(f"is more {name} better or worse? give --higher-is-better or --lower-is-better", ways)
     metric = Metric(name=name, higher_is_better=higher)
     says_otherwise = is_higher_better(columns.metric) not in (None, higher)
-    against = ", as given; the column's name says otherwise" if says_otherwise else ""
+    told = "as a column of the table says" if columns.higher_is_better is higher else "as given"
+    against = f", {told}; the column's name says otherwise" if says_otherwise else ""
     remarks.append(f"{name}: {metric.better} is better{against}")
     rows = _as_fractions(rows, name, remarks)
     metric = replace(metric, is_fraction=has_word(name, FRACTIONS) and _within(rows, 1))
@@ -118,13 +168,17 @@ def _as_fractions(rows: pd.DataFrame, name: str, remarks: list[str]) -> pd.DataF
     if any(value <= 1 and FAR * value < max(highest.values()) for value in highest.values()):
         text = ", ".join(f"{split} up to {value:g}" for split, value in highest.items())
         raise UserError(f"{name} is a fraction in one column and percent in another ({text}): write all as fractions")
+    values = rows[_splits(rows)].to_numpy(float)
+    known = values[~np.isnan(values) & (values > 0)]
+    if has_word(name, {"accuracy"}) and MIXED < (known <= 1).mean() < 1 - MIXED:
+        raise UserError(f"{name} is a fraction in some rows and percent in others: write all as fractions")
     remarks.append(f"some values of {name} are above 1: all are read as percent")
     return rows.assign(**{split: rows[split] / 100 for split in highest})
 
 
-def _lacking(columns: Columns, metric: Metric) -> Iterator[str]:
+def _lacking(columns: Columns, guessed: Mapping[str, str], metric: Metric) -> Iterator[str]:
     """Say what the table has no columns of, and what follows."""
-    has = columns.of.keys()
+    has = columns.of.keys() | guessed.keys()
     if not {"model", "variant"} & has:
         yield "no column of variants or models: there is nothing to compare"
     elif "variant" not in has:
@@ -148,7 +202,7 @@ def _study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
     summary = summarise(*frames) if info.metric.chosen_on else without_selection(*frames)
     summary = with_options(summary, info)
     found = [*check_sweep(summary, runs.curves), *unequal_tuning(summary)]
-    found += [*_unselected(summary), *_differing(summary, runs.settings)]
+    found += [*_unselected(summary), *_differing(summary, runs.settings), *_moved(summary, runs.moved)]
     fixed = [replace(each, fix=FIXES.get(each.check, each.fix)) if each.fix else each for each in found]
     return Study(
         info=info, summary=summary, curves=runs.curves, findings=problems_first(fixed), about_table=tuple(remarks)
@@ -172,3 +226,11 @@ def _differing(summary: StudySummary, settings: Mapping[Cell, Sequence[str]]) ->
                 f"runs of one learning rate differ in {listed(names)} besides their seeds: the spread is not noise"
             )
             yield finding_of(cell, "settings", "problem", message, "judge a table for each value")
+
+
+def _moved(summary: StudySummary, moved: Mapping[Cell, Sequence[str]]) -> Iterator[CheckFinding]:
+    for cell in summary.cells.to_dict("records"):
+        if names := moved.get((cell["task"], cell["model"], cell["variant"])):
+            message = f"its learning rates differ in {listed(names)} as well: what is better may be due to any of them"
+            level: Level = "problem" if any(map(is_setting, names)) else "note"
+            yield finding_of(cell, "settings", level, message, "vary the learning rate alone")

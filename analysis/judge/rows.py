@@ -1,62 +1,83 @@
-"""The fields of a table as numbers; every mistake with its line."""
+"""The rows of a table: fields as numbers; every mistake with its line."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.judge.columns import SPLITS, Columns, has_word, is_result, is_setting, measured, split_of
-from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile, printable, raise_mistakes
-from lr_sweep.analysis.report.spreadsheet import as_written
+from lr_sweep.analysis.judge.columns import Columns, parts_of
+from lr_sweep.analysis.judge.fields import (
+    NUMBERS,
+    as_number,
+    is_empty,
+    is_nothing,
+    is_number,
+    number,
+    parsed,
+    parser_of,
+    with_point,
+    without_prefix,
+)
+from lr_sweep.analysis.judge.names import LOSSES, ROLES, SEVERAL, SPLITS
+from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes
+from lr_sweep.analysis.judge.words import has_word, is_result, is_setting, measured, plain, split_of
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.text import RATES, rates_text
+from lr_sweep.common.text import counted
 
-NOTHING = {"", "none", "null", "na", "n/a", "<na>", "-"}
-"""Fields without a value, in small letters."""
-STATUS = {
-    **dict.fromkeys(("complete", "completed", "finished", "terminated", "done", "success", "succeeded"), "complete"),
-    "diverged": "diverged",
-    **dict.fromkeys(("failed", "fail", "crashed", "killed", "error", "preempted", "cancelled", "timeout"), "failed"),
-    **dict.fromkeys(("stopped", "pruned", "earlystopped", "early_stopped"), "stopped"),
-    **dict.fromkeys(("missing", "running", "pending", "scheduled", "paused", "preempting", "waiting"), "missing"),
-}
-"""How tools name the state of a run, in small letters."""
-RATE_DIGITS = 6
-"""Learning rates equal to so many digits are one, also where they were stored in single precision."""
 ALL = "all"
 """The model, or the variant, of a table that names none."""
-NUMBERS = {"learning_rate", "seed", "step", "num_steps", *SPLITS}
-"""What is read as a number, of `Columns.of`."""
-MOST_VALUE = 1e100
-"""A value beyond it is as good as infinite, and its square would be."""
 UNREAD, LOSS = "unread ", "loss "
 """Before the names of columns of the frame that hold what is not asked for: settings, and losses beside the metric."""
 MOST_BESIDE = 100
 """Columns of that kind."""
 
-_NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
+TRUTHS = {"true", "false", "yes", "no", "on", "off"}
+"""Values that need the name of their column, as numbers do."""
+
 _PART = re.compile(r"[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)", re.ASCII | re.IGNORECASE)
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
-_SEED = re.compile(r"(.*?[a-z].*?)(\d+)", re.IGNORECASE)
 
 
-def rows_of(tables: Sequence[TableFile], columns: Sequence[Columns]) -> pd.DataFrame:
-    """Read the rows of all tables, with a task, a model and a variant each; raises UserError with every mistake."""
+def rows_of(tables: Sequence[TableFile], columns: Sequence[Columns], remarks: list[str]) -> pd.DataFrame:
+    """Read the rows of all tables, with a task, a model and a variant each; raises UserError with every mistake.
+
+    Without a column of tasks each table is one, unless they are parts: of one learning rate each.
+    """
     frames, mistakes = [], []
+    tables = [_without_blank(table, found, remarks) for table, found in zip(tables, columns, strict=True)]
+    rates = [set(table.columns[found.of["learning_rate"]]) for table, found in zip(tables, columns, strict=True)]
+    parts = len(tables) > 1 and max(map(len, rates)) == 1 < len(set().union(*rates))
+    if parts and "task" not in columns[0].of:
+        remarks.append(f"{len(tables)} files with one learning rate each are parts of one table")
     for table, found in zip(tables, columns, strict=True):
         rows, wrong = _read_rows(table, found)
         mistakes += wrong
         if "variant" not in rows and "model" in rows:  # what is compared is called a variant here
             rows = rows.rename(columns={"model": "variant"})
-        given = {"task": table.stem, "model": ALL, "variant": ALL}
+        given = {"task": ALL if parts else table.stem, "model": ALL, "variant": ALL}
         frames.append(rows.assign(**{name: text for name, text in given.items() if name not in rows}))
     raise_mistakes(mistakes)
     return pd.concat(frames, ignore_index=True)
+
+
+def _without_blank(table: TableFile, columns: Columns, remarks: list[str]) -> TableFile:
+    """Leave out rows with neither a learning rate nor a value, as of the parents of MLflow's runs."""
+    names = [columns.of[role] for role in ("learning_rate", *SPLITS) if role in columns.of]
+    texts = [table.columns[name] for name in names]
+    kept = [any(not is_empty(text) for text in fields) for fields in zip(*texts, strict=True)]
+    if all(kept) or not any(kept):
+        return table
+    blank = counted(kept.count(False), "row")
+    remarks.append(f"{table.name}: left out: {blank} with neither a learning rate nor a value")
+    held = {name: list(compress(values, kept)) for name, values in table.columns.items()}
+    return replace(table, columns=held, lines=list(compress(table.lines, kept)))
 
 
 def _read_rows(table: TableFile, columns: Columns) -> tuple[pd.DataFrame, list[str]]:
@@ -70,19 +91,14 @@ def _read_rows(table: TableFile, columns: Columns) -> tuple[pd.DataFrame, list[s
     read: dict[str, Any] = {"where": [f"{table.path}:{line}" for line in table.lines]}
     mistakes = _ambiguous(table, columns)
     for role, name in columns.of.items():
-        texts = [text.strip() for text in table.columns[name]]
-        if role in NUMBERS and table.decimal_comma:
-            texts = [_with_point(text) for text in texts]
-        if role == "seed":
-            texts = _without_prefix(texts)
-        parse = _PARSERS.get(role, _number if role in SPLITS else _name)
-        parsed = {text: _parsed(parse, text) for text in dict.fromkeys(texts)}
+        texts = _texts(table, role, name)
+        values = {text: parsed(parser_of(role), text) for text in dict.fromkeys(texts)}
         mistakes += [
-            (line, f"{table.path}:{line}: {name}: {parsed[text]}")
+            (line, f"{table.path}:{line}: {name}: {values[text]}")
             for line, text in zip(table.lines, texts, strict=True)
-            if isinstance(parsed[text], ValueError)
+            if isinstance(values[text], ValueError)
         ]
-        read[role] = [None if isinstance(parsed[text], ValueError) else parsed[text] for text in texts]
+        read[role] = [None if isinstance(values[text], ValueError) else values[text] for text in texts]
     mistakes += _cut(table)
     decisive = next(split for split in ("validation", "test") if split in read)
     frame = pd.DataFrame(read)
@@ -93,27 +109,62 @@ def _read_rows(table: TableFile, columns: Columns) -> tuple[pd.DataFrame, list[s
     return frame.assign(**_beside(table, columns, decisive)), [text for _, text in sorted(mistakes)]
 
 
-def _parsed(parse: Callable[[str], Any], text: str) -> Any:
-    """Return the value of a field, or the ValueError that says what is wrong with it."""
-    try:
-        return parse(text)
-    except ValueError as mistake:
-        return mistake
+def _texts(table: TableFile, role: str, name: str) -> list[str]:
+    """Return the fields that have a meaning: numbers with a point, several labels as one."""
+    if role == "seed" and name not in table.columns:
+        together = joined_labels([(part, table.columns[part]) for part in parts_of(name, table.columns)])
+        places = {label: str(place) for place, label in enumerate(sorted(set(together)))}
+        return [places[label] for label in together]
+    if role in SEVERAL and (name not in table.columns or _is_setting(role, name, table)):
+        return joined_labels([(part, table.columns[part]) for part in parts_of(name, table.columns)])
+    texts = [text.strip() for text in table.columns[name]]
+    if role in NUMBERS and table.decimal_comma:
+        texts = [with_point(text) for text in texts]
+    return without_prefix(texts) if role == "seed" else texts
+
+
+def _is_setting(role: str, name: str, table: TableFile) -> bool:
+    """Return whether the values of one column need its name: 0.1 may be a weight decay as well as a rate."""
+    if role not in ROLES:
+        return role == "nuisance"
+    if role == "seed":
+        return False
+    texts = {text.strip() for text in set(table.columns[name])}
+    return plain(name) not in ROLES[role] and all(map(is_number, filter(None, texts)))
+
+
+def joined_labels(columns: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
+    """Return one label for the values of several columns: `adam, gamma=0.9`; what is not there is left out."""
+    texts = []
+    for name, values in columns:
+        fields = {text: text.strip() for text in dict.fromkeys(values)}
+        held = {text.lower() for text in fields.values() if not is_nothing(text)}
+        start = f"{plain(name)}=" if held <= TRUTHS or all(map(is_number, held)) else ""
+        labels = {text: "" if is_nothing(field) else start + as_number(field) for text, field in fields.items()}
+        texts.append([labels[text] for text in values])
+    return [", ".join(filter(None, parts)) or "none" for parts in zip(*texts, strict=True)]
 
 
 def _beside(table: TableFile, columns: Columns, decisive: str) -> dict[str, Any]:
     """Read what is not asked for: columns that may be settings, and losses, which show that a run diverged."""
     found: dict[str, Any] = {}
     for name in columns.unread:
-        if split_of(name) in ("train", decisive) and has_word(measured(name), {"loss", "nll", "perplexity"}):
-            stripped = map(str.strip, table.columns[name])
-            parsed = (_parsed(_number, _with_point(text) if table.decimal_comma else text) for text in stripped)
-            found[LOSS + name] = [math.nan if isinstance(value, ValueError) else value for value in parsed]
-        elif len(found) < MOST_BESIDE and (is_setting(name) or not is_result(name)):
-            texts = table.columns[name]
-            if is_setting(name) or 1 < len(set(texts)) <= max(2, len(texts) / 2):
-                found[UNREAD + name] = texts
+        texts = table.columns[name]
+        if split_of(name) in ("train", decisive) and has_word(measured(name), LOSSES) and not is_setting(name):
+            fields = {text: with_point(text.strip()) if table.decimal_comma else text.strip() for text in set(texts)}
+            values = {text: parsed(number, field) for text, field in fields.items()}
+            found[LOSS + name] = [math.nan if isinstance(values[text], ValueError) else values[text] for text in texts]
+        elif len(found) < MOST_BESIDE and _may_be_setting(name, set(texts), len(texts)):
+            found[UNREAD + name] = texts
     return found
+
+
+def _may_be_setting(name: str, texts: set[str], num_rows: int) -> bool:
+    """Return whether a column may have been varied: results have other values in each row, and names that say so."""
+    if is_setting(name):
+        return len(texts) > 1
+    is_text = not any(is_number(with_point(text.strip())) for text in texts)
+    return (is_text or not is_result(name)) and 1 < len(texts) <= max(2, num_rows / 2)
 
 
 def _cut(table: TableFile) -> list[tuple[int, str]]:
@@ -150,20 +201,13 @@ def _ambiguous(table: TableFile, columns: Columns) -> list[tuple[int, str]]:
     return [(line, f"{table.path}:{line}: {name}: {mistake}")]
 
 
-def _without_prefix(texts: list[str]) -> list[str]:
-    """Return the seeds 0, 1 of `seed_0`, `seed_1`; texts as they are where they do not all begin alike."""
-    found = [_SEED.fullmatch(text) for text in texts]
-    prefixes = {match[1].lower() if match else None for match in found}
-    return [match[2] for match in found if match] if len(prefixes) == 1 and None not in prefixes else texts
-
-
 def _without_step(table: TableFile, columns: Columns, frame: pd.DataFrame, decisive: str) -> Iterator[tuple[int, str]]:
     """Find rows with a value and no step; a run without a value needs none."""
     if "step" not in columns.of:
         return
     name, values = columns.of["step"], frame[decisive].notna()
     for line, text, has in zip(table.lines, table.columns[name], values, strict=True):
-        if has and _is_nothing(text):
+        if has and is_nothing(text):
             yield line, f"{table.path}:{line}: {name}: got no step for an evaluation, want a number from 0"
 
 
@@ -182,73 +226,3 @@ def whole_steps(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     if parts > 1:
         remarks.append(f"steps have fractions: in the report a step is 1/{parts} of the table's")
     return rows.assign(**(steps * parts).round().astype("int64"))
-
-
-def _with_point(text: str) -> str:
-    """Write a number with a decimal comma with a point."""
-    whole, comma, rest = text.strip().partition(",")
-    return f"{whole}.{rest}" if comma and rest[:1].isdigit() and whole.lstrip("+-").isdigit() else text
-
-
-def _float(text: str, wanted: str) -> float:
-    if not _NUMBER.fullmatch(text):
-        raise ValueError(f"got {text[:60]!r}, want {wanted}")
-    return float(text)
-
-
-def _rate(text: str) -> float:
-    rate = _float(text, rates_text())
-    if not RATES[0] <= rate <= RATES[1]:
-        raise ValueError(f"got {text[:60]!r}, want {rates_text()}")
-    return float(f"{rate:.{RATE_DIGITS - 1}e}")
-
-
-def _seed(text: str) -> int:
-    wanted = "a whole number, or one behind a word that all seeds begin with"
-    number = _float(text, wanted)
-    if not (math.isfinite(number) and number == int(number) and abs(number) < 2**63):
-        raise ValueError(f"got {text[:60]!r}, want {wanted}")
-    return int(text) if len(text) < 20 and text.lstrip("+-").isdigit() else int(number)
-
-
-def _is_nothing(text: str) -> bool:
-    return text.strip().lower() in NOTHING | {"nan"}
-
-
-def _step(text: str) -> float:
-    number = 0.0 if _is_nothing(text) else _float(text, "a number from 0")
-    if not 0 <= number < 2**53:
-        raise ValueError(f"got {text[:60]!r}, want a number from 0")
-    return number
-
-
-def _number(text: str) -> float:
-    """Return a value; infinite: the run diverged; NaN: nothing was measured."""
-    if text.lower() in NOTHING:
-        return math.nan
-    number = _float(text, "a number, `nan` where the run diverged, or nothing")
-    return number if abs(number) <= MOST_VALUE else math.inf
-
-
-def _name(text: str) -> str:
-    name = as_written(printable(text))
-    if not name:
-        raise ValueError("got nothing, want a name")
-    if len(name) > MOST_NAME:
-        raise ValueError(f"got a name of {len(name):,} characters, want at most {MOST_NAME}")
-    return name
-
-
-def _status(text: str) -> str:
-    if (found := STATUS.get(text.lower())) is None:
-        raise ValueError(f"got {text[:60]!r}, want one of {', '.join(STATUS)}")
-    return found
-
-
-_PARSERS: dict[str, Callable[[str], Any]] = {
-    "learning_rate": _rate,
-    "seed": _seed,
-    "step": _step,
-    "num_steps": _step,
-    "status": _status,
-}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -11,18 +10,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.judge.columns import is_setting, listed
-from lr_sweep.analysis.judge.rows import LOSS, RATE_DIGITS, UNREAD
+from lr_sweep.analysis.judge.fields import RATE_DIGITS
+from lr_sweep.analysis.judge.rows import LOSS, UNREAD
+from lr_sweep.analysis.judge.settings import RATE, differing, moved_with_rates
 from lr_sweep.analysis.judge.table_file import raise_mistakes
+from lr_sweep.analysis.judge.words import listed
 from lr_sweep.analysis.statistics.selection import CELL, Cell
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import rate_text
 
-RATE = [*CELL, "learning_rate"]
-"""The columns that name a learning rate of a cell."""
 RUN = [*RATE, "seed"]
 """The columns that name a run."""
 SPLITS = ("train", "validation", "test")
+LEAST_STEPS = 3
+"""Steps from which on a learning rate that changes with them is seen."""
 MOST_NAMED = 10
 """Pairs of learning rates in a remark."""
 
@@ -36,6 +37,8 @@ class Runs:
     curves: pd.DataFrame
     settings: dict[Cell, list[str]]
     """Columns that are not read and differ between the seeds of a learning rate, by cell."""
+    moved: dict[Cell, list[str]]
+    """And those that differ between its learning rates."""
 
 
 def runs_of(rows: pd.DataFrame, decisive: str, remarks: list[str]) -> Runs:
@@ -49,7 +52,7 @@ def runs_of(rows: pd.DataFrame, decisive: str, remarks: list[str]) -> Runs:
     Raises:
         UserError: rows contradict each other, each with its line; or test has no value where validation has.
     """
-    rows = _with_seeds(_with_one_rate(rows, remarks), remarks)
+    rows = _with_seeds(rows, remarks)
     _check_runs(rows)
     rows = _merged(_with_defaults(rows), "step" in rows)
     _check_repeated(rows)
@@ -65,7 +68,9 @@ def runs_of(rows: pd.DataFrame, decisive: str, remarks: list[str]) -> Runs:
     if len(curves) and curves["test_accuracy"].isna().all():
         raise UserError("test has no value in any row that has one of validation: measure both at the same steps")
     wanted = wanted.assign(stopped_at_step=stopped_at.to_numpy())
-    return Runs(wanted=wanted, ended=_ended(runs, rows), curves=curves, settings=_differing(rows))
+    return Runs(
+        wanted=wanted, ended=_ended(runs, rows), curves=curves, settings=differing(rows), moved=moved_with_rates(rows)
+    )
 
 
 def _runs(rows: pd.DataFrame, decisive: str) -> pd.DataFrame:
@@ -80,7 +85,7 @@ def _runs(rows: pd.DataFrame, decisive: str) -> pd.DataFrame:
     return runs.assign(num_steps=runs["num_steps"].where(runs["status"].eq("complete"), meant))
 
 
-def _with_one_rate(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
+def with_one_rate(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     """Read learning rates as one that differ by one in their last digit, as 0.0009765625 and 0.000976563 do."""
     rates = rows["learning_rate"].drop_duplicates().sort_values()
     swept = rates.to_numpy(float)
@@ -92,6 +97,26 @@ def _with_one_rate(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
     if merged:
         remarks.append(f"learning rates that differ in their sixth digit are one: {', '.join(merged[:MOST_NAMED])}")
     return rows.assign(learning_rate=rows["learning_rate"].map(one_of))
+
+
+def refuse_schedules(rows: pd.DataFrame, name: str) -> None:
+    """Make sure that the column of learning rates is that of configured ones; raises UserError if it changes by step.
+
+    As that of a schedule does: then runs of one rate have a single step each, and the rates of the steps differ.
+    """
+    if "step" not in rows or "run" in rows or rows["step"].nunique() < LEAST_STEPS:
+        return
+    key = [*RATE, *(label for label in ("nuisance", "seed") if label in rows)]
+    known = rows.dropna(subset=["learning_rate"])
+    steps = known.groupby(key, sort=False)["step"].nunique()
+    if (
+        steps.median() == 1
+        and known.groupby([label for label in key if label != "learning_rate"])["step"].nunique().max() >= LEAST_STEPS
+    ):
+        raise UserError(
+            f"{name} changes with the step: it is the rate of a schedule. Give the column of the rate that runs were "
+            "started with, --columns learning_rate=NAME, or the column of the run's id, --columns run=NAME"
+        )
 
 
 def _merged(rows: pd.DataFrame, has_steps: bool) -> pd.DataFrame:
@@ -148,14 +173,12 @@ def _with_seeds(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
         return rows
     if "run" in rows:
         runs = rows.drop_duplicates([*RATE, "run"])
-        _refuse_settings(runs)
         remarks.append("no column of seeds: runs are numbered in their order")
         seeds = runs.assign(seed=runs.groupby(RATE, sort=False).cumcount())[[*RATE, "run", "seed"]]
         return rows.merge(seeds, on=[*RATE, "run"])
     if "step" in rows:
         remarks.append("no column of seeds or run ids: every cell and learning rate is one run")
         return rows.assign(seed=0)
-    _refuse_settings(rows)
     remarks.append("no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds")
     return rows.assign(seed=rows.groupby(RATE, sort=False).cumcount())
 
@@ -241,48 +264,3 @@ def _ended(runs: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     at = diverged_at.reindex(ended.index).fillna(ended["num_steps"]).where(ended["status"] == "diverged")
     before_the_end = ended["num_steps"] - ended["status"].isin(["failed", "stopped"])
     return ended.assign(num_steps=before_the_end, diverged_at_step=at.astype("Int64"), failure=None).reset_index()
-
-
-def _refuse_settings(runs: pd.DataFrame) -> None:
-    """Make sure that runs without seeds are repeats of each other; raises UserError if a setting differs."""
-    if names := _settings(runs):
-        raise UserError(
-            f"runs of one learning rate differ in {listed(names)}, and no column of seeds says which are repeats: "
-            "settings would be taken for seeds, and their spread for noise. To compare the values of one give "
-            f"--columns variant={names[0]}; for the others judge a table for each value. If a column numbers repeats, "
-            "give --columns seed=NAME. If it is a result, leave it out of the table"
-        )
-
-
-def _differing(rows: pd.DataFrame) -> dict[Cell, list[str]]:
-    """Find the settings that differ between the seeds of a learning rate, by cell; not what a seed decides."""
-    runs = rows.drop_duplicates("run_id")
-    names = [name for name in _settings(runs) if runs.groupby("seed")[UNREAD + name].nunique().gt(1).any()]
-    found: dict[Cell, list[str]] = {}
-    for name in names:
-        numbers = runs.groupby(RATE, sort=False)[UNREAD + name].nunique()
-        for task, model, variant in dict.fromkeys(key[:3] for key in numbers[numbers > 1].index):
-            found.setdefault((task, model, variant), []).append(name)
-    return found
-
-
-def _settings(runs: pd.DataFrame) -> list[str]:
-    names = [str(name).removeprefix(UNREAD) for name in runs if str(name).startswith(UNREAD)]
-    return [name for name in names if _is_varied(name, runs)]
-
-
-def _is_varied(name: str, runs: pd.DataFrame) -> bool:
-    """Return whether a column was varied on purpose: it has the same few values at most learning rates.
-
-    Results, such as times, have others at each.
-    """
-    column = UNREAD + name
-    pairs = runs[[*RATE, column]].drop_duplicates().dropna()
-    rates = pairs.groupby(RATE, sort=False)[column]
-    if is_setting(name) or rates.size().le(1).all():
-        return bool(rates.size().gt(1).any())
-    number = rates.ngroups
-    if number == 1:
-        return bool(len(pairs) <= len(runs) / 2)
-    common = Counter(map(frozenset, rates.agg(list)[rates.size() > 1])).most_common(1)
-    return common[0][1] >= max(2, number / 2)

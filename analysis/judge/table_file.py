@@ -22,6 +22,10 @@ MOST_ROWS = 1_000_000
 MOST_FIELDS = 20_000_000
 """Fields of a Parquet file, which holds equal rows in next to no space."""
 DELIMITERS = ",;\t|"
+SEPARATOR = re.compile(r"sep=([,;\t|])", re.IGNORECASE)
+"""The first line that a spreadsheet may write."""
+MOST_HEAD = 100_000
+"""Characters in which the line of names begins."""
 PARQUET = b"PAR1"
 MOST_NAME = 200
 """Characters of a name; longer ones make lines of a report, and figures, without end."""
@@ -44,6 +48,8 @@ class TableFile:
     """Each row's line in the file (the last one of several); in Parquet its number, from 1."""
     decimal_comma: bool
     """Whether `0,5` is a number: fields are separated by something else than a comma."""
+    reader: str = ""
+    """What it is, where it is no file of CSV or Parquet."""
     unfinished: bool = False
     """Whether the last line has no end: the file may have been cut there."""
 
@@ -67,6 +73,11 @@ def read_table_file(path: Path) -> TableFile:
     except OSError as error:
         what = "it is a folder" if path.is_dir() else error.strerror or reason(error)
         raise UserError(f"{path} cannot be read ({what}): name a CSV or Parquet file") from error
+    return table_of(path, content)
+
+
+def table_of(path: Path, content: bytes) -> TableFile:
+    """Read the content of a file; raises UserError."""
     if not content.strip():
         raise UserError(f"{path} is empty: {FORMAT}, with a row for each run or evaluation")
     found = _parquet(path, content) if content.startswith(PARQUET) else _csv(path, content)
@@ -118,16 +129,19 @@ def _texts(column: pa.ChunkedArray) -> list[str]:
 
 def _csv(path: Path, content: bytes) -> TableFile:
     text = _decoded(path, content)
-    delimiter, skipped = _delimiter(text)
+    start, skipped = _start(text)
+    body = _without_bars(re.sub(r"^#[ \t]*", "", text[start:]))
+    delimiter = _delimiter(text, body)
     csv.field_size_limit(MAX_FIELD)
     try:
-        numbered = list(_rows(text, delimiter))[skipped:]
+        numbered = [(line + skipped, row) for line, row in _rows(body, delimiter)]
     except csv.Error as error:
         raise UserError(f"{path}: {error}: {FORMAT}") from error
     if not numbered:
         raise UserError(f"{path} has no columns: {FORMAT}")
     (first, names), *rows = numbered
     names = [name.strip() for name in names]
+    rows = [(line, row) for line, row in rows if not (row[0].lstrip().startswith("#") and len(row) != len(names))]
     _check_names(path, names, first)
     wrong = [(line, len(row)) for line, row in rows if len(row) != len(names)]
     raise_mistakes([f"{path}:{line}: got {number} fields, want {len(names)}" for line, number in wrong])
@@ -142,12 +156,38 @@ def _csv(path: Path, content: bytes) -> TableFile:
     )
 
 
-def _delimiter(text: str) -> tuple[str, int]:
-    """Return what separates fields, and how many lines come before that of the names: a spreadsheet's `sep=;`."""
-    head = text.lstrip().split("\n", 1)[0].rstrip("\r")
-    if len(head) == 5 and head.lower().startswith("sep=") and head[4] in DELIMITERS:
-        return head[4], 1
-    return max(DELIMITERS, key=head.count), 0
+def _start(text: str) -> tuple[int, int]:
+    """Return where the line of names begins, and how many lines come before it: comments, and a spreadsheet's `sep=;`.
+
+    The last comment is the line of names if numbers follow it.
+    """
+    starts = [0, *(found.end() for found in re.finditer("\n", text[:MOST_HEAD]))]
+    for number, start in enumerate(starts):
+        line = text[start:].partition("\n")[0].strip(" \r")
+        if line.startswith("#"):
+            below = text[start:].partition("\n")[2].lstrip().partition("\n")[0]
+            if re.fullmatch(r"[\d.eE+\-,;|\s]*\d", below.strip()):
+                return start, number
+        elif line.strip() and not SEPARATOR.fullmatch(line):
+            return start, number
+    return 0, 0
+
+
+def _delimiter(text: str, body: str) -> str:
+    """Return what separates fields."""
+    if found := SEPARATOR.fullmatch(text[:MOST_HEAD].lstrip().partition("\n")[0].strip(" \r")):
+        return found[1]
+    head = body.partition("\n")[0]
+    found_mark = max(DELIMITERS, key=head.count)
+    return " " if found_mark not in head and len(head.split()) > 1 else found_mark
+
+
+def _without_bars(body: str) -> str:
+    """Return a table in Markdown without the bars around its lines, and with the line below its names left empty."""
+    lines = body.split("\n")
+    if not lines[0].strip().startswith("|") or len(lines) < 2 or not re.fullmatch(r"[|\s:-]+", lines[1].strip()):
+        return body
+    return "\n".join(line.strip().strip("|") for line in [lines[0], "", *lines[2:]])
 
 
 def _check_names(path: Path, names: list[str], line: int = 1) -> None:
@@ -157,10 +197,11 @@ def _check_names(path: Path, names: list[str], line: int = 1) -> None:
 
 def _rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows that are not blank, each with the number of its last line."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    blanks = delimiter == " "
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True, skipinitialspace=blanks)
     for row in reader:
         if any(field.strip() for field in row):
-            yield reader.line_num, row
+            yield reader.line_num, row[:-1] if blanks and not row[-1] else row
 
 
 def _decoded(path: Path, content: bytes) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
-from functools import cache
+from collections.abc import Collection, Hashable, Sequence
+from functools import cache, reduce
 from itertools import combinations
+from operator import or_
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,14 +49,18 @@ def most_equal(numbers: tuple[int, ...]) -> NDArray[np.int64]:
     left = np.arange(total, 0, -1)
     if max(numbers, default=0) > pairs_of(MOST_VARIANTS):
         return left
-    possible = {0}
+    reachable = 1  # as bits: bit n stands for n equal pairs
     for number in numbers:
-        possible = {done + more for done in possible for more in _possible(number)}
-    rising = np.array(sorted(possible))
-    return rising[np.searchsorted(rising, left, side="right") - 1]
+        reachable = reduce(or_, (reachable << more for more in _possible(number)))
+    total = sum(numbers)
+    packed = np.frombuffer(reachable.to_bytes(total // 8 + 1, "little"), np.uint8)
+    is_reachable = np.unpackbits(packed, count=total + 1, bitorder="little")
+    most = np.maximum.accumulate(np.where(is_reachable, np.arange(total + 1), 0))
+    return most[:0:-1]
 
 
-def _possible(num_pairs: int) -> Iterable[int]:
+@cache
+def _possible(num_pairs: int) -> Collection[int]:
     """Return how many pairs can be equal: all partitions of the variants into classes of equal ones."""
     num_variants = round((1 + math.sqrt(1 + 8 * num_pairs)) / 2)
     if pairs_of(num_variants) != num_pairs:

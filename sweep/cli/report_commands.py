@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,9 +12,12 @@ from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command
 
 if TYPE_CHECKING:
+    from lr_sweep.analysis.judge.reading import Reading
     from lr_sweep.analysis.study_report import Report
     from lr_sweep.sweep.results.directory import Results
 
+WIDTH = 110
+"""Of a paragraph on the terminal."""
 SomeStudies = list[str] | None
 
 
@@ -71,13 +75,22 @@ def _watch(studies: list[str], results: Results, strict: bool) -> None:
 
 @command("runs.csv --columns learning_rate=lr,validation=val_acc")
 def judge(
-    tables: Annotated[list[Path], opt.argument("TABLE", "a row a run, or a row an evaluation", opt.local_path)],
+    tables: Annotated[
+        list[str],
+        opt.argument(
+            "TABLE",
+            "CSV, Parquet, JSON or `-`, with a row a run or an evaluation; a folder of Ray Tune, Hydra, Lightning or "
+            "TensorBoard; a database of Optuna or MLflow, or the address of MLflow's server",
+            opt.location,
+        ),
+    ],
     columns: Annotated[
         list[str] | None,
         opt.option(
             "MEANING=NAME,...",
             "which column is task, model, variant, learning_rate, seed, step, num_steps, run, status, validation, "
-            "test or train, where its name does not say it; MEANING= for none",
+            "test, train, nuisance (tuned as the rate is) or ignored, where it is not guessed; A+B for several, "
+            "MEANING= for none; or the file that --save wrote",
         ),
     ] = None,
     metric: Annotated[
@@ -93,49 +106,63 @@ def judge(
         float | None, opt.option("SIZE", "differences below it are none; in points of percent, or as the metric is")
     ] = None,
     out: Annotated[Path | None, opt.option("FOLDER", "of the report; default: ./judged/TABLE", opt.local_path)] = None,
+    save: Annotated[
+        Path | None, opt.option("FILE", "keep how the table was read, for --columns FILE", opt.local_path)
+    ] = None,
     strict: opt.Strict = False,
 ) -> int:
-    """Write tables, figures and checks of runs that any program made, from CSV or Parquet files (docs/judge.md)."""
-    from lr_sweep.analysis.judge.columns import Reading
-    from lr_sweep.analysis.judge.judge import judge as read_tables
+    """Write tables, figures and checks of runs that any program made (docs/judge.md)."""
+    from lr_sweep.analysis.judge.reading import Reading, save_reading
     from lr_sweep.analysis.judge.write import write_judged
+    from lr_sweep.sweep.cli.ask import judged_or_asked
 
     opt.not_together(lower_is_better=lower_is_better, higher_is_better=higher_is_better)
     if equal_within is not None and equal_within <= 0:
         raise UserError(f"--equal-within: got {equal_within:g}, want a difference above 0")
-    reading = Reading(
-        columns=_mapping(columns or []),
-        metric=metric,
-        higher_is_better=higher_is_better if higher_is_better or lower_is_better else None,
-        select_on_test=select_on_test,
-        paired=paired,
-        equal_within=equal_within,
+    reading = _reading(columns or []).but(
+        Reading(
+            metric=metric,
+            higher_is_better=higher_is_better if higher_is_better or lower_is_better else None,
+            select_on_test=select_on_test,
+            paired=paired,
+            equal_within=equal_within,
+        )
     )
-    study = read_tables(tables, reading)
-    written = write_judged(study, out or Path("judged") / tables[0].stem)
-    print("\n".join(study.about_table))
-    print(f"\n{written.text}\n\nreport     {written.page}")
+    found = judged_or_asked(tables, reading)
+    written = write_judged(found.study, out or Path("judged") / found.study.info.study)
+    read_as, *remarks = found.study.about_table
+    warnings = [line for line in remarks if line.isupper() or line.startswith("NO ")]
+    print("\n".join(textwrap.fill(line, WIDTH, break_on_hyphens=False) for line in (read_as, *warnings)))
+    print(f"\n{written.text}\n")
+    print("\n".join(f"  {line}" for line in remarks if line not in warnings))
+    if save is not None:
+        save_reading(save, found.reading)
+        print(f"saved      {save}: give it as --columns {save}")
+    print(f"report     {written.page}")
     return int(strict and written.num_problems > 0)
 
 
-def _mapping(given: list[str]) -> dict[str, str]:
-    """Read `learning_rate=lr,validation=val_acc`, possibly several times."""
-    from lr_sweep.analysis.judge.columns import ROLES, SPLITS
+def _reading(given: list[str]) -> Reading:
+    """Read `learning_rate=lr,validation=val_acc`, possibly several times, and files that keep a reading."""
+    from lr_sweep.analysis.judge.reading import MEANINGS, Reading, saved_reading
 
-    known, mistakes = [*ROLES, *SPLITS], []
+    files = [text for text in given if text.endswith((".yaml", ".yml")) and "=" not in text]
+    kept, mistakes = Reading(), []
+    for file in files:
+        kept = kept.but(saved_reading(opt.local_path(file)))
     found: dict[str, str] = {}
-    for pair in (pair for text in given for pair in text.split(",")):
+    for pair in (pair for text in given if text not in files for pair in text.split(",")):
         role, equals, name = (part.strip() for part in pair.partition("="))
         if not equals:
-            mistakes.append(f"--columns: got {pair!r}, want MEANING=NAME, as in learning_rate=lr")
-        elif role not in known:
-            mistakes.append(f"--columns: {unknown('meaning', role, known)}")
+            mistakes.append(f"--columns: got {pair!r}, want MEANING=NAME, as in learning_rate=lr, or a .yaml file")
+        elif role not in MEANINGS:
+            mistakes.append(f"--columns: {unknown('meaning', role, MEANINGS)}")
         elif role in found:
             mistakes.append(f"--columns: {role} is given twice, as {found[role]!r} and {name!r}")
         found[role] = name
     if mistakes:
         raise UserError("\n".join(mistakes))
-    return found
+    return kept.but(Reading(columns=found))
 
 
 @command("--cluster cluster.yaml")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from lr_sweep.analysis.judge.columns import Reading
 from lr_sweep.analysis.judge.judge import judge
+from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.study_files import Study
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
 import pytest
 
-from lr_sweep.analysis.judge.columns import find_columns, is_higher_better, measured
+from lr_sweep.analysis.judge import columns
+from lr_sweep.analysis.judge.columns import Columns
+from lr_sweep.analysis.judge.table_file import TableFile
+from lr_sweep.analysis.judge.words import is_higher_better, measured
 from lr_sweep.common.errors import UserError
 
 MLFLOW = ["", "run_id", "status", "start_time", "metrics.test_acc", "metrics.val_acc", "metrics.val_loss", "params.lr"]
@@ -21,6 +27,13 @@ WANDB = [
     "val/accuracy",
     "test/accuracy",
 ]
+
+
+def find_columns(names: Sequence[str], given: Mapping[str, str], metric: str | None) -> Columns:
+    """Of a table with two rows, in which all columns differ."""
+    fields = {name: [f"0.{place}1", f"0.{place}2"] for place, name in enumerate(names, 1)}
+    table = TableFile(path=Path("t.csv"), sha256="", columns=fields, lines=[2, 3], decimal_comma=False)
+    return columns.find_columns(table, given, metric)
 
 
 @pytest.mark.parametrize(
@@ -49,13 +62,13 @@ WANDB = [
     ids=["MLflow", "Ray", "W&B", "Optuna"],
 )
 def test_exports_are_read_by_name(names: list[str], metric: str | None, found: str) -> None:
-    columns = find_columns(names, {}, metric)
-    assert (columns.of, columns.metric) == (dict(pair.split("=") for pair in found.split()), "accuracy")
+    result = find_columns(names, {}, metric)
+    assert (result.of, result.metric) == (dict(pair.split("=") for pair in found.split()), "accuracy")
 
 
 def test_several_candidates_are_the_users_choice() -> None:
-    with pytest.raises(UserError, match="2 columns may be validation: val_acc, val_loss: say which"):
-        find_columns(["lr", "val_acc", "val_loss"], {}, None)
+    with pytest.raises(UserError, match="2 columns may be validation: val_acc, val_f1: say which"):
+        find_columns(["lr", "val_acc", "val_f1"], {}, None)
     with pytest.raises(UserError, match="2 columns may be learning_rate: lr, base_lr"):
         find_columns(["base_lr", "lr", "val_acc"], {}, None)
     assert find_columns(["lr", "val_acc", "val_loss"], {"validation": "val_loss"}, None).metric == "loss"

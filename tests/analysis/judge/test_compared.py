@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.columns import Reading
 from lr_sweep.analysis.judge.judge import judge
+from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.sweep.cli.parser import main
 

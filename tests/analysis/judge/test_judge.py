@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lr_sweep.analysis.judge.columns import Reading
 from lr_sweep.analysis.judge.judge import judge
+from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.common.errors import UserError
 from lr_sweep.tests.support.judged import chosen, rows_of, study_of
@@ -150,5 +150,5 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=name):
             judge([tmp_path / name], Reading())
     for path in (tmp_path, tmp_path / "none.csv"):
-        with pytest.raises(UserError, match="name a CSV or Parquet file"):
+        with pytest.raises(UserError, match="name a (CSV or Parquet file|table)"):
             judge([path], Reading())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import io
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.study_report import Report, write_report
+from lr_sweep.common.program import PROGRAM
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.tests.support.records import SyntheticRecord
 
@@ -43,7 +45,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_the_report_is_written_and_replaced_whole(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["judge", "mine.csv"]) == 0
     printed = capsys.readouterr().out
-    for line in ("read learning_rate from lr", "12 runs in the table: 12 complete", "the largest tried"):
+    for line in ("learning rate = lr", "12 runs in the table: 12 complete", "the largest tried"):
         assert line in printed
     folder = table.parent / "judged" / "mine"
     before = files(folder)
@@ -138,7 +140,62 @@ def test_lower_is_better(table: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["judge", "mine.csv", "--lower-is-better", "--metric", "miss"]) == 0
     printed = capsys.readouterr().out
     assert "miss: lower is better" in printed
-    assert "a        0.5 ± 0 ‡" in printed
+    assert "a        0.5 ± 0 *" in printed
+
+
+GRID = "algo,gamma,lr,seed,val_acc\n" + "".join(
+    f"{algo},{gamma},{rate},{seed},{0.5 + rate + gamma / 10 + seed / 64}\n"
+    for algo in "ab"
+    for gamma in (0.9, 0.99)
+    for rate in RATES
+    for seed in (0, 1)
+)
+
+
+def test_a_question_is_asked_on_a_terminal_alone(
+    table: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table.write_text(GRID)
+    assert main(["judge", "mine.csv", "--out", "out"]) == 2
+    printed = capsys.readouterr().err
+    command = f"{PROGRAM} judge mine.csv --columns nuisance=gamma\n"
+    assert "settings are no seeds" in printed
+    assert command in printed
+    for stream in ("stdin", "stdout"):
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True, raising=False)
+    answers = iter(["7", "x", "2"])
+    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+    assert main(["judge", "mine.csv", "--out", "out", "--save", "judge.yaml"]) == 0
+    asked = capsys.readouterr().out
+    assert "variant = algo+gamma" in asked
+    assert main(["judge", "mine.csv", "--out", "again", "--columns", "judge.yaml"]) == 0
+    assert "variant = algo+gamma" in capsys.readouterr().out
+    assert (Path("out") / "cells.csv").read_text() == (Path("again") / "cells.csv").read_text()
+    answers = iter(["1"])
+    assert main(["judge", "mine.csv", "--columns", "judge.yaml", "--columns", "variant=algo", "--out", "x"]) == 0
+    assert "variant = algo, " in capsys.readouterr().out
+
+
+def test_settings_that_are_tuned_widen_the_interval(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where seeds prefer different settings, intervals hold their choice; where one is given they do not."""
+    values = {0: (0.70, 0.60), 1: (0.72, 0.74), 2: (0.71, 0.79)}
+    rows = [f"{g},{rate},{s},{v - rate}" for s, pair in values.items() for g, v in enumerate(pair) for rate in RATES]
+    table.write_text("\n".join(["gamma,lr,seed,val_acc", *rows, ""]))
+    assert main(["judge", "mine.csv", "--columns", "nuisance=gamma", "--out", "tuned"]) == 0
+    assert "9 runs of 18 in the table, at the best of the tuned settings" in capsys.readouterr().out
+    table.write_text("\n".join(["gamma,lr,seed,val_acc", *(row for row in rows if row.startswith("0")), ""]))
+    assert main(["judge", "mine.csv", "--out", "alone"]) == 0
+    tuned, alone = (pd.read_csv(Path(name) / "intervals.csv").iloc[0] for name in ("tuned", "alone"))
+    assert tuned["learning_rate"] == alone["learning_rate"] == RATES[0]
+    assert tuned["test_mean"] == alone["test_mean"]
+    assert tuned["high"] - tuned["low"] > tuned["t_high"] - tuned["t_low"] > 0
+    assert alone["high"] - alone["low"] == pytest.approx(alone["t_high"] - alone["t_low"])
+
+
+def test_standard_input_is_read(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for content in (TABLE.encode(), b'[{"lr": 0.1, "val_acc": 0.5}, {"lr": 0.2, "val_acc": 0.6}]'):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+        assert main(["judge", "-", "--out", "out"]) == 0
 
 
 WITHOUT = """

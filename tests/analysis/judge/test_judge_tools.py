@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.columns import Reading
 from lr_sweep.analysis.judge.judge import judge
+from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.study_files import Study
 
 ROOT = Path(__file__).parents[3]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.judge.columns import Reading
+from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.common.errors import UserError
 from lr_sweep.tests.support.judged import chosen, study_of
 

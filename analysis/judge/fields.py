@@ -1,0 +1,136 @@
+"""Fields of a table as numbers and names; what may be read in two ways is refused by the functions here."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+from lr_sweep.analysis.judge.names import SPLITS, STATUS, STATUS_PREFIXES
+from lr_sweep.analysis.judge.table_file import MOST_NAME, printable
+from lr_sweep.analysis.report.spreadsheet import as_written
+from lr_sweep.common.text import RATES, rates_text
+
+NOTHING = {"", "none", "null", "na", "n/a", "<na>", "-"}
+"""Fields without a value, in small letters."""
+RATE_DIGITS = 6
+"""Learning rates equal to so many digits are one, also where they were stored in single precision."""
+NUMBERS = {"learning_rate", "seed", "step", "num_steps", *SPLITS}
+"""What is read as a number, of `Columns.of`."""
+MOST_VALUE = 1e100
+"""A value beyond it is as good as infinite, and its square would be."""
+
+_NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
+_SEED = re.compile(r"(.*?[a-z].*?)(\d+)", re.IGNORECASE)
+
+
+def parsed(parse: Callable[[str], Any], text: str) -> Any:
+    """Return the value of a field, or the ValueError that says what is wrong with it."""
+    try:
+        return parse(text)
+    except ValueError as mistake:
+        return mistake
+
+
+def parser_of(role: str) -> Callable[[str], Any]:
+    """Return what reads the fields of a column with this meaning; it raises ValueError."""
+    return _PARSERS.get(role, number if role in SPLITS else _name)
+
+
+def with_point(text: str) -> str:
+    """Write a number with a decimal comma with a point."""
+    whole, comma, rest = text.strip().partition(",")
+    return f"{whole}.{rest}" if comma and rest[:1].isdigit() and whole.lstrip("+-").isdigit() else text
+
+
+def without_prefix(texts: list[str]) -> list[str]:
+    """Return the seeds 0, 1 of `seed_0`, `seed_1`; texts as they are where they do not all begin alike."""
+    found = {text: _SEED.fullmatch(text) for text in dict.fromkeys(texts)}
+    prefixes = {match[1].lower() if match else None for match in found.values()}
+    if len(prefixes) != 1 or None in prefixes:
+        return texts
+    numbers = {text: match[2] for text, match in found.items() if match}
+    return [numbers[text] for text in texts]
+
+
+def is_empty(text: str) -> bool:
+    """Return whether a field has nothing in it; NaN is something."""
+    return text.strip().lower() in NOTHING
+
+
+def is_nothing(text: str) -> bool:
+    """Return whether a field has no number; NaN is none where it is not a metric's."""
+    return is_empty(text) or text.strip().lower() == "nan"
+
+
+def is_number(text: str) -> bool:
+    """Return whether a field is a number, NaN and infinity among them."""
+    return bool(_NUMBER.fullmatch(text))
+
+
+def as_number(text: str) -> str:
+    """Write numbers that are equal alike; other texts as they are."""
+    return f"{float(text):.12g}" if is_number(text) else text
+
+
+def number(text: str) -> float:
+    """Return a value; infinite: the run diverged; NaN: nothing was measured."""
+    if text.lower() in NOTHING:
+        return math.nan
+    found = _float(text, "a number, `nan` where the run diverged, or nothing")
+    return found if abs(found) <= MOST_VALUE else math.inf
+
+
+def _float(text: str, wanted: str) -> float:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"got {text[:60]!r}, want {wanted}")
+    return float(text)
+
+
+def _rate(text: str) -> float:
+    rate = _float(text, rates_text())
+    if not RATES[0] <= rate <= RATES[1]:
+        raise ValueError(f"got {text[:60]!r}, want {rates_text()}")
+    return float(f"{rate:.{RATE_DIGITS - 1}e}")
+
+
+def _seed(text: str) -> int:
+    wanted = "a whole number, or one behind a word that all seeds begin with"
+    found = _float(text, wanted)
+    if not (math.isfinite(found) and found == int(found) and abs(found) < 2**63):
+        raise ValueError(f"got {text[:60]!r}, want {wanted}")
+    return int(text) if len(text) < 20 and text.lstrip("+-").isdigit() else int(found)
+
+
+def _step(text: str) -> float:
+    found = 0.0 if is_nothing(text) else _float(text, "a number from 0")
+    if not 0 <= found < 2**53:
+        raise ValueError(f"got {text[:60]!r}, want a number from 0")
+    return found
+
+
+def _name(text: str) -> str:
+    name = as_written(printable(text))
+    if not name:
+        raise ValueError("got nothing, want a name")
+    if len(name) > MOST_NAME:
+        raise ValueError(f"got a name of {len(name):,} characters, want at most {MOST_NAME}")
+    return name
+
+
+def _status(text: str) -> str:
+    words = text.strip().lower().replace(" ", "_")
+    words = next((words.removeprefix(start) for start in STATUS_PREFIXES if words.startswith(start)), words)
+    if (found := STATUS.get(words) or STATUS.get(words.partition("_by_")[0])) is None:
+        raise ValueError(f"got {text[:60]!r}, want one of {', '.join(STATUS)}")
+    return found
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "learning_rate": _rate,
+    "seed": _seed,
+    "step": _step,
+    "num_steps": _step,
+    "status": _status,
+}

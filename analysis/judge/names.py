@@ -1,0 +1,112 @@
+"""The names and words by which columns, metrics and states are known: one table for all tools."""
+
+from __future__ import annotations
+
+ROLES: dict[str, tuple[str, ...]] = {
+    "task": ("task", "dataset", "data_set", "benchmark", "env", "environment", "env_name", "env_id"),
+    "model": ("model", "model_name", "architecture", "arch", "backbone", "network"),
+    "variant": (
+        *("variant", "method", "algorithm", "treatment", "algo", "optimizer", "optimiser", "optim", "approach"),
+        *(
+            "strategy",
+            "agent",
+            "condition",
+            "arm",
+            "recipe",
+            "exp_name",
+            "experiment",
+            "experiment_name",
+            "optimizer_name",
+        ),
+    ),
+    "learning_rate": (
+        *("learning_rate", "lr", "learningrate", "base_lr", "init_lr", "initial_lr", "peak_lr", "max_lr", "start_lr"),
+        *("base_learning_rate", "init_learning_rate", "initial_learning_rate", "peak_learning_rate"),
+        *("max_learning_rate", "start_learning_rate", "learning_rate_init", "lr_init", "lr0", "eta0"),
+    ),
+    "seed": ("seed", "random_seed", "random_state", "rng_seed", "repeat", "replicate", "rep", "fold"),
+    "step": ("step", "_step", "global_step", "training_iteration", "iteration", "iter", "epoch", "trainer_global_step"),
+    "num_steps": ("num_steps", "max_steps", "total_steps", "num_epochs", "max_epochs"),
+    "run": ("run_id", "trial_id", "run", "id"),
+    "status": ("status", "state", "trial_state", "run_status"),
+}
+"""What a column may mean, with the names that mean it, in small letters and without a tool's prefix."""
+GIVEN_ROLES = (*ROLES, "nuisance", "ignored")
+"""What else the user may say: `nuisance`: settings that are tuned as the rate is; `ignored`: columns that are none."""
+SEVERAL = {"task", "model", "variant", "seed", "nuisance", "ignored"}
+"""Meanings that several columns may have together."""
+REPEATS = {"seed", "fold", "repeat", "replicate", "rep"}
+"""Words of columns that number repeats."""
+SPLITS = {
+    "validation": {"validation", "val", "valid", "dev", "eval", "evaluation"},
+    "test": {"test", "heldout", "holdout"},
+    "train": {"train", "training"},
+}
+"""What else a column may mean, with the words in its name that mean it; the rest of the name is the metric."""
+FIRST_IS_TAKEN = {"step", "num_steps", "run", "status", "seed", "variant", "model", "task"}
+"""If several columns have names for one of these, the first in the list is read."""
+RATE_WORDS = {"lr", "learning_rate", "learningrate"}
+"""A column of numbers with one of these in its name may be the learning rate, if none of `NO_RATE` is."""
+NO_RATE = {"scheduler", "schedule", "decay", "warmup", "min", "end", "final", "ratio", "mult", "multiplier", "factor"}
+NO_RATE |= {"current", "last", "log", "log10", "steps", "step", "type", "gamma", "epoch", "epochs", "patience"}
+SETTINGS = ("params.", "params_", "hparams.", "hparams/", "config/", "config.", "hyperparameters.")
+"""Before the names of what a run was started with, of MLflow, Optuna, Lightning, Ray Tune and W&B."""
+PREFIXES = (*SETTINGS, "hparam/", "metrics.", "metrics/", "summary/", "summary.", "user_attrs_")
+PASSED_OVER = {"best", "final", "last", "epoch", "step", "at", "metrics", "metric"}
+"""Words in the name of a metric's column that are no part of the metric's name."""
+MEANS, OF_MEANS = {"mean", "avg"}, {"squared", "absolute", "average", "iou", "precision"}
+"""Words that are none either, unless one of the others follows."""
+SPREADS = {"std", "sd", "sem", "stderr", "stdev", "var", "variance", "ci", "count", "min", "max", "correct"}
+"""With one of these a column is no metric but its spread, or a count."""
+SETTING_WORDS = {
+    "weight",
+    "coef",
+    "coefficient",
+    "lambda",
+    "scale",
+    "function",
+    "fn",
+    "type",
+    "size",
+    "split",
+    "dataset",
+}
+"""With one of these a column is a setting, as `aux_loss_weight` and `train_size` are."""
+TIMES = {"time", "times", "seconds", "duration", "runtime", "timestamp", "created", "date", "datetime", "s", "sec"}
+"""Words of a time, which is a result."""
+WORDS = {"acc": "accuracy", "ppl": "perplexity", "err": "error", "rew": "reward", "returns": "return"}
+HIGHER = {"accuracy", "f1", "auc", "auroc", "precision", "recall", "bleu", "iou", "miou", "dice", "r2", "mcc", "ndcg"}
+HIGHER |= {"reward", "return", "top1", "top5", "rouge", "map"}
+LOWER = {"loss", "error", "perplexity", "nll", "bpc", "bpb", "mse", "rmse", "mae", "wer", "cer", "fid", "entropy"}
+FRACTIONS = HIGHER - {"reward", "return"} | {"error", "wer", "cer"}
+"""Metrics whose values are fractions, shown in percent, if all are from 0 to 1."""
+NEGATED = {"neg", "negative", "minus"}
+"""With one of these a metric's name does not say which way it is better: `neg_mean_squared_error`."""
+PERCENTS = {"accuracy", "error"}
+"""Metrics whose values are percents if they reach up to 100."""
+LOSSES = {"loss", "nll", "perplexity"}
+"""Beside the metric they show that a run diverged."""
+VALUES = ("value", "metric_value", "objective", "score", "result", "values_0")
+"""Names of a column that was optimised, and that says not what it is."""
+METRIC_NAMES = ("metric", "metric_name", "metric_key", "metric_key_used", "objective_name", "monitor")
+"""Columns that say of which metric `VALUES` are."""
+DIRECTIONS = ("direction", "mode", "goal", "metric_mode", "objective_direction")
+"""Columns that say which way a metric is better, in `UP` or `DOWN`."""
+UP, DOWN = {"maximize", "maximise", "max", "higher"}, {"minimize", "minimise", "min", "lower"}
+ABOUT_RUNS = {"host", "hostname", "node", "gpu", "device", "user", "note", "notes", "comment", "tags", "path", "logdir"}
+ABOUT_RUNS |= {"url", "pid", "ip", "commit", "version", "sweep", "dir", "epoch", "message", "traceback", "job", "uuid"}
+ABOUT_RUNS |= {"name", "index", "worker", "rank", "log", "file", "checkpoint", "run", "trial", "converged", "diverged"}
+"""Words of columns that say where a run was, or how it went, and not how it was started."""
+STATUS = {
+    **dict.fromkeys(("complete", "completed", "finished", "terminated", "done", "success", "succeeded"), "complete"),
+    **dict.fromkeys(("successful", "ok"), "complete"),
+    **dict.fromkeys(("diverged", "nan"), "diverged"),
+    **dict.fromkeys(("failed", "fail", "crashed", "killed", "error", "preempted", "cancelled", "timeout"), "failed"),
+    **dict.fromkeys(("canceled", "timed_out", "failure", "errored", "oom", "out_of_memory", "node_fail"), "failed"),
+    **dict.fromkeys(("stopped", "pruned", "earlystopped", "early_stopped"), "stopped"),
+    **dict.fromkeys(("missing", "running", "pending", "scheduled", "paused", "preempting", "waiting"), "missing"),
+    **dict.fromkeys(("queued", "created"), "missing"),
+}
+"""How tools name the state of a run, in small letters."""
+STATUS_PREFIXES = ("trialstate.", "runstatus.", "state.", "status.")
+"""Before the names of states, where an enumeration was written as text."""

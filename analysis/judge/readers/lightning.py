@@ -1,0 +1,47 @@
+"""Folders that Lightning's CSVLogger wrote: `metrics.csv` with `hparams.yaml` beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from lr_sweep.analysis.judge.readers.from_rows import flattened, table_of_rows, with_labels
+from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, read_table_file
+from lr_sweep.common.errors import UserError, reason
+from lr_sweep.common.files import read_plain
+
+METRICS, SETTINGS = "metrics.csv", "hparams.yaml"
+
+
+def is_lightning(folder: Path) -> bool:
+    """Return whether a folder has runs of the logger."""
+    return any((path.parent / SETTINGS).exists() for path in folder.rglob(METRICS))
+
+
+def read_lightning(folder: Path) -> TableFile:
+    """Read every run below a folder; raises UserError."""
+    runs = []
+    for path in sorted(folder.rglob(METRICS)):
+        settings = flattened(yaml_mapping(path.parent / SETTINGS), "hparams.")
+        runs.append((str(path.parent.relative_to(folder)), [settings | row for row in rows_of_file(path)]))
+    return table_of_rows(folder, list(with_labels(runs)), "folders of Lightning's CSVLogger")
+
+
+def rows_of_file(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a table; raises UserError."""
+    table = read_table_file(path)
+    return [dict(zip(table.columns, row, strict=True)) for row in zip(*table.columns.values(), strict=True)]
+
+
+def yaml_mapping(path: Path) -> dict[str, Any]:
+    """Read a mapping in YAML, whatever its tags: nothing is made of them; raises UserError."""
+    if not path.exists():
+        return {}
+    try:
+        found = YAML().load(read_plain(path, MOST_BYTES).decode())
+    except (OSError, UnicodeDecodeError, YAMLError) as error:
+        raise UserError(f"{path} cannot be read ({reason(error)})") from error
+    return dict(found) if isinstance(found, dict) else {}

@@ -1,0 +1,128 @@
+"""Which reader a source is for: a file, a folder, standard input, an address, or several files by a pattern."""
+
+from __future__ import annotations
+
+import glob
+import sqlite3
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from lr_sweep.analysis.judge.readers import (
+    hydra,
+    json_rows,
+    lightning,
+    mlflow_store,
+    optuna_storage,
+    ray_tune,
+    tensorboard,
+    wandb_chart,
+)
+from lr_sweep.analysis.judge.readers.from_rows import labels_of
+from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, read_table_file, table_of
+from lr_sweep.analysis.judge.words import is_rate
+from lr_sweep.common.errors import UserError, reason
+from lr_sweep.common.files import open_plain
+
+STDIN = "-"
+SQLITE = b"SQLite format 3\0"
+FOLDERS: Sequence[tuple[Callable[[Path], bool], Callable[[Path], TableFile]]] = (
+    (hydra.is_hydra, hydra.read_hydra),
+    (ray_tune.is_ray_tune, ray_tune.read_ray_tune),
+    (lightning.is_lightning, lightning.read_lightning),
+    (tensorboard.is_tensorboard, tensorboard.read_tensorboard),
+)
+"""What a folder may be, in this order, and what reads it."""
+KINDS = "of Ray Tune, Hydra, Lightning or TensorBoard"
+
+
+def read_sources(sources: Sequence[str | Path]) -> list[TableFile]:
+    """Read every source; raises UserError with what is wrong with the first that cannot be read."""
+    tables = [_read(each) for source in sources for each in _expanded(str(source))]
+    return tables if len(tables) == 1 else [_with_name(table) for table in tables]
+
+
+def _with_name(table: TableFile) -> TableFile:
+    """Add the settings in a file's name, as `lr=0.1,seed=1.csv`, to a table without learning rates."""
+    labels = labels_of(table.path.stem)
+    if any(map(is_rate, table.columns)) or not any(map(is_rate, labels)):
+        return table
+    columns = {f"config.{name}": [value] * len(table.lines) for name, value in labels.items()}
+    return replace(table, columns=columns | table.columns)
+
+
+def _expanded(source: str) -> list[str]:
+    """Return the files that a pattern names, as a shell would."""
+    if not glob.has_magic(source) or source == STDIN or Path(source).exists():
+        return [source]
+    if found := sorted(glob.glob(source, recursive=True)):  # noqa: PTH207 - pathlib's takes no whole path
+        return found
+    raise UserError(f"no file fits {source}: name a table, or a folder")
+
+
+def _read(source: str) -> TableFile:
+    if source == STDIN:
+        return _read_stdin()
+    if source.startswith(("http://", "https://")):
+        return mlflow_store.read_mlflow(source, source)
+    path = Path(source.removeprefix("sqlite:///"))
+    if path.is_dir():
+        return _read_folder(path)
+    if tensorboard.is_events(path):
+        return tensorboard.read_tensorboard(path)
+    head = _head(path)
+    if head == SQLITE:
+        return _read_database(path)
+    if head.lstrip()[:1] in (b"{", b"["):
+        is_journal = optuna_storage.is_journal(path)
+        return optuna_storage.read_optuna(path) if is_journal else json_rows.read_json_file(path)
+    table = read_table_file(path)
+    return wandb_chart.runs_of_chart(table) if wandb_chart.is_chart(table) else table
+
+
+def _head(path: Path) -> bytes:
+    """Return how a file begins; nothing where it cannot be read, which its reader says."""
+    try:
+        with open_plain(path) as file:
+            return file.read(len(SQLITE))
+    except OSError:
+        return b""
+
+
+def _read_stdin() -> TableFile:
+    content = sys.stdin.buffer.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise UserError(f"standard input has more than {MOST_BYTES:,} bytes: write a file with fewer columns")
+    path = Path("stdin")
+    if content.lstrip()[:1] in (b"{", b"["):
+        return json_rows.read_json(path, content)
+    table = table_of(path, content)
+    return wandb_chart.runs_of_chart(table) if wandb_chart.is_chart(table) else table
+
+
+def _read_folder(path: Path) -> TableFile:
+    try:
+        for fits, read in FOLDERS:
+            if fits(path):
+                return read(path)
+        if (path / "mlflow.db").is_file():
+            return _read_database(path / "mlflow.db")
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({reason(error)})") from error
+    raise UserError(f"{path} cannot be read (it is a folder, and none {KINDS}): name a table, such as a CSV file")
+
+
+def _read_database(path: Path) -> TableFile:
+    """Read a database of Optuna or of MLflow."""
+    try:
+        with closing(sqlite3.connect(f"file:{path.resolve()}?mode=ro", uri=True)) as database:
+            names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except sqlite3.Error as error:
+        raise UserError(f"{path} cannot be read as a database ({reason(error)})") from error
+    if {"studies", "trials"} <= names:
+        return optuna_storage.read_optuna(path)
+    if {"experiments", "runs"} <= names:
+        return mlflow_store.read_mlflow(f"sqlite:///{path.resolve()}", str(path))
+    raise UserError(f"{path} is a database of neither Optuna nor MLflow: write its runs as a CSV file")

@@ -1,0 +1,115 @@
+"""How a table is to be read: what the user says, what is asked, and the file that keeps it."""
+
+from __future__ import annotations
+
+import io
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from lr_sweep.analysis.judge.names import GIVEN_ROLES, SPLITS
+from lr_sweep.common.errors import UserError, reason, translated, unknown
+from lr_sweep.common.files import read_plain, write_bytes
+
+MOST_BYTES = 1_000_000
+"""Of a file that keeps a reading."""
+FIELDS: dict[str, type] = {
+    **{"columns": dict, "metric": str, "higher_is_better": bool},
+    **{"select_on_test": bool, "paired": bool, "equal_within": float},
+}
+"""What such a file has."""
+MEANINGS = (*GIVEN_ROLES, *SPLITS)
+"""What a column may mean."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How the user wants a table read."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Column by what it means, several joined by `+`; empty: the table has no such column; the rest is guessed."""
+    metric: str | None = None
+    """Name of the metric; if there are columns of it, no others are read."""
+    higher_is_better: bool | None = None
+    select_on_test: bool = False
+    paired: bool = False
+    """Compare variants by seed."""
+    equal_within: float | None = None
+    """Points of percent, or the metric's unit, within which variants are equal."""
+
+    def but(self, other: Reading) -> Reading:
+        """Return this reading with what another one says in its place."""
+        return Reading(
+            columns={**self.columns, **other.columns},
+            metric=other.metric or self.metric,
+            higher_is_better=self.higher_is_better if other.higher_is_better is None else other.higher_is_better,
+            select_on_test=other.select_on_test or self.select_on_test,
+            paired=other.paired or self.paired,
+            equal_within=other.equal_within or self.equal_within,
+        )
+
+
+class Choice(NamedTuple):
+    """One of several readings that are equally good."""
+
+    says: str
+    """What it would mean, as a clause."""
+    reading: Reading
+    """What the user would have to say for it, beside what was said."""
+
+
+class QuestionError(UserError):
+    """Two readings of a table are equally good."""
+
+    def __init__(self, text: str, choices: Sequence[Choice]) -> None:
+        super().__init__("\n".join([text, *(f"  {each.says}: {options_text(each.reading)}" for each in choices)]))
+        self.text, self.choices = text, tuple(choices)
+
+
+def options_text(reading: Reading) -> str:
+    """Write a reading as options of the command."""
+    columns = ",".join(f"{role}={name}" for role, name in reading.columns.items())
+    higher = {True: "--higher-is-better", False: "--lower-is-better", None: ""}[reading.higher_is_better]
+    parts = [f"--columns {shlex.quote(columns)}" if columns else "", f"--metric {shlex.quote(reading.metric or '')}"]
+    parts = [part for part in parts if part and not part.endswith("''")]
+    flags = ["--select-on-test"] * reading.select_on_test + ["--paired"] * reading.paired
+    within = [] if reading.equal_within is None else [f"--equal-within {reading.equal_within:g}"]
+    return " ".join(filter(None, [*parts, higher, *flags, *within]))
+
+
+def save_reading(path: Path, reading: Reading) -> None:
+    """Write a reading as YAML, to be given as `--columns FILE`; raises UserError if it cannot be written."""
+    content = {name: value for name, value in asdict(reading).items() if value not in (None, {}, False)}
+    if reading.higher_is_better is False:
+        content["higher_is_better"] = False
+    text = io.StringIO()
+    YAML(typ="safe").dump(content, text)
+    with translated((OSError,), lambda error: UserError(f"--save {path}: {reason(error)}: name another file")):
+        write_bytes(path, text.getvalue().encode())
+
+
+def saved_reading(path: Path) -> Reading:
+    """Read what `save_reading` wrote, or a user by hand; raises UserError with what is wrong."""
+    wanted = f"want a mapping with {', '.join(FIELDS)}, as --save writes it"
+    try:
+        content = YAML(typ="safe").load(read_plain(path, MOST_BYTES).decode())
+    except (OSError, UnicodeDecodeError, YAMLError) as error:
+        raise UserError(f"--columns {path}: cannot be read ({reason(error)}): {wanted}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"--columns {path}: got {str(content)[:60]!r}, {wanted}")
+    mistakes = [unknown("setting", name, FIELDS) for name in content if name not in FIELDS]
+    mistakes += [
+        f"{name}: got {str(value)[:60]!r}, want {FIELDS[name].__name__}"
+        for name, value in content.items()
+        if name in FIELDS and not isinstance(value, FIELDS[name])
+    ]
+    columns = content.get("columns", {}) if isinstance(content.get("columns", {}), dict) else {}
+    mistakes += [unknown("meaning", role, MEANINGS) for role in columns if role not in MEANINGS]
+    if mistakes:
+        raise UserError("\n".join(f"--columns {path}: {mistake}" for mistake in mistakes))
+    return Reading(**(content | {"columns": {role: str(name or "") for role, name in columns.items()}}))

@@ -1,0 +1,175 @@
+"""Settings are no seeds: columns that are not read, and in which runs of one cell, learning rate and seed differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import pandas as pd
+
+from lr_sweep.analysis.judge.columns import JOIN, Columns
+from lr_sweep.analysis.judge.fields import is_nothing, is_number
+from lr_sweep.analysis.judge.names import ABOUT_RUNS, REPEATS, SPREADS
+from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
+from lr_sweep.analysis.judge.rows import UNREAD, joined_labels
+from lr_sweep.analysis.judge.words import is_setting, listed, words_of
+from lr_sweep.analysis.statistics.selection import CELL, Cell, each_cell
+
+RATE = [*CELL, "learning_rate"]
+"""The columns that name a learning rate of a cell."""
+MOST_OFFERED = 4
+"""Settings for each of which a reading is offered."""
+
+
+def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str, guessed: dict[str, str]) -> pd.DataFrame:
+    """Give a meaning to settings in which runs of one cell, learning rate and seed differ.
+
+    The only one of a table without variants is what is compared, which `guessed` then says. Otherwise QuestionError is
+    raised.
+    """
+    if "step" not in rows and "num_steps" in rows and rows["num_steps"].nunique() > 1:  # a budget may be a setting
+        rows = rows.assign(**{UNREAD + columns.of["num_steps"]: rows["num_steps"].map("{:g}".format)})
+    if not (names := telling_apart(rows, decisive)):
+        return rows
+    named = columns.of.get("variant") or columns.of.get("model")
+    if named or len(names) > 1 or _counts(names[0], rows):
+        raise _question(names, columns, rows, decisive)
+    guessed["variant"] = names[0]
+    values = rows[UNREAD + names[0]]
+    label = dict(zip(values.unique(), joined_labels([(names[0], list(values.unique()))]), strict=True))
+    return rows.assign(variant=values.map(label))
+
+
+def telling_apart(rows: pd.DataFrame, decisive: str) -> list[str]:
+    """Return the settings that tell runs of one cell, learning rate and seed apart; without seeds, all that differ."""
+    key = [*RATE, *(name for name in ("nuisance", "seed") if name in rows)]
+    if "run" in rows:
+        runs = rows.drop_duplicates("run")
+    else:
+        key += ["step"] if "step" in rows else []
+        runs = rows[rows[decisive].notna() | rows["diverged"]] if "step" in rows else rows
+    several = runs[runs.duplicated(key, keep=False)]
+    if several.empty:
+        return []
+    names = [name for name in _settings(rows) if several.groupby(key, sort=False)[UNREAD + name].nunique().gt(1).any()]
+    names = [name for name in names if not is_about_run(name) or ("seed" in rows and _is_crossed(name, runs))]
+    names.sort(key=lambda name: (is_about_run(name), not is_setting(name), runs[UNREAD + name].nunique()))
+    if "seed" not in rows and ("run" in rows or "step" not in rows):
+        return _needed(names, several, key)
+    found = _needed(names, several, key)
+    return [] if several.duplicated([*key, *(UNREAD + name for name in found)]).any() else found
+
+
+def _is_crossed(name: str, runs: pd.DataFrame) -> bool:
+    """Return whether each value is there at several learning rates, as that of a setting is."""
+    return bool(runs.groupby(UNREAD + name)["learning_rate"].nunique().gt(1).all())
+
+
+def is_about_run(name: str) -> bool:
+    """Return whether a column says how a run went, or where, and not how it was started."""
+    return not is_setting(name) and bool((ABOUT_RUNS | SPREADS) & set(words_of(name)))
+
+
+def _needed(names: Sequence[str], rows: pd.DataFrame, key: Sequence[str]) -> list[str]:
+    """Leave out columns that tell no more rows apart than those before them."""
+    found: list[str] = []
+    groups = rows.groupby(list(key), sort=False).ngroups
+    for name in names:
+        together = rows.groupby([*key, *(UNREAD + each for each in (*found, name))], sort=False, dropna=False).ngroups
+        if together > groups:
+            found, groups = [*found, name], together
+    return found
+
+
+def _counts(name: str, rows: pd.DataFrame) -> bool:
+    """Return whether a column may number repeats: 0, 1, 2 or 1, 2, 3."""
+    values = {text.strip() for text in rows[UNREAD + name].unique() if not is_nothing(text)}
+    if not all(text.isascii() and text.isdigit() for text in values):
+        return False
+    numbers = sorted(map(int, values))
+    return numbers in (list(range(len(numbers))), list(range(1, len(numbers) + 1)))
+
+
+def _question(names: Sequence[str], columns: Columns, rows: pd.DataFrame, decisive: str) -> QuestionError:
+    values = {name: {text.strip() for text in rows[UNREAD + name].unique()} - {""} for name in names}
+    differ = listed([f"{name} ({len(values[name])} values)" for name in names])
+    text = f"runs of one learning rate differ in {differ}: settings are no seeds, and their spread is no noise"
+    return QuestionError(text, list(_choices(names, columns.of, rows, decisive)))
+
+
+def _choices(names: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, decisive: str) -> Iterator[Choice]:
+    every, named = JOIN.join(names), of.get("variant") or of.get("model")
+    counting = [name for name in names if "seed" not in rows and _counts(name, rows)]
+    if repeats := [name for name in names if REPEATS & set(words_of(name))] or counting:
+        seeds = JOIN.join([*([of["seed"]] if "seed" in of else []), *repeats[:1]])
+        yield Choice(f"{repeats[0]} numbers repeats", Reading(columns={"seed": seeds}))
+    if decisive == "validation":
+        yield Choice(f"{every} tuned as the learning rate is", Reading(columns={"nuisance": every}))
+        for name in names[:MOST_OFFERED] if len(names) > 1 and not named else ():
+            others = JOIN.join(other for other in names if other != name)
+            yield Choice(f"{name} compared, {others} tuned", Reading(columns={"variant": name, "nuisance": others}))
+    together = JOIN.join([*([named] if named else []), *names])
+    yield Choice(f"{together} compared, each value", Reading(columns={"variant": together}))
+    if named and "task" not in of and len(names) == 1:
+        yield Choice(f"a table for each value of {every}", Reading(columns={"task": every}))
+    if "seed" not in rows:
+        yield Choice(f"{every} no setting, as a result is", Reading(columns={"ignored": every}))
+
+
+def differing(rows: pd.DataFrame) -> dict[Cell, list[str]]:
+    """Find the settings that differ between the seeds of a learning rate, by cell; not what a seed decides."""
+    runs = rows.drop_duplicates("run_id")
+    names = [name for name in _settings(runs) if _is_varied(name, runs)]
+    names = [name for name in names if runs.groupby("seed")[UNREAD + name].nunique().gt(1).any()]
+    found: dict[Cell, list[str]] = {}
+    for name in names:
+        numbers = runs.groupby(RATE, sort=False)[UNREAD + name].nunique()
+        for task, model, variant in dict.fromkeys(key[:3] for key in numbers[numbers > 1].index):
+            found.setdefault((task, model, variant), []).append(name)
+    return found
+
+
+def moved_with_rates(rows: pd.DataFrame) -> dict[Cell, list[str]]:
+    """Find the settings that differ between the learning rates of a cell, beside those that follow the rate.
+
+    As where a search draws all settings at once: the curve over the rate is then not the rate's alone. A column that
+    no tool calls a setting counts only where no rate has a second run.
+    """
+    runs = rows.drop_duplicates("run_id").sort_values("learning_rate")
+    found: dict[Cell, list[str]] = {}
+    for cell, of_cell in each_cell(runs):
+        once = of_cell["learning_rate"].is_unique
+        for name in [name for name in _settings(runs) if is_setting(name) or (once and not is_about_run(name))]:
+            at_rates = of_cell.groupby("learning_rate")[UNREAD + name].agg(frozenset)
+            if at_rates.nunique() > 1 and not _follows(of_cell[UNREAD + name]):
+                found.setdefault(cell, []).append(name)
+    return found
+
+
+def _follows(values: pd.Series[str]) -> bool:
+    """Return whether numbers only rise, or only fall, with the learning rates that they are ordered by."""
+    if not values.map(lambda text: is_number(text.strip())).all():
+        return False
+    numbers = values.astype(float)
+    return bool(numbers.is_monotonic_increasing or numbers.is_monotonic_decreasing)
+
+
+def _settings(runs: pd.DataFrame) -> list[str]:
+    return [str(name).removeprefix(UNREAD) for name in runs if str(name).startswith(UNREAD)]
+
+
+def _is_varied(name: str, runs: pd.DataFrame) -> bool:
+    """Return whether a column was varied on purpose: it has the same few values at most learning rates.
+
+    Results, such as times, have others at each.
+    """
+    column = UNREAD + name
+    pairs = runs[[*RATE, column]].drop_duplicates().dropna()
+    rates = pairs.groupby(RATE, sort=False)[column]
+    if is_setting(name) or rates.size().le(1).all():
+        return bool(rates.size().gt(1).any())
+    number = rates.ngroups
+    if number == 1:
+        return bool(len(pairs) <= len(runs) / 2)
+    common = Counter(map(frozenset, rates.agg(list)[rates.size() > 1])).most_common(1)
+    return common[0][1] >= max(2, number / 2)

@@ -1,0 +1,95 @@
+"""Settings that are tuned as the learning rate is: at each rate the best by validation, counted in the intervals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import pandas as pd
+
+from lr_sweep.analysis.judge.runs import Runs
+from lr_sweep.analysis.judge.settings import RATE
+from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.statistics.aggregate import summarise
+from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.text import rate_text
+
+BESIDE = "\x1f"
+"""Between a variant and its settings while runs are read; in no name of a table."""
+ONE_RATE = 1e-12
+"""By such a share the rates of further settings differ in `Tuned.candidates`, where each is a rate to choose."""
+MOST_NAMED = 10
+"""Variants of which the chosen settings are said."""
+
+
+class Tuned(NamedTuple):
+    """Runs of the best settings at each learning rate."""
+
+    runs: Runs
+    candidates: pd.DataFrame
+    """All runs, as of `StudySummary.runs`: intervals choose among them."""
+    settings: dict[tuple[str, str, str, float], str]
+    """The best settings by cell and learning rate."""
+    num_settings: int
+
+
+def with_nuisance(rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
+    """Let runs of different settings that are tuned be those of different variants until `best_settings`.
+
+    Raises UserError if nothing chooses among them.
+    """
+    if "nuisance" not in rows:
+        return rows
+    if not metric.chosen_on:
+        raise UserError(
+            "nuisance: settings are tuned on validation data, and the table has none: compare them, as in "
+            "--columns variant=NAME, or give --select-on-test"
+        )
+    return rows.assign(variant=rows["variant"] + BESIDE + rows["nuisance"])
+
+
+def best_settings(runs: Runs, metric: Metric) -> Tuned:
+    """Keep at each learning rate of a variant the settings with the best mean over seeds by validation.
+
+    Of settings without a value for each seed those with the most values are compared, as of learning rates.
+    """
+    summary = summarise(runs.wanted, runs.ended, runs.curves, metric)
+    rates = _apart(summary.learning_rates)
+    rates["mean"] = metric.sign * rates["validation_mean"].round(MEAN_DIGITS)
+    ordered = rates.sort_values(["num_values", "mean"], ascending=False, kind="stable")
+    best = ordered.drop_duplicates(RATE)[[*RATE, "settings"]]
+    wanted = _apart(runs.wanted)
+    kept = wanted.merge(best, on=[*RATE, "settings"])
+    differ = {(task, model, name.split(BESIDE)[0]): names for (task, model, name), names in runs.settings.items()}
+    found = replace(runs, wanted=kept.drop(columns="settings"), settings=differ, moved={})
+    settings = {tuple(row[:4]): row[4] for row in best.itertuples(index=False, name=None)}
+    return Tuned(found, _candidates(_apart(summary.runs), best), settings, rates["settings"].nunique())
+
+
+def tuned_remarks(tuned: Tuned, cells: pd.DataFrame) -> list[str]:
+    """Say which settings were chosen, and that intervals count it."""
+    chosen = cells[RATE].itertuples(index=False, name=None)
+    said = [f"{key[2]} {rate_text(key[3])} with {tuned.settings[key]}" for key in chosen if key in tuned.settings]
+    more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
+    return [
+        f"settings tuned as the learning rate, {tuned.num_settings} of them: at each rate the best by validation is "
+        f"shown; intervals count the choice. Chosen: {'; '.join(said[:MOST_NAMED])}{more}"
+    ]
+
+
+def _apart(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame with variants and their settings in columns of their own."""
+    parts = frame["variant"].str.partition(BESIDE)
+    return frame.assign(variant=parts[0], settings=parts[2])
+
+
+def _candidates(runs: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
+    """Give the runs of settings that are not the best at their rate a rate of their own, next to it."""
+    found = runs.merge(best.assign(is_best=True), on=[*RATE, "settings"], how="left")
+    others = found[found["is_best"].isna()]
+    place = others.groupby(CELL, sort=False)["settings"].transform(lambda names: pd.factorize(names)[0] + 1)
+    beside = others["learning_rate"] * (1 + ONE_RATE * place)
+    return found.assign(learning_rate=beside.reindex(found.index).fillna(found["learning_rate"])).drop(
+        columns=["is_best", "settings"]
+    )

@@ -1,0 +1,242 @@
+"""Tables with one fault each: read as they should be, or refused with the reason; and other people's kinds of table."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lr_sweep.analysis.judge.judge import judge
+from lr_sweep.analysis.judge.reading import QuestionError, Reading
+from lr_sweep.analysis.judge.write import write_judged
+from lr_sweep.common.errors import UserError
+from lr_sweep.tests.support.judged import chosen, rows_of, study_of
+
+HEAD = "variant,lr,seed,val_loss"
+RISING = "a,0.3,0,{} a,0.03,0,0.5 a,0.003,0,0.7"
+
+
+def test_test_data_alone_choose_nothing_and_are_reported(tmp_path: Path) -> None:
+    rows = "a,0.3,0,0.61 a,0.3,1,0.63 a,0.03,0,0.72 a,0.03,1,0.74 a,0.003,0,0.66 a,0.003,1,0.65"
+    study = study_of(tmp_path, rows_of("variant,lr,seed,test_acc", rows))
+    assert study.summary.cells["learning_rate"].isna().all()
+    assert "73.0 ± 1.0" in write_judged(study, tmp_path / "out").text
+
+
+def test_a_test_value_that_lacks_at_the_chosen_rate_is_a_problem(tmp_path: Path) -> None:
+    rows = "a,0.3,0,0.5,0.48 a,0.3,1,0.5,0.47 a,0.3,2,0.5,0.4 a,0.03,0,0.7,0.6 a,0.03,1,0.7,nan a,0.03,2,0.7,0.9"
+    study = study_of(tmp_path, rows_of("variant,lr,seed,val_acc,test_acc", rows))
+    (found,) = [each for each in study.findings if "for 2 of 3 seeds" in each.message]
+    assert found.level == "problem"
+    assert "(2 of 3 seeds)" in write_judged(study, tmp_path / "out").text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("variant\tlr\tseed\tval_ppl\na\t0.3\t0\t1,234\na\t0.03\t0\t123.4\n", "which mark is that of decimals"),
+        ("variant;lr;seed;val_ppl\na;0,3;0;1.234\na;0,03;0;123,4\n", "which mark is that of decimals"),
+        (rows_of(HEAD, RISING.format("5_0")), "got '5_0', want a number"),
+        (rows_of(HEAD, RISING.format("0.9"))[:-2], "the file ends within a number, '0.'"),
+    ],
+    ids=["tabs and thousands", "points of thousands", "underscore", "cut"],
+)
+def test_what_may_be_read_in_two_ways_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        study_of(tmp_path, text)
+
+
+@pytest.mark.parametrize("value", ["1e400", "nan", "-inf"])
+def test_what_overflowed_diverged(tmp_path: Path, value: str) -> None:
+    study = study_of(tmp_path, rows_of(HEAD, RISING.format(value)))
+    assert study.summary.runs["status"].tolist() == ["diverged", "complete", "complete"]
+    assert chosen(study) == {"a": (0.03, 0.5)}
+
+
+def test_a_value_behind_nan_chooses_nothing(tmp_path: Path) -> None:
+    rows = "0.3,0,1,nan 0.3,0,2,0.40 0.03,0,1,0.90 0.03,0,2,0.80 0.003,0,1,1.00 0.003,0,2,0.95"
+    assert chosen(study_of(tmp_path, rows_of("lr,seed,step,val_loss", rows))) == {"all": (0.03, 0.8)}
+
+
+@pytest.mark.parametrize(
+    ("word", "status"),
+    [
+        *[("PRUNED", "stopped"), ("FAIL", "failed"), ("TIMEOUT", "failed"), ("CANCELLED by 1000", "failed")],
+        *[("stopped", "stopped"), ("Out of memory", "failed"), ("TrialState.COMPLETE", "complete"), ("ok", "complete")],
+    ],
+)
+def test_states_are_known_in_the_words_of_tools(tmp_path: Path, word: str, status: str) -> None:
+    text = f"lr,val_loss,state\n0.3,0.1,{word}\n0.03,0.5,COMPLETE\n"
+    study = study_of(tmp_path, text)
+    assert study.summary.runs["status"].tolist() == [status, "complete"]
+    assert chosen(study) == {"all": (0.3, 0.1) if status == "complete" else (0.03, 0.5)}
+
+
+def test_fractions_of_epochs_and_rows_of_training_are_read(tmp_path: Path) -> None:
+    rows = "0.3,0,0.5,0.9, 0.3,0,0.5,,0.8 0.3,0,1.0,,0.7 0.03,0,0.5,,0.6 0.03,0,1.0,0.1,0.5"
+    study = study_of(tmp_path, rows_of("lr,seed,epoch,train_loss,val_loss", rows))
+    assert chosen(study) == {"all": (0.03, 0.5)}
+    assert study.summary.runs["best_step"].tolist() == [10, 10]
+
+
+def test_rates_of_six_digits_are_one_rate(tmp_path: Path) -> None:
+    rows = "0.0009765625,0,0.50 0.000976563,1,0.52 0.03125,0,0.60 0.03125,1,0.62 0.5,0,0.70 0.5,1,0.72"
+    study = study_of(tmp_path, rows_of("lr,seed,val_loss", rows))
+    assert study.summary.learning_rates["num_values"].tolist() == [2, 2, 2]
+
+
+def test_a_loss_of_nan_beside_chance_is_divergence_without_a_word(tmp_path: Path) -> None:
+    rows = "30,0,nan,0.10 30,1,nan,0.10 0.03,0,0.5,0.80 0.03,1,0.5,0.81 0.003,0,0.7,0.70 0.003,1,0.7,0.71"
+    study = study_of(tmp_path, rows_of("lr,seed,val_loss,val_acc", rows))
+    assert study.summary.runs["status"].tolist() == ["diverged"] * 2 + ["complete"] * 4
+    assert chosen(study) == {"all": (0.03, 0.805)}
+
+
+def test_seeds_with_a_word_and_a_spreadsheet_s_mark_are_read(tmp_path: Path) -> None:
+    text = "sep=;\nvariant;lr;seed;val_loss\na;0,3;seed_0;0,9\na;0,3;seed_1;0,8\na;0,03;seed_0;0,5\na;0,03;seed_1;0,6\n"
+    study = study_of(tmp_path, text)
+    assert study.summary.runs["seed"].tolist() == [0, 1, 0, 1]
+    assert chosen(study) == {"a": (0.03, 0.55)}
+
+
+def test_rates_that_all_give_the_same_are_said_to(tmp_path: Path) -> None:
+    rows = [f"{rate},{seed},{0.512 + seed / 50}" for rate in (0.3, 0.03, 0.003, 3e-4) for seed in (0, 1)]
+    study = study_of(tmp_path, rows_of("lr,seed,val_loss", rows))
+    (found,) = [each for each in study.findings if each.check == "flat"]
+    assert "all 4 learning rates have the same mean" in found.message
+
+
+def test_a_narrow_spread_has_the_digits_that_show_it(tmp_path: Path) -> None:
+    values = {"a": (0.96561, 0.96570, 0.96565), "b": (0.96531, 0.96540, 0.96538)}
+    rows = [f"{name},0.3,{seed},{value}" for name, found in values.items() for seed, value in enumerate(found)]
+    text = write_judged(study_of(tmp_path, rows_of("variant,lr,seed,val_f1", rows)), tmp_path / "out").text
+    assert "96.565 ± 0.003" in text
+    assert "by 0.029 points" in text
+
+
+def test_settings_pooled_without_seeds_are_refused_by_name(tmp_path: Path) -> None:
+    rows = [f"{w},{d},{lr},{lr + w / 100 + d}" for w, d, lr in product((32, 128), (0.0, 0.4), (0.3, 0.03))]
+    with pytest.raises(QuestionError, match=r"differ in width \(2 values\), dropout \(2 values\)"):
+        study_of(tmp_path, rows_of("width,dropout,lr,val_loss", rows))
+
+
+def test_a_setting_of_runs_with_the_same_seed_is_offered(tmp_path: Path) -> None:
+    rows = [f"a,{gamma},{lr},{seed},{gamma}" for gamma, lr, seed in product((0.9, 0.99), (0.3, 0.03), (0, 1))]
+    reading = Reading(columns={"validation": "mean_reward"}, higher_is_better=True)
+    with pytest.raises(QuestionError, match=r"differ in gamma \(2 values\)"):
+        study_of(tmp_path, rows_of("variant,gamma,lr,seed,mean_reward", rows), reading)
+
+
+# Twins of tables that people published: their columns and traps, with made-up values.
+
+
+def drawn(path: Path, frame: pd.DataFrame, **settings: str) -> Path:
+    frame.to_csv(path, index=False, **settings)  # type: ignore[call-overload]
+    return path
+
+
+def test_three_decays_at_three_rates_of_one_metric_named_beside_it(tmp_path: Path) -> None:
+    """CRLF; differences below 0.1 points; the best rate is at the edge."""
+    rng, grid = np.random.default_rng(0), list(product((1e-3, 5e-3, 1e-2), (1e-3, 1e-2, 1e-1), range(10, 160, 10)))
+    frame = pd.DataFrame(grid, columns=["lr", "weight_decay", "seed"])
+    peak = 0.95 + 0.01 * frame["lr"].rank(pct=True) - 0.002 * frame["weight_decay"]
+    frame["metric_value"] = peak + rng.normal(0, 2e-4, len(frame))
+    frame.insert(0, "phase", "grid")
+    frame["metric_key_used"] = "best_val_metrics.f1_macro"
+    study = judge([drawn(tmp_path / "summary.csv", frame, lineterminator="\r\n")], Reading())
+    means = frame.groupby(["weight_decay", "lr"])["metric_value"].mean().unstack()
+    want = {f"weight_decay={decay:g}": (1e-2, round(row[1e-2], 6)) for decay, row in means.iterrows()}
+    assert chosen(study) == want
+    assert study.summary.cells["at_edge"].tolist() == ["high"] * 3
+    assert study.info.metric.name == "f1 macro"
+    assert any("--paired" in line for line in study.about_table)
+
+
+def test_epochs_of_test_data_with_an_empty_scheduled_rate(tmp_path: Path) -> None:
+    rng, grid = np.random.default_rng(1), list(product((1e-3, 1e-2, 1e-1, 1.0000000000000004), range(5), range(1, 11)))
+    frame = pd.DataFrame(grid, columns=["start_lr", "seed", "epoch"]).assign(epoch_lr="")
+    frame["train_loss"], frame["test_loss"] = rng.random(len(frame)), rng.random(len(frame))
+    frame["test_correct"] = 9000 + 50 * frame["epoch"] + (100 * np.log10(frame["start_lr"])).round().astype(int)
+    frame["test_accuracy"] = frame["test_correct"] / 100
+    study = judge([drawn(tmp_path / "results.csv", frame)], Reading())
+    last = frame[frame["epoch"] == 10].groupby("start_lr")["test_accuracy"].mean() / 100
+    assert study.summary.learning_rates["test_mean"].tolist() == pytest.approx(last.tolist())
+    assert study.summary.learning_rates["learning_rate"].tolist() == [1e-3, 1e-2, 1e-1, 1.0]
+    assert study.info.metric.chosen_on == ""
+    assert chosen(judge([tmp_path / "results.csv"], Reading(select_on_test=True)))["all"][0] == 1.0
+
+
+def test_architectures_with_commas_and_one_run_that_collapsed(tmp_path: Path) -> None:
+    rng, names = np.random.default_rng(2), ["1 hidden layer, 7 units", "3 hidden layers"]
+    frame = pd.DataFrame(
+        list(product((0.01, 0.1, 0.5), names, (1, 2, 3))), columns=["learning_rate", "architecture", "seed"]
+    )
+    frame["test_accuracy"] = (80 + rng.random(len(frame))).round(2)
+    frame.loc[8, "test_accuracy"] = 50.0
+    frame["collapsed"] = np.where(frame["test_accuracy"] == 50, "yes", "no")
+    frame["seconds"] = rng.random(len(frame)).round(1)
+    study = judge([drawn(tmp_path / "sweep.csv", frame)], Reading())
+    means = frame.groupby(["architecture", "learning_rate"])["test_accuracy"].mean() / 100
+    found = study.summary.learning_rates.set_index(["variant", "learning_rate"])["test_mean"]
+    assert found.to_dict() == pytest.approx(means.to_dict())
+    assert study.summary.runs["status"].eq("complete").all()
+
+
+def test_trials_of_optuna_ask_for_the_direction_alone(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"number": range(10), "value": rng.random(10), "duration": "0 days 00:14:07.668857"})
+    frame["params_learning_rate"], frame["params_d_ff"] = rng.random(10) / 100, rng.choice([512, 1024], 10)
+    frame["params_mix"] = rng.choice([True, False], 10)
+    frame["state"] = ["PRUNED" if i in (5, 6, 9) else "COMPLETE" for i in range(10)]
+    path = drawn(tmp_path / "trials.csv", frame)
+    with pytest.raises(QuestionError, match="is more value better or worse"):
+        judge([path], Reading())
+    best = frame[frame["state"] == "COMPLETE"].sort_values("value").iloc[0]
+    study = judge([path], Reading(higher_is_better=False))
+    assert chosen(study)["all"] == (pytest.approx(best["params_learning_rate"], rel=1e-5), round(best["value"], 6))
+    assert study.summary.runs["status"].value_counts().to_dict() == {"complete": 7, "stopped": 3}
+    assert any(each.check == "settings" and "params_d_ff" in each.message for each in study.findings)
+
+
+def test_widths_at_rates_of_powers_of_two_are_compared(tmp_path: Path) -> None:
+    grid = list(product((96, 192, 384, 768), (2.0**-8, 2.0**-9, 2.0**-10, 2.0**-12)))
+    frame = pd.DataFrame(grid, columns=["width", "lr"])
+    shift = np.log2(frame["lr"]) + 8 + np.log2(frame["width"] / 96)
+    frame["val_loss"] = 4 - frame["width"] / 1000 + shift**2 / 100
+    text = frame.astype(object)
+    text.loc[12, "val_loss"], text.loc[13, "val_loss"] = "nan", ""
+    study = judge([drawn(tmp_path / "width.csv", text)], Reading())
+    known = frame.drop([12, 13]).sort_values(["val_loss", "lr"]).drop_duplicates("width").sort_values("width")
+    want = {f"width={row.width:g}": (float(f"{row.lr:.5e}"), round(row.val_loss, 6)) for row in known.itertuples()}
+    assert chosen(study) == want
+    assert sorted(study.summary.runs["status"])[-3:] == ["complete", "diverged", "missing"]
+
+
+def test_two_algorithms_with_further_settings_get_one_question(tmp_path: Path) -> None:
+    rng, axes = np.random.default_rng(4), {"PPO": ("n_steps", (512, 2048)), "DQN": ("exploration", (0.1, 0.2))}
+    rows = [
+        {"env": env, "algo": algo, "seed": seed, "learning_rate": rate, name: value, "gamma": gamma}
+        for algo, (name, values) in axes.items()
+        for env, rate, value, gamma, seed in product(
+            ("CartPole", "Acrobot"), (1e-4, 3e-4, 1e-3), values, (0.99, 0.999), (0, 1)
+        )
+        if (env, algo) != ("Acrobot", "DQN")
+    ]
+    frame = pd.DataFrame(rows)
+    names = ["__".join(map(str, row)) for row in frame.itertuples(index=False)]
+    frame["mean_reward"], frame["std_reward"] = rng.normal(-100, 50, len(frame)), 1.0
+    path = drawn(tmp_path / "runs.csv", frame.assign(run_id=names, timesteps=150000, status="success", error=""))
+    with pytest.raises(QuestionError, match="settings are no seeds") as raised:
+        judge([path], Reading())
+    assert "nuisance=" in str(raised.value)
+    study = judge([path], raised.value.choices[0].reading)
+    keys = ["env", "algo", "learning_rate", "n_steps", "exploration", "gamma"]
+    means = frame.fillna({"n_steps": 0, "exploration": 0}).groupby(keys)["mean_reward"].mean()
+    want = {key: (value[2], means[value]) for key, value in means.groupby(["env", "algo"]).idxmax().items()}
+    cells = study.summary.cells.set_index(["task", "variant"])
+    found = {key: (row["learning_rate"], row["validation_mean"]) for key, row in cells.iterrows()}
+    assert {key: value[0] for key, value in found.items()} == {key: value[0] for key, value in want.items()}
+    assert [found[key][1] for key in want] == pytest.approx([value[1] for value in want.values()])

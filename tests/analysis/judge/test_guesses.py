@@ -1,0 +1,224 @@
+"""What is guessed by names and fields: the rate, the metric, its direction, what is compared; and what is asked."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.analysis.judge.judge import judged
+from lr_sweep.analysis.judge.reading import QuestionError, Reading, options_text, save_reading, saved_reading
+from lr_sweep.common.errors import UserError
+from lr_sweep.tests.support.judged import chosen, rows_of, study_of
+
+RATES = ("1e-3", "1e-2", "1e-1")
+VALUES = {"1e-3": 0.5, "1e-2": 0.8, "1e-1": 0.6}
+
+
+def table(head: str, *columns: object) -> str:
+    """Rows for each rate and two seeds; `{rate}`, `{seed}` and `{value}` in columns are filled in."""
+    row = ",".join(map(str, columns))
+    rows = [row.format(rate=rate, seed=seed, value=VALUES[rate] + seed / 100) for rate in RATES for seed in (0, 1)]
+    return rows_of(head, rows)
+
+
+@pytest.mark.parametrize(
+    "rate",
+    [
+        *(
+            "lr",
+            "learning_rate",
+            "LR",
+            "learningRate",
+            "Learning Rate",
+            "adam_lr",
+            "optimizer.lr",
+            "start_lr",
+            "opt/lr",
+        ),
+        *(
+            "params_lr",
+            "params.lr",
+            "hparams.lr",
+            "hparams/lr",
+            "config/lr",
+            "config/optimizer/lr",
+            "params_learning_rate",
+        ),
+    ],
+)
+def test_a_learning_rate_is_known_by_its_name(tmp_path: Path, rate: str) -> None:
+    study = study_of(tmp_path, table(f"{rate},lr_decay,warmup_lr_steps,seed,val_acc", "{rate},0.1,100,{seed},{value}"))
+    assert chosen(study) == {"all": (1e-2, 0.805)}
+    assert f"learning rate = {rate}" in study.about_table[0]
+
+
+def test_the_configured_rate_is_read_and_not_the_scheduled_one(tmp_path: Path) -> None:
+    rows = [
+        f"{rate},{float(rate) * (1 - step / 4)},{seed},{step},{VALUES[rate] + seed / 100 + step / 1000}"
+        for rate, seed, step in product(RATES, (0, 1), (0, 1, 2))
+    ]
+    study = study_of(tmp_path, rows_of("peak_lr,lr,seed,step,val_acc", rows))
+    assert chosen(study) == {"all": (1e-2, 0.807)}
+    assert "learning rate = peak_lr (guessed: rather than lr)" in study.about_table[0]
+    alone = rows_of("lr,seed,step,val_acc", [row.partition(",")[2] for row in rows])
+    with pytest.raises(UserError, match="lr changes with the step: it is the rate of a schedule"):
+        study_of(tmp_path, alone)
+
+
+def test_two_rates_that_were_both_varied_are_asked_about(tmp_path: Path) -> None:
+    rows = [f"{one},{other},{one + other}" for one, other in product((0.1, 0.2), (0.1, 0.2, 0.3))]
+    with pytest.raises(QuestionError, match="2 columns may be learning_rate: head_lr, body_lr") as raised:
+        study_of(tmp_path, rows_of("head_lr,body_lr,val_loss", rows))
+    assert [options_text(each.reading) for each in raised.value.choices] == [
+        "--columns learning_rate=head_lr",
+        "--columns learning_rate=body_lr",
+    ]
+    same = rows_of("base_lr,lr,seed,val_loss", [f"{rate},{rate},0,{VALUES[rate]}" for rate in RATES])
+    assert chosen(study_of(tmp_path, same)) == {"all": (1e-3, 0.5)}
+    constant = table("base_lr,lr,seed,val_acc", "0.1,{rate},{seed},{value}")
+    assert chosen(study_of(tmp_path, constant)) == {"all": (1e-2, 0.805)}
+
+
+def test_accuracy_is_read_before_loss_and_said(tmp_path: Path) -> None:
+    study = study_of(
+        tmp_path, table("lr,seed,val_loss,val_acc,test_loss,test_acc", "{rate},{seed},0.1,{value},0.1,0.7")
+    )
+    assert chosen(study) == {"all": (1e-2, 0.7)}
+    assert "validation = val_acc (guessed: rather than val_loss)" in study.about_table[0]
+    assert "not used: val_loss (1 value), test_loss (1 value)" in study.about_table[0]
+    with pytest.raises(QuestionError, match="2 columns may be validation: val_acc, val_f1"):
+        study_of(tmp_path, table("lr,seed,val_acc,val_f1", "{rate},{seed},{value},{value}"))
+
+
+def test_a_metric_and_its_direction_are_read_from_other_columns(tmp_path: Path) -> None:
+    text = table("lr,seed,value,metric,direction", "{rate},{seed},{value},best_val/f1_macro,maximize")
+    study = study_of(tmp_path, text)
+    assert chosen(study) == {"all": (1e-2, 0.805)}
+    assert (study.info.metric.name, study.info.metric.test) == ("f1 macro", "validation f1 macro")
+    assert "metric says best_val/f1_macro" in study.about_table[0]
+    down = study_of(tmp_path, text.replace("f1_macro", "score").replace("maximize", "StudyDirection.MINIMIZE"))
+    assert chosen(down) == {"all": (1e-3, 0.505)}
+    on_test = study_of(tmp_path, text.replace("best_val", "test"))
+    assert on_test.info.metric.chosen_on == ""
+    with pytest.raises(UserError, match="value has the values of several metrics, by metric: .*f1_macro, test_f1"):
+        study_of(tmp_path, text.replace("best_val/f1_macro", "test_f1", 1))
+    with pytest.raises(QuestionError, match="is more value better or worse"):
+        study_of(tmp_path, table("params_lr,value", "{rate},{value}"))
+
+
+def test_a_metric_of_unnamed_data_is_that_of_validation_unless_others_are_named(tmp_path: Path) -> None:
+    study = study_of(tmp_path, table("algo,lr,seed,mean_reward,std_reward", "ppo,{rate},{seed},{value},9"))
+    assert chosen(study) == {"ppo": (1e-2, 0.805)}
+    assert "validation = mean_reward (guessed: its name does not say on which data)" in study.about_table[0]
+    keras = study_of(tmp_path, table("lr,seed,loss,accuracy,test_accuracy", "{rate},{seed},0.1,0.9,{value}"))
+    assert keras.info.metric.chosen_on == ""
+
+
+def test_the_one_setting_that_differs_is_compared_and_said(tmp_path: Path) -> None:
+    rows = [f"{width},{rate},{VALUES[rate] + width / 1000}" for width, rate in product((32, 128), RATES)]
+    study = study_of(tmp_path, rows_of("width,lr,val_acc", rows))
+    assert chosen(study) == {"width=32": (1e-2, 0.832), "width=128": (1e-2, 0.928)}
+    assert study.about_table[0].startswith("read as: variant = width (guessed: the one setting")
+
+
+def test_what_may_be_repeats_is_asked(tmp_path: Path) -> None:
+    rows = [f"{k},{rate},{VALUES[rate] + k / 100}" for k, rate in product((0, 1), RATES)]
+    with pytest.raises(QuestionError, match=r"differ in k \(2 values\)") as raised:
+        study_of(tmp_path, rows_of("k,lr,val_acc", rows))
+    assert options_text(raised.value.choices[0].reading) == "--columns seed=k"
+    for name in ("repeat", "fold", "random_seed"):
+        assert chosen(study_of(tmp_path, rows_of(f"{name},lr,val_acc", rows))) == {"all": (1e-2, 0.805)}
+
+
+TUNED = [
+    f"{algo},{decay},{rate},{seed},{VALUES[rate] + (decay == 0.1) / 20 + (algo == 'b') / 10 + seed / 100}"
+    for algo, decay, rate, seed in product("ab", (0.0, 0.1), RATES, (0, 1))
+]
+
+
+def test_settings_beside_variants_are_asked_about(tmp_path: Path) -> None:
+    """Tuned as the rate is, compared, or refused; never seeds."""
+    text = rows_of("algo,weight_decay,lr,seed,val_acc", TUNED)
+    with pytest.raises(QuestionError, match=r"differ in weight_decay \(2 values\): settings are no seeds") as raised:
+        study_of(tmp_path, text)
+    assert [options_text(each.reading) for each in raised.value.choices] == [
+        "--columns nuisance=weight_decay",
+        "--columns variant=algo+weight_decay",
+        "--columns task=weight_decay",
+    ]
+    tuned = study_of(tmp_path, text, Reading(columns={"nuisance": "weight_decay"}))
+    assert chosen(tuned) == {"a": (1e-2, 0.855), "b": (1e-2, 0.955)}
+    assert tuned.summary.runs["seed"].nunique() == 2
+    assert "Chosen: a 1e-2 with weight_decay=0.1; b 1e-2 with weight_decay=0.1" in tuned.about_table[-1]
+    compared = study_of(tmp_path, text, Reading(columns={"variant": "algo+weight_decay"}))
+    assert chosen(compared)["b, weight_decay=0"] == (1e-2, 0.905)
+
+
+def test_a_setting_that_is_tuned_needs_validation_data(tmp_path: Path) -> None:
+    text = rows_of("algo,weight_decay,lr,seed,test_acc", TUNED)
+    with pytest.raises(UserError, match="settings are tuned on validation data, and the table has none"):
+        study_of(tmp_path, text, Reading(columns={"nuisance": "weight_decay"}))
+
+
+def test_settings_drawn_with_the_rate_are_a_problem(tmp_path: Path) -> None:
+    rows = ["0.1,8,1,0.5", "0.2,16,2,0.6", "0.3,8,3,0.7"]
+    study = study_of(tmp_path, rows_of("params_lr,params_batch,params_follows,val_acc", rows))
+    (found,) = [each for each in study.findings if each.check == "settings"]
+    assert (found.level, found.message.partition(" as well")[0]) == (
+        "problem",
+        "its learning rates differ in params_batch",
+    )
+
+
+def test_a_reading_is_kept_and_read_again(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text(table("width,lr,seed,value", "8,{rate},{seed},{value}"))
+    found = judged([tmp_path / "table.csv"], Reading(higher_is_better=False))
+    save_reading(tmp_path / "judge.yaml", found.reading)
+    again = judged([tmp_path / "table.csv"], saved_reading(tmp_path / "judge.yaml"))
+    assert again.reading == found.reading
+    assert again.study.summary.cells.equals(found.study.summary.cells)
+    for text, message in (("- 1", "want a mapping"), ("colums: {}", "'colums'"), ("columns: {rate: lr}", "'rate'")):
+        (tmp_path / "judge.yaml").write_text(text)
+        with pytest.raises(UserError, match=message):
+            saved_reading(tmp_path / "judge.yaml")
+
+
+def test_settings_drawn_at_random_are_noted(tmp_path: Path) -> None:
+    """No rate has two runs, so nothing shows that `norm` is no result."""
+    rows = [f"{0.01 + i / 100},{'pre' if i % 3 else 'post'},{0.5 + i / 100}" for i in range(9)]
+    study = study_of(tmp_path, rows_of("lr,norm,val_acc", rows))
+    (found,) = [each for each in study.findings if each.check == "settings"]
+    assert (found.level, "differ in norm as well" in found.message) == ("note", True)
+
+
+def test_rows_without_a_rate_and_a_value_are_left_out(tmp_path: Path) -> None:
+    text = "params.lr,id,metrics.val_acc\n,a,\n0.1,b,0.5\nNone,c,\n0.2,d,0.6\n"
+    study = study_of(tmp_path, text)
+    assert chosen(study) == {"all": (0.2, 0.6)}
+    assert "table.csv: left out: 2 rows with neither a learning rate nor a value" in study.about_table
+
+
+def test_repeats_of_repeats_are_seeds_together(tmp_path: Path) -> None:
+    rows = [f"{r},{f},{s},{VALUES[r] + f / 10 + s / 100}" for r, f, s in product(RATES, (0, 1), (0, 1))]
+    text = rows_of("lr,fold,seed,val_acc", rows)
+    with pytest.raises(QuestionError, match=r"differ in fold") as raised:
+        study_of(tmp_path, text)
+    assert options_text(raised.value.choices[0].reading) == "--columns seed=seed+fold"
+    study = study_of(tmp_path, text, raised.value.choices[0].reading)
+    assert (chosen(study), study.summary.runs["seed"].nunique()) == ({"all": (1e-2, 0.855)}, 4)
+    with pytest.raises(UserError, match="learning_rate=lr.fold: want one column"):
+        study_of(tmp_path, text, Reading(columns={"learning_rate": "lr+fold"}))
+
+
+def test_budgets_that_differ_are_settings(tmp_path: Path) -> None:
+    rows = [f"{rate},0,{budget},{VALUES[rate] + budget / 1000}" for rate, budget in product(RATES, (10, 20))]
+    study = study_of(tmp_path, rows_of("lr,seed,max_epochs,val_acc", rows))
+    assert chosen(study) == {"max_epochs=10": (1e-2, 0.81), "max_epochs=20": (1e-2, 0.82)}
+
+
+def test_fractions_among_percents_are_refused(tmp_path: Path) -> None:
+    rows = [f"{rate},{seed},{VALUES[rate] * (100 if seed else 1)}" for rate, seed in product(RATES, (0, 1))]
+    with pytest.raises(UserError, match="a fraction in some rows and percent in others"):
+        study_of(tmp_path, rows_of("lr,seed,val_acc", rows))
