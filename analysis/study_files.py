@@ -220,8 +220,10 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
 
 
 def _device_seconds(summary: StudySummary, runs: pd.DataFrame) -> dict[Cell, float]:
-    """Return the mean device seconds of a run at the chosen learning rate, by cell."""
-    timed = summary.chosen_runs[["run_id", *CELL]].merge(runs[["run_id", "device_s"]], on="run_id")
+    """Return the mean device seconds of a run at the chosen learning rate up to the study's budget, by cell."""
+    trained = runs[["run_id", "num_steps", "device_s"]].rename(columns={"num_steps": "trained"})
+    timed = summary.chosen_runs[["run_id", "num_steps", *CELL]].merge(trained, on="run_id")
+    timed["device_s"] *= (timed["num_steps"] / timed["trained"]).clip(upper=1)
     return {cell: float(rows["device_s"].mean()) for cell, rows in each_cell(timed)}
 
 

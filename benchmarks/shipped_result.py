@@ -18,7 +18,9 @@ from lr_sweep.analysis.record.paths import Paths
 SHIPPED = Path(__file__).parent.parent / "docs" / "results"
 MOST_FILES = 8
 COPIED = ("index.html", "runs.csv", "checks.json")
-FIGURES = "learning-rates-*.png"
+FIGURES = ("learning-rates-*.png", "decided.png")
+OF_DECIDE = "fresh.csv"
+"""Of a study with `decide` alone."""
 FIGURE = re.compile(r"(?P<image>!\[[^\]]*\]\((?P<file>[^)]+)\)\n\n)(?P<title>[^\n]*), also as \[SVG\]\([^)]*\)\.\n")
 """A figure of report.md, with the line below it."""
 
@@ -26,9 +28,9 @@ FIGURE = re.compile(r"(?P<image>!\[[^\]]*\]\((?P<file>[^)]+)\)\n\n)(?P<title>[^\
 def ship(report: Path, folder: Path) -> Iterator[Path]:
     """Copy what docs/results keeps of a report into a folder, and yield each file; other files there stay."""
     folder.mkdir(parents=True, exist_ok=True)
-    figures = sorted(report.glob(FIGURES))
+    figures = sorted(path for pattern in FIGURES for path in report.glob(pattern))
     kept = {path.name for path in figures}
-    for path in (*figures, *(report / name for name in COPIED)):
+    for path in (*figures, *(report / name for name in COPIED), *report.glob(OF_DECIDE)):
         yield Path(shutil.copyfile(path, folder / path.name))
     page = folder / "report.md"
     text = (report / page.name).read_text(encoding="utf-8")

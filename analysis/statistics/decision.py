@@ -109,14 +109,14 @@ class Decision:
         both, without one); `difference`, `low`, `high` (95% for this pair alone, over all fresh seeds, of the metric
         itself).
         """
-        counts = self.num_values
+        counts, outcomes = self.num_values, self.outcomes
         sign, rows = self.metric.sign, []
         for index, (one, other) in enumerate(self._pairs()):
             low, high = sorted((sign * self.found.low[index], sign * self.found.high[index]))
             rows.append(
                 dict(zip(CELL, self.cells[one], strict=True))
                 | {"other": self.cells[other][2], "learning_rate": self.rates[one], "other_rate": self.rates[other]}
-                | {"outcome": self.outcomes[index], "num_seeds": int(self.found.num_seeds[index])}
+                | {"outcome": outcomes[index], "num_seeds": int(self.found.num_seeds[index])}
                 | {"num_fresh": int(counts[one]), "num_other_fresh": int(counts[other])}
                 | {"num_lost": int((self.num_used - counts)[[one, other]].sum())}
                 | {"difference": sign * self.found.difference[index], "low": low, "high": high}
@@ -140,7 +140,7 @@ class Decision:
         decided = sum(each not in (OPEN, "undecided") for each in outcomes)
         given_up, left = outcomes.count("undecided"), sum(self.left.values())
         return (
-            f"{decided} of {len(outcomes)} pair{'s' if len(outcomes) != 1 else ''} decided"
+            f"{decided} of {len(outcomes)} pairs decided"
             f"{f', {given_up} undecided after all its seeds' if given_up else ''}, "
             f"{left} run{'s' if left != 1 else ''} to go{' at most' if left else ''}"
         )

@@ -122,6 +122,16 @@ def cost_lines(cost: Cost) -> list[str]:
     return [*lines, *_savings(cost, unit), *_range_lines(cost)]
 
 
+def fresh_lines(cost: Cost, expected: float) -> list[str]:
+    """Return what fresh seeds cost at most; `expected`: how many runs these are likely to be, NaN: not known."""
+    fresh = [run for run in cost.to_train if run.fresh]
+    if not (most_s := cost.of(fresh).middle):
+        return []
+    unit = "GPU-hours" if cost.device == "cuda" else "core-hours"
+    likely = "" if math.isnan(expected) else f"; expected are {_hours(most_s * expected / len(fresh))}"
+    return [f"decide     {_hours(most_s)} {unit} of that are fresh seeds, at most{likely}"]
+
+
 def _range_lines(cost: Cost) -> list[str]:
     """Say where the range comes from: what was timed, and how, or what was assumed of a GPU that is not here."""
     timed = sorted({timing.device for timing in cost.timings.values() if math.isfinite(timing.written_at)})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lr_sweep.common.text import aligned, counted, gigabytes, rate_text, study_heading
-from lr_sweep.sweep.plan.cost import Cost, cost_lines, disk_bytes, estimate_cost
+from lr_sweep.sweep.plan.cost import Cost, cost_lines, disk_bytes, estimate_cost, fresh_lines
 from lr_sweep.sweep.plan.gpus import Gpu
 from lr_sweep.sweep.plan.packing import cohorts
 from lr_sweep.sweep.plan.placement import Placement, check_device, described, fits
@@ -55,6 +55,7 @@ class Plan:
         self.proposed = read_proposed(results, study)
         self.decision = self._decision()
         most = dict.fromkeys(self.decision.left, self.decision.settings.max_seeds) if self.decision else None
+        self.expected = self.decision.expected(np.random.default_rng(0)) if self.decision and most else math.nan
         self.wanted = expected_runs(study, self.backbones, data_dir, self.proposed, most)
         self.reconciled = reconcile(self.wanted, results, only=only, stopped=stopped_rates(study, results.root))
 
@@ -113,7 +114,7 @@ def plan_text(plan: Plan, cost: Cost, *, elsewhere: bool = False) -> str:
     lines += [f"{'' if index else 'changed':11}{line}" for index, line in enumerate(_changed_lines(plan))]
     lines += [] if elsewhere else [_disk_line(plan, cost)]
     lines += [f"data       {plan.data_dir}", f"results    {plan.results.location}"]
-    return "\n".join(lines if elsewhere else [*lines, "", *cost_lines(cost)])
+    return "\n".join(lines if elsewhere else [*lines, "", *cost_lines(cost), *fresh_lines(cost, plan.expected)])
 
 
 def _changed_lines(plan: Plan) -> Iterator[str]:
@@ -174,11 +175,9 @@ def _decide_lines(plan: Plan, decide: Decide) -> list[str]:
     if plan.decision is None:
         return [*lines, "           how many are expected is known once the rates are chosen; all are counted below"]
     lines.append(f"           {plan.decision.progress()}")
-    if plan.decision.left and not math.isnan(number := plan.decision.expected(np.random.default_rng(0))):
-        lines.append(
-            f"           expected: {number:.0f} more, if means and noise are as in the runs that chose the rates; "
-            f"the most is counted below"
-        )
+    if not math.isnan(plan.expected):
+        more = f"expected: {plan.expected:.0f} more, if means and noise are as in the runs that chose the rates"
+        lines.append(f"           {more}; the most is counted below")
     return lines
 
 

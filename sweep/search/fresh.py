@@ -33,17 +33,20 @@ def next_fresh(study: Study, wanted: Sequence[WantedRun], results: Results) -> l
     All wanted runs have ended: so a round depends on values alone, and not on which runs ended first.
     """
     decision, given = decision_of(study, wanted, results), read_fresh(results, study)
-    rates = dict(zip(decision.cells, decision.rates, strict=True))
-    return [
-        Proposal(
-            **Cell(*cell)._asdict(),
-            number=len(earlier) + index,
-            round=earlier[-1].round + 1 if earlier else 1,
-            learning_rate=rates[cell],
-            sampler=FRESH,
-            seed=seed,
-        )
-        for cell, number in decision.next_seeds.items()
-        for earlier in [given.get(Cell(*cell), [])]
-        for index, seed in enumerate(further_seeds(study, present_seeds(study, earlier).get(rates[cell], ()), number))
-    ]
+    rates, found = dict(zip(decision.cells, decision.rates, strict=True)), list[Proposal]()
+    for cell, number in decision.next_seeds.items():
+        earlier, rate = given.get(Cell(*cell), []), rates[cell]
+        seeds = present_seeds(study, earlier).get(rate, ())
+        number = min(number, decision.settings.max_seeds - len(seeds))  # runs that the user stopped count here
+        found += [
+            Proposal(
+                **Cell(*cell)._asdict(),
+                number=len(earlier) + index,
+                round=earlier[-1].round + 1 if earlier else 1,
+                learning_rate=rate,
+                sampler=FRESH,
+                seed=seed,
+            )
+            for index, seed in enumerate(further_seeds(study, seeds, number))
+        ]
+    return found

@@ -38,6 +38,15 @@ def test_a_folder_has_the_page_the_report_the_sweep_the_runs_and_the_checks(tmp_
     )
 
 
+def test_what_fresh_seeds_decided_is_shipped_too(tmp_path: Path) -> None:
+    report = a_report(tmp_path)
+    for name in ("decided.png", "decided.svg", "fresh.csv"):
+        (report / name).touch()
+    made = {path.name for path in ship(report, tmp_path / "shipped")}
+    assert {"decided.png", "fresh.csv"} < made
+    assert "decided.svg" not in made
+
+
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("lr_sweep.benchmarks.shipped_result.SHIPPED", tmp_path / "shipped")
     monkeypatch.setattr("sys.argv", ["shipped_result", str(tmp_path), "small"])

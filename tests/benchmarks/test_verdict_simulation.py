@@ -60,7 +60,7 @@ def test_flips_are_seldom_named_where_variants_are_equal(
 def test_decide_is_seldom_wrong_and_its_intervals_hold(means: str, noise: str, rng: np.random.Generator) -> None:
     found = deciding(np.array(DECIDED[means]), noise, Settings(min_difference=1.5), NUMBER, rng)
     assert found.wrong_difference + found.wrong_equality < ERROR
-    assert 0.92 < found.coverage[0] < found.coverage[1] < 0.98
+    assert 0.92 < found.coverage[0] < found.coverage[1] < 0.99  # 93.8 to 97.5%, and three standard errors
 
 
 def test_the_chosen_rate_is_the_best_on_a_peak(rng: np.random.Generator) -> None:

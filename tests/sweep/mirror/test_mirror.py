@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.sweep.mirror.client import EXPERIMENT, MirrorError, open_client, tracking_uri
-from lr_sweep.sweep.mirror.content import METRICS, naming_labels
+from lr_sweep.sweep.mirror.content import METRICS, MirroredRun, naming_labels
 from lr_sweep.tests.support.mirrored_record import (
     START_MS,
     find,
@@ -21,6 +22,7 @@ from lr_sweep.tests.support.mirrored_record import (
     write_end,
     write_study,
 )
+from lr_sweep.tests.support.records import evaluation, wanted_row
 
 
 def statuses(uri: str) -> list[str]:
@@ -62,6 +64,14 @@ def test_a_run_is_named_the_same_before_and_after_a_round_that_adds_seeds(result
     rows = [{"task": "mnist", "model": "tiny", "variant": name, "learning_rate": 1e-3, "seed": 0} for name in "ab"]
     later = [*rows, rows[0] | {"seed": 1}, rows[0] | {"learning_rate": 1e-2}]
     assert naming_labels(rows) == naming_labels(later) == ["learning_rate", "seed", "variant"]
+
+
+def test_a_fresh_run_is_tagged() -> None:
+    found = [
+        MirroredRun("aa", wanted_row("aa") | {"fresh": fresh}, None, [evaluation("aa", 100)], ACCURACY).tags()
+        for fresh in (True, False)
+    ]
+    assert [tags.get("sweep.fresh") for tags in found] == ["true", None]
 
 
 def test_a_study_has_its_results_and_a_run_the_numbers_of_its_selected_step(results: Path) -> None:

@@ -54,7 +54,7 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path, capsys: pytest.Captur
     error = capsys.readouterr().err
     for wanted in (
         "models.a.size.heads: 3 heads do not divide width = 16",
-        "models.b.size: attention_window: got 5, want an even number from 4",
+        "models.b.size.attention_window: got 5, want an even number from 4",
         "models.c.size.layer_norm_eps: got 0.0, want greater than 0",
         "models.d.size.positions: unknown key 'positions'",
         "models.e.pretrained.pretrain: family t5 cannot be pretrained here, only gpt2; want hub or folder",

@@ -31,7 +31,7 @@ from lr_sweep.trainables.run import ModelSize, Protocol
         ("frozen-random,", "frozn-random,", "9: variants[0]: unknown variant 'frozn-random'; did you mean 'frozen-ran"),
         ("  tiny:", "  Tiny:", '6: models.Tiny: got "Tiny", want lowercase letters'),
         # keys
-        ("seeds: 3", "seeds: 3\nseed: 1", "12: seed: unknown key 'seed'; did you mean 'seeds'? valid: axes, cells, le"),
+        ("seeds: 3", "seeds: 3\nseed: 1", "12: seed: unknown key 'seed'; did you mean 'seeds'? valid: axes, cells, de"),
         ("num_steps: 2000", "num_step: 2000", "4: tasks.digits.num_step: unknown key 'num_step'; did you mean"),
         ("num_steps: 2000", "split_seed: 1", "4: tasks.digits: its step budget is missing: give num_steps here, or fo"),
         ("layers: 2", "layer: 2", "7: models.tiny.size.layer: unknown key 'layer'; did you mean 'layers'?"),
