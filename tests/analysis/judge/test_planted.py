@@ -21,8 +21,8 @@ from lr_sweep.analysis.judge.reading import QuestionError, Reading
 from lr_sweep.analysis.study_files import Study
 from lr_sweep.common.errors import UserError
 
-QUICK, MANY = 150, 3000
-LEAST_ANSWERED = 0.6
+QUICK, MANY = 50, 3000
+LEAST_ANSWERED = 0.5
 RATES = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1]
 RATE_NAMES = ["lr", "learning_rate", "LR", "params_lr", "params.lr", "config/lr", "hparams.lr", "adam_lr", "base_lr"]
 RATE_NAMES += ["learningRate", "start_lr", "optimizer.learning_rate", "initial_lr"]
