@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.paper.paper import best_published, write_paper
 from lr_sweep.analysis.paper.published import table_of
 from lr_sweep.analysis.record.read import StudyInfo
@@ -148,9 +147,9 @@ def limits(study: Study) -> Sequence[str]:
     metric, table = study.summary.metric, study.info.from_table
     if not metric.chosen_on:
         return (f"No learning rate is chosen: there is no validation data, and {metric.test} selects nothing.",)
-    steps = tables.has_steps(study.summary.runs)
+    is_tested = metric.chosen_on != metric.reported_on
     step = "at the step that validation chose" if metric.model == "best" else "at its last step"
-    read = step if steps else "as the table has it"
+    read = step if tables.has_steps(study.summary.runs) else "as the table has it"
     grounds = "of the table" if table else "for the step budgets, the pretrained weights and the data named above"
     measured = (
         f"The {metric.test} was read once for each run, {read}. The figure shows it at every "
@@ -158,17 +157,13 @@ def limits(study: Study) -> Sequence[str]:
     )
     return (
         f"A learning rate where a seed has no value is chosen only if every learning rate "
-        f"lacks one.{f' {metric.title} selects nothing.' if _is_tested(metric) else ''}",
-        *([measured] if _is_tested(metric) else []),
+        f"lacks one.{f' {metric.title} selects nothing.' if is_tested else ''}",
+        *([measured] if is_tested else []),
         "The SEM is over seeds: initialisation, data order and dropout. Mean ± SEM is no 95% interval; those are under "
         '"How sure", with the choice of the learning rate in them. None holds the uncertainty from a finite test set.',
         f"{DIVERGED[metric.model]} Failed and missing runs are never counted as zero.",
         f"Numbers hold {grounds}, and for the learning rates tried.",
     )
-
-
-def _is_tested(metric: Metric) -> bool:
-    return metric.chosen_on != metric.reported_on
 
 
 def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str:
