@@ -16,11 +16,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(executable() is None, reason=
 
 HANDLE = ".handle"
 GRIP = ".handle .grip"
+OPEN = "; but the variants cannot be told apart here."
 AT = {
-    "1e-5": ("At 1e-5 you would have concluded: a > b > c.", "At 1e-5: the tuned winner, but another order."),
-    "1e-4": ("At 1e-4 you would have concluded: b > a > c.", "At 1e-4: another winner than the tuned one."),
+    "1e-5": ("At 1e-5 you would have concluded: a > b > c.", "At 1e-5: the tuned winner, but another order" + OPEN),
+    "1e-4": ("At 1e-4 you would have concluded: b > a > c.", "At 1e-4: another winner than the tuned one" + OPEN),
     "1e-3": ("At 1e-3 you would have concluded: a > c > b.", "At 1e-3: the tuned order."),
-    "1e-2": ("At 1e-2 you would have concluded: b > c > a.", "At 1e-2: another winner than the tuned one."),
+    "1e-2": ("At 1e-2 you would have concluded: b > c > a.", "At 1e-2: another winner than the tuned one" + OPEN),
 }
 TUNED = "Tuned: a > c > b."
 
