@@ -110,17 +110,21 @@ def cluster(
     action: Annotated[Literal["check"], opt.argument(None, "the only action")],
     file: Annotated[Path, opt.argument("FILE", "the file that `ray up` is to be given", opt.local_path)],
 ) -> int:
-    """`cluster check` says what is wrong in a cluster file, before `ray up` starts machines; exit code 1 if
-    something is.
+    """`cluster check` says what is wrong in a cluster file before `ray up` starts machines, and what it cannot see;
+    exit code 1 if something is wrong.
     """
-    from lr_sweep.sweep.cluster.check import problems_in
+    from lr_sweep.sweep.cluster.check import not_checked, problems_in
 
     problems = problems_in(file)
     for problem in problems:
         _say(f"problem: {problem}")
-    number = counted(len(problems), "problem")
-    _say(f"{file}: {number}" if problems else f"{file}: no problems; `ray up {file}` starts it")
-    return 1 if problems else 0
+    if problems:
+        _say(f"{file}: {counted(len(problems), 'problem')}")
+        return 1
+    for text in not_checked(file):
+        _say(f"not checked: {text}")
+    _say(f"{file}: no problem in what can be checked here; `ray up {file}` shows the rest")
+    return 0
 
 
 def _study_name(name_or_path: str) -> str:

@@ -27,7 +27,7 @@ class Laptop:
 
     def __init__(self, hosts: Hosts, cluster_file: Path, **settings: str) -> None:
         home = hosts.folder / "laptop"
-        (home / ".ray").mkdir()
+        (home / ".ray").mkdir(exist_ok=True)
         (home / ".ray" / "auth_token").write_text(TOKEN)
         self.cluster_file, self.log = cluster_file, hosts.folder / "laptop.log"
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -40,12 +40,19 @@ class Laptop:
     def ray_down(self) -> None:
         self._ray("down")
 
-    def _ray(self, command: str, *options: str) -> None:
+    def ray_up_that_fails(self) -> None:
+        """Start it again with a set-up command that fails."""
+        text = self.cluster_file.read_text()
+        self.cluster_file.write_text(text.replace("\nsetup_commands:\n", "\nsetup_commands:\n  - sh -c false\n"))
+        self._ray("up", "--no-config-cache", code=1)
+        self.cluster_file.write_text(text)
+
+    def _ray(self, command: str, *options: str, code: int = 0) -> None:
         began = time.monotonic()
         with self.log.open("ab") as log:
             words = ["ray", command, "-y", *options, str(self.cluster_file)]
             done = subprocess.run(words, cwd=ROOT, env=self.environment, stdout=log, stderr=log, timeout=240)
-        assert done.returncode == 0, self.log.read_text()
+        assert done.returncode == code, self.log.read_text()
         print(f"ray {command} took {time.monotonic() - began:.0f} s", flush=True)
 
     @contextmanager

@@ -186,6 +186,19 @@ class Hosts:
             for pid, _, command in processes()
         )
 
+    def left(self, address: str) -> list[str]:
+        """Return the commands that run on a host, and the ports that it listens on, besides those of sshd."""
+        network = _network(Path(f"/run/netns/{_name(address)}"))
+        running = [
+            command
+            for pid, _, command in processes()
+            if _network(Path(f"/proc/{pid}/ns/net")) == network
+            and not command.startswith(("unshare", "/usr/sbin/sshd"))
+        ]
+        listing = ["ip", "netns", "exec", _name(address), "ss", "-Hlntu"]
+        sockets = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.splitlines()
+        return running + [line for line in sockets if ":22 " not in line]
+
     def home(self, address: str) -> Path:
         """Return where `~` is on a host."""
         return self._folder(address) / "home"

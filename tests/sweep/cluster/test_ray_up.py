@@ -88,5 +88,17 @@ def test_a_study_outlives_hosts_their_network_and_the_head(hosts: Hosts, tmp_pat
         assert "8 runs wanted: 8 complete, 0 diverged, 0 failed, 0 missing." in printed
         assert accepted(printed) > first
     report_moment("the study is complete", began)
+    laptop.ray_down()
+    assert [hosts.left(address) for address in (HEAD, *WORKERS)] == [[]] * 4
     check_as_if_undisturbed(study, tmp_path / "reference")
     assert all(row["lost_steps"] < num_steps / 2 for row in rows(RESULTS).values())
+
+
+def test_ray_down_after_a_ray_up_that_failed_leaves_nothing(hosts: Hosts) -> None:
+    """`ray down` reaches no head that is not up to date (2.60)."""
+    laptop = Laptop(hosts, local_cluster_file(hosts))
+    laptop.ray_up()
+    wait_until(lambda: all(map(hosts.left, (HEAD, *WORKERS))), "Ray on every host")
+    laptop.ray_up_that_fails()
+    laptop.ray_down()
+    assert [hosts.left(address) for address in (HEAD, *WORKERS)] == [[]] * 4
