@@ -12,7 +12,7 @@ from lr_sweep.common.program import command as program_command
 from lr_sweep.common.text import aligned, counted, duration, machines_there, most_machines_in
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command
-from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, STOP_WAIT_S, ClusterJobs, Job
+from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, RESTARTED, STOP_WAIT_S, ClusterJobs, Job
 from lr_sweep.sweep.study.only import ALL_RUNS, Only, only_text
 
 if TYPE_CHECKING:
@@ -136,17 +136,19 @@ def _study_name(name_or_path: str) -> str:
 
 
 def _status(cluster: ClusterJobs, study: str | None) -> int:
-    """Print the jobs, or the newest of a study, the last line that each running one printed, and the machines."""
+    """Print the jobs, or the newest of a study, the last line of each that runs or failed, and the machines."""
     jobs = cluster.jobs() if study is None else [cluster.newest(study)]
-    logs = {job.name: cluster.log(job.name) for job in jobs if job.active}
+    shown = [job for job in jobs if job.active or job.status == "FAILED"]
+    logs = {job.name: cluster.log(job.name) for job in shown}
     if jobs:
         rows = [(job.name, job.status.lower(), _took(job), job.results) for job in jobs]
         print("\n".join(aligned([("job", "status", "took", "results"), *rows])))
     else:
         _say(f"no study was submitted to the cluster at {cluster.address}")
     for name, log in logs.items():
-        lines = log.strip().splitlines()
-        print(f"{name}: {lines[-1] if lines else 'nothing printed yet'}")
+        lines = log.strip().splitlines() or ["nothing printed yet"]
+        restarts = [line for line in lines[:-1] if RESTARTED in line]
+        print("\n".join(f"{name}: {line}" for line in [*restarts[-1:], lines[-1]]))
     print(machines_there(cluster.machines(), most_machines_in(logs.values())))
     return 0
 
@@ -160,7 +162,7 @@ def _follow(address: str, job: Job) -> int:
     again = program_command("job", "logs", job.study, "--address", address)
     try:
         _say(f"following {job.name}; Ctrl-C leaves it running, `{again}` follows it again")
-        return _ended(ClusterJobs(address).follow(job.name, _write))
+        return _ended(ClusterJobs(address).follow(job.name, _write, _say))
     except KeyboardInterrupt:
         _say(f"\nnot followed any more; {job.name} is still running. Follow it again: {again}")
         return 0
@@ -173,7 +175,7 @@ def _stop(cluster: ClusterJobs, job: Job) -> int:
         return 0
     cluster.stop(job.name)
     _say(f"{job.name} was asked to stop: it has {STOP_WAIT_S} s to save its runs")
-    return 0 if _ended(cluster.follow(job.name, _write)) == 130 else 1
+    return 0 if _ended(cluster.follow(job.name, _write, _say)) == 130 else 1
 
 
 def _ended(job: Job) -> int:

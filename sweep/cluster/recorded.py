@@ -1,4 +1,4 @@
-"""`python -m lr_sweep.sweep.cluster.recorded ARGUMENTS OF run`: prints a digest, which changes as runs make progress."""
+"""`python -m lr_sweep.sweep.cluster.recorded ARGUMENTS OF run`: prints a digest that changes with progress."""
 
 from __future__ import annotations
 
