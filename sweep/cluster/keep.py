@@ -20,8 +20,6 @@ from lr_sweep.sweep.cluster.jobs import KEPT, RESTARTED, STUDY_KEY
 
 MAX_RESTARTS = 3
 RESTART_AFTER_S = 5.0
-FINAL = (1, 2)
-"""Exit codes of `run` that another try would not change: some runs failed, or it cannot be done."""
 
 
 class Keeper:
@@ -40,7 +38,7 @@ class Keeper:
         if self._folder is not None:
             _store(self._folder, {**self._job, "arguments": self._arguments})
         code = self._driver()
-        if self._folder is None and code in FINAL:
+        if self._folder is None and code != 0:
             self._end_as_stopped()
         elif self._folder is not None and not (self._stopped and _shuts_down()):
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -61,7 +59,10 @@ class Keeper:
         return 128 - code
 
     def _end_as_stopped(self) -> None:
-        """KubeRay tries a failed job again, on a new cluster; not one that was stopped (1.5, 1.6)."""
+        """End the job so that KubeRay makes no new cluster for it, as it does for each that fails (1.5).
+
+        What a new cluster would mend, the loss of the head, ends this process, too.
+        """
         from ray.job_submission import JobSubmissionClient
 
         JobSubmissionClient().stop_job(self._job["job_submission_id"])

@@ -146,7 +146,8 @@ def nodes_to_come(there: Nodes, cluster_file: Path) -> list[dict[str, float]]:
     """Return the resources of the nodes that the autoscaler may start.
 
     `there` are the resources of the nodes that are there, the head among them. A node counts in one type alone, the
-    first that has its CPUs and GPUs and is not full. `cluster_file` has the settings of Ray's autoscaler; it is missing where there is none.
+    first that has its CPUs and GPUs and is not full. `cluster_file` has the settings of Ray's autoscaler; it is missing
+    where there is none.
     """
     if not (settings := _autoscaler(cluster_file)):
         return []

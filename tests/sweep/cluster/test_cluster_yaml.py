@@ -89,6 +89,7 @@ class Head:
         programs.mkdir(parents=True)
         self._write(programs / "ray", f'#!/bin/sh\necho "$RAY_AUTH_MODE $*" >> {folder}/ray.log\n')  # ends no real Ray
         self._write(programs / "python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        self._write(programs / "crontab", "#!/bin/sh\ncat > /dev/null\n")  # leaves this machine's alone
         (self.home / "lr-sweep" / "sweep").symlink_to(ROOT / "sweep")
         self._write(programs / "mlflow", f'#!/bin/sh\nexec {sys.executable} -m mlflow "$@"\n')
         self.calls = folder / "ray.log"
@@ -96,6 +97,7 @@ class Head:
         self.commands = [
             line.replace("5000", str(self.port)).replace("/shared/", f"{self.shared}/")
             for line in cluster["head_start_ray_commands"]
+            if "shutdown" not in line  # it would end this machine
         ]
 
     def _write(self, path: Path, text: str) -> None:
@@ -108,7 +110,9 @@ class Head:
             self.call(command)
 
     def call(self, command: str) -> None:
-        subprocess.run(["bash", "-c", command], env=os.environ | {"HOME": str(self.home)}, check=True, timeout=30)
+        path = f"{self.home}/lr-sweep/.venv/bin:{os.environ['PATH']}"
+        environment = os.environ | {"HOME": str(self.home), "PATH": path}
+        subprocess.run(["bash", "-c", command], env=environment, check=True, timeout=30)
 
     def servers(self) -> set[int]:
         """The process ids of MLflow servers on the port, parents first."""
