@@ -59,7 +59,7 @@ def _job_server() -> ClusterJobs:
 
 def boot() -> None:
     """Start Ray as `ray up` did, unless it is up."""
-    if subprocess.run(["pgrep", "-u", str(os.getuid()), "-x", "gcs_server"], check=False).returncode == 0:
+    if subprocess.run(["pgrep", "-u", str(os.getuid()), "-x", "gcs_server"], capture_output=True).returncode == 0:
         return
     cluster = json.loads(CLUSTER_FILE.read_text())
     try:

@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lr_sweep.common.files import write_json
-from lr_sweep.sweep.cluster.jobs import KEPT, RESTARTED, STUDY_KEY
+from lr_sweep.sweep.cluster.jobs import KEPT, RESTARTED, STUDY_KEY, ClusterJobs
+from lr_sweep.trainables.ray_internals import job_server
 
 MAX_RESTARTS = 3
 RESTART_AFTER_S = 5.0
@@ -63,9 +64,7 @@ class Keeper:
 
         What a new cluster would mend, the loss of the head, ends this process, too.
         """
-        from ray.job_submission import JobSubmissionClient
-
-        JobSubmissionClient().stop_job(self._job["job_submission_id"])
+        ClusterJobs(job_server()).stop(self._job["job_submission_id"])
         deadline = time.monotonic() + 60
         while not self._stopped and time.monotonic() < deadline:
             time.sleep(0.1)

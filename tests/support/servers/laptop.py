@@ -10,16 +10,26 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lr_sweep.tests.support.chaos import final_weights, record_content
+from lr_sweep.tests.support.chaos import final_weights, processes, record_content
 from lr_sweep.tests.support.servers.ssh_hosts import SHARED, Hosts
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, rows, sweep, write_study
 from lr_sweep.tests.support.waiting import wait_until
 
 TOKEN = "0123456789abcdef" * 4
 RESULTS = SHARED / "results"
+
+
+@dataclass
+class Follower:
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def printed(self) -> str:
+        return self.log.read_text()
 
 
 class Laptop:
@@ -70,6 +80,25 @@ class Laptop:
                 yield
             finally:
                 os.killpg(held.pid, signal.SIGKILL)  # with its ssh, which would hold on to the ports
+
+    def cut_tunnels(self) -> None:
+        """End the ssh that holds the tunnels."""
+        (ssh,) = [pid for pid, _, command in processes() if command.startswith("ssh -N ")]
+        os.kill(ssh, signal.SIGKILL)
+
+    @contextmanager
+    def following(self, *arguments: str | Path) -> Iterator[Follower]:
+        """Start a command that follows a job; its output goes to a file."""
+        with (
+            (self.cluster_file.parent / "followed.log").open("w+") as log,
+            subprocess.Popen(
+                command_line(*arguments), cwd=ROOT, env=self.environment, stdout=log, stderr=log
+            ) as process,
+        ):
+            try:
+                yield Follower(process, Path(log.name))
+            finally:
+                process.kill()
 
     def _tunnels_are_open(self, held: subprocess.Popen[bytes]) -> bool:
         printed = self.log.read_text()

@@ -196,8 +196,7 @@ class Hosts:
         running = [
             command
             for pid, _, command in processes()
-            if _network(Path(f"/proc/{pid}/ns/net")) == network
-            and not command.startswith(("unshare", "sshd:", "/usr/sbin/cron"))
+            if _network(Path(f"/proc/{pid}/ns/net")) == network and not command.startswith(("unshare", "sshd:", "cron"))
         ]
         listing = ["ip", "netns", "exec", _name(address), "ss", "-Hlntu"]
         sockets = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.splitlines()

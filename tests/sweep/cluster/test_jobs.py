@@ -130,7 +130,7 @@ def test_a_driver_that_is_killed_goes_on_and_the_follower_sees_it(head: LocalHea
     assert following.returncode == 0, printed
     assert printed.count("the driver was killed by SIGKILL; started again (1 of 3 times)") == 1
     assert "2 runs wanted: 2 complete, 0 diverged, 0 failed, 0 missing." in printed
-    assert printed.count("2 runs wanted") == 1
+    assert printed.count("2 runs wanted: 2 complete") == 1
 
 
 def test_kuberay_does_not_try_a_misspelt_study_again(head: LocalHead) -> None:
