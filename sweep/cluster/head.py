@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,9 +34,14 @@ def start() -> None:
     """Resume jobs, and have a lost Ray started again."""
     KEPT.mkdir(exist_ok=True)
     set_cron(EACH_MINUTE)
-    kept = sorted(KEPT.glob("*/job.json"))
-    if not kept:
-        return
+    if kept := sorted(KEPT.glob("*/job.json")):
+        try:
+            _resume(kept)
+        except UserError as problem:  # Ray is up, and stays: `ray down` would not reach a head that failed to start
+            print(f"error: no sweep resumes: {problem}", flush=True)
+
+
+def _resume(kept: Sequence[Path]) -> None:
     cluster = _job_server()
     there = {job.name for job in cluster.jobs()}
     for file in kept:
