@@ -37,7 +37,7 @@ def problems_in(cluster_file: Path) -> list[str]:
     Files on this machine that it names are looked at; no machine, and no account, is asked for anything.
     """
     cluster = read_cluster(cluster_file)
-    if outside := list(_outside_the_schema(cluster)):
+    if outside := list(outside_the_schema(cluster)):
         return outside  # other checks rely on it
     if (kind := cluster["provider"]["type"]) not in SHIPPED:
         return [f"provider.type: got {kind}; only files for {' and '.join(SHIPPED)} can be checked"]
@@ -91,7 +91,7 @@ def _settings(cluster: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: {FILE_SYSTEM.sub('EFS', str(value))}"
 
 
-def _outside_the_schema(cluster: Mapping[str, Any]) -> Iterator[str]:
+def outside_the_schema(cluster: Mapping[str, Any]) -> Iterator[str]:
     """Yield what Ray's own schema refuses; `ray up` stops at the first, and prints the whole schema."""
     import ray.autoscaler
     from jsonschema import Draft7Validator

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import stat
 import subprocess
 import sys
@@ -14,8 +15,12 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 
+from lr_sweep.sweep.cluster.check import outside_the_schema
+from lr_sweep.sweep.cluster.commands import command_problems
 from lr_sweep.tests.support.cluster_files import FILES, load
+from lr_sweep.tests.support.command_lines import arguments_of
 from lr_sweep.tests.support.tiny_study import ROOT
 from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
 
@@ -71,6 +76,31 @@ def test_every_ray_is_the_one_that_asks_for_the_token(cluster: dict[str, Any]) -
 def test_the_environment_is_the_project_s(cluster: dict[str, Any]) -> None:
     assert any("make env EXTRAS=cluster" in line for line in cluster["setup_commands"])
     assert cluster.get("head_setup_commands", []) == []
+
+
+def test_google_s_file_has_what_ray_wants_and_otherwise_that_of_aws() -> None:
+    gcp, aws = yaml.safe_load((FILES["local"].parent / "gcp.yaml").read_text()), load("aws")
+    assert list(outside_the_schema(gcp)) == []
+    assert list(command_problems(gcp)) == []
+    same = aws.keys() - {
+        "provider",
+        "auth",
+        "available_node_types",
+        "initialization_commands",
+        "worker_start_ray_commands",
+    }
+    assert {key: gcp[key] for key in same} == {key: aws[key] for key in same}
+    assert gcp["worker_start_ray_commands"] == aws["worker_start_ray_commands"][:2]  # without AWS's notices
+    for kind in gcp["available_node_types"].values():
+        assert {"machineType", "disks"} <= kind["node_config"].keys()
+
+
+def test_sky_s_task_runs_a_command_of_the_program() -> None:
+    task = yaml.safe_load((FILES["local"].parent / "sky.yaml").read_text())
+    program, option, module, *arguments = shlex.split(os.path.expandvars(task["run"]))
+    assert (program, option, module) == (".venv/bin/python", "-m", "sweep")
+    assert arguments_of(arguments)["data_dir"]
+    assert task["setup"].endswith("make env EXTRAS=cluster\n")
 
 
 def test_few_lines_are_to_be_changed_and_each_says_so(name: str) -> None:
