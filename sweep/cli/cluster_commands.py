@@ -138,7 +138,8 @@ def _study_name(name_or_path: str) -> str:
 def _status(cluster: ClusterJobs, study: str | None) -> int:
     """Print the jobs, or the newest of a study, the last line of each that runs or failed, and the machines."""
     jobs = cluster.jobs() if study is None else [cluster.newest(study)]
-    shown = [job for job in jobs if job.active or job.status == "FAILED"]
+    newest = {job.study: job for job in jobs}
+    shown = [job for job in jobs if job.active or (job.status == "FAILED" and job is newest[job.study])]
     logs = {job.name: cluster.log(job.name) for job in shown}
     if jobs:
         rows = [(job.name, job.status.lower(), _took(job), job.results) for job in jobs]
