@@ -1,7 +1,7 @@
-"""`python -m lr_sweep.sweep.cluster.head start|stop|boot`: what a cluster's head does around Ray's own start and stop.
+"""`python -m lr_sweep.sweep.cluster.head start|stop|boot`: what a cluster's head does besides Ray's own start.
 
 `start` resumes jobs that had not ended, and has cron look every minute whether Ray is up; `boot` is that look. `stop`
-ends all of it.
+ends Ray and all of it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from lr_sweep.sweep.cluster.jobs import KEPT, RESULTS_KEY, STUDY_KEY, ClusterJob
 
 CLUSTER_FILE = Path("~/ray_bootstrap_config.yaml").expanduser()
 """JSON that `ray up` writes on the head: the cluster file, and how the head reaches the workers."""
+RAY = Path("~/lr-sweep/.venv/bin/ray").expanduser()
 MLFLOW_PID = Path("~/mlflow/server.pid").expanduser()
 SSH = ("ssh", "-oBatchMode=yes", "-oConnectTimeout=10", "-oStrictHostKeyChecking=no", "-oUserKnownHostsFile=/dev/null")
 EACH_MINUTE = (
@@ -75,17 +76,22 @@ def boot() -> None:
         set_cron(EACH_MINUTE)  # `ray stop` is one of the commands
 
 
-def stop() -> None:
-    """End MLflow here, and Ray on the workers: it would stay for a minute, and its agents for ever (2.60)."""
+def stop(*options: str) -> int:
+    """End Ray and MLflow here, then Ray on the workers: it would stay for a minute, and its agents for ever (2.60).
+
+    `options` are those of `ray stop`, whose exit code is returned. On a head that has ended, nothing starts workers.
+    """
     set_cron(None)
     with suppress(OSError, ValueError):  # no server, or one that has ended
         pid = int(MLFLOW_PID.read_text())
         MLFLOW_PID.unlink()
         if "mlflow" in Path(f"/proc/{pid}/cmdline").read_text():
             os.killpg(pid, signal.SIGTERM)
+    here = subprocess.run([RAY, "stop", *options], check=False)
     calls = [subprocess.Popen(words, stdin=subprocess.DEVNULL) for words in _on_workers()]
     for call in calls:
         call.wait()
+    return here.returncode
 
 
 def set_cron(line: str | None) -> None:
@@ -113,4 +119,4 @@ def _on_workers() -> list[list[str]]:
 
 
 if __name__ == "__main__":
-    sys.exit({"start": start, "stop": stop, "boot": boot}[sys.argv[1]]())
+    sys.exit({"start": start, "stop": stop, "boot": boot}[sys.argv[1]](*sys.argv[2:]))
