@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -119,4 +119,5 @@ def _on_workers() -> list[list[str]]:
 
 
 if __name__ == "__main__":
-    sys.exit({"start": start, "stop": stop, "boot": boot}[sys.argv[1]](*sys.argv[2:]))
+    actions: dict[str, Callable[..., int | None]] = {"start": start, "stop": stop, "boot": boot}
+    sys.exit(actions[sys.argv[1]](*sys.argv[2:]))
