@@ -86,7 +86,7 @@ def stop(*options: str) -> int:
         pid = int(MLFLOW_PID.read_text())
         MLFLOW_PID.unlink()
         if "mlflow" in Path(f"/proc/{pid}/cmdline").read_text():
-            os.killpg(pid, signal.SIGTERM)
+            os.killpg(pid, signal.SIGKILL)  # it would wait for open connections; its store survives
     here = subprocess.run([RAY, "stop", *options], check=False)
     calls = [subprocess.Popen(words, stdin=subprocess.DEVNULL) for words in _on_workers()]
     for call in calls:
