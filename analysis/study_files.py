@@ -83,16 +83,15 @@ class Study:
     """Rows as of `StudySummary.runs` of fresh runs, which are not in `summary`."""
     decision: Decision | None = None
     """What these decided; None: there is nothing to decide."""
+    about_table: Sequence[str] = ()
+    """How a table was read, and what it lacks, sentence by sentence."""
+    candidates: pd.DataFrame | None = None
+    """Runs that intervals choose among, where more than the learning rate was tuned; None: those of the summary."""
 
     @property
     def wanted(self) -> pd.DataFrame:
         """All runs, fresh ones among them: for what they cost and how they ended."""
         return self.summary.runs if self.fresh is None else pd.concat([self.summary.runs, self.fresh])
-
-    about_table: Sequence[str] = ()
-    """How a table was read, and what it lacks, sentence by sentence."""
-    candidates: pd.DataFrame | None = None
-    """Runs that intervals choose among, where more than the learning rate was tuned; None: those of the summary."""
 
 
 class Compared(NamedTuple):
@@ -279,8 +278,7 @@ def _cost(folder: Path, wanted: pd.DataFrame, recorded: Recorded) -> Block:
 
 def _uncertainty(folder: Path, study: Study, compared: Compared) -> list[Block]:
     summary = study.summary
-    tuned = summary if study.candidates is None else replace(summary, runs=study.candidates)
-    cells = intervals(tuned, np.random.default_rng(INTERVAL_SEED))
+    cells = intervals(summary, np.random.default_rng(INTERVAL_SEED), study.candidates)
     shown = further_tables.interval_table(cells, summary.metric).write(folder, "intervals", cells)
     differences = further_tables.comparison_table(compared.pairs, summary, compared.leaders)
     differences.write(folder, "comparisons", compared.pairs)

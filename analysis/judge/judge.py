@@ -138,8 +138,8 @@ def _measured(
         raise QuestionError(f"is more {name} better or worse? give --higher-is-better or --lower-is-better", ways)
     metric = Metric(name=name, higher_is_better=higher)
     says_otherwise = is_higher_better(columns.metric) not in (None, higher)
-    told = "as a column of the table says" if columns.higher_is_better is higher else "as given"
-    against = f", {told}; the column's name says otherwise" if says_otherwise else ""
+    why = "as a column of the table says" if columns.higher_is_better is higher else "as given"
+    against = f", {why}; the column's name says otherwise" if says_otherwise else ""
     remarks.append(f"{name}: {metric.better} is better{against}")
     rows = _as_fractions(rows, name, remarks)
     metric = replace(metric, is_fraction=has_word(name, FRACTIONS) and _within(rows, 1))

@@ -11,14 +11,12 @@ from lr_sweep.analysis.judge.runs import Runs
 from lr_sweep.analysis.judge.settings import RATE
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.aggregate import summarise
-from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS
+from lr_sweep.analysis.statistics.selection import MEAN_DIGITS
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import rate_text
 
 BESIDE = "\x1f"
 """Between a variant and its settings while runs are read; in no name of a table."""
-ONE_RATE = 1e-12
-"""By such a share the rates of further settings differ in `Tuned.candidates`, where each is a rate to choose."""
 MOST_NAMED = 10
 """Variants of which the chosen settings are said."""
 
@@ -28,7 +26,7 @@ class Tuned(NamedTuple):
 
     runs: Runs
     candidates: pd.DataFrame
-    """All runs, as of `StudySummary.runs`: intervals choose among them."""
+    """All runs, as of `StudySummary.runs`, with a column `settings`: intervals choose among rates and settings."""
     settings: dict[tuple[str, str, str, float], str]
     """The best settings by cell and learning rate."""
     num_settings: int
@@ -64,7 +62,7 @@ def best_settings(runs: Runs, metric: Metric) -> Tuned:
     differ = {(task, model, name.split(BESIDE)[0]): names for (task, model, name), names in runs.settings.items()}
     found = replace(runs, wanted=kept.drop(columns="settings"), settings=differ, moved={})
     settings = {tuple(row[:4]): row[4] for row in best.itertuples(index=False, name=None)}
-    return Tuned(found, _candidates(_apart(summary.runs), best), settings, rates["settings"].nunique())
+    return Tuned(found, _apart(summary.runs), settings, rates["settings"].nunique())
 
 
 def tuned_remarks(tuned: Tuned, cells: pd.DataFrame) -> list[str]:
@@ -82,14 +80,3 @@ def _apart(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame with variants and their settings in columns of their own."""
     parts = frame["variant"].str.partition(BESIDE)
     return frame.assign(variant=parts[0], settings=parts[2])
-
-
-def _candidates(runs: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
-    """Give the runs of settings that are not the best at their rate a rate of their own, next to it."""
-    found = runs.merge(best.assign(is_best=True), on=[*RATE, "settings"], how="left")
-    others = found[found["is_best"].isna()]
-    place = others.groupby(CELL, sort=False)["settings"].transform(lambda names: pd.factorize(names)[0] + 1)
-    beside = others["learning_rate"] * (1 + ONE_RATE * place)
-    return found.assign(learning_rate=beside.reindex(found.index).fillna(found["learning_rate"])).drop(
-        columns=["is_best", "settings"]
-    )

@@ -71,7 +71,7 @@ UNNAMED = "0.8"
 HATCH = "////"
 """Of the bar of a mean over fewer seeds than others."""
 MOST_VARIANTS, NAMED_VARIANTS = 20, 12
-"""Of more variants than the first number a figure names as many as the second; nobody distinguishes 40 lines."""
+"""Of more variants than the first number a figure names as many as the second; 40 lines cannot be distinguished."""
 CHARACTERS_PER_INCH = 18
 TITLE_CHARACTERS_PER_INCH = 9
 

@@ -21,11 +21,12 @@ GROUP = CELL[:2]
 """Task and model: variants are compared within such a group."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class StudySummary:
     """A study's numbers at three levels. Accuracies are fractions; standard errors are of the mean over seeds.
 
-    Of another metric than accuracy the columns have the same names.
+    Of another metric than accuracy the columns have the same names. Compared and hashed by identity, so that what
+    several parts of a report need of it is computed once.
     """
 
     runs: pd.DataFrame

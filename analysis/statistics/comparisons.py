@@ -6,6 +6,7 @@ The test was chosen by simulation (docs/statistics.md, "Variants compared"; `ben
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ COLUMNS = [
 ]
 
 
+@lru_cache(maxsize=2)
 def comparisons(summary: StudySummary) -> pd.DataFrame:
     """Compare the mean test accuracies of every two variants of a task and model.
 
@@ -81,6 +83,7 @@ def choice_factor(is_open: Bools, first: Ints, second: Ints) -> Floats:
     return np.where(is_open[..., first] | is_open[..., second], CHOICE, 1.0)
 
 
+@lru_cache(maxsize=2)
 def seed_correlation(summary: StudySummary) -> float:
     """Return the correlation of the variants' values by seed, over all pairs, at the chosen rates and beside them.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -66,6 +67,7 @@ class Sampled(NamedTuple):
             return np.nansum(self.values, -1) / self.counts
 
 
+@lru_cache(maxsize=2)
 def cell_values(summary: StudySummary) -> list[CellValues]:
     """Return the test values of each cell, in the order of `StudySummary.cells`.
 
@@ -84,6 +86,7 @@ def sampled(cells: Sequence[CellValues], rates: Iterable[float]) -> Sampled:
     return Sampled(stacked, cell_noise(stacked))
 
 
+@lru_cache(maxsize=2)
 def at_chosen(summary: StudySummary) -> Sampled:
     """Return what is known of each cell at its chosen learning rate."""
     return sampled(cell_values(summary), summary.cells["learning_rate"].to_numpy(float))

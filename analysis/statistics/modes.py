@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ class Modes(NamedTuple):
     high: tuple[float, ...]
 
 
+@lru_cache(maxsize=2)
 def two_modes(summary: StudySummary) -> dict[Cell, Modes]:
     """Find cells whose seeds fall into two modes, at the chosen rate or one beside it.
 

@@ -64,9 +64,9 @@ def cell_noise(values: Floats) -> Noise:
         beside = squares[..., 1:].sum(-1) * _ratio(squares, dof)
         variance = np.fmax(own, (squares[..., 0] + beside) / dof.sum(-1))
         num_rates = (dof > 0).sum(-1)
-        shared = 1 + (num_rates - 1) * _correlation(away, squares, known) ** 2
+        free = dof.sum(-1) / (1 + (num_rates - 1) * _correlation(away, squares, known) ** 2)
     spread = dof[..., 0] > 0
-    return Noise(np.where(spread, variance, np.nan), np.where(spread, dof.sum(-1) / shared, 0.0))
+    return Noise(np.where(spread, variance, np.nan), np.where(spread, free, 0.0))
 
 
 def welch(noise: Noise, counts: Floats, first: Ints, second: Ints) -> tuple[Floats, Floats]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata, trim_mean
 
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.uncertainty import CONFIDENCE, NUM_DRAWS, Floats
@@ -58,8 +57,21 @@ def _rated(values: list[list[Floats]], sign: int, rng: np.random.Generator) -> l
 def _ranks_and_iqm(drawn: list[list[Floats]], sign: int) -> tuple[Floats, Floats]:
     """Return mean ranks and interquartile means, variants x draws; `drawn`: by variant and task draws x seeds."""
     means = np.array([[each.mean(-1) for each in tasks] for tasks in drawn])
-    middles = [trim_mean(np.concatenate(tasks, axis=-1), QUARTER, axis=-1) for tasks in drawn]
-    return rankdata(-sign * means, axis=0).mean(1), np.array(middles)
+    middles = [_middle(np.concatenate(tasks, axis=-1)) for tasks in drawn]
+    return _ranks(-sign * means).mean(1), np.array(middles)
+
+
+# Both are in scipy.stats, which takes longer to import than a small report to write.
+def _ranks(means: Floats) -> Floats:
+    """Rank along the first axis, the smallest first; equal ones share their mean rank."""
+    return np.array([(means < each).sum(0) + ((means == each).sum(0) + 1) / 2 for each in means])
+
+
+def _middle(values: Floats) -> Floats:
+    """Return the mean of the middle half along the last axis; what is cut at each end is rounded down."""
+    cut = int(QUARTER * values.shape[-1])
+    middle: Floats = np.sort(values, axis=-1)[..., cut : values.shape[-1] - cut].mean(-1)
+    return middle
 
 
 def _with_ends(name: str, of: str, value: Floats, draws: Floats) -> dict[str, float]:

@@ -120,8 +120,11 @@ def selection_interval(
     return Interval(low=max(ends[0], centre - half), high=min(ends[1], centre + half), note=note)
 
 
-def intervals(summary: StudySummary, rng: np.random.Generator) -> pd.DataFrame:
+def intervals(summary: StudySummary, rng: np.random.Generator, candidates: pd.DataFrame | None = None) -> pd.DataFrame:
     """Compute each cell's intervals.
+
+    `candidates`: the runs that were chosen among where more than the learning rate was tuned, with a column `settings`;
+    default: those of the summary.
 
     Returns:
         One row a cell: the cell's columns, `learning_rate`, `num_seeds`, `num_values`, `num_tests`, `test_mean`,
@@ -129,8 +132,11 @@ def intervals(summary: StudySummary, rng: np.random.Generator) -> pd.DataFrame:
         fixed; all fractions, NaN: none) and `note`, why there is none or what weakens it.
     """
     runs = dict(each_cell(summary.runs))
-    cells = summary.cells.to_dict("records")
-    rows = [_cell(cell, runs[cell["task"], cell["model"], cell["variant"]], rng, summary.metric) for cell in cells]
+    among = runs if candidates is None else dict(each_cell(candidates))
+    rows = []
+    for cell in summary.cells.to_dict("records"):
+        key = cell["task"], cell["model"], cell["variant"]
+        rows.append(_cell(cell, runs[key], among[key], rng, summary.metric))
     return pd.DataFrame(rows)
 
 
@@ -151,11 +157,16 @@ def _smoothed_error(deviations: Floats, counts: Floats, weights: Floats) -> floa
     return math.sqrt(max(variance, 0.0) * num_seeds / (num_seeds - 1))
 
 
-def _cell(cell: dict[Any, Any], runs: pd.DataFrame, rng: np.random.Generator, metric: Metric) -> dict[str, Any]:
-    seeds, i = np.unique(runs["seed"].to_numpy(), return_inverse=True)
-    rates, j = np.unique(runs["learning_rate"].to_numpy(), return_inverse=True)
-    validation, test = np.full((2, len(seeds), len(rates)), math.nan)
-    validation[i, j], test[i, j] = runs["validation_accuracy"], runs["test_accuracy"]
+def _cell(
+    cell: dict[Any, Any], runs: pd.DataFrame, among: pd.DataFrame, rng: np.random.Generator, metric: Metric
+) -> dict[str, Any]:
+    seeds, i = np.unique(among["seed"].to_numpy(), return_inverse=True)
+    tuned = among["learning_rate"]
+    if "settings" in among:
+        tuned = among.groupby(["learning_rate", "settings"]).ngroup()
+    choices, j = np.unique(tuned.to_numpy(), return_inverse=True)
+    validation, test = np.full((2, len(seeds), len(choices)), math.nan)
+    validation[i, j], test[i, j] = among["validation_accuracy"], among["test_accuracy"]
     at_chosen = runs.loc[runs["learning_rate"] == cell["learning_rate"], "test_accuracy"].dropna()
     through = selection_interval(metric.sign * validation, test, rng, metric.ends)
     fixed = t_interval(at_chosen.to_numpy(dtype=float))

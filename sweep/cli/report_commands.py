@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import textwrap
 from functools import partial
 from pathlib import Path
@@ -116,6 +117,7 @@ def judge(
     from lr_sweep.analysis.judge.write import write_judged
     from lr_sweep.sweep.cli.ask import judged_or_asked
 
+    gc.freeze()  # modules stay to the end: the many collections of many small frames leave them out
     opt.not_together(lower_is_better=lower_is_better, higher_is_better=higher_is_better)
     if equal_within is not None and equal_within <= 0:
         raise UserError(f"--equal-within: got {equal_within:g}, want a difference above 0")

@@ -132,7 +132,7 @@ function drawKey() {
     drawTint(band, sure, { x: 2, width: 22, y: 2, height: 16 });
     add(band, "rect", { x: 2, width: 22, y: 14, height: 4, class: "strip" });
   };
-  for (const [sure, doubt] of [[true, ""], [false, ", not told apart"]]) {
+  for (const [sure, doubt] of [[true, ""], [false, ", not distinguishable"]]) {
     entry(flips("winner", sure), `another winner than tuned${doubt}`, tint("winner", sure));
     entry(flips("order", sure), `tuned winner, another order${doubt}`, tint("order", sure));
   }

@@ -10,7 +10,7 @@ const IN_WORDS = {
   winner: "another winner than the tuned one",
   unknown: "not comparable: a variant has no value here",
 };
-const UNSURE = "; but the variants cannot be told apart here";
+const UNSURE = "; but the variants cannot be distinguished here";
 let at = 0; // index in `shown.handle.rates`
 let handle = null; // the group that is moved, and what it knows: {node, label, scale}
 

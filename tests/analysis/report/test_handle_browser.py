@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(executable() is None, reason=
 
 HANDLE = ".handle"
 GRIP = ".handle .grip"
-OPEN = "; but the variants cannot be told apart here."
+OPEN = "; but the variants cannot be distinguished here."
 AT = {
     "1e-5": ("At 1e-5 you would have concluded: a > b > c.", "At 1e-5: the tuned winner, but another order" + OPEN),
     "1e-4": ("At 1e-4 you would have concluded: b > a > c.", "At 1e-4: another winner than the tuned one" + OPEN),

@@ -62,7 +62,7 @@ OTHERS = "Another variant has the highest mean at 1 of the 3 learning rates, dis
             [WINS],
             {"flips": False},
             "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6). At 1e-3 alone, b leads by 10.0 points over "
-            "a: the two could not be told apart.",
+            "a: the two cannot be distinguished there.",
         ),
         (
             [LEADS],

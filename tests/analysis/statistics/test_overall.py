@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import rankdata, trim_mean
 
-from lr_sweep.analysis.statistics.overall import overall
+from lr_sweep.analysis.statistics.overall import QUARTER, _middle, _ranks, overall
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
@@ -47,3 +48,10 @@ def test_the_report_has_them_the_same_each_time(tmp_path: Path) -> None:
     written = [(write_report(results, "small").folder / "overall.csv").read_bytes() for _ in range(2)]
     assert written[0] == written[1]
     assert "**Over the tasks.**" in (results / "studies" / "small" / "report" / "report.md").read_text()
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 12])
+def test_ranks_and_middles_are_those_of_scipy(number: int) -> None:
+    values = np.random.default_rng(0).integers(0, 5, (6, 3, number)).astype(float)
+    assert np.array_equal(_ranks(values), rankdata(values, axis=0))
+    assert np.allclose(_middle(values), trim_mean(values, QUARTER, axis=-1))
