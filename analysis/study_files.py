@@ -33,6 +33,7 @@ from lr_sweep.analysis.report.blocks import (
 from lr_sweep.analysis.report.chart import chart_data
 from lr_sweep.analysis.report.decided import decided_section, decided_texts
 from lr_sweep.analysis.report.findings import checks_line, findings_table, findings_text, folded, write_checks_json
+from lr_sweep.analysis.report.laws import optima_section
 from lr_sweep.analysis.report.page import page_html
 from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.analysis.report.texts import laid_out, say
@@ -85,6 +86,8 @@ class Study:
     """What these decided; None: there is nothing to decide."""
     about_table: Sequence[str] = ()
     """How a table was read, and what it lacks, sentence by sentence."""
+    axes: pd.DataFrame
+    """What each cell is made of, as of `laws.laws`."""
     candidates: pd.DataFrame | None = None
     """Runs that intervals choose among, where more than the learning rate was tuned; None: those of the summary."""
 
@@ -186,14 +189,17 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     said = decided_texts(study.decision)
     opening = verdict_block(compared.verdicts, summary, ordered, costs, said) if metric.chosen_on else Verdict(())
     rests_on = tables.facts(info, summary.runs)
+    optimal, moved = _optima(folder, study) if metric.chosen_on else ([], [])
+    about = f"{info.kind} `{info.study}`. {status} {checks_line(found)}"
     how = "How it was made" if study.recorded else "How the table was read"
     made = _provenance(study.recorded.runs) if study.recorded else Bullets(study.about_table)
     sections = [
-        Section("", [opening, Paragraph(f"{info.kind} `{info.study}`. {status} {checks_line(found)}")]),
+        Section("", [opening, *map(Paragraph, moved), Paragraph(about)]),
         Section(f"{metric.title} against learning rate", [chart, *sweeps, *by_rate, Paragraph(rests_on)]),
         *([Section(metric.title, main)] if main else []),
         *decided_section(folder, study.decision, study.fresh),
         Section("Checks", [checks if study.findings else Paragraph("Nothing found.")]),
+        *optimal,
         *(_conclusive(folder, study, further, compared) if metric.chosen_on else []),
         Section("What this is and is not", [Bullets(limits(study))]),
         *(_failures(study.wanted) if study.recorded else []),
@@ -205,12 +211,20 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     page = page_html(info.title, sections, data, refresh_s)
     (folder / "index.html").write_text(page, encoding="utf-8")
     checked = findings_text(found, tried, of_study)
+    laws = (textwrap.fill(each, TEXT_WIDTH, subsequent_indent="  ") for each in moved)
+    first = [*filter(None, [opening.text()]), *laws]
     if info.from_table:  # the answer; the page has the rest
-        return "\n".join([*filter(None, [opening.text()]), status, "", *(table.text() for table in by_rate), checked])
+        return "\n".join([*first, status, "", *(table.text() for table in by_rate), checked])
     shown = main if table_of(info.study) else [*by_rate, *_main_tables(info, summary, main)]
     heading = info.study if info.title == info.study else f"{info.title} ({info.study})"
     listed = [*(table.text() for table in shown), textwrap.fill(rests_on, TEXT_WIDTH), ""]
-    return "\n".join([heading, *filter(None, [opening.text()]), status, "", *listed, checked])
+    return "\n".join([heading, *first, status, "", *listed, checked])
+
+
+def _optima(folder: Path, study: Study) -> tuple[list[Section], Sequence[str]]:
+    bests = expected_bests(study.summary).groupby(CELL, sort=False)["expected"].mean()
+    cells = study.summary.cells.set_index(CELL).index
+    return optima_section(folder, study.summary, study.axes, bests.reindex(cells))
 
 
 def _device_seconds(summary: StudySummary, runs: pd.DataFrame) -> dict[Cell, float]:

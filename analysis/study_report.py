@@ -10,6 +10,7 @@ from lr_sweep.analysis.record.code_versions import Now
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.report.findings import count_problems
 from lr_sweep.analysis.report.folder import new_report
+from lr_sweep.analysis.statistics.axes import of_contents
 from lr_sweep.analysis.statistics.checks import check_sweep, code_findings
 from lr_sweep.analysis.statistics.finding import CheckFinding, problems_first
 from lr_sweep.analysis.statistics.unequal import unequal_tuning
@@ -20,7 +21,7 @@ __all__ = ["Report", "status_line", "write_report"]
 
 RUN_COLUMNS = (
     *("git_commit", "git_dirty", "versions", "device", "device_s"),
-    *("started_at", "finished_at", "lost_steps", "code"),
+    *("started_at", "finished_at", "lost_steps", "code", "content"),
 )
 """What the report reads of runs beside what the summary does."""
 
@@ -80,6 +81,7 @@ def _read(results: Path, study: str, code_now: Now | None) -> Study:
         curves=curves,
         findings=problems_first(found),
         recorded=recorded,
+        axes=of_contents(read.summary.cells, read.wanted, read.runs),
         fresh=read.fresh,
         decision=read.decision,
     )

@@ -28,6 +28,7 @@ from lr_sweep.analysis.judge.words import has_word, is_higher_better, is_setting
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise, without_selection
+from lr_sweep.analysis.statistics.axes import of_labels
 from lr_sweep.analysis.statistics.checks import check_sweep
 from lr_sweep.analysis.statistics.finding import CheckFinding, Level, finding_of, problems_first
 from lr_sweep.analysis.statistics.selection import CELL, Cell
@@ -205,7 +206,12 @@ def _study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
     found += [*_unselected(summary), *_differing(summary, runs.settings), *_moved(summary, runs.moved)]
     fixed = [replace(each, fix=FIXES.get(each.check, each.fix)) if each.fix else each for each in found]
     return Study(
-        info=info, summary=summary, curves=runs.curves, findings=problems_first(fixed), about_table=tuple(remarks)
+        info=info,
+        summary=summary,
+        curves=runs.curves,
+        findings=problems_first(fixed),
+        axes=of_labels(summary.cells),
+        about_table=tuple(remarks),
     )
 
 

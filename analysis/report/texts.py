@@ -45,7 +45,7 @@ def laid_out(table: str, frame: pd.DataFrame, **values: Any) -> Table:
 def _templates() -> Environment:
     templates = Environment(loader=DictLoader(_read("texts.yaml")), undefined=StrictUndefined)
     templates.filters |= {"rate": rate_text, "steps": _steps, "interval": _interval, "p_value": _p_value}
-    templates.filters |= {"effect": _effect, "more": _more}
+    templates.filters |= {"effect": _effect, "more": _more, "about": _about, "slope": _slope}
     templates.filters |= {"share": _share, "seconds": _seconds}
     templates.tests["nan"] = math.isnan
     return templates
@@ -64,6 +64,15 @@ def _tables() -> dict[str, tuple[Template, Template, list[Template], Template]]:
         )
         for name, table in _read("tables.yaml").items()
     }
+
+
+def _about(rate: float) -> str:
+    """Write an estimated learning rate with two digits."""
+    return NO_VALUE if math.isnan(rate) else rate_text(float(f"{rate:.2g}"))
+
+
+def _slope(slope: float) -> str:
+    return NO_VALUE if math.isnan(slope) else f"{slope:.2f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _entry(number: int, heading: str, entry: str | None) -> str:
