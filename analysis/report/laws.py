@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
@@ -23,6 +24,7 @@ from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.laws import laws, series_of
 from lr_sweep.analysis.statistics.optimum import optima
 from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.common.text import rate_text
 
 MOST_FIGURES, MOST_SAID = 4, 3
 """Laws that are drawn, and said in a sentence; the table has all."""
@@ -101,6 +103,9 @@ def _draw_law(panel: Axes, best: pd.DataFrame, sizes: pd.Series[float], law: Row
     panel.set_yscale("log")
     panel.set_xticks(x, [f"{size:g}" for size in x], minor=False)
     panel.minorticks_off()
+    panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    panel.yaxis.set_major_formatter(lambda rate, _: rate_text(float(f"{rate:.1g}")))
+    panel.spines[["top", "right"]].set_visible(False)
     panel.set_xlabel(plain(str(law["axis"])))
     panel.set_ylabel("best learning rate")
     panel.grid(color="0.9", linewidth=0.7)

@@ -8,10 +8,12 @@ percent. Of a metric that is no fraction, thresholds are shares of the cell's me
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
@@ -36,6 +38,9 @@ STUCK_SHARE = 0.5
 """A cell is stuck if its highest validation accuracy, below 100%, is in every run's curve and is this share of all its
 evaluations: as of a model that reads nothing and names one class, now and then a rarer one. What learns has another
 accuracy at most evaluations."""
+LEAST_EQUAL = 4
+"""Different validation values that runs at two rates share if the rate has no effect. Of accuracies one run must have
+them: at the smallest rates no run learns, and those of all are equal."""
 ACCURACIES = ["train_accuracy", "validation_accuracy", "test_accuracy"]
 """Two cells are identical if these are equal at every evaluation."""
 
@@ -46,6 +51,7 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
     points = points_within_budget(counted, curves, ACCURACIES)
     modes = two_modes(summary)
     rises, stuck, same = late_rises(summary, curves), _stuck_cells(points, summary.metric), _identical_cells(points)
+    ignored = _ignored_rates(points, summary.metric)
     cells = list(swept_cells(summary))
     flat = {cell.key for cell in cells if is_flat(cell.rates)} - stuck.keys()
     learning = {cell.row["task"] for cell in cells if cell.key not in stuck.keys() | flat}
@@ -65,6 +71,8 @@ def check_sweep(summary: StudySummary, curves: pd.DataFrame) -> list[CheckFindin
             found.append(_flat(cell, whole_task))
         if cell.key in same:
             found.append(_identical(cell, same[cell.key]))
+        if cell.key in ignored:
+            found.append(_ignored(cell, ignored[cell.key]))
         if cell.key in modes:
             found.append(_two_modes(cell, modes[cell.key]))
         if cell.row["num_values"] and cell.row["num_seeds"] == 1:
@@ -188,6 +196,11 @@ def _identical(cell: SweptCell, other: Cell) -> CheckFinding:
     return cell.finding("identical", "problem", message, fix)
 
 
+def _ignored(cell: SweptCell, rates: Sequence[float]) -> CheckFinding:
+    message = f"runs of one seed have the same numbers at {', '.join(map(rate_text, rates))}: the rate has no effect"
+    return cell.finding("rate-ignored", "problem", message, "look for a scheduler or an engine that overrides the rate")
+
+
 def _two_modes(cell: SweptCell, modes: Modes) -> CheckFinding:
     low, high = (" ".join(map(cell.metric.text, values)) for values in (modes.low, modes.high))
     message = f"at {rate_text(modes.learning_rate)} its seeds fall into two groups, {low} and {high}"
@@ -206,6 +219,28 @@ def _identical_cells(points: pd.DataFrame) -> dict[Cell, Cell]:
         earlier, theirs = first.setdefault((key[0], numbers), (key, ids))
         if not ids & theirs:  # a study may have two names for one model
             found[key] = earlier
+    return found
+
+
+def _ignored_rates(points: pd.DataFrame, metric: Metric) -> dict[Cell, list[float]]:
+    """Find the learning rates of each cell at which runs of one seed have the same evaluations; most cells have none.
+
+    `points` are ordered by run.
+    """
+    found: dict[Cell, list[float]] = {}
+    for key, rows in each_cell(points):
+        numbers, ids = rows[["step", *ACCURACIES]].to_numpy(float), rows["run_id"].to_numpy()
+        seeds, tried = rows["seed"].to_numpy(int), rows["learning_rate"].to_numpy(float)
+        starts = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1), len(rows)]
+        at: defaultdict[tuple[int, bytes], list[slice]] = defaultdict(list)
+        for start, end in pairwise(starts):
+            at[int(seeds[start]), numbers[start:end].tobytes()].append(slice(start, end))
+        same = [runs for runs in at.values() if len(runs) > 1]
+        if metric.is_fraction:
+            same = [runs for runs in same if len(np.unique(numbers[runs[0], 2])) >= LEAST_EQUAL]
+        rates = {float(tried[run.start]) for runs in same for run in runs}
+        if len({value for runs in same for value in numbers[runs[0], 2]}) >= LEAST_EQUAL and len(rates) > 1:
+            found[key] = sorted(rates)
     return found
 
 

@@ -88,8 +88,8 @@ def series_of(axes: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         if any(_follows(axes, other, axis) and _follows(axes, axis, other) for other in numeric[:i]):
             continue  # the same series by another name
         others = [str(name) for name in axes if name != axis and not _follows(axes, axis, str(name))]
-        groups = axes.groupby(others, sort=False, dropna=False).groups.values() if others else [axes.index]
-        for series in (axes.loc[index] for index in groups):
+        groups = axes.groupby(others, sort=False, dropna=False) if others else [((), axes)]
+        for series in (rows for _, rows in groups):
             if series[axis].nunique() >= LEAST_SIZES and series[axis].is_unique:
                 yield axis, series.sort_values(axis)
 

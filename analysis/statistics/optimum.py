@@ -21,8 +21,8 @@ from lr_sweep.analysis.statistics.uncertainty import Floats
 REACH = 1.25
 """Decades on both sides of the best rate that the fit may use; the rates beside it are used in any case."""
 STEEPEST = 9.0
-"""The fit ends before a rate that falls behind by this many times what the last one did, as beside a cliff: of a
-parabola on an even grid it is 9 at most."""
+"""The fit ends before a rate that falls behind by this many times what the last one did, or the first one on the other
+side, as beside a cliff."""
 MISFIT = 0.8
 """A misfit larger than such a share of what noise gives is none of noise: the parabolas do not hold."""
 PARAMETERS = 4
@@ -101,7 +101,8 @@ def _fitted(curve: Curve, kept: Ints, variance: float, dof: int) -> Optimum:
     at = float(np.clip(candidates[misfits.argmin()] if held else _vertex(curve), low, high))
     inside = candidates[(misfits <= misfit + limit) & (candidates >= low) & (candidates <= high)]
     note = "" if held else "parabolas do not hold: between worse rates"
-    return Optimum(at, float(inside.min(initial=at)), float(inside.max(initial=at)), note)
+    step = candidates[1] - candidates[0]  # none between two candidates is left out
+    return Optimum(at, max(low, inside.min(initial=at) - step), min(high, inside.max(initial=at) + step), note)
 
 
 def optima(summary: StudySummary) -> pd.DataFrame:
@@ -136,17 +137,16 @@ def curve_of(rates: pd.DataFrame, sign: int) -> Curve:
 def _kept(curve: Curve) -> Ints:
     """Return the indices of the rates that the fit uses: the best one, and on both sides those before a cliff."""
     best, kept = curve.best, [curve.best]
-    least = 2 * math.sqrt(_noise(curve, np.arange(len(curve.means)))[0])
+    short = curve.means[best] - curve.means
+    usual = 2 * math.sqrt(_noise(curve, np.arange(len(short)))[0])
     for step in (-1, 1):
-        last, i = 0.0, best + step
-        while 0 <= i < len(curve.means) and np.isfinite(curve.means[i]):
-            short = float(curve.means[best] - curve.means[i])
-            first = i == best + step
+        last, i = np.nan_to_num([usual, *short[best - step : best - step + 1]]).max(), best + step
+        while 0 <= i < len(short) and np.isfinite(short[i]):
             far = abs(curve.log_rates[i] - curve.log_rates[best]) > REACH
-            if not first and (far or short > STEEPEST * max(last, least)):
+            if i != best + step and (far or short[i] > STEEPEST * last):
                 break
             kept.append(i)
-            last, i = max(last, short), i + step
+            last, i = max(last, short[i]), i + step
     return np.sort(np.array(kept))
 
 

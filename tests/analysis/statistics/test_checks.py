@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -190,6 +191,27 @@ def test_identical_results_of_two_tasks_are_not_compared(tmp_path: Path) -> None
     assert of_check(made, "identical") == {}
 
 
+@pytest.mark.parametrize(
+    ("curve", "ignored"),
+    [
+        ([0.5, 0.6, 0.7, 0.8], True),
+        ([0.5, 0.5, 0.5, 0.5], False),  # nothing was learned, as at the smallest rates
+        ([0.5, 0.6], False),  # two numbers may be equal by chance
+    ],
+)
+def test_a_rate_without_effect(tmp_path: Path, curve: list[float], ignored: bool) -> None:
+    """A run's numbers depend on its seed, at two of three rates on nothing else."""
+    made = SyntheticRecord(tmp_path)
+    for rate, seed in product((1e-4, 1e-3, 1e-2), range(2)):
+        own = 0.05 if rate == 1e-2 else 0.0
+        points = [(100 * i, value + own + seed / 100, 0.5) for i, value in enumerate(curve, 1)]
+        made.add(rate, seed, points, budget=100 * len(curve))
+    found = of_check(made, "rate-ignored")
+    assert [each.message for each in found.values()] == (
+        ["runs of one seed have the same numbers at 1e-4, 1e-3: the rate has no effect"] if ignored else []
+    )
+
+
 def test_a_study_of_which_nothing_ran(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
     for rate in (1e-4, 1e-3, 1e-2):
@@ -236,5 +258,5 @@ def test_the_docs_list_every_check() -> None:
     page = (ROOT / "docs" / "checks.md").read_text()
     source = "".join(path.read_text() for path in (ROOT / "analysis" / "statistics").glob("*.py"))
     names = set(re.findall(r'finding(?:_of)?\(\s*(?:cell, )?"([\w-]+)"', source))
-    assert len(names) == 20
+    assert len(names) == 21
     assert {name for name in names if f"- `{name}` (" not in page} == set()
