@@ -65,14 +65,37 @@ class Judged(NamedTuple):
     """With nothing left to guess."""
 
 
+class RunsRead(NamedTuple):
+    """The runs of tables, and how these were read."""
+
+    info: StudyInfo
+    runs: Runs
+    remarks: Sequence[str]
+    """How the tables were read first."""
+    reading: Reading
+    """With nothing left to guess."""
+    has_seeds: bool
+    is_tuned: bool
+    """Whether variants have settings that are tuned as the rate is, until `best_settings`."""
+
+
 def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
-    """Read tables as one study.
+    """Read tables as one study; raises as `runs_read`."""
+    read = runs_read(read_sources(paths), reading)
+    remarks = list(read.remarks)
+    if read.has_seeds and not reading.paired and _shares_seeds(read.runs):
+        remarks.append("the variants share their seeds: --paired compares them by seed, which may decide more")
+    study = _tuned_study if read.is_tuned else _study
+    return Judged(study(read.info, read.runs, remarks), read.reading)
+
+
+def runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
+    """Read tables of one study as runs.
 
     Raises:
         UserError: with every mistake in them.
         QuestionError: there are readings that are equally good.
     """
-    tables = read_sources(paths)
     columns = [columns_of(table, reading) for table in tables]
     first = columns[0]
     for table, found in zip(tables, columns, strict=True):
@@ -88,20 +111,16 @@ def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
     rows = whole_steps(with_nuisance(rows, metric), remarks)
     runs = runs_of(rows, decisive, remarks)
     remarks += _lacking(first, guessed, metric)
-    if "seed" in first.of and not reading.paired and _shares_seeds(runs):
-        remarks.append("the variants share their seeds: --paired compares them by seed, which may decide more")
     name = tables[0].stem
     info = StudyInfo(study=name, title=name, metric=metric, from_table=True)
     info = replace(info, paired=reading.paired, equal_within=reading.equal_within)
-    mapping = Reading(
+    mapping = replace(
+        reading,
         columns={**{role: name for role, name in guessed.items() if role not in first.of}, **first.of},
         metric=metric.name,
         higher_is_better=metric.higher_is_better,
-        select_on_test=reading.select_on_test,
-        paired=reading.paired,
-        equal_within=reading.equal_within,
     )
-    return Judged(_tuned_study(info, runs, remarks) if "nuisance" in rows else _study(info, runs, remarks), mapping)
+    return RunsRead(info, runs, remarks, mapping, has_seeds="seed" in first.of, is_tuned="nuisance" in rows)
 
 
 def _shares_seeds(runs: Runs) -> bool:
