@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -327,7 +328,9 @@ def _one_of(split: str, candidates: Sequence[str], result: _OfMetric, metric: st
         if split == "train":
             return ""
         asks = _asked(split, left)
-        raise QuestionError(f"{len(left)} columns may be {split}: {listed(left)}: say which", list(asks))
+        numbered = len({re.sub(r"\d+", "", name) for name in left}) == 1
+        hint = "; if they are seeds, name them seed_0, seed_1, ..." if numbered else ""
+        raise QuestionError(f"{len(left)} columns may be {split}: {listed(left)}: say which{hint}", list(asks))
     others = [name for name in candidates if name not in left]
     if others and not metric:
         result.guessed[split] = f"rather than {listed(others)}"

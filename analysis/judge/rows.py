@@ -23,6 +23,7 @@ from lr_sweep.analysis.judge.fields import (
     parsed,
     parser_of,
     with_point,
+    without_percent,
     without_prefix,
 )
 from lr_sweep.analysis.judge.names import LOSSES, ROLES, SEVERAL, SPLITS
@@ -120,6 +121,8 @@ def _texts(table: TableFile, role: str, name: str) -> list[str]:
     texts = [text.strip() for text in table.columns[name]]
     if role in NUMBERS and table.decimal_comma:
         texts = [with_point(text) for text in texts]
+    if role in SPLITS:
+        return without_percent(texts)
     return without_prefix(texts) if role == "seed" else texts
 
 
