@@ -42,6 +42,7 @@ FAR = 10
 """If the greatest values of two columns differ by more than this factor, one column is a fraction."""
 LEAST_SHARED = 3
 """Seeds from which on comparing by seed is offered."""
+SHARED_SEEDS = "the variants share their seeds: --paired compares them by seed, which may decide more"
 MIXED = 0.2
 """If more than this share of accuracies, and no more than the rest, is up to 1, some are fractions and some percent."""
 FIXES = {
@@ -86,7 +87,7 @@ def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
     read = runs_read(read_sources(paths), reading)
     remarks = list(read.remarks)
     if read.has_seeds and not reading.paired and _shares_seeds(read.runs):
-        remarks.append("the variants share their seeds: --paired compares them by seed, which may decide more")
+        remarks.append(SHARED_SEEDS)
     study = _tuned_study if read.is_tuned else _study
     return Judged(study(read.info, read.runs, remarks), read.reading)
 

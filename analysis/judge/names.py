@@ -76,8 +76,24 @@ TIMES = {"time", "times", "seconds", "duration", "runtime", "timestamp", "create
 """Words of a time, which is a result."""
 WORDS = {"acc": "accuracy", "ppl": "perplexity", "err": "error", "rew": "reward", "returns": "return"}
 HIGHER = {"accuracy", "f1", "auc", "auroc", "precision", "recall", "bleu", "iou", "miou", "dice", "r2", "mcc", "ndcg"}
-HIGHER |= {"reward", "return", "top1", "top5", "rouge", "map"}
-LOWER = {"loss", "error", "perplexity", "nll", "bpc", "bpb", "mse", "rmse", "mae", "wer", "cer", "fid", "entropy"}
+HIGHER |= {"reward", "return", "top1", "top5", "rouge", "map", "bacc", "ap", "auprc", "kappa", "psnr", "ssim"}
+LOWER = {
+    "loss",
+    "error",
+    "perplexity",
+    "nll",
+    "bpc",
+    "bpb",
+    "mse",
+    "rmse",
+    "mae",
+    "wer",
+    "cer",
+    "fid",
+    "entropy",
+    "mape",
+    "ece",
+}
 FRACTIONS = HIGHER - {"reward", "return"} | {"error", "wer", "cer"}
 """Metrics whose values are fractions, shown in percent, if all are from 0 to 1."""
 NEGATED = {"neg", "negative", "minus"}

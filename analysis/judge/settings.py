@@ -17,6 +17,8 @@ from lr_sweep.analysis.statistics.selection import CELL, Cell, each_cell
 
 RATE = [*CELL, "learning_rate"]
 """The columns that name a learning rate of a cell."""
+LABELS = {"name", "run", "trial", "note", "notes", "comment", "tags", "tag", "label"}
+"""Words of columns that name a run, or a setting if each of their values is there at several rates."""
 MOST_OFFERED = 4
 """Settings for each of which a reading is offered."""
 
@@ -52,7 +54,8 @@ def telling_apart(rows: pd.DataFrame, decisive: str) -> list[str]:
     if several.empty:
         return []
     names = [name for name in _settings(rows) if several.groupby(key, sort=False)[UNREAD + name].nunique().gt(1).any()]
-    names = [name for name in names if not is_about_run(name) or ("seed" in rows and _is_crossed(name, runs))]
+    may_name = [name for name in names if "seed" in rows or set(words_of(name)) <= LABELS]
+    names = [name for name in names if not is_about_run(name) or (name in may_name and _is_crossed(name, runs))]
     names.sort(key=lambda name: (is_about_run(name), not is_setting(name), runs[UNREAD + name].nunique()))
     if "seed" not in rows and ("run" in rows or "step" not in rows):
         return _needed(names, several, key)

@@ -129,7 +129,7 @@ def judge(
     ] = 20,
 ) -> int:
     """Write tables, figures and checks of runs that any program made (docs/judge.md)."""
-    from lr_sweep.analysis.judge.judge import judged
+    from lr_sweep.analysis.judge.judge import SHARED_SEEDS, judged
     from lr_sweep.analysis.judge.reading import Reading, save_reading
     from lr_sweep.analysis.judge.write import write_judged
     from lr_sweep.sweep.cli.ask import answered
@@ -161,7 +161,7 @@ def judge(
     found = answered(partial(judged, tables), reading, ["judge", *tables])
     written = write_judged(found.study, out or Path("judged") / found.study.info.study)
     read_as, *remarks = found.study.about_table
-    warnings = [line for line in remarks if line.isupper() or line.startswith("NO ")]
+    warnings = [line for line in remarks if line.isupper() or line.startswith("NO ") or line == SHARED_SEEDS]
     print("\n".join(textwrap.fill(line, WIDTH, break_on_hyphens=False) for line in (read_as, *warnings)))
     print(f"\n{written.text}\n")
     print("\n".join(f"  {line}" for line in remarks if line not in warnings))
