@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.judge.judge import RunsRead, runs_read
+from lr_sweep.analysis.judge.layouts import arranged
 from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.words import is_rate, listed
@@ -147,7 +148,7 @@ def judge_gate(values: Floats, known: Noise, min_gain: float, max_seeds: int) ->
 def _read(source: str, reading: Reading) -> tuple[RunsRead, bool]:
     """Read one side; returns its runs, of one variant on one task, and whether it has learning rates."""
     path, mark, variant = source.rpartition(VARIANT) if not Path(source).exists() else (source, "", "")
-    tables = read_sources([path if mark else source])
+    tables = [arranged(table, reading.columns)[0] for table in read_sources([path if mark else source])]
     names = {name for table in tables for name in table.columns}
     has_rates = "learning_rate" in reading.columns or any(map(is_rate, names))
     if not has_rates:  # a table of final runs may leave out the rate that they have in common

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns, columns_of, with_direction
+from lr_sweep.analysis.judge.layouts import arranged
 from lr_sweep.analysis.judge.means import refuse_means
 from lr_sweep.analysis.judge.names import FRACTIONS, PERCENTS, SPLITS
 from lr_sweep.analysis.judge.read_as import read_as
@@ -25,7 +26,6 @@ from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_o
 from lr_sweep.analysis.judge.settings import with_settings
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.judge.tuned import best_settings, tuned_remarks, with_nuisance
-from lr_sweep.analysis.judge.wide import with_seed_rows
 from lr_sweep.analysis.judge.words import has_word, is_higher_better, is_setting, listed
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.read import StudyInfo
@@ -99,8 +99,7 @@ def runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
         UserError: with every mistake in them.
         QuestionError: there are readings that are equally good.
     """
-    melted = [with_seed_rows(table, reading.columns.values()) for table in tables]
-    tables = [table for table, _ in melted]
+    tables, said = zip(*(arranged(table, reading.columns) for table in tables), strict=True)
     columns = [columns_of(table, reading) for table in tables]
     first = columns[0]
     for table, found in zip(tables, columns, strict=True):
@@ -112,8 +111,7 @@ def runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     rows = with_one_rate(rows, remarks)
     refuse_schedules(rows, first.of["learning_rate"])
     decisive, guessed = "validation" if "validation" in rows else "test", dict(first.guessed)
-    if said := melted[0][1]:
-        guessed["seed"] = said
+    guessed |= {role: why for role, why in said[0].items() if role in first.of}
     rows = with_settings(rows, first, decisive, guessed)
     remarks.insert(0, read_as(tables, first, guessed, metric))
     rows = whole_steps(with_nuisance(rows, metric), remarks)

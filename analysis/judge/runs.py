@@ -74,10 +74,10 @@ def runs_of(rows: pd.DataFrame, decisive: str, remarks: list[str]) -> Runs:
 
 
 def _run_ids(rows: pd.DataFrame) -> pd.Series[str]:
-    """Name each run by its first line, and by its seed where a line has several runs."""
-    first = rows.groupby(RUN, sort=False)["where"].transform("first")
-    one_a_line = rows.groupby(RUN, sort=False).ngroups == first.nunique()
-    return first if one_a_line else first + " seed " + rows["seed"].astype(str)
+    """Name each run by its first line, and by a number where a line has several runs."""
+    runs = rows.groupby(RUN, sort=False)
+    first = runs["where"].transform("first")
+    return first if runs.ngroups == first.nunique() else first + " run " + runs.ngroup().astype(str)
 
 
 def _runs(rows: pd.DataFrame, decisive: str) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Columns of one seed each, percents, and means that are no runs."""
+"""Layouts that are rearranged, percents, and means that are no runs."""
 
 from __future__ import annotations
 
@@ -130,3 +130,76 @@ def test_means_over_other_things_are_read(tmp_path: Path, head: str, row: str) -
 def test_a_mean_that_the_user_names_is_of_a_run(tmp_path: Path) -> None:
     study = study_of(tmp_path, "lr,val_acc_mean\n0.1,0.5\n0.01,0.6\n", Reading(columns={"validation": "val_acc_mean"}))
     assert chosen(study) == {"all": (0.01, 0.6)}
+
+
+GRID = [(name, rate, seed) for name in ("adam", "sgd") for rate in (0.1, 0.01, 0.001) for seed in (0, 1)]
+VALUES = {run: round(0.5 - abs(run[1] - (0.01 if run[0] == "adam" else 0.1)) + run[2] / 50, 4) for run in GRID}
+BEST = {"adam": (0.01, 0.51), "sgd": (0.1, 0.51)}
+
+
+def test_splits_in_rows_are_columns(tmp_path: Path) -> None:
+    rows = [
+        f"{n},{r},{s},{split},{VALUES[n, r, s] + more},{more}" for n, r, s in GRID for split, more in SHIFTS.items()
+    ]
+    found = judged([write(tmp_path, rows_of("optimizer,lr,seed,Split,acc,time", rows))], Reading())
+    assert chosen(found.study) == {name: (rate, value + 0.1) for name, (rate, value) in BEST.items()}
+    assert "validation = validation_acc (guessed: rows with Split = val)" in found.study.about_table[0]
+    assert found.study.summary.cells["validation_mean"].tolist() == pytest.approx([0.51, 0.51])
+
+
+SHIFTS = {"train": 0.2, "val": 0.0, "test": 0.1}
+
+
+def test_metrics_in_rows_are_columns(tmp_path: Path) -> None:
+    rows = [f"{n},{r},{s},{metric},{value}" for n, r, s in GRID for metric, value in both(VALUES[n, r, s]).items()]
+    study = study_of(tmp_path, rows_of("optimizer,lr,seed,metric,value", rows))
+    assert chosen(study) == BEST
+    assert study.info.metric.name == "accuracy"
+
+
+def both(accuracy: float) -> dict[str, float]:
+    return {"val_acc": accuracy, "val_loss": 0.3}
+
+
+def test_splits_of_runs_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
+    rows = [f"{n},{r},{split},{VALUES[n, r, s]}" for n, r, s in GRID for split in ("val", "test")]
+    with pytest.raises(UserError, match="rows of one run have split val twice, at lines 2 and here: add a column of"):
+        study_of(tmp_path, rows_of("optimizer,lr,split,acc", rows))
+
+
+@pytest.mark.parametrize("named", ["{}", "lr={}", "lr_{}", "LR {}"])
+def test_columns_of_learning_rates_are_rows(tmp_path: Path, named: str) -> None:
+    table = pd.DataFrame([(n, r, s, VALUES[n, r, s]) for n, r, s in GRID], columns=["optimizer", "lr", "seed", "value"])
+    wide = table.pivot(index=["optimizer", "seed"], columns="lr", values="value").reset_index()
+    wide.columns = [named.format(name) if isinstance(name, float) else name for name in wide.columns]
+    wide.to_csv(tmp_path / "wide.csv", index=False)
+    found = judged([tmp_path / "wide.csv"], Reading(higher_is_better=True))
+    assert chosen(found.study) == BEST
+    assert "learning rate = learning_rate (guessed: the names of 3 columns)" in found.study.about_table[0]
+
+
+@pytest.mark.parametrize("names", ["1,2,3", "10,20,30", "0.5,1,64"])
+def test_numbers_that_may_be_other_things_are_no_rates(tmp_path: Path, names: str) -> None:
+    with pytest.raises(UserError, match="no column of learning rates"):
+        study_of(tmp_path, f"optimizer,{names}\na,0.1,0.2,0.3\n")
+
+
+@pytest.mark.parametrize("named", ["{}_lr{}_s{}", "{}-lr{}-seed{}", "{} lr={} seed={}"])
+def test_settings_in_the_names_of_runs_are_read(tmp_path: Path, named: str) -> None:
+    rows = [f"{named.format(*run)},{VALUES[run]}" for run in GRID]
+    found = judged([write(tmp_path, "\n".join(["run_name,val_acc", *rows, ""]))], Reading())
+    assert chosen(found.study) == BEST
+    assert found.study.summary.cells["num_values"].tolist() == [2, 2]
+    assert "learning rate = config.lr (guessed: in run_name)" in found.study.about_table[0]
+
+
+def test_runs_that_a_column_calls_diverged_are_not_chosen(tmp_path: Path) -> None:
+    rows = [f"{n},{r},{s},{0.99 if r == 0.1 else VALUES[n, r, s]},{r == 0.1}" for n, r, s in GRID]
+    study = study_of(tmp_path, rows_of("optimizer,lr,seed,val_acc,diverged", rows))
+    assert study.summary.runs["status"].value_counts().to_dict() == {"complete": 8, "diverged": 4}
+    assert chosen(study) == {"adam": (0.01, 0.51), "sgd": (0.01, 0.42)}
+
+
+def write(folder: Path, text: str) -> Path:
+    (folder / "table.csv").write_text(text)
+    return folder / "table.csv"
