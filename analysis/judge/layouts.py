@@ -83,7 +83,7 @@ def _with_rate_rows(table: TableFile) -> tuple[TableFile, str]:
     rates = {name: text for name, text in found.items() if content.is_numbers(name)}
     numbers = [float(text) for text in rates.values()]
     bare = any(is_number(name.strip()) for name in rates)
-    if len(set(numbers)) < 2 or min(numbers) <= 0:
+    if len(set(numbers)) < 2 or min(numbers) <= 0 or _has_metric(table, rates):
         return table, ""
     if bare and (max(numbers) > MOST_RATE or all(number.is_integer() for number in numbers)):
         return table, ""
@@ -98,7 +98,8 @@ def _with_metric_columns(table: TableFile, given: Collection[str]) -> tuple[Tabl
     """Make a column a split, or a metric, where a column says of which one each row is."""
     content = Content(table)
     values = [name for name in table.columns if plain(name) in VALUES and content.has_numbers(name)]
-    for label in [name for name in table.columns if name not in given and len(content.values(name)) > 1]:
+    labels = [n for n in table.columns if plain(n) in {*SPLIT_NAMES, *METRIC_NAMES} and n not in given]
+    for label in [name for name in labels if len(content.values(name)) > 1]:
         kinds = {text: _split(text) for text in content.values(label)}
         if plain(label) in SPLIT_NAMES and all(kinds.values()):
             metrics = [
@@ -145,18 +146,23 @@ def _with_seed_rows(table: TableFile, given: set[str]) -> tuple[TableFile, str]:
     if any(plain(name) in ROLES[SEED] for name in table.columns):
         return table, ""
     content = Content(table)
-    found = {name: _field(name) for name in table.columns if content.is_numbers(name)}
-    fields = {name: field for name, field in found.items() if field is not None}
+    named = {name: field for name in table.columns if (field := _field(name))}
+    fields = {name: field for name, field in named.items() if content.is_numbers(name)}
     by_metric: dict[str, dict[int, str]] = defaultdict(dict)
     for name, field in fields.items():
         by_metric[field.metric][field.seed] = name
     seeds = sorted({field.seed for field in fields.values()})
     repeated = sum(map(len, by_metric.values())) < len(fields)  # two columns of one seed and metric
-    if len(seeds) < 2 or repeated or fields.keys() & given:
+    if len(seeds) < 2 or repeated or fields.keys() & given or (VALUE in by_metric and _has_metric(table, fields)):
         return table, ""
-    named = list(fields)
-    said = f"columns {', '.join(named[:2])}{', ...' if len(named) > 2 else ''} are {len(seeds)} seeds of each row"
+    first = ", ".join(list(fields)[:2])
+    said = f"columns {first}{', ...' if len(fields) > 2 else ''} are {len(seeds)} seeds of each row"
     return _melted(table, fields, by_metric, seeds), said
+
+
+def _has_metric(table: TableFile, but: Collection[str]) -> bool:
+    """Return whether other columns are metrics: then nameless numbers are something else."""
+    return any(is_metric(name) and name not in but for name in table.columns)
 
 
 def _field(name: str) -> _Field | None:

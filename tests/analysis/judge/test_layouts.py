@@ -184,6 +184,13 @@ def test_numbers_that_may_be_other_things_are_no_rates(tmp_path: Path, names: st
         study_of(tmp_path, f"optimizer,{names}\na,0.1,0.2,0.3\n")
 
 
+def test_numbered_columns_beside_a_metric_are_no_values(tmp_path: Path) -> None:
+    """Two seeds of one run, as of its data and its weights."""
+    rows = [f"{rate},{seed},{10 + seed},{0.5 + seed / 10}" for rate in (0.1, 0.01) for seed in (0, 1)]
+    study = study_of(tmp_path, rows_of("lr,seed_1,seed_2,val_acc", rows), Reading(columns={"ignored": "seed_1+seed_2"}))
+    assert study.summary.learning_rates["validation_mean"].tolist() == pytest.approx([0.55, 0.55])
+
+
 @pytest.mark.parametrize("named", ["{}_lr{}_s{}", "{}-lr{}-seed{}", "{} lr={} seed={}"])
 def test_settings_in_the_names_of_runs_are_read(tmp_path: Path, named: str) -> None:
     rows = [f"{named.format(*run)},{VALUES[run]}" for run in GRID]
