@@ -57,8 +57,8 @@ def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dic
         for arrange in (_with_labels, _with_rate_rows):
             table, why = arrange(table)
             said |= {RATE: why} if why else {}
-    table, why = _with_metric_columns(table, names)
-    said |= why
+    table, splits = _with_metric_columns(table, names)
+    said |= splits
     table, text = _with_seed_rows(table, names)
     return table, said | ({SEED: text} if text else {})
 
