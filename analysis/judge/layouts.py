@@ -20,7 +20,9 @@ from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.judge.words import is_metric, is_rate, is_result, plain, split_of, words_of
 from lr_sweep.common.errors import UserError
 
-_REPEAT = re.compile(rf"(.*?)(?:^|_|(?<=[^a-z]))({'|'.join(sorted({*REPEATS, 'split'}))})_?(\d+)(?:_(.*)|$)")
+_REPEAT = re.compile(
+    rf"(.*?)(?:^|_|(?<=[^a-z]))({'|'.join(sorted({*REPEATS, 'split', 'run', 'trial'}))})_?(\d+)(?:_(.*)|$)"
+)
 SEED, VALUE = "seed", "value"
 """Names of the columns of rows made here; the second where the fields' own columns name no metric."""
 

@@ -166,6 +166,14 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, baseline: str, candi
         gate(f"{tmp_path}/{baseline}", f"{tmp_path}/{candidate}", Reading())
 
 
+def test_settings_tuned_beside_the_rate_are_refused(tmp_path: Path) -> None:
+    rows = [f"0.1,{decay},{seed},0.5" for decay in (0.1, 0.2) for seed in (0, 1)]
+    for name in ("wd", "other"):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["lr,wd,seed,val_acc", *rows, ""]))
+    with pytest.raises(UserError, match="the gate compares runs of one setting"):
+        gate(tmp_path / "wd.csv", tmp_path / "other.csv", Reading(columns={"nuisance": "wd"}))
+
+
 def test_the_command_ends_with_the_outcome_as_its_code(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,13 @@ def test_a_column_of_one_seed_may_be_chosen_and_numbers_alone_are_asked_about(tm
     assert chosen(one) == {"adam": (0.01, 0.7), "sgd": (0.1, 0.8)}
 
 
+def test_bold_type_in_markdown_is_passed_over(tmp_path: Path) -> None:
+    text = (
+        "| lr | seed | val acc |\n|---|:-:|--:|\n| 0.1 | 0 | 0.5 |\n| 0.01 | 0 | **0.7** |\n| __0.001__ | 0 | 0.6 |\n"
+    )
+    assert chosen(study_of(tmp_path, text)) == {"all": (0.01, 0.7)}
+
+
 def test_percents_are_fractions(tmp_path: Path) -> None:
     rows = "0.1,0,0.91% 0.1,1,92.5% 0.01,0,93% 0.01,1,nan 0.001,0, 0.001,1,0.5%"
     runs = study_of(tmp_path, rows_of("lr,seed,val_error", rows)).summary.runs
