@@ -251,7 +251,7 @@ def mlflow(
     print(sync(recorded, opt.study_names(studies, recorded)))
 
 
-@command(" # started by an agent's client, which speaks to it over stdio")
+@command("  # started by the client of an agent, which speaks to it over stdio")
 def mcp() -> None:
     """Serve `judge`, `gate`, `plan` and `status` to agents (docs/gate.md)."""
     try:
