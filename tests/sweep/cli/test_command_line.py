@@ -32,7 +32,7 @@ def test_help_has_an_example_that_can_be_read(name: str) -> None:
     code, printed = said(name, "-h")
     example = printed.partition(f"example:\n    lr-sweep {name} ")[2]
     assert code == 0
-    assert arguments_of([name, *example.partition("  #")[0].split()])
+    assert arguments_of([name, *example.partition("  #")[0].split()]) is not None  # else it raises; `mcp` has none
     assert "list[" not in printed
 
 
