@@ -15,6 +15,7 @@ from itertools import product
 import numpy as np
 from scipy.special import stdtr
 
+from lr_sweep.analysis.judge.gate import judge_gate
 from lr_sweep.analysis.statistics.comparisons import LEVEL, choice_factor, choice_is_open
 from lr_sweep.analysis.statistics.decide import EQUAL, FIRST, SECOND, UNDECIDED, Decided, Pairs, Settings, judge_pairs
 from lr_sweep.analysis.statistics.families import shaffer
@@ -249,6 +250,50 @@ def _at_once(values: Floats, known: Noise, pairs: Pairs, settings: Settings) -> 
     return different | (p_equal < settings.error / len(pairs.first))
 
 
+def _candidate_fails(share: float) -> Callable[[np.random.Generator, tuple[int, ...]], Floats]:
+    """Return noise of a normal first variant, and of a second one with two modes and the same mean."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+        found = rng.standard_normal(shape)
+        found[:, :, 1] = _two_modes(share)(rng, shape)[:, :, 1] + 5.0 * share
+        return found
+
+    return draw
+
+
+GATED = NOISES | {
+    "unequal, candidate quiet": lambda rng, shape: NOISES["unequal"](rng, shape)[:, :, ::-1],
+    "candidate alone fails in 10%": _candidate_fails(0.1),
+    "candidate alone fails in 30%": _candidate_fails(0.3),
+}
+"""Noise of a baseline and a candidate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gating:
+    """What the gate did with simulated candidates."""
+
+    accepted: float
+    worse: float
+    """Share that is called worse before the last seed."""
+    seeds: float
+    """Mean of each side."""
+
+
+def gating(noise: str, gain: float, max_seeds: int, is_tuned: bool, number: int, rng: np.random.Generator) -> Gating:
+    """Simulate the gate: fresh seeds come one by one, behind three tuning seeds at three rates, or behind none."""
+    draw, shape = GATED[noise], (number, 1, 2, WINDOW, 3)
+    windows = draw(rng, shape).reshape(number, 2, WINDOW, 3)
+    known = cell_noise(windows if is_tuned else np.full_like(windows, np.nan))
+    values = draw(rng, (number, 1, 2, 1, max_seeds)).reshape(number, 2, max_seeds) + np.array([[0.0], [gain]])
+    found = judge_gate(values, known, 0.0, max_seeds)
+    outcome = found.outcome[:, 0]
+    used = np.where(outcome == UNDECIDED, max_seeds, found.num_seeds[:, 0])
+    return Gating(
+        accepted=float((outcome == FIRST).mean()), worse=float((outcome == SECOND).mean()), seeds=float(used.mean())
+    )
+
+
 NUM_TASKS, NUM_SEEDS, NUM_VARIANTS = (1, 2, 4, 6), (3, 5, 10), (2, 4, 8)
 Rows = Iterator[list[str]]
 
@@ -320,12 +365,27 @@ def _decide_table(number: int, rng: np.random.Generator) -> Rows:
         yield [name, noise, str(tasks), *map(_percent, shares), coverage, f"{found.seeds:.1f}"]
 
 
+GATES = list(product((True, False), (4, 8, 20)))
+"""Whether tuning seeds are known, and the most fresh seeds."""
+
+
+def _gate_table(number: int, rng: np.random.Generator) -> Rows:
+    columns = [f"{'tuned' if is_tuned else 'one rate'}, {most} seeds" for is_tuned, most in GATES]
+    yield ["gate, accepted, %: noise", "gain, sd", *columns]
+    cases = [(noise, 0.0) for noise in GATED] + [("normal", gain) for gain in (0.5, 1.0, 1.5, 2.0, 3.0)]
+    for noise, gain in cases:
+        found = [gating(noise, gain, most, is_tuned, number, rng) for is_tuned, most in GATES]
+        texts = [_percent(each.accepted) + (f" ({each.seeds:.1f} seeds)" if gain else "") for each in found]
+        yield [noise, f"{gain:g}", *texts]
+
+
 TABLES = {
     "claims": _claims_table,
     "power": _power_table,
     "weak": _weak_table,
     "flips": _flips_table,
     "decide": _decide_table,
+    "gate": _gate_table,
 }
 
 

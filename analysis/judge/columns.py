@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lr_sweep.analysis.judge.content import Content
@@ -17,7 +18,7 @@ from lr_sweep.analysis.judge.names import (
     UP,
     VALUES,
 )
-from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
+from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading, one_of
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile
 from lr_sweep.analysis.judge.words import (
     agree,
@@ -175,7 +176,7 @@ def _find_rate(names: Sequence[str], content: Content, found: dict[str, str], gu
     if len(rates) > 1:
         raise QuestionError(
             f"{len(rates)} columns may be learning_rate: {listed(rates)}: say which",
-            [Choice(f"the rate is {name}", Reading(columns={"learning_rate": name})) for name in rates],
+            one_of("learning_rate", rates, "nuisance"),
         )
     found["learning_rate"] = rates[0]
     others = [name for name in candidates if name != rates[0]]
@@ -326,17 +327,13 @@ def _one_of(split: str, candidates: Sequence[str], result: _OfMetric, metric: st
     if len(left) > 1:
         if split == "train":
             return ""
-        asks = _asked(split, left)
-        raise QuestionError(f"{len(left)} columns may be {split}: {listed(left)}: say which", list(asks))
+        numbered = len({re.sub(r"\d+", "", name) for name in left}) == 1
+        hint = "; if they are seeds, name them seed_0, seed_1, ..." if numbered else ""
+        raise QuestionError(f"{len(left)} columns may be {split}: {listed(left)}: say which{hint}", one_of(split, left))
     others = [name for name in candidates if name not in left]
     if others and not metric:
         result.guessed[split] = f"rather than {listed(others)}"
     return next(iter(left), "")
-
-
-def _asked(split: str, names: Sequence[str]) -> Iterator[Choice]:
-    for name in names:
-        yield Choice(f"{split} is {name}", Reading(columns={split: name}))
 
 
 def with_direction(reading: Reading, columns: Columns) -> Reading:

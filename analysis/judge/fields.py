@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from lr_sweep.analysis.judge.names import SPLITS, STATUS, STATUS_PREFIXES
@@ -14,6 +15,13 @@ from lr_sweep.common.text import RATES, rates_text
 
 NOTHING = {"", "none", "null", "na", "n/a", "<na>", "-"}
 """Fields without a value, in small letters."""
+NO_NUMBERS = {
+    "%": "the sign % behind all values or none: ",
+    "±": "the value of a single run, not a mean: ",
+    "+-": "the value of a single run, not a mean: ",
+    "(": "the value of a single run, not a mean: ",
+}
+"""What is wanted of values with these marks."""
 RATE_DIGITS = 6
 """Learning rates equal to so many digits are one, also where they were stored in single precision."""
 NUMBERS = {"learning_rate", "seed", "step", "num_steps", *SPLITS}
@@ -42,6 +50,14 @@ def with_point(text: str) -> str:
     """Write a number with a decimal comma with a point."""
     whole, comma, rest = text.strip().partition(",")
     return f"{whole}.{rest}" if comma and rest[:1].isdigit() and whole.lstrip("+-").isdigit() else text
+
+
+def without_percent(texts: list[str]) -> list[str]:
+    """Return percents, as `91%`, as fractions; texts as they are where only some numbers have the sign."""
+    held = {text for text in texts if not is_nothing(text)}
+    if not held or not all(text.endswith("%") and is_number(text[:-1].rstrip()) for text in held):
+        return texts
+    return [str(Decimal(text[:-1].rstrip()) / 100) if text in held else text for text in texts]
 
 
 def without_prefix(texts: list[str]) -> list[str]:
@@ -78,7 +94,8 @@ def number(text: str) -> float:
     """Return a value; infinite: the run diverged; NaN: nothing was measured."""
     if text.lower() in NOTHING:
         return math.nan
-    found = _float(text, "a number, `nan` where the run diverged, or nothing")
+    why = next((said for mark, said in NO_NUMBERS.items() if mark in text), "")
+    found = _float(text, f"{why}a number, `nan` where the run diverged, or nothing")
     return found if abs(found) <= MOST_VALUE else math.inf
 
 

@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import Columns, columns_of, with_direction
+from lr_sweep.analysis.judge.layouts import arranged
+from lr_sweep.analysis.judge.means import refuse_means
 from lr_sweep.analysis.judge.names import FRACTIONS, PERCENTS, SPLITS
 from lr_sweep.analysis.judge.read_as import read_as
 from lr_sweep.analysis.judge.readers.sources import read_sources
@@ -41,6 +43,7 @@ FAR = 10
 """If the greatest values of two columns differ by more than this factor, one column is a fraction."""
 LEAST_SHARED = 3
 """Seeds from which on comparing by seed is offered."""
+SHARED_SEEDS = "the variants share their seeds: --paired compares them by seed, which may decide more"
 MIXED = 0.2
 """If more than this share of accuracies, and no more than the rest, is up to 1, some are fractions and some percent."""
 FIXES = {
@@ -66,43 +69,65 @@ class Judged(NamedTuple):
     """With nothing left to guess."""
 
 
+class RunsRead(NamedTuple):
+    """The runs of tables, and how these were read."""
+
+    info: StudyInfo
+    runs: Runs
+    remarks: Sequence[str]
+    """How the tables were read first."""
+    reading: Reading
+    """With nothing left to guess."""
+    has_seeds: bool
+    is_tuned: bool
+    """Whether variants have settings that are tuned as the rate is, until `best_settings`."""
+
+
 def judged(paths: Sequence[str | Path], reading: Reading) -> Judged:
-    """Read tables as one study.
+    """Read tables as one study; raises as `runs_read`."""
+    read = runs_read(read_sources(paths), reading)
+    remarks = list(read.remarks)
+    if read.has_seeds and not reading.paired and _shares_seeds(read.runs):
+        remarks.append(SHARED_SEEDS)
+    study = _tuned_study if read.is_tuned else _study
+    return Judged(study(read.info, read.runs, remarks), read.reading)
+
+
+def runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
+    """Read tables of one study as runs.
 
     Raises:
         UserError: with every mistake in them.
         QuestionError: there are readings that are equally good.
     """
-    tables = read_sources(paths)
+    tables, said = zip(*(arranged(table, reading.columns) for table in tables), strict=True)
     columns = [columns_of(table, reading) for table in tables]
     first = columns[0]
     for table, found in zip(tables, columns, strict=True):
         if (found.of.keys(), found.metric) != (first.of.keys(), first.metric):
             raise UserError(f"{table.path} has other columns than {tables[0].path}: judge them one by one")
+        refuse_means(table, found, reading)
     remarks = _about_tables(tables)
     metric, rows = _measured(rows_of(tables, columns, remarks), first, with_direction(reading, first), remarks)
     rows = with_one_rate(rows, remarks)
     refuse_schedules(rows, first.of["learning_rate"])
     decisive, guessed = "validation" if "validation" in rows else "test", dict(first.guessed)
+    guessed |= {role: why for role, why in said[0].items() if role in first.of}
     rows = with_settings(rows, first, decisive, guessed)
     remarks.insert(0, read_as(tables, first, guessed, metric))
     rows = whole_steps(with_nuisance(rows, metric), remarks)
     runs = runs_of(rows, decisive, remarks)
     remarks += _lacking(first, guessed, metric)
-    if "seed" in first.of and not reading.paired and _shares_seeds(runs):
-        remarks.append("the variants share their seeds: --paired compares them by seed, which may decide more")
     name = tables[0].stem
     info = StudyInfo(study=name, title=name, metric=metric, from_table=True)
     info = replace(info, paired=reading.paired, equal_within=reading.equal_within)
-    mapping = Reading(
+    mapping = replace(
+        reading,
         columns={**{role: name for role, name in guessed.items() if role not in first.of}, **first.of},
         metric=metric.name,
         higher_is_better=metric.higher_is_better,
-        select_on_test=reading.select_on_test,
-        paired=reading.paired,
-        equal_within=reading.equal_within,
     )
-    return Judged(_tuned_study(info, runs, remarks) if "nuisance" in rows else _study(info, runs, remarks), mapping)
+    return RunsRead(info, runs, remarks, mapping, has_seeds="seed" in first.of, is_tuned="nuisance" in rows)
 
 
 def _shares_seeds(runs: Runs) -> bool:

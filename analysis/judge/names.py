@@ -25,7 +25,10 @@ ROLES: dict[str, tuple[str, ...]] = {
         *("max_learning_rate", "start_learning_rate", "learning_rate_init", "lr_init", "lr0", "eta0"),
     ),
     "seed": ("seed", "random_seed", "random_state", "rng_seed", "repeat", "replicate", "rep", "fold"),
-    "step": ("step", "_step", "global_step", "training_iteration", "iteration", "iter", "epoch", "trainer_global_step"),
+    "step": (
+        *("step", "_step", "global_step", "training_iteration", "iteration", "iter", "epoch", "trainer_global_step"),
+        *("timesteps", "timestep", "env_steps", "timesteps_total", "time_total_timesteps", "num_timesteps"),
+    ),
     "num_steps": ("num_steps", "max_steps", "total_steps", "num_epochs", "max_epochs"),
     "run": ("run_id", "trial_id", "run", "id"),
     "status": ("status", "state", "trial_state", "run_status"),
@@ -43,6 +46,10 @@ SPLITS = {
     "train": {"train", "training"},
 }
 """What else a column may mean, with the words in its name that mean it; the rest of the name is the metric."""
+SPLIT_NAMES = {"split", "data_split", "phase", "mode", "subset", "partition", "eval_split", "stage"}
+"""Columns that say on which data a row was measured."""
+DIVERGED = {"diverged", "is_diverged", "has_diverged", "did_diverge", "exploded", "is_nan", "has_nan"}
+"""Columns that say of each row whether the run had diverged."""
 FIRST_IS_TAKEN = {"step", "num_steps", "run", "status", "seed", "variant", "model", "task"}
 """If several columns have names for one of these, the first in the list is read."""
 RATE_WORDS = {"lr", "learning_rate", "learningrate"}
@@ -76,8 +83,24 @@ TIMES = {"time", "times", "seconds", "duration", "runtime", "timestamp", "create
 """Words of a time, which is a result."""
 WORDS = {"acc": "accuracy", "ppl": "perplexity", "err": "error", "rew": "reward", "returns": "return"}
 HIGHER = {"accuracy", "f1", "auc", "auroc", "precision", "recall", "bleu", "iou", "miou", "dice", "r2", "mcc", "ndcg"}
-HIGHER |= {"reward", "return", "top1", "top5", "rouge", "map"}
-LOWER = {"loss", "error", "perplexity", "nll", "bpc", "bpb", "mse", "rmse", "mae", "wer", "cer", "fid", "entropy"}
+HIGHER |= {"reward", "return", "top1", "top5", "rouge", "map", "bacc", "ap", "auprc", "kappa", "psnr", "ssim"}
+LOWER = {
+    "loss",
+    "error",
+    "perplexity",
+    "nll",
+    "bpc",
+    "bpb",
+    "mse",
+    "rmse",
+    "mae",
+    "wer",
+    "cer",
+    "fid",
+    "entropy",
+    "mape",
+    "ece",
+}
 FRACTIONS = HIGHER - {"reward", "return"} | {"error", "wer", "cer"}
 """Metrics whose values are fractions, shown in percent, if all are from 0 to 1."""
 NEGATED = {"neg", "negative", "minus"}

@@ -71,6 +71,18 @@ class QuestionError(UserError):
         self.text, self.choices = text, tuple(choices)
 
 
+def one_of(role: str, names: Sequence[str], beside: str = "") -> list[Choice]:
+    """Offer each of several columns for a meaning, alone, and with the others for the meaning `beside`."""
+    found = []
+    for name in names:
+        others = "+".join(other for other in names if other != name)
+        found.append(Choice(f"{role} is {name}", Reading(columns={role: name})))
+        if beside:
+            both = Reading(columns={role: name, beside: others})
+            found.append(Choice(f"{role} is {name}, and {others} tuned beside it", both))
+    return found
+
+
 def options_text(reading: Reading) -> str:
     """Write a reading as options of the command."""
     columns = ",".join(f"{role}={name}" for role, name in reading.columns.items())

@@ -23,9 +23,10 @@ from lr_sweep.analysis.judge.fields import (
     parsed,
     parser_of,
     with_point,
+    without_percent,
     without_prefix,
 )
-from lr_sweep.analysis.judge.names import LOSSES, ROLES, SEVERAL, SPLITS
+from lr_sweep.analysis.judge.names import DIVERGED, LOSSES, ROLES, SEVERAL, SPLITS
 from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes
 from lr_sweep.analysis.judge.words import has_word, is_result, is_setting, measured, plain, split_of
 from lr_sweep.common.errors import UserError
@@ -38,6 +39,7 @@ UNREAD, LOSS = "unread ", "loss "
 MOST_BESIDE = 100
 """Columns of that kind."""
 
+TRUE, FALSE = {"true", "yes", "1", "1.0"}, {"false", "no", "0", "0.0", ""}
 TRUTHS = {"true", "false", "yes", "no", "on", "off"}
 """Values that need the name of their column, as numbers do."""
 
@@ -102,11 +104,21 @@ def _read_rows(table: TableFile, columns: Columns) -> tuple[pd.DataFrame, list[s
     mistakes += _cut(table)
     decisive = next(split for split in ("validation", "test") if split in read)
     frame = pd.DataFrame(read)
-    frame["diverged"] = np.isinf(frame[decisive].astype(float))
+    frame["diverged"] = np.isinf(frame[decisive].astype(float)) | _said_diverged(table, columns)
     splits = [split for split in SPLITS if split in frame]
     frame[splits] = frame[splits].astype(float).where(lambda values: ~np.isinf(values))
     mistakes += _without_step(table, columns, frame, decisive)
     return frame.assign(**_beside(table, columns, decisive)), [text for _, text in sorted(mistakes)]
+
+
+def _said_diverged(table: TableFile, columns: Columns) -> np.ndarray:
+    """Return at which rows a column says that the run had diverged."""
+    found = np.zeros(len(table.lines), bool)
+    for name in [name for name in columns.unread if plain(name) in DIVERGED]:
+        words = [text.strip().lower() for text in table.columns[name]]
+        if set(words) <= TRUE | FALSE:
+            found |= np.isin(words, list(TRUE))
+    return found
 
 
 def _texts(table: TableFile, role: str, name: str) -> list[str]:
@@ -120,6 +132,8 @@ def _texts(table: TableFile, role: str, name: str) -> list[str]:
     texts = [text.strip() for text in table.columns[name]]
     if role in NUMBERS and table.decimal_comma:
         texts = [with_point(text) for text in texts]
+    if role in SPLITS:
+        return without_percent(texts)
     return without_prefix(texts) if role == "seed" else texts
 
 

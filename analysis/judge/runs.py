@@ -56,7 +56,7 @@ def runs_of(rows: pd.DataFrame, decisive: str, remarks: list[str]) -> Runs:
     _check_runs(rows)
     rows = _merged(_with_defaults(rows), "step" in rows)
     _check_repeated(rows)
-    rows["run_id"] = rows.groupby(RUN, sort=False)["where"].transform("first")
+    rows["run_id"] = _run_ids(rows)
     rows = _without_later(_with_losses(rows, decisive, remarks))
     rows = _spread_single_tests(rows, decisive, remarks)
     runs = _runs(rows, decisive)
@@ -71,6 +71,13 @@ def runs_of(rows: pd.DataFrame, decisive: str, remarks: list[str]) -> Runs:
     return Runs(
         wanted=wanted, ended=_ended(runs, rows), curves=curves, settings=differing(rows), moved=moved_with_rates(rows)
     )
+
+
+def _run_ids(rows: pd.DataFrame) -> pd.Series[str]:
+    """Name each run by its first line, and by a number where a line has several runs."""
+    runs = rows.groupby(RUN, sort=False)
+    first = runs["where"].transform("first")
+    return first if runs.ngroups == first.nunique() else first + " run " + runs.ngroup().astype(str)
 
 
 def _runs(rows: pd.DataFrame, decisive: str) -> pd.DataFrame:

@@ -17,6 +17,8 @@ from lr_sweep.analysis.statistics.selection import CELL, Cell, each_cell
 
 RATE = [*CELL, "learning_rate"]
 """The columns that name a learning rate of a cell."""
+LABELS = {"name", "run", "trial", "tag", "label"}
+"""Words of columns that name a run, or what is compared."""
 MOST_OFFERED = 4
 """Settings for each of which a reading is offered."""
 
@@ -52,7 +54,9 @@ def telling_apart(rows: pd.DataFrame, decisive: str) -> list[str]:
     if several.empty:
         return []
     names = [name for name in _settings(rows) if several.groupby(key, sort=False)[UNREAD + name].nunique().gt(1).any()]
-    names = [name for name in names if not is_about_run(name) or ("seed" in rows and _is_crossed(name, runs))]
+    with_seeds = "seed" in rows
+    crossed = [name for name in names if _is_crossed(name, runs) and (with_seeds or _names_variants(name, runs))]
+    names = [name for name in names if not is_about_run(name) or name in crossed]
     names.sort(key=lambda name: (is_about_run(name), not is_setting(name), runs[UNREAD + name].nunique()))
     if "seed" not in rows and ("run" in rows or "step" not in rows):
         return _needed(names, several, key)
@@ -63,6 +67,13 @@ def telling_apart(rows: pd.DataFrame, decisive: str) -> list[str]:
 def _is_crossed(name: str, runs: pd.DataFrame) -> bool:
     """Return whether each value is there at several learning rates, as that of a setting is."""
     return bool(runs.groupby(UNREAD + name)["learning_rate"].nunique().gt(1).all())
+
+
+def _names_variants(name: str, runs: pd.DataFrame) -> bool:
+    """Return whether a column without gaps has one run for each of its values and learning rates."""
+    column = UNREAD + name
+    filled = not runs[column].map(is_nothing).any()
+    return set(words_of(name)) <= LABELS and filled and not runs.duplicated([*RATE, column]).any()
 
 
 def is_about_run(name: str) -> bool:

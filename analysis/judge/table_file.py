@@ -183,11 +183,12 @@ def _delimiter(text: str, body: str) -> str:
 
 
 def _without_bars(body: str) -> str:
-    """Return a table in Markdown without the bars around its lines, and with the line below its names left empty."""
+    """Return a table in Markdown without bars around its lines, bold type, and the line below its names."""
     lines = body.split("\n")
     if not lines[0].strip().startswith("|") or len(lines) < 2 or not re.fullmatch(r"[|\s:-]+", lines[1].strip()):
         return body
-    return "\n".join(line.strip().strip("|") for line in [lines[0], "", *lines[2:]])
+    plain = (re.sub(r"(\*\*|__)([^|]+?)\1", r"\2", line) for line in lines[2:])
+    return "\n".join(line.strip().strip("|") for line in [lines[0], "", *plain])
 
 
 def _check_names(path: Path, names: list[str], line: int = 1) -> None:

@@ -20,7 +20,7 @@ from lr_sweep.analysis.statistics.uncertainty import CONFIDENCE, Floats
 UNDECIDED, FIRST, SECOND, EQUAL = 0, 1, -1, 2
 """Outcomes of a pair: more seeds are needed (or were not enough), either one is ahead, or equal within the limit."""
 FIRST_LOOK = 2
-"""Seeds of each variant at the first look. Two are enough as their noise is known from earlier runs, too."""
+"""Seeds of each variant at the first look. Two are enough where their noise is known from earlier runs, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,8 @@ class Settings:
     max_seeds: int = 20
     error: float = 0.05
     """Probability that any equal pair is called different, and that any pair this far apart is called equal."""
+    first_look: int = FIRST_LOOK
+    """Seeds of each variant at the first look."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,19 +97,19 @@ def judge_pairs(values: Floats, pairs: Pairs, settings: Settings, known: Noise) 
     steps = np.unique(pairs.most_equal)
     below = np.zeros((*shape, len(steps)), bool)  # whether some p was below the level of each step
     both = np.minimum(counts[..., pairs.first], counts[..., pairs.second])
-    levels = [nominal_levels(settings.error / step, FIRST_LOOK, settings.max_seeds) for step in steps.tolist()]
-    for look in range(FIRST_LOOK, settings.max_seeds + 1):
+    levels = [nominal_levels(settings.error / step, settings.first_look, settings.max_seeds) for step in steps.tolist()]
+    for look in range(settings.first_look, settings.max_seeds + 1):
         open_ = (outcome == UNDECIDED) & (both >= look)
         if not open_.any():
             break
         num_seeds[open_] = look
         difference, sem, dof = _compared(values[..., :look], pairs, known)
         p = 2 * stdtr(dof, -np.abs(difference) / sem)
-        below |= open_[..., None] & (p[..., None] <= np.array([each[look - FIRST_LOOK] for each in levels]))
+        below |= open_[..., None] & (p[..., None] <= np.array([each[look - settings.first_look] for each in levels]))
         _differ(outcome, below, steps, difference, pairs)
         if settings.min_difference:
-            level = nominal_levels(2 * settings.error / len(pairs.first), FIRST_LOOK, settings.max_seeds)
-            half = -stdtrit(dof, level[look - FIRST_LOOK] / 2) * sem
+            level = nominal_levels(2 * settings.error / len(pairs.first), settings.first_look, settings.max_seeds)
+            half = -stdtrit(dof, level[look - settings.first_look] / 2) * sem
             outcome[open_ & (outcome == UNDECIDED) & (np.abs(difference) + half < settings.min_difference)] = EQUAL
     difference, sem, dof = _compared(values, pairs, known)
     half = stdtrit(dof, (1 + CONFIDENCE) / 2) * sem

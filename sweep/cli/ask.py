@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from lr_sweep.analysis.judge.judge import Judged, judged
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading, options_text
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.program import PROGRAM
 
 MOST_QUESTIONS = 10
+T = TypeVar("T")
 
 
-def judged_or_asked(tables: Sequence[str], reading: Reading) -> Judged:
-    """Judge tables, and ask the user where two readings are equally good; raises UserError where no one can answer."""
+def answered(read: Callable[[Reading], T], reading: Reading, words: Sequence[str]) -> T:
+    """Read tables, and ask the user where two readings are equally good; raises UserError where no one can answer.
+
+    `words`: of the command without a reading, for the message.
+    """
     for _ in range(MOST_QUESTIONS):
         try:
-            return judged(tables, reading)
+            return read(reading)
         except QuestionError as question:
             if not (sys.stdin.isatty() and sys.stdout.isatty()):
-                raise UserError(_commands(tables, reading, question)) from question
+                raise UserError(_commands(words, reading, question)) from question
             reading = reading.but(_asked(question).reading)
     raise UserError(f"{MOST_QUESTIONS} questions and no answer: give --columns")
 
 
-def _commands(tables: Sequence[str], reading: Reading, question: QuestionError) -> str:
-    files = shlex.join(map(str, tables))
+def _commands(words: Sequence[str], reading: Reading, question: QuestionError) -> str:
+    start = shlex.join([PROGRAM, *words])
     lines = [
-        f"  {choice.says}:\n    {PROGRAM} judge {files} {options_text(reading.but(choice.reading))}"
-        for choice in question.choices
+        f"  {choice.says}:\n    {start} {options_text(reading.but(choice.reading))}" for choice in question.choices
     ]
     return "\n".join([f"{question.text}. One of:", *lines])
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from lr_sweep.common.errors import UserError, unknown
+from lr_sweep.common.text import counted
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 WIDTH = 110
 """Of a paragraph on the terminal."""
+GATE_CODES = {"accept": 0, "reject": 1, "run": 3}
 SomeStudies = list[str] | None
 
 
@@ -110,13 +113,27 @@ def judge(
         Path | None, opt.option("FILE", "keep how the table was read, for --columns FILE", opt.local_path)
     ] = None,
     strict: opt.Strict = False,
+    gate: Annotated[
+        bool,
+        opt.flag(
+            "of two tables, BASELINE CANDIDATE, or TABLE#VARIANT twice: accept (code 0), reject (1), or which seeds "
+            "to run (3); writes no report"
+        ),
+    ] = False,
+    min_gain: Annotated[
+        float, opt.option("SIZE", "what the candidate has to gain more than, with --gate; as --equal-within")
+    ] = 0.0,
+    max_seeds: Annotated[
+        int, opt.number("fresh seeds of each, with --gate", partial(opt.whole, least=4, most=200))
+    ] = 20,
 ) -> int:
     """Write tables, figures and checks of runs that any program made (docs/judge.md)."""
     import pandas
 
+    from lr_sweep.analysis.judge.judge import SHARED_SEEDS, judged
     from lr_sweep.analysis.judge.reading import Reading, save_reading
     from lr_sweep.analysis.judge.write import write_judged
-    from lr_sweep.sweep.cli.ask import judged_or_asked
+    from lr_sweep.sweep.cli.ask import answered
 
     pandas.options.mode.string_storage = "python"  # Arrow's strings are slower in many small frames
     opt.not_together(lower_is_better=lower_is_better, higher_is_better=higher_is_better)
@@ -131,10 +148,21 @@ def judge(
             equal_within=equal_within,
         )
     )
-    found = judged_or_asked(tables, reading)
+    if gate:
+        for option, given in {
+            "--out": out,
+            "--save": save,
+            "--strict": strict,
+            "--paired": paired,
+            "--equal-within": equal_within,
+        }.items():
+            if given:
+                raise UserError(f"{option} does not go with --gate: leave it out")
+        return _gate(tables, reading, min_gain, max_seeds)
+    found = answered(partial(judged, tables), reading, ["judge", *tables])
     written = write_judged(found.study, out or Path("judged") / found.study.info.study)
     read_as, *remarks = found.study.about_table
-    warnings = [line for line in remarks if line.isupper() or line.startswith("NO ")]
+    warnings = [line for line in remarks if line.isupper() or line.startswith("NO ") or line == SHARED_SEEDS]
     print("\n".join(textwrap.fill(line, WIDTH, break_on_hyphens=False) for line in (read_as, *warnings)))
     print(f"\n{written.text}\n")
     print("\n".join(f"  {line}" for line in remarks if line not in warnings))
@@ -143,6 +171,24 @@ def judge(
         print(f"saved      {save}: give it as --columns {save}")
     print(f"report     {written.page}")
     return int(strict and written.num_problems > 0)
+
+
+def _gate(tables: list[str], reading: Reading, min_gain: float, max_seeds: int) -> int:
+    from lr_sweep.analysis.judge.gate import gate
+    from lr_sweep.sweep.cli.ask import answered
+
+    if len(tables) != 2:
+        raise UserError(f"--gate: got {counted(len(tables), 'table')}, want two, BASELINE and CANDIDATE")
+    if not 0 <= min_gain < math.inf:
+        raise UserError(f"--min-gain: got {min_gain:g}, want 0 or more")
+    options = [f"--min-gain={min_gain:g}"] * (min_gain > 0) + [f"--max-seeds={max_seeds}"] * (max_seeds != 20)
+    found = answered(
+        lambda reading: gate(tables[0], tables[1], reading, min_gain=min_gain, max_seeds=max_seeds),
+        reading,
+        ["judge", "--gate", *tables, *options],
+    )
+    print("\n".join(textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in found.text().splitlines()))
+    return GATE_CODES[found.outcome]
 
 
 def _reading(given: list[str]) -> Reading:
@@ -203,3 +249,15 @@ def mlflow(
     recorded = opt.open_results(results)
     recorded.check()
     print(sync(recorded, opt.study_names(studies, recorded)))
+
+
+@command("  # started by the client of an agent, which speaks to it over stdio")
+def mcp() -> None:
+    """Serve `judge`, `gate`, `plan` and `status` to agents (docs/gate.md)."""
+    try:
+        from lr_sweep.sweep.cli.mcp_server import server
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "mcp":
+            raise
+        raise UserError("the package mcp is not installed: `pip install 'lr-sweep[mcp]'`") from error
+    server.run("stdio")

@@ -8,6 +8,7 @@ import pytest
 from lr_sweep.analysis.statistics.decide import Settings
 from lr_sweep.benchmarks.verdict_simulation import (
     DECIDED,
+    GATED,
     NOISES,
     TABLES,
     Setting,
@@ -15,6 +16,7 @@ from lr_sweep.benchmarks.verdict_simulation import (
     deciding,
     drawn,
     false_claims,
+    gating,
     main,
     named_flips,
     power,
@@ -61,6 +63,23 @@ def test_decide_is_seldom_wrong_and_its_intervals_hold(means: str, noise: str, r
     found = deciding(np.array(DECIDED[means]), noise, Settings(min_difference=1.5), NUMBER, rng)
     assert found.wrong_difference + found.wrong_equality < ERROR
     assert 0.92 < found.coverage[0] < found.coverage[1] < 0.99  # 93.8 to 97.5%, and three standard errors
+
+
+@pytest.mark.parametrize("noise", [each for each in GATED if "alone" not in each])
+@pytest.mark.parametrize("is_tuned", [True, False])
+@pytest.mark.parametrize("max_seeds", [4, 20])
+def test_the_gate_seldom_accepts_without_a_gain(
+    noise: str, is_tuned: bool, max_seeds: int, rng: np.random.Generator
+) -> None:
+    found = gating(noise, 0.0, max_seeds, is_tuned, 10 * NUMBER, rng)
+    assert found.accepted <= 0.05
+
+
+@pytest.mark.parametrize("is_tuned", [True, False])
+def test_the_gate_accepts_a_gain_of_two_deviations(is_tuned: bool, rng: np.random.Generator) -> None:
+    found = gating("normal", 2.0, 8, is_tuned, NUMBER, rng)
+    assert found.accepted > 0.9 > found.seeds / 8
+    assert found.worse == 0
 
 
 def test_the_chosen_rate_is_the_best_on_a_peak(rng: np.random.Generator) -> None:

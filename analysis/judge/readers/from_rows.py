@@ -18,7 +18,9 @@ _PAIR = re.compile(r"([A-Za-z][\w.]*?)\s*[=:]\s*([^\s,;/=:]+)")
 _JOINED = re.compile(
     r"(?<![^\W_])(?!base|init|initial|peak|max|start)([A-Za-z0-9]+)_(lr|learning_rate|seed)(?=\s*[=:])"
 )
-_NUMBERED = re.compile(r"(?<![A-Za-z])(lr|learning_rate|seed|s)[_-]?(\d[\d.]*(?:e[+-]?\d+)?)(?![\w.])", re.IGNORECASE)
+_NUMBERED = re.compile(
+    r"(?<![A-Za-z])(lr|learning_rate|seed|s)[_-]?(\d[\d.]*(?:e[+-]?\d+)?)(?![^\W_]|\.\d)", re.IGNORECASE
+)
 
 
 def table_of_rows(path: Path, rows: Sequence[Mapping[str, Any]], reader: str) -> TableFile:

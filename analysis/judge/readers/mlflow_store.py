@@ -31,7 +31,11 @@ def read_mlflow(uri: str, named: str) -> TableFile:
     experiments = [(name, runs) for name, runs in found if runs]
     rows = [_row(run) | ({"task": name} if len(experiments) > 1 else {}) for name, runs in experiments for run in runs]
     tasks = f", {len(experiments)} experiments as tasks" if len(experiments) > 1 else ""
-    return table_of_rows(Path(named.rstrip("/").rpartition("/")[2] or "mlflow"), rows, f"runs of MLflow{tasks}")
+    return table_of_rows(
+        Path(named.rstrip("/").rpartition("/")[2] or "mlflow"),
+        rows,
+        f"runs of MLflow{tasks}, the last value of each metric",
+    )
 
 
 def _runs(client: Any, experiment: str) -> list[Any]:

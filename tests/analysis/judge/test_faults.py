@@ -240,3 +240,26 @@ def test_two_algorithms_with_further_settings_get_one_question(tmp_path: Path) -
     found = {key: (row["learning_rate"], row["validation_mean"]) for key, row in cells.iterrows()}
     assert {key: value[0] for key, value in found.items()} == {key: value[0] for key, value in want.items()}
     assert [found[key][1] for key in want] == pytest.approx([value[1] for value in want.values()])
+
+
+def test_a_column_of_names_at_several_rates_is_compared_and_not_pooled(tmp_path: Path) -> None:
+    """One run each, and rates of their own for one variant; without seeds its six names look like six seeds."""
+    grids = {"base": (1e-3, 1e-2, 0.1), "+relu": (1e-3, 1e-2, 0.1), "adam": (1e-5, 1e-4, 1e-3)}
+    rows = [
+        (name, rate, round(np.random.default_rng(i).random(), 4))
+        for i, name in enumerate(grids)
+        for rate in grids[name]
+    ]
+    frame = pd.DataFrame(rows, columns=["name", "lr", "val_acc"])
+    frame["val_acc"] += np.arange(len(frame)) / 100
+    study = judge([drawn(tmp_path / "lr_sweep.csv", frame)], Reading())
+    best = frame.loc[frame.groupby("name")["val_acc"].idxmax()].set_index("name")
+    assert chosen(study) == {
+        name: (best.at[name, "lr"], pytest.approx(best.at[name, "val_acc"])) for name in ("base", "+relu", "adam")
+    }
+    assert "variant = name (guessed" in study.about_table[0]
+
+
+def test_names_of_single_runs_are_no_setting(tmp_path: Path) -> None:
+    rows = [f"run{i},{rate},{0.5 + i / 100}" for i, rate in enumerate((0.1, 0.1, 0.01, 0.01))]
+    assert set(chosen(study_of(tmp_path, rows_of("name,lr,val_acc", rows)))) == {"all"}

@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.study_files import Study
+from lr_sweep.sweep.cli.parser import main
 
 ROOT = Path(__file__).parents[3]
 RATES = (1e-3, 1e-2, 1e-1)
@@ -109,3 +111,22 @@ def test_what_the_script_in_the_docs_wrote(tmp_path: Path) -> None:
     tuned = study.summary.cells.set_index("variant")["test_mean"]
     assert at["adam", 1e-2] - at["sgd", 1e-2] > 0.5
     assert tuned["adam"] - tuned["sgd"] < 0.1
+
+
+def test_the_readme_s_export_of_wandb_gives_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The shipped runs of `optimizers-digits`, in the columns of W&B's table of runs."""
+    runs = pd.read_csv(ROOT / "docs" / "results" / "optimizers-digits" / "runs.csv")
+    names = {"variant": "optimizer", "learning_rate": "lr", "seed": "seed", "validation_accuracy": "val_acc"}
+    frame = runs[[*names, "test_accuracy"]].rename(columns=names | {"test_accuracy": "test_acc"})
+    frame["optimizer"] = frame["optimizer"].str.rpartition("-")[2]
+    about = {"Name": [f"run-{i}" for i in range(len(runs))], "State": "finished", "User": "me", "Runtime": 12}
+    pd.concat([pd.DataFrame(about), frame], axis=1).to_csv(tmp_path / "wandb_export.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    shown = (ROOT / "README.md").read_text().partition("$ lr-sweep judge")[2].partition("```")[0]
+    command, *lines = shown.splitlines()
+    assert main(["judge", *command.partition("#")[0].split()]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    for part in " ".join(" ".join(lines).split()).split(" ... "):
+        assert part.removesuffix(" ...") in printed

@@ -127,13 +127,31 @@ def _written(draw: random.Random, rows: list[dict[str, Any]], metric: str, highe
         columns["depth"] = ["12" for _ in rows]
     if draw.random() < 0.3:
         columns[draw.choice(["status", "state", "State"])] = [draw.choice(STATES) for _ in rows]
+    if with_seeds and not with_steps and draw.random() < 0.15:
+        columns = _wide(columns, rows, split.format(metric), draw.choice(["{}_seed{}", "seed_{}_{}", "{} fold {}"]))
+    elif higher and metric != "reward" and draw.random() < 0.1:  # percents; the metric's scale is 1 or 100
+        name, most = split.format(metric), max(row["value"] for row in rows)
+        columns[name] = [f"{text}%" for text in columns[name]] if most > 1 else columns[name]
     names = list(columns)
     draw.shuffle(names)
-    lines = [[columns[name][i] for name in names] for i in range(len(rows))]
+    lines = [[columns[name][i] for name in names] for i in range(len(columns[names[0]]))]
     if draw.random() < 0.5:
         draw.shuffle(lines)
     start = [f"sep={mark}"] if draw.random() < 0.1 else ["# made by a script"] if draw.random() < 0.1 else []
     return "\n".join([*start, mark.join(names), *(mark.join(line) for line in lines), ""])
+
+
+def _wide(columns: dict[str, list[str]], rows: list[dict[str, Any]], value: str, named: str) -> dict[str, list[str]]:
+    """Write the values of a run's seeds beside each other."""
+    kept = [name for name in columns if name in {*VARIANT_NAMES, *AXES, *RATE_NAMES}]
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for i, row in enumerate(rows):
+        found.setdefault((row["variant"], row["axis"], row["rate"]), []).append(i)
+    wide = {name: [columns[name][of_run[0]] for of_run in found.values()] for name in kept}
+    for seed in range(len(next(iter(found.values())))):
+        name = named.format(value, seed) if named.startswith("{}") else named.format(seed, value)
+        wide[name] = [columns[value][of_run[seed]] for of_run in found.values()]
+    return wide
 
 
 def wrong(study: Study, case: Planted) -> str:

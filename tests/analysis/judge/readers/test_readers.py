@@ -93,6 +93,29 @@ def test_a_database_of_mlflow(tmp_path: Path) -> None:
     assert_found(judge([tmp_path], Reading()), "runs of MLflow")
 
 
+LAST_VALUES = """
+import math, sys, mlflow
+mlflow.set_tracking_uri(sys.argv[1])
+for rate, curve in eval(sys.argv[2]).items():
+    with mlflow.start_run():
+        mlflow.log_params({"lr": rate, "seed": 0})
+        for step, value in enumerate(curve):
+            mlflow.log_metric("val_loss", value, step=step)
+"""
+
+
+@pytest.mark.slow
+def test_the_last_values_of_mlflow_are_said_to_be_that(tmp_path: Path) -> None:
+    curves = {"0.1": "[0.2, 0.9]", "0.01": "[0.5]", "0.001": "[0.6, 0.7]", "1": "[0.1, math.nan]"}
+    text = "{" + ", ".join(f"'{rate}': {curve}" for rate, curve in curves.items()) + "}"
+    run_script(LAST_VALUES, f"sqlite:///{tmp_path}/mlflow.db", text, folder=tmp_path)
+    found = judge([tmp_path / "mlflow.db"], Reading())
+    rates = found.summary.learning_rates.set_index("learning_rate")["validation_mean"]
+    assert rates.dropna().to_dict() == {0.001: 0.7, 0.01: 0.5, 0.1: 0.9}
+    assert found.summary.runs.set_index("learning_rate")["status"][1.0] == "diverged"
+    assert any("runs of MLflow, the last value of each metric" in line for line in found.about_table)
+
+
 def run_script(text: str, *arguments: str, folder: Path) -> None:
     command = [sys.executable, "-c", text, *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

@@ -1,0 +1,304 @@
+"""The gate: is a candidate better than a baseline? Accept, reject, or say which seeds to run next.
+
+A sequential test on fresh seeds, by the machinery of `decide`. Seeds that chose a learning rate say how noisy its runs
+are, and nothing else: their mean is the best of several.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from lr_sweep.analysis.judge.judge import RunsRead, runs_read
+from lr_sweep.analysis.judge.layouts import arranged
+from lr_sweep.analysis.judge.readers.sources import read_sources
+from lr_sweep.analysis.judge.reading import Reading
+from lr_sweep.analysis.judge.words import is_rate, listed
+from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.statistics.aggregate import summarise, without_selection
+from lr_sweep.analysis.statistics.decide import FIRST, FIRST_LOOK, UNDECIDED, Decided, Pairs, Settings, judge_pairs
+from lr_sweep.analysis.statistics.grid_values import CellValues
+from lr_sweep.analysis.statistics.noise import WINDOW, Noise, cell_noise
+from lr_sweep.analysis.statistics.selection import best_learning_rates
+from lr_sweep.analysis.statistics.uncertainty import Floats
+from lr_sweep.common.errors import UserError
+from lr_sweep.common.text import counted, rate_text
+
+FALSE_ACCEPT = 0.05
+"""At most so many candidates without a gain are accepted, over all looks."""
+ERROR = 0.07
+"""Of the two-sided test. Half of it is each side's; the rest of `FALSE_ACCEPT` is for noise that is not normal, by
+simulation (docs/checks.md)."""
+FIRST_LOOK_ALONE = 4
+"""Seeds of each at the first look where nothing else says how noisy they are: fewer may all be in one of two modes."""
+NUM_ASKED = 4
+"""Seeds that are asked for at once."""
+MAX_SEEDS, LEAST_MAX_SEEDS = 20, FIRST_LOOK_ALONE
+"""Fresh seeds of each, if the user gives no other number; and the least that may be given."""
+SIDES = ("baseline", "candidate")
+VARIANT = "#"
+"""Between a table and the variant of it that is meant."""
+NONE = np.full((WINDOW, 0), math.nan)
+"""The window of a table without tuning."""
+Outcome = Literal["accept", "reject", "run"]
+
+
+class Side(NamedTuple):
+    """The runs of the baseline or of the candidate."""
+
+    name: str
+    rate: float
+    """NaN: the table has none."""
+    num_rates: int
+    tuning: Sequence[int]
+    """Seeds that chose the rate."""
+    fresh: pd.DataFrame
+    """Rows as of `StudySummary.runs`: ended runs of other seeds at the rate, by seed."""
+    others: Sequence[int]
+    """Further seeds, which are not at the rate."""
+    next_seed: int
+    values: Floats
+    """Of fresh runs that have one, in the order of their seeds; more is better."""
+    window: Floats
+    """Values at the rate and those beside it, `WINDOW` x tuning seeds."""
+    num_steps: int
+
+    @property
+    def num_diverged(self) -> int:
+        """Fresh runs that diverged, with an earlier value or without."""
+        return int(self.fresh["status"].eq("diverged").sum())
+
+    def text(self, metric: Metric) -> str:
+        """Say how the rate was chosen, and what the fresh runs gave."""
+        at = "" if math.isnan(self.rate) else f"learning rate {rate_text(self.rate)}, "
+        how = f"chosen from {self.num_rates} by {_seeds_text(self.tuning)}; " if self.tuning else ""
+        said = f"{self.name}: {at}{how}{counted(len(self.values), 'fresh seed')}"
+        if len(self.values):
+            said += f", mean {metric.test} {metric.text(metric.sign * self.values.mean(), self.values.std())}"
+        lost = len(self.fresh) - len(self.values)
+        said += f"; left out: {counted(lost, 'run')} without a value" if lost else ""
+        return said + (f"; not at that rate: {_seeds_text(self.others)}" if self.others else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """What the gate says."""
+
+    outcome: Outcome
+    why: str
+    """A sentence with the numbers."""
+    seeds: Mapping[str, Sequence[int]]
+    """To run next, by side; empty once it is decided."""
+    about: Sequence[str]
+    """Sentences on both sides, and on the error rate."""
+
+    def text(self) -> str:
+        """Return all of it, the outcome first."""
+        first = self.outcome if self.outcome != "run" else f"run {_asked_text(self.seeds)}"
+        return "\n".join([f"{first}: {self.why}", *(f"  {line}" for line in self.about)])
+
+
+def gate(
+    baseline: str | Path, candidate: str | Path, reading: Reading, *, min_gain: float = 0.0, max_seeds: int = MAX_SEEDS
+) -> Gate:
+    """Compare a candidate with a baseline.
+
+    Args:
+        baseline: a table, a folder or an address, as `judged` reads it; `TABLE#VARIANT`: one of its variants.
+        candidate: the same.
+        reading: of both.
+        min_gain: what the candidate has to gain more than, in points or the metric's unit.
+        max_seeds: fresh seeds of each, at most.
+
+    Raises:
+        UserError: with every mistake in a table, or why two cannot be compared.
+        QuestionError: there are readings that are equally good.
+    """
+    if str(baseline) == str(candidate):
+        raise UserError(f"baseline and candidate are both {baseline}: name two tables, or TABLE{VARIANT}VARIANT twice")
+    read = [_read(str(source), reading) for source in (baseline, candidate)]
+    one, other = (each.info.metric for each, _ in read)
+    if one != other:
+        texts = " and ".join(_metric_text(metric) for metric in (one, other))
+        raise UserError(f"baseline and candidate have other metrics, {texts}: give --metric or --columns")
+    sides = [_side(name, *each, max_seeds) for name, each in zip(SIDES, read, strict=True)]
+    return _concluded(sides, one, min_gain / one.scale, max_seeds)
+
+
+def judge_gate(values: Floats, known: Noise, min_gain: float, max_seeds: int) -> Decided:
+    """Test whether candidates gain more than `min_gain`: outcome `FIRST`; `SECOND`: they certainly gain less.
+
+    Args:
+        values: ... x (baseline, candidate) x seeds, more is better, NaN behind the last one.
+        known: what earlier runs say of the noise of each, ... x 2.
+        min_gain: in the unit of the values.
+        max_seeds: of each.
+    """
+    first_look = FIRST_LOOK if (known.dof > 0).all() else FIRST_LOOK_ALONE
+    settings = Settings(max_seeds=max_seeds, error=ERROR, first_look=first_look)
+    return judge_pairs(values - np.array([[0.0], [min_gain]]), Pairs.named([(1, 0)]), settings, known)
+
+
+def _read(source: str, reading: Reading) -> tuple[RunsRead, bool]:
+    """Read one side; returns its runs, of one variant on one task, and whether it has learning rates."""
+    path, mark, variant = source.rpartition(VARIANT) if not Path(source).exists() else (source, "", "")
+    tables = [arranged(table, reading.columns)[0] for table in read_sources([path if mark else source])]
+    names = {name for table in tables for name in table.columns}
+    has_rates = "learning_rate" in reading.columns or any(map(is_rate, names))
+    if not has_rates:  # a table of final runs may leave out the rate that they have in common
+        tables = [replace(t, columns={**t.columns, "learning_rate": ["1"] * len(t.lines)}) for t in tables]
+    read = runs_read(tables, reading)
+    if read.is_tuned:
+        raise UserError("nuisance: the gate compares runs of one setting: keep the rows of the chosen one")
+    wanted, table = read.runs.wanted, path if mark else source
+    variants = list(dict.fromkeys(wanted["variant"]))
+    if mark and variant not in variants:
+        raise UserError(f"{source}: no variant {variant!r} in {path}: there are {listed(variants)}")
+    wanted = wanted[wanted["variant"] == variant] if mark else wanted
+    for name in ("task", "variant"):
+        if len(there := list(dict.fromkeys(wanted[name]))) > 1:
+            advice = f"name one, {table}{VARIANT}{there[0]}" if name == "variant" else "keep the rows of one"
+            raise UserError(f"{table} has {len(there)} {name}s ({listed(there)}), the gate compares one: {advice}")
+    return read._replace(runs=replace(read.runs, wanted=wanted)), has_rates
+
+
+def _metric_text(metric: Metric) -> str:
+    unit = " from 0 to 1" if metric.is_fraction else ""
+    return f"{metric.test}{unit} ({metric.better} is better)"
+
+
+def _side(name: str, read: RunsRead, has_rates: bool, max_seeds: int) -> Side:
+    """Tell the runs that chose the rate from fresh ones."""
+    metric, frames = read.info.metric, (read.runs.wanted, read.runs.ended, read.runs.curves)
+    runs = (summarise if metric.chosen_on else without_selection)(*frames, metric).runs
+    num_rates = runs["learning_rate"].nunique()
+    rate, tuning = (runs["learning_rate"].iloc[0], []) if num_rates == 1 else _chosen(name, runs, read)
+    at_rate, free = runs["learning_rate"].eq(rate), ~runs["seed"].isin(tuning)
+    fresh = runs[free & at_rate & runs["status"].ne("missing")].sort_values("seed").head(max_seeds)
+    return Side(
+        name=name,
+        rate=rate if has_rates else math.nan,
+        num_rates=num_rates,
+        tuning=tuning,
+        fresh=fresh,
+        others=sorted(runs[free & ~at_rate]["seed"]),
+        next_seed=int(runs["seed"].max()) + 1,
+        values=metric.sign * fresh["test_accuracy"].dropna().to_numpy(float),
+        window=CellValues.of(runs[~free]).window(rate, len(tuning)) if tuning else NONE,
+        num_steps=int(fresh["num_steps"].max()) if len(fresh) else 0,
+    )
+
+
+def _chosen(name: str, runs: pd.DataFrame, read: RunsRead) -> tuple[float, list[int]]:
+    """Return the rate that validation chooses, and the seeds that choose it: those with runs at several rates."""
+    metric = read.info.metric
+    if not metric.chosen_on:
+        raise UserError(
+            f"{name} has {runs['learning_rate'].nunique()} learning rates and no validation data, which choose one: "
+            "keep the rows of one rate, or give --select-on-test"
+        )
+    num_rates = runs.groupby("seed")["learning_rate"].nunique()
+    tuning = sorted(num_rates[num_rates > 1].index)
+    if not read.has_seeds or not tuning:
+        raise UserError(
+            f"{name} has {runs['learning_rate'].nunique()} learning rates, and no seed that is at several of them: "
+            "which runs chose the rate cannot be seen. Keep the rows of one rate, whose runs chose nothing"
+        )
+    choosing = runs[runs["seed"].isin(tuning)].drop(columns="test_accuracy")
+    (rate,) = best_learning_rates(choosing, metric)["learning_rate"]
+    if math.isnan(rate):
+        raise UserError(f"{name} has no learning rate with a value: train its runs first")
+    return rate, tuning
+
+
+def _concluded(sides: Sequence[Side], metric: Metric, min_gain: float, max_seeds: int) -> Gate:
+    """Test, and say what follows."""
+    values = _stacked([side.values[None] for side in sides])[:, 0]
+    found = judge_gate(values, cell_noise(_stacked([side.window for side in sides])), min_gain, max_seeds)
+    seeds = _seeds_to_run(sides, max_seeds) if found.outcome[0] == UNDECIDED else {}
+    outcome, why = _outcome(found, sides, metric, min_gain, bool(seeds))
+    steps = {side.num_steps for side in sides if side.num_steps}
+    about = [side.text(metric) for side in sides]
+    if len(steps) > 1:
+        about.append(
+            f"trained for {' and '.join(f'{side.num_steps:,}' for side in sides)} steps: the gain may be of that"
+        )
+    if alone := [side.name for side in sides if not side.tuning]:
+        about.append(f"{' and '.join(alone)}: one learning rate is there; its seeds must not have chosen it")
+    gain = f"more than {metric.amount_text(min_gain)}" if min_gain else "nothing"
+    about.append(
+        f"at most {FALSE_ACCEPT:.0%} of candidates that gain {'no ' if min_gain else ''}{gain} are accepted, over all "
+        f"looks up to {max_seeds} seeds (docs/checks.md)"
+    )
+    return Gate(outcome=outcome, why=why, seeds=seeds, about=about)
+
+
+def _stacked(arrays: Sequence[Floats]) -> Floats:
+    """Stack arrays whose last axes differ in length, with NaN at the ends of the shorter ones."""
+    most = max(each.shape[-1] for each in arrays)
+    return np.array([np.pad(each, ((0, 0), (0, most - each.shape[-1])), constant_values=math.nan) for each in arrays])
+
+
+def _seeds_to_run(sides: Sequence[Side], max_seeds: int) -> dict[str, range]:
+    """Return the seeds that each side lacks for the next look; none where one has no seeds left."""
+    counts = [len(side.values) for side in sides]
+    reachable = min(max_seeds - (len(side.fresh) - len(side.values)) for side in sides)
+    target = min(min(counts) + NUM_ASKED, reachable)
+    if target <= min(counts):
+        return {}
+    asked = {side.name: range(side.next_seed, side.next_seed + target - len(side.values)) for side in sides}
+    return {name: seeds for name, seeds in asked.items() if len(seeds)}
+
+
+def _outcome(
+    found: Decided, sides: Sequence[Side], metric: Metric, min_gain: float, may_run: bool
+) -> tuple[Outcome, str]:
+    """Return the outcome, and the sentence that says why."""
+    baseline, candidate = sides
+    number = min(len(side.values) for side in sides)
+    said, limit = _gain_text(found, metric, min_gain), metric.amount_text(min_gain) if min_gain else ""
+    more = f"gains more than {limit}" if min_gain else "is better"
+    if may_run:
+        return "run", f"it is open whether the candidate {more}{f': {said}' if said else ''}"
+    if found.outcome[0] == FIRST and candidate.num_diverged > baseline.num_diverged:
+        numbers = [f"{each.num_diverged} of the {counted(len(each.fresh), 'fresh run')}" for each in sides]
+        return "reject", f"{numbers[1]} of the candidate diverged, of the baseline {numbers[0]}; else {said}"
+    if found.outcome[0] == FIRST:
+        return "accept", f"the candidate {more}: {said}"
+    if found.outcome[0] == UNDECIDED:
+        return "reject", f"with {counted(number, 'seed')} of each it was not shown that the candidate {more}: {said}"
+    return "reject", f"the candidate {f'gains less than {limit}' if min_gain else 'is worse'}: {said}"
+
+
+def _gain_text(found: Decided, metric: Metric, min_gain: float) -> str:
+    """Write the gain with its interval; empty: there are no two runs to compare."""
+    gain, low, high = (float(each[0]) + min_gain for each in (found.difference, found.low, found.high))
+    if math.isnan(gain):
+        return ""
+    said = f"it gains {metric.amount_text(gain, (high - low) / 2)} in {metric.test}"
+    if math.isnan(low):
+        return f"{said}; nothing is known of the noise"
+    return f"{said} (95% interval {' to '.join(metric.ends_text(low, high))})"
+
+
+def _asked_text(seeds: Mapping[str, Sequence[int]]) -> str:
+    """Write the seeds to run: `seeds 5 to 8 of both`."""
+    texts = {name: _seeds_text(each) for name, each in seeds.items()}
+    if len(texts) == len(SIDES) and len(set(texts.values())) == 1:
+        return f"{next(iter(texts.values()))} of both"
+    return " and ".join(f"{text} of the {name}" for name, text in texts.items())
+
+
+def _seeds_text(seeds: Sequence[int]) -> str:
+    """Write `seed 3`, `seeds 0 to 4`, or `seeds 1, 5, 7`."""
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    if list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
+        return f"seeds {seeds[0]} to {seeds[-1]}"
+    return f"seeds {listed([str(seed) for seed in seeds])}"

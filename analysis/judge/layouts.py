@@ -1,0 +1,195 @@
+"""Layouts other than a row a run with a column for each meaning: rearranged into that, and said.
+
+Columns that are one seed each, or one learning rate each, become rows; rows that are one split or one metric each
+become columns; settings in the names of runs become columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from lr_sweep.analysis.judge.content import Content
+from lr_sweep.analysis.judge.fields import is_number
+from lr_sweep.analysis.judge.names import MEANS, METRIC_NAMES, REPEATS, ROLES, SPLIT_NAMES, SPLITS, SPREADS, VALUES
+from lr_sweep.analysis.judge.readers.from_rows import labels_of
+from lr_sweep.analysis.judge.table_file import TableFile
+from lr_sweep.analysis.judge.words import is_metric, is_rate, is_result, plain, split_of, words_of
+from lr_sweep.common.errors import UserError
+
+_REPEAT = re.compile(
+    rf"(.*?)(?:^|_|(?<=[^a-z]))({'|'.join(sorted({*REPEATS, 'split', 'run', 'trial'}))})_?(\d+)(?:_(.*)|$)"
+)
+SEED, VALUE = "seed", "value"
+"""Names of the columns of rows made here; the second where the fields' own columns name no metric."""
+
+
+_RATE = re.compile(r"(?:(?:lr|learning_rate)\s*[=_@:]?\s*)?(\d*\.?\d+(?:e[+-]?\d+)?)", re.IGNORECASE)
+RATE = "learning_rate"
+MOST_RATE = 1.0
+"""Numbers as names of columns are rates if none is greater, and some are no whole numbers."""
+RUN_NAMES = {"run", "name", "run_name", "experiment", "exp_name", "trial", "trial_name", "config", "run_id", "id"}
+"""Columns whose fields may have settings in them."""
+
+
+class _Field(NamedTuple):
+    """A column that is one seed's."""
+
+    metric: str
+    repeat: str
+    seed: int
+
+
+def arranged(table: TableFile, given: Mapping[str, str]) -> tuple[TableFile, dict[str, str]]:
+    """Return a table with a row a run or evaluation, and by meaning what was read in another way than by its name.
+
+    Args:
+        table: as it was read.
+        given: column by what it means, as the user says; columns named there stay as they are.
+
+    Raises:
+        UserError: rows are of several splits, and which belong together cannot be seen.
+    """
+    said: dict[str, str] = {}
+    names = {part for name in given.values() for part in (name, *name.split("+"))}
+    if RATE not in given and not any(is_rate(name) and not _RATE.fullmatch(name.strip()) for name in table.columns):
+        for arrange in (_with_labels, _with_rate_rows):
+            table, why = arrange(table)
+            said |= {RATE: why} if why else {}
+    table, splits = _with_metric_columns(table, names)
+    said |= splits
+    table, text = _with_seed_rows(table, names)
+    return table, said | ({SEED: text} if text else {})
+
+
+def _with_labels(table: TableFile) -> tuple[TableFile, str]:
+    """Read settings in the names of runs, as in `adam-lr0.1-s1`, where each name has a learning rate."""
+    for name in [each for each in table.columns if plain(each) in RUN_NAMES]:
+        labels = {text: labels_of(text) for text in dict.fromkeys(table.columns[name])}
+        keys = list(dict.fromkeys(key for found in labels.values() for key in found))
+        if labels and all(any(map(is_rate, found)) for found in labels.values()):
+            new = {f"config.{key}": [labels[text].get(key, "") for text in table.columns[name]] for key in keys}
+            known = {plain(each) for each in table.columns}
+            kept = {key: values for key, values in new.items() if plain(key) not in known}
+            return replace(table, columns=table.columns | kept), f"in {name}"
+    return table, ""
+
+
+def _with_rate_rows(table: TableFile) -> tuple[TableFile, str]:
+    """Make a row a rate of columns whose names are learning rates."""
+    content = Content(table)
+    found = {name: match[1] for name in table.columns if (match := _RATE.fullmatch(name.strip()))}
+    rates = {name: text for name, text in found.items() if content.is_numbers(name)}
+    numbers = [float(text) for text in rates.values()]
+    bare = any(is_number(name.strip()) for name in rates)
+    if len(set(numbers)) < 2 or min(numbers) <= 0 or _has_metric(table, rates):
+        return table, ""
+    if bare and (max(numbers) > MOST_RATE or all(number.is_integer() for number in numbers)):
+        return table, ""
+    kept = {name: [text for text in texts for _ in rates] for name, texts in table.columns.items() if name not in rates}
+    kept[RATE] = [text for _ in table.lines for text in rates.values()]
+    kept[VALUE] = [text for row in zip(*(table.columns[name] for name in rates), strict=True) for text in row]
+    lines = [line for line in table.lines for _ in rates]
+    return replace(table, columns=kept, lines=lines), f"the names of {len(rates)} columns"
+
+
+def _with_metric_columns(table: TableFile, given: Collection[str]) -> tuple[TableFile, dict[str, str]]:
+    """Make a column a split, or a metric, where a column says of which one each row is."""
+    content = Content(table)
+    values = [name for name in table.columns if plain(name) in VALUES and content.has_numbers(name)]
+    labels = [n for n in table.columns if plain(n) in {*SPLIT_NAMES, *METRIC_NAMES} and n not in given]
+    for label in [name for name in labels if len(content.values(name)) > 1]:
+        kinds = {text: _split(text) for text in content.values(label)}
+        if plain(label) in SPLIT_NAMES and all(kinds.values()):
+            metrics = [
+                n for n in table.columns if is_metric(n) and not split_of(n) and content.has_numbers(n)
+            ] or values
+            if metrics and not set(metrics) & set(given):
+                why = {split: f"rows with {label} = {text}" for text, split in kinds.items()}
+                return _spread(table, label, metrics, kinds), {k: v for k, v in why.items() if k != "train"}
+        if plain(label) in METRIC_NAMES and len(values) == 1 and values[0] not in given:
+            return _spread(table, label, values, None), {}
+    return table, {}
+
+
+def _split(text: str) -> str:
+    return next((split for split, words in SPLITS.items() if text.strip().lower() in words), "")
+
+
+def _spread(table: TableFile, label: str, metrics: Sequence[str], kinds: Mapping[str, str] | None) -> TableFile:
+    """Bring the rows of one run, which differ in a label and in results, into one."""
+    keys = [name for name in table.columns if name not in (label, *metrics) and not is_result(name)]
+    rows: dict[tuple[str, ...], dict[str, int]] = {}
+    for index, key in enumerate(zip(*(table.columns[name] for name in keys), strict=True)):
+        of_run = rows.setdefault(key, {})
+        if (text := table.columns[label][index].strip()) in of_run:
+            what = f"rows of one run have {label} {text} twice, at lines {table.lines[of_run[text]]} and"
+            raise UserError(f"{table.path}:{table.lines[index]}: {what} here: add a column of seeds, or of steps")
+        of_run[text] = index
+    if kinds is None and len(rows) == len(table.lines):  # each run has another metric
+        return table
+    firsts = [next(iter(of_run.values())) for of_run in rows.values()]
+    columns = {name: [table.columns[name][index] for index in firsts] for name in keys}
+    for text in dict.fromkeys(text for of_run in rows.values() for text in of_run):
+        for metric in metrics:
+            name = text if kinds is None else f"{kinds.get(text) or text}_{metric}"
+            columns[name] = [table.columns[metric][each[text]] if text in each else "" for each in rows.values()]
+    return replace(table, columns=columns, lines=[table.lines[index] for index in firsts])
+
+
+def _with_seed_rows(table: TableFile, given: set[str]) -> tuple[TableFile, str]:
+    """Make a row a seed of columns of numbers whose names differ in the number of a seed alone.
+
+    Returns the table, and what was read so; empty: there are none, or the user gives one of them a meaning.
+    """
+    if any(plain(name) in ROLES[SEED] for name in table.columns):
+        return table, ""
+    content = Content(table)
+    named = {name: field for name in table.columns if (field := _field(name))}
+    fields = {name: field for name, field in named.items() if content.is_numbers(name)}
+    by_metric: dict[str, dict[int, str]] = defaultdict(dict)
+    for name, field in fields.items():
+        by_metric[field.metric][field.seed] = name
+    seeds = sorted({field.seed for field in fields.values()})
+    repeated = sum(map(len, by_metric.values())) < len(fields)  # two columns of one seed and metric
+    if len(seeds) < 2 or repeated or fields.keys() & given or (VALUE in by_metric and _has_metric(table, fields)):
+        return table, ""
+    first = ", ".join(list(fields)[:2])
+    said = f"columns {first}{', ...' if len(fields) > 2 else ''} are {len(seeds)} seeds of each row"
+    return _melted(table, fields, by_metric, seeds), said
+
+
+def _has_metric(table: TableFile, but: Collection[str]) -> bool:
+    """Return whether other columns are metrics: then nameless numbers are something else."""
+    return any(is_metric(name) and name not in but for name in table.columns)
+
+
+def _field(name: str) -> _Field | None:
+    if not (match := _REPEAT.fullmatch(plain(name))):
+        return None
+    before, repeat, seed, after = match.groups()
+    words = "_".join(filter(None, [before.strip("_"), (after or "").strip("_")]))
+    return _Field(words or VALUE, repeat, int(seed))
+
+
+def _melted(
+    table: TableFile, fields: Mapping[str, _Field], by_metric: Mapping[str, Mapping[int, str]], seeds: Sequence[int]
+) -> TableFile:
+    """Repeat rows for each seed; summaries of the fields, such as their mean, are left out."""
+    measured = [set(metric.split("_")) for metric in by_metric]
+    kept = [name for name in table.columns if name not in fields and not _summarises(name, measured)]
+    empty = [""] * len(table.lines)
+    columns = {name: [text for text in table.columns[name] for _ in seeds] for name in kept}
+    columns[SEED] = [str(seed) for _ in table.lines for seed in seeds]
+    for metric, names in by_metric.items():
+        parts = [table.columns[names[seed]] if seed in names else empty for seed in seeds]
+        columns[metric] = [text for row in zip(*parts, strict=True) for text in row]
+    return replace(table, columns=columns, lines=[line for line in table.lines for _ in seeds])
+
+
+def _summarises(name: str, measured: Sequence[set[str]]) -> bool:
+    words = set(words_of(name))
+    return bool(words & (MEANS | SPREADS | {"rank"})) and words - MEANS - SPREADS - {"rank"} in measured

@@ -1,0 +1,225 @@
+"""The gate: which seeds count, what it says of known gains, and that candidates without a gain seldom pass."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from ruamel.yaml import YAML
+
+from lr_sweep.analysis.judge.gate import FALSE_ACCEPT, FIRST_LOOK_ALONE, Gate, gate
+from lr_sweep.analysis.judge.reading import Reading
+from lr_sweep.common.errors import UserError
+from lr_sweep.sweep.cli.parser import main
+from lr_sweep.tests.support.tiny_study import environment
+
+RATES = (1e-3, 1e-2, 1e-1)
+NOISE = (0.3, -0.5, 0.2, 0.1, -0.4, 0.3, 0.0, -0.2, 0.4, -0.1)
+"""Of seeds, in points; their sum over seeds 3 to 6 is 0."""
+
+
+def sweep(path: Path, best: float, fresh: int = 0, at: float = 1e-2, metric: str = "test_acc") -> Path:
+    """Write a sweep of three seeds, best in the middle, and fresh seeds from 3 on at one rate; points above 50."""
+    rows = [(rate, seed) for rate in RATES for seed in range(3)] + [(at, 3 + i) for i in range(fresh)]
+    text = f"lr,seed,val_acc,{metric}\n"
+    for rate, seed in rows:
+        value = 50 + best - 5 * abs(math.log10(rate) + 2) + NOISE[seed]
+        text += f"{rate},{seed},{value:.3f},{value:.3f}\n"
+    path.write_text(text)
+    return path
+
+
+def finals(path: Path, values: list[float], extra: str = "") -> Path:
+    """Write final runs, without a rate."""
+    path.write_text("seed,val_acc\n" + "".join(f"{i},{value}\n" for i, value in enumerate(values)) + extra)
+    return path
+
+
+def judged(tmp_path: Path, gain: float, fresh: tuple[int, int], **limits: float) -> Gate:
+    sides = sweep(tmp_path / "base.csv", 0, fresh[0]), sweep(tmp_path / "cand.csv", gain, fresh[1])
+    return gate(*sides, Reading(), **limits)  # type: ignore[arg-type]
+
+
+def test_seeds_that_chose_the_rate_do_not_count(tmp_path: Path) -> None:
+    found = judged(tmp_path, 30.0, (0, 0))  # so large a gain would pass if they did
+    assert (found.outcome, found.seeds) == ("run", {"baseline": range(3, 7), "candidate": range(3, 7)})
+    assert found.text().startswith("run seeds 3 to 6 of both: it is open whether the candidate is better")
+    assert "baseline: learning rate 1e-2, chosen from 3 by seeds 0 to 2; 0 fresh seeds" in found.about
+
+
+def test_a_gain_is_accepted_and_a_loss_rejected(tmp_path: Path) -> None:
+    won, lost = judged(tmp_path, 3.0, (4, 4)), judged(tmp_path, -3.0, (4, 4))
+    assert (won.outcome, won.seeds, lost.outcome) == ("accept", {}, "reject")
+    assert won.why.startswith(
+        "the candidate is better: it gains 3.00 points in test accuracy (95% interval 2.44 to 3.56)"
+    )
+    fresh = pd.read_csv(tmp_path / "base.csv").query("lr == 0.01 and seed > 2")["test_acc"]
+    assert won.about[0].endswith(f"4 fresh seeds, mean test accuracy {fresh.mean():.2f}")
+    assert lost.why.startswith("the candidate is worse: it gains -3.00 points")
+
+
+def test_a_gain_has_to_exceed_the_least_one(tmp_path: Path) -> None:
+    assert judged(tmp_path, 3.0, (4, 4), min_gain=1.0).outcome == "accept"
+    assert judged(tmp_path, 3.0, (4, 4), min_gain=6.0).outcome == "reject"
+    assert judged(tmp_path, 3.0, (4, 4), min_gain=3.0).outcome == "run"
+    assert "no more than 3.0 points are accepted" in judged(tmp_path, 3.0, (4, 4), min_gain=3.0).about[-1]
+
+
+def test_the_side_with_fewer_seeds_gets_the_next_ones(tmp_path: Path) -> None:
+    found = judged(tmp_path, 0.0, (6, 4))
+    assert found.seeds == {"baseline": range(9, 11), "candidate": range(7, 11)}
+    assert found.text().startswith("run seeds 9 to 10 of the baseline and seeds 7 to 10 of the candidate:")
+
+
+def test_without_a_gain_all_seeds_end_in_a_rejection(tmp_path: Path) -> None:
+    found = judged(tmp_path, 0.0, (6, 6), max_seeds=6)
+    assert (found.outcome, found.seeds) == ("reject", {})
+    assert found.why.startswith("with 6 seeds of each it was not shown that the candidate is better")
+
+
+def test_seeds_beyond_the_most_decide_nothing(tmp_path: Path) -> None:
+    values = [0.5 + each / 100 for each in NOISE]
+    base = finals(tmp_path / "base.csv", values)
+    late = finals(tmp_path / "late.csv", values[:4] + [0.9] * 6)
+    assert gate(base, late, Reading(), max_seeds=4).outcome == "reject"
+
+
+def test_fresh_seeds_at_another_rate_than_the_chosen_one_do_not_count(tmp_path: Path) -> None:
+    base, cand = sweep(tmp_path / "b.csv", 0, 4), sweep(tmp_path / "c.csv", 3, 4, at=1e-3)
+    found = gate(base, cand, Reading())
+    assert found.seeds == {"candidate": range(7, 11)}
+    assert found.about[1].endswith("0 fresh seeds; not at that rate: seeds 3 to 6")
+
+
+def test_runs_of_one_rate_need_more_seeds_at_first(tmp_path: Path) -> None:
+    base = finals(tmp_path / "base.csv", [0.5, 0.51, 0.52, 0.53])
+    few, enough = (finals(tmp_path / f"{n}.csv", [0.9, 0.91, 0.92, 0.93][:n]) for n in (3, FIRST_LOOK_ALONE))
+    assert gate(base, few, Reading()).seeds == {"baseline": range(4, 7), "candidate": range(3, 7)}
+    found = gate(base, enough, Reading())
+    assert found.outcome == "accept"
+    assert "baseline and candidate: one learning rate is there; its seeds must not have chosen it" in found.about
+
+
+def test_a_candidate_that_diverges_more_often_is_not_accepted(tmp_path: Path) -> None:
+    base = finals(tmp_path / "base.csv", [0.5, 0.51, 0.52, 0.53, 0.52])
+    cand = finals(tmp_path / "cand.csv", [0.9, 0.91, 0.92, 0.93], "4,nan\n")
+    found = gate(base, cand, Reading())
+    assert found.outcome == "reject"
+    assert found.why.startswith(
+        "1 of the 5 fresh runs of the candidate diverged, of the baseline 0 of the 5 fresh runs"
+    )
+
+
+def test_lower_may_be_better_and_two_variants_may_share_a_table(tmp_path: Path) -> None:
+    rows = [f"{name},{seed},{loss + NOISE[seed] / 10}" for name, loss in (("a", 2.0), ("b", 1.0)) for seed in range(5)]
+    (tmp_path / "t.csv").write_text("variant,seed,val_loss\n" + "\n".join(rows) + "\n")
+    assert gate(f"{tmp_path}/t.csv#a", f"{tmp_path}/t.csv#b", Reading()).outcome == "accept"
+    assert gate(f"{tmp_path}/t.csv#b", f"{tmp_path}/t.csv#a", Reading()).outcome == "reject"
+
+
+def test_test_values_without_validation_need_one_rate(tmp_path: Path) -> None:
+    for name, value in (("b", 0.5), ("c", 0.6)):
+        rows = [
+            f"0.1,{seed},{epoch},{value + epoch / 100 + NOISE[seed] / 100}" for seed in range(5) for epoch in (1, 2)
+        ]
+        (tmp_path / f"{name}.csv").write_text("lr,seed,epoch,test_acc\n" + "\n".join(rows) + "\n")
+    found = gate(tmp_path / "b.csv", tmp_path / "c.csv", Reading())
+    assert found.outcome == "accept"
+    assert "mean test accuracy 51.9" in found.about[0]  # the last epoch, not the best: 50 + 2 + the mean of the noise
+
+
+MISTAKES = {
+    "one table twice": ("base.csv", "base.csv", "are both"),
+    "no such variant": ("two.csv#a", "two.csv#c", "no variant 'c' in .*: there are a, b"),
+    "two variants": ("base.csv", "two.csv", "has 2 variants .*, the gate compares one: name one, .*two.csv#a"),
+    "two tasks": ("base.csv", "tasks.csv", "has 2 tasks .*: keep the rows of one"),
+    "other metrics": ("base.csv", "loss.csv", "have other metrics, validation accuracy .* and validation loss"),
+    "seeds of their own": ("base.csv", "own.csv", "no seed that is at several of them"),
+    "no seeds": ("base.csv", "none.csv", "no seed that is at several of them"),
+    "nothing chooses": ("test.csv", "test2.csv", "no validation data, which choose one"),
+    "tuned settings": ("wd.csv", "base.csv", "settings are no seeds"),
+}
+
+
+@pytest.mark.parametrize(("baseline", "candidate", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_what_cannot_be_compared_is_refused(tmp_path: Path, baseline: str, candidate: str, message: str) -> None:
+    finals(tmp_path / "base.csv", [0.5, 0.6])
+    tables = {
+        "two": "variant,seed,val_acc\na,0,0.5\nb,0,0.6\n",
+        "tasks": "task,seed,val_acc\na,0,0.5\nb,0,0.6\n",
+        "loss": "seed,val_loss\n0,0.5\n1,0.6\n",
+        "own": "lr,seed,val_acc\n0.1,0,0.5\n0.2,1,0.6\n",
+        "none": "lr,val_acc\n0.1,0.5\n0.1,0.5\n0.2,0.6\n",
+        "test": "lr,seed,test_acc\n0.1,0,0.5\n0.2,0,0.6\n",
+        "test2": "lr,seed,test_acc\n0.1,0,0.5\n0.2,0,0.6\n",
+        "wd": "lr,optimizer,wd,seed,val_acc\n0.1,adam,0.1,0,0.5\n0.1,adam,0.2,0,0.6\n",
+    }
+    for name, text in tables.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    with pytest.raises(UserError, match=message):
+        gate(f"{tmp_path}/{baseline}", f"{tmp_path}/{candidate}", Reading())
+
+
+def test_settings_tuned_beside_the_rate_are_refused(tmp_path: Path) -> None:
+    rows = [f"0.1,{decay},{seed},0.5" for decay in (0.1, 0.2) for seed in (0, 1)]
+    for name in ("wd", "other"):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["lr,wd,seed,val_acc", *rows, ""]))
+    with pytest.raises(UserError, match="the gate compares runs of one setting"):
+        gate(tmp_path / "wd.csv", tmp_path / "other.csv", Reading(columns={"nuisance": "wd"}))
+
+
+def test_the_command_ends_with_the_outcome_as_its_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, best, fresh in (("b", 0, 4), ("c", 3, 4), ("b0", 0, 0)):
+        sweep(tmp_path / f"{name}.csv", best, fresh)
+    codes = [main(["judge", "--gate", *pair]) for pair in (["b.csv", "c.csv"], ["c.csv", "b.csv"], ["b0.csv", "c.csv"])]
+    assert codes == [0, 1, 3]
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines() if line[0] != " "] == [
+        "accept",
+        "reject",
+        "run seeds 3 to 6 of the baseline",
+    ]
+    assert not list(tmp_path.glob("judged*"))
+    for words, message in (
+        (["b.csv"], "got 1 table, want two"),
+        (["b.csv", "c.csv", "--strict"], "--strict does not go with --gate"),
+        (["b.csv", "c.csv", "--min-gain", "-1"], "--min-gain: got -1, want 0 or more"),
+        (["b.csv", "c.csv", "--max-seeds", "3"], "want a whole number from 4 to 200"),
+    ):
+        assert main(["judge", "--gate", *words]) == 2
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("gain", "code", "seeds"), [(0.1, 0, 4), (0.0, 1, 20)])
+def test_the_workflow_of_the_docs_trains_until_it_is_decided(
+    tmp_path: Path, gain: float, code: int, seeds: int
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "gate.md").read_text()
+    workflow = YAML(typ="safe").load(page.partition("```yaml\n")[2].partition("```")[0])
+    script = workflow["jobs"]["gate"]["steps"][-1]["run"]
+    finals(tmp_path / "baseline.csv", [0.5 + each / 100 for each in NOISE * 2])
+    values = [0.502 + gain + each / 100 for each in NOISE * 2]
+    (tmp_path / "train.py").write_text(f"import sys\nprint(f'{{sys.argv[2]}},{{{values}[int(sys.argv[2])]}}')\n")
+    programs = environment() | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-ec", script], cwd=tmp_path, env=programs, capture_output=True, text=True)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert len((tmp_path / "candidate.csv").read_text().splitlines()) == 1 + seeds
+
+
+@pytest.mark.slow
+def test_tables_without_a_gain_are_seldom_accepted(tmp_path: Path) -> None:
+    """400 pairs of written tables: as the arrays of the simulation, with reading in between."""
+    rng, accepted, number = np.random.default_rng(0), 0, 400
+    for _ in range(number):
+        for name, noise in (("b", 0.3), ("c", 3.0)):
+            finals(tmp_path / f"{name}.csv", list(rng.normal(50, noise, 8).round(4)))
+        accepted += gate(tmp_path / "b.csv", tmp_path / "c.csv", Reading(), max_seeds=8).outcome == "accept"
+    assert accepted / number < FALSE_ACCEPT + 3 * 0.011  # three standard errors of a share of 5%
