@@ -195,7 +195,7 @@ def _misfits(x: Floats, y: Floats, candidates: Floats) -> Floats:
 def _spacing(curve: Curve) -> float:
     if not np.isfinite(curve.means).any():
         return math.nan
-    return float(np.diff(curve.log_rates[max(0, curve.best - 1) : curve.best + 2]).max())
+    return float(np.diff(curve.log_rates[max(0, curve.best - 1) : curve.best + 2]).max(initial=0.0))
 
 
 def _vertex(curve: Curve) -> float:

@@ -86,14 +86,14 @@ def test_five_evaluations_are_too_few_to_rise(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
     for rate in (1e-4, 1e-3, 1e-2):
         for seed in (0, 1):
-            made.add(rate, seed, curve(0.1, 0.2, 0.3, 0.4, 0.59 + 0.01 * (rate == 1e-3)), budget=500)
+            made.add(rate, seed, curve(0.1, 0.2, 0.3, 0.4 + rate, 0.59 + 0.01 * (rate == 1e-3)), budget=500)
     assert found_in(made) == []
 
 
 def test_steps_beyond_the_study_s_budget_do_not_count_as_rising(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
     for rate, accuracy in ((1e-4, 0.59), (1e-3, 0.6), (1e-2, 0.59)):
-        made.add(rate, 0, curve(0.3, 0.4, 0.5, accuracy, accuracy, accuracy, 0.9), trained=700, budget=600)
+        made.add(rate, 0, curve(0.3, 0.4, 0.5 + rate, accuracy, accuracy, accuracy, 0.9), trained=700, budget=600)
     assert {each.check for each in found_in(made)} == {"one-seed"}
 
 
