@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.code_versions import Now
+from lr_sweep.analysis.record.contents import settings
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.report.findings import count_problems
 from lr_sweep.analysis.report.folder import new_report
@@ -81,7 +82,7 @@ def _read(results: Path, study: str, code_now: Now | None) -> Study:
         curves=curves,
         findings=problems_first(found),
         recorded=recorded,
-        axes=of_contents(read.summary.cells, read.wanted, read.runs),
+        axes=of_contents(read.summary.cells, read.wanted, read.runs, settings),
         fresh=read.fresh,
         decision=read.decision,
     )

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
 from lr_sweep.analysis.statistics.selection import CELL
 
-NOT_MADE_OF = frozenset({"learning_rate", "seed", "protocol_version", "weights_checksum", "task"})
-"""What differs within a cell, follows from the rest, or is a name."""
 SIZE = re.compile(r"(.+)=([-+.\de]+)")
 
 
@@ -41,13 +38,16 @@ def _number(text: str) -> float | None:
         return None
 
 
-def of_contents(cells: pd.DataFrame, wanted: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+def of_contents(
+    cells: pd.DataFrame, wanted: pd.DataFrame, runs: pd.DataFrame, read: Callable[[str], Mapping[str, Any]]
+) -> pd.DataFrame:
     """Return a row for each of some cells with a recorded run, with a column for each thing that it is made of.
 
     Args:
         cells: rows of `StudySummary.cells`.
         wanted: columns of `WANTED`, for the step budget.
         runs: columns of `RUNS`, `content` among them.
+        read: reads one of these, as `record.contents.settings` does.
     """
     recorded = wanted[[*CELL, "run_id", "num_steps"]].merge(runs[["run_id", "content"]], on="run_id")
     first = recorded.drop_duplicates(CELL).set_index(CELL)
@@ -55,13 +55,5 @@ def of_contents(cells: pd.DataFrame, wanted: pd.DataFrame, runs: pd.DataFrame) -
     for index, *cell in cells[CELL].itertuples(name=None):
         if tuple(cell) in first.index:
             of_cell = first.loc[tuple(cell)]
-            rows[index] = dict(_leaves(json.loads(of_cell["content"]))) | {"num_steps": int(of_cell["num_steps"])}
+            rows[index] = dict(read(of_cell["content"])) | {"num_steps": int(of_cell["num_steps"])}
     return pd.DataFrame.from_dict(rows, orient="index")
-
-
-def _leaves(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in content.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value)
-        elif name not in NOT_MADE_OF:
-            yield name, json.dumps(value) if isinstance(value, (list, bool, type(None))) else value
