@@ -77,7 +77,7 @@ def optimum(curve: Curve) -> Optimum:
     if curve.best in (0, len(curve.means) - 1):
         return Optimum(math.nan, math.nan, math.nan, "the best learning rate is at the edge of those tried")
     kept = _kept(curve)
-    variance, dof = _noise(curve, np.arange(len(curve.means)))
+    variance, dof = _noise(curve, kept)
     if len(kept) > PARAMETERS:
         return _fitted(curve, kept, variance, dof)
     if dof == 0:
@@ -168,9 +168,17 @@ def _noise(curve: Curve, kept: Ints) -> tuple[float, int]:
 def _unimodal(curve: Curve, variance: float, dof: int) -> tuple[float, float]:
     """Return the nearest rates on both sides that are clearly worse than the best: a single peak lies between them.
 
-    Where none is, that is the end of those tried.
+    Where none is, that is the end of those tried. By Welch's t of the two rates, or by t with the noise of the rates
+    near the best: `variance` of a mean, also where one seed is all.
     """
-    least = float(stdtrit(dof, (1 + CLEAR) / 2)) * math.sqrt(2 * variance)
+    known = curve.counts > 1
+    errors = np.where(known, curve.variances / np.maximum(curve.counts, 1), variance)
+    each = np.where(known, curve.counts - 1, dof)
+    both = errors[curve.best] + errors
+    with np.errstate(invalid="ignore", divide="ignore"):
+        dofs = both**2 / (errors[curve.best] ** 2 / each[curve.best] + errors**2 / each)
+        least = stdtrit(np.where(both > 0, dofs, 1.0), (1 + CLEAR) / 2) * np.sqrt(both)
+    least = np.fmin(least, stdtrit(dof, (1 + CLEAR) / 2) * math.sqrt(2 * variance))
     worse = ~(curve.means[curve.best] - curve.means <= least)  # a rate without a value, too
     before, after = curve.log_rates[: curve.best], curve.log_rates[curve.best + 1 :]
     low, high = before[worse[: curve.best]], after[worse[curve.best + 1 :]]
