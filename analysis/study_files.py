@@ -48,7 +48,6 @@ from lr_sweep.analysis.statistics.ledger import ledger
 from lr_sweep.analysis.statistics.orders import orders, reversals
 from lr_sweep.analysis.statistics.overall import overall
 from lr_sweep.analysis.statistics.selection import CELL, Cell, each_cell
-from lr_sweep.analysis.statistics.sensitivity import expected_bests, sensitivities
 from lr_sweep.analysis.statistics.uncertainty import intervals
 from lr_sweep.analysis.statistics.verdicts import verdicts
 from lr_sweep.common.text import failure_line
@@ -189,7 +188,7 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     said = decided_texts(study.decision)
     opening = verdict_block(compared.verdicts, summary, ordered, costs, said) if metric.chosen_on else Verdict(())
     rests_on = tables.facts(info, summary.runs)
-    optimal, moved = _optima(folder, study) if metric.chosen_on else ([], [])
+    optimal, moved = optima_section(folder, summary, study.axes) if metric.chosen_on else ([], [])
     about = f"{info.kind} `{info.study}`. {status} {checks_line(found)}"
     how = "How it was made" if study.recorded else "How the table was read"
     made = _provenance(study.recorded.runs) if study.recorded else Bullets(study.about_table)
@@ -219,12 +218,6 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     heading = info.study if info.title == info.study else f"{info.title} ({info.study})"
     listed = [*(table.text() for table in shown), textwrap.fill(rests_on, TEXT_WIDTH), ""]
     return "\n".join([heading, *first, status, "", *listed, checked])
-
-
-def _optima(folder: Path, study: Study) -> tuple[list[Section], Sequence[str]]:
-    bests = expected_bests(study.summary).groupby(CELL, sort=False)["expected"].mean()
-    cells = study.summary.cells.set_index(CELL).index
-    return optima_section(folder, study.summary, study.axes, bests.reindex(cells))
 
 
 def _device_seconds(summary: StudySummary, runs: pd.DataFrame) -> dict[Cell, float]:
@@ -267,11 +260,12 @@ def _conclusive(folder: Path, study: Study, further: Sequence[Block], compared: 
     detail = tables.detail_table(info, summary).write(folder, "cells", _cell_numbers(info, summary))
     shares = importances(summary.runs)
     moved = further_tables.importance_table(summary.runs, shares, metric).write(folder, "importance", shares)
+    said = _conclusions(folder, summary, compared)
     of_paper = "Further figures" if info.from_table else "Further tables and figures of the paper"
     return [
         Section("Cells", [*_options(folder, summary), replace(detail, folded=True)]),
         Section("How sure", _uncertainty(folder, study, compared)),
-        Section("Conclusions over the learning rate", _conclusions(folder, summary, compared)),
+        *([Section("Conclusions over the learning rate", said)] if said else []),
         *([Section(of_paper, further)] if further else []),
         Section(f"What moved the {metric.name}", [replace(moved, folded=True)]),
     ]
@@ -302,21 +296,17 @@ def _uncertainty(folder: Path, study: Study, compared: Compared) -> list[Block]:
 
 
 def _conclusions(folder: Path, summary: StudySummary, compared: Compared) -> list[Block]:
-    """Write orders, reversals and sensitivities; return those that the study has variants for."""
+    """Write orders and reversals; return those that the study has variants for."""
     pairs, ordered = compared.pairs, compared.orders
     turned = reversals(summary, compared.flips)
-    measured, bests = sensitivities(summary), expected_bests(summary)
     metric = summary.metric
     order = further_tables.order_table(ordered, metric).write(folder, "orders", further_tables.order_texts(ordered))
     opposite = further_tables.reversal_table(turned, pairs, metric, compared.leaders)
     opposite.write(folder, "reversals", further_tables.reversal_texts(turned))
     write_csv(compared.flips, folder / "flips.csv")
-    sensitivity = further_tables.sensitivity_table(measured, bests, metric).write(folder, "sensitivity", measured)
-    write_csv(bests, folder / "expected_best.csv")
     return [
         *([opposite] if len(turned) else []),
         *([replace(order, folded=True)] if len(pairs) else []),
-        replace(sensitivity, folded=True),
     ]
 
 

@@ -18,12 +18,14 @@ from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.blocks import Block, Image, Section, file_stem
 from lr_sweep.analysis.report.figures import FURTHER_MARKS, MIN_WIDTH, dress, framed, plain, save
+from lr_sweep.analysis.report.further_tables import sensitivity_table
 from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.laws import laws, series_of
 from lr_sweep.analysis.statistics.optimum import optima
 from lr_sweep.analysis.statistics.selection import CELL
+from lr_sweep.analysis.statistics.sensitivity import expected_bests, sensitivities
 from lr_sweep.common.text import rate_text
 
 MOST_FIGURES, MOST_SAID = 4, 3
@@ -37,19 +39,25 @@ def law_texts(found: pd.DataFrame) -> Sequence[str]:
     return [say("law", **row) for row in rows]
 
 
-def optima_section(
-    folder: Path, summary: StudySummary, axes: pd.DataFrame, tunability: pd.Series[float]
-) -> tuple[list[Section], Sequence[str]]:
-    """Write the tables, the figures and CSV files; also return the sentences. `axes`: as of `laws.laws`."""
-    best = optima(summary).assign(tunability=tunability.to_numpy())
+def optima_section(folder: Path, summary: StudySummary, axes: pd.DataFrame) -> tuple[list[Section], Sequence[str]]:
+    """Write tables, figures and CSV files of the best rates, and how much they matter; also return the sentences.
+
+    `axes`: as of `laws.laws`.
+    """
+    metric, bests, measured = summary.metric, expected_bests(summary), sensitivities(summary)
+    tunability = bests.groupby(CELL, sort=False)["expected"].mean().rename("tunability")
+    best = optima(summary).join(tunability, on=CELL)
     found = laws(best, axes)
-    tables = [laid_out("optima", best, metric=summary.metric).write(folder, "optima", best)]
-    body: list[Block] = [replace(table, folded=True) for table in tables]
+    tables = [
+        laid_out("optima", best, metric=metric).write(folder, "optima", best),
+        sensitivity_table(measured, bests, metric).write(folder, "sensitivity", measured),
+    ]
+    write_csv(bests, folder / "expected_best.csv")
+    shown: list[Block] = []
     if len(found):
-        moved = laid_out("laws", found, metric=summary.metric).write(folder, "laws", found)
-        body = [moved, *_figures(folder, summary, best, axes, found), *body]
-    else:
-        write_csv(found, folder / "laws.csv")
+        moved = laid_out("laws", found, metric=metric).write(folder, "laws", found)
+        shown = [moved, *_figures(folder, summary, best, axes, found)]
+    body = [*shown, *(replace(each, folded=True) for each in tables)]
     return [Section("The best learning rate", body)], law_texts(found)
 
 

@@ -1,0 +1,95 @@
+"""How often the intervals of optima and of laws hold, on curves with a known optimum.
+
+`python -m benchmarks.law_simulation`.
+
+The curves fall from the optimum by 5 to 20 points a squared decade, more on one side, some with a cliff; a rate is
+tried by 3 seeds with noise of 0.5 or 2 points. Prints, in percent, how often an interval has the true value, and of
+laws how often one is claimed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from lr_sweep.analysis.statistics.laws import fitted_line
+from lr_sweep.analysis.statistics.optimum import Curve, Optimum, optimum
+from lr_sweep.analysis.statistics.uncertainty import Floats
+
+SHAPES: dict[str, Callable[[Floats], Floats]] = {
+    "parabola": lambda away: -8 * away**2,
+    "asymmetric": lambda away: np.where(away < 0, -5.0, -20.0) * away**2,
+    "cliff": lambda away: np.where(away > 0.4, -40, np.where(away < 0, -5.0, -10.0) * away**2),
+    "flat": lambda away: -10 * np.log1p(away**2),
+}
+GRIDS = {"9 rates, factor 2": (9, math.log10(2)), "7 rates, half decades": (7, 0.5), "5 rates, decades": (5, 1.0)}
+NOISE = (0.5, 2.0)
+SIZES = 2.0 ** np.arange(4)
+SLOPES = (0.0, -0.5, -1.0)
+
+
+class Grid(NamedTuple):
+    """Learning rates, as log10, and the noise of a run at each."""
+
+    log_rates: Floats
+    noise: float
+
+    def tried(self, shape: Callable[[Floats], Floats], top: float, seeds: int, rng: np.random.Generator) -> Optimum:
+        """Estimate the optimum of one cell."""
+        means = shape(self.log_rates - top)[:, None]
+        values = means + self.noise * rng.standard_normal((len(means), seeds))
+        counts = np.full(len(means), seeds)
+        return optimum(Curve(self.log_rates, values.mean(1), values.var(1, ddof=1), counts))
+
+
+def covered(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Generator) -> float:
+    """Return how often the interval of an optimum has it, of those that have an interval."""
+    held = []
+    half = (grid.log_rates[1] - grid.log_rates[0]) / 2
+    for top in rng.uniform(-half, half, number):
+        found = grid.tried(SHAPES[shape], top, seeds, rng)
+        held += [found.low <= top <= found.high] if math.isfinite(found.low) else []
+    return float(np.mean(held))
+
+
+def laws(
+    grid: Grid, shape: str, slope: float, seeds: int, number: int, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Return how often the interval of a slope has it, and how often it does not have 0."""
+    held, claimed, sizes = [], [], np.log10(SIZES)
+    for start in rng.uniform(-0.25, 0.25, number):
+        tops = start + slope * (sizes - sizes.mean())
+        found = np.array([grid.tried(SHAPES[shape], top, seeds, rng)[:3] for top in tops])
+        if np.isfinite(found).all():
+            line = fitted_line(sizes, found[:, 0], (found[:, 2] - found[:, 1]) / 2, 2 * sizes[-1] - sizes[-2])
+            held.append(abs(line.slope - slope) <= line.half_width)
+            claimed.append(abs(line.slope) > line.half_width)
+    return float(np.mean(held)), float(np.mean(claimed))
+
+
+def main() -> None:
+    """Print both tables."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--number", type=int, default=1000, help="cells or laws of each row")
+    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--seed", type=int, default=0)
+    given = options.parse_args()
+    rng = np.random.default_rng(given.seed)
+    print("shape       grid                   noise  optimum  " + "  ".join(f"slope {slope:g}" for slope in SLOPES))
+    for shape in SHAPES:
+        for name, (rates, step) in GRIDS.items():
+            for noise in NOISE:
+                grid = Grid(step * (np.arange(rates) - rates // 2), noise)
+                row = [f"{covered(grid, shape, given.seeds, given.number, rng):7.1%}"]
+                for slope in SLOPES:
+                    held, claimed = laws(grid, shape, slope, given.seeds, max(1, given.number // 4), rng)
+                    row.append(f"{held:.0%} {claimed:.0%}")
+                print(f"{shape:<11} {name:<22} {noise:5.1f}  {'  '.join(row)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
