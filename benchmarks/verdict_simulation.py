@@ -197,13 +197,23 @@ class Deciding:
 
 
 def deciding(
-    means: Floats, noise: str, settings: Settings, number: int, rng: np.random.Generator, num_tasks: int = 1
+    means: Floats,
+    noise: str,
+    settings: Settings,
+    number: int,
+    rng: np.random.Generator,
+    num_tasks: int = 1,
+    beside: float = 1.0,
 ) -> Deciding:
-    """Simulate `decide`: three seeds at each of three rates tell the noise, then fresh seeds come one by one."""
+    """Simulate `decide`: three seeds at each of three rates tell the noise, then fresh seeds come one by one.
+
+    `beside`: noise at the rates beside the chosen one, as a share of that there.
+    """
     num_cells = num_tasks * len(means)
     pairs = Pairs.all_of(np.repeat(np.arange(num_tasks), len(means)).tolist())
     shape = (number, num_tasks, len(means), WINDOW, 3)
-    known = cell_noise(NOISES[noise](rng, shape).reshape(number, num_cells, WINDOW, 3))
+    earlier = NOISES[noise](rng, shape) * np.array([1.0, beside, beside])[:, None]
+    known = cell_noise(earlier.reshape(number, num_cells, WINDOW, 3))
     fresh = NOISES[noise](rng, (*shape[:3], 1, settings.max_seeds)).reshape(number, num_cells, -1)
     values = fresh + np.tile(means, num_tasks)[:, None]
     whole = judge_pairs(values, pairs, settings, known)
