@@ -8,7 +8,7 @@ unit is the standard deviation of a run. Prints the tables of docs/statistics.md
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -20,32 +20,13 @@ from lr_sweep.analysis.statistics.decide import EQUAL, FIRST, SECOND, UNDECIDED,
 from lr_sweep.analysis.statistics.families import shaffer
 from lr_sweep.analysis.statistics.noise import WINDOW, Noise, cell_noise, welch
 from lr_sweep.analysis.statistics.uncertainty import Floats
+from lr_sweep.benchmarks.noises import NOISES, ratios
 
 NUM_RATES = 5
 SPLIT = 0.3
 """Standard deviation of a split's examples, in each of validation and test, times the variant's noise."""
 CURVES = {"flat": np.zeros(NUM_RATES), "peak": np.array([-30.0, -30.0, 0.0, -30.0, -30.0])}
 """Mean at each rate; on a flat curve the chosen rate is the luckiest, on a peak always the middle one."""
-
-
-def _two_modes(share: float) -> Callable[[np.random.Generator, tuple[int, ...]], Floats]:
-    """Return noise of runs that lose 5 with a probability, and differ by 0.3 otherwise."""
-    return lambda rng, shape: 0.3 * rng.standard_normal(shape) - 5.0 * (rng.random(shape) < share)
-
-
-NOISES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Floats]] = {
-    "normal": lambda rng, shape: rng.standard_normal(shape),
-    "t4": lambda rng, shape: rng.standard_t(4, shape) / np.sqrt(2),
-    "skewed": lambda rng, shape: 1 - rng.exponential(1, shape),
-    "unequal": lambda rng, shape: rng.standard_normal(shape) * _ratios(shape[2])[:, None, None],
-    "two modes, 30%": _two_modes(0.3),
-    "two modes, 50%": _two_modes(0.5),
-}
-
-
-def _ratios(num_variants: int) -> Floats:
-    """Return standard deviations of variants, tenfold from the quietest to the noisiest."""
-    return np.geomspace(0.1, 1.0, num_variants)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +74,7 @@ def drawn(setting: Setting, number: int, rng: np.random.Generator) -> Studies:
     if setting.equal_at is not None:
         mean[:, setting.equal_at] = CURVES[setting.curve][setting.equal_at]
     runs = mean[..., None] + noise * scale[:, None]
-    splits = SPLIT * (_ratios(setting.num_variants) if setting.noise == "unequal" else np.ones(setting.num_variants))
+    splits = SPLIT * (ratios(setting.num_variants) if setting.noise == "unequal" else np.ones(setting.num_variants))
     validation, tests = (runs + splits[:, None, None] * rng.standard_normal(shape) for _ in range(2))
     means = validation.mean(-1)
     second, best = np.moveaxis(np.sort(means, axis=-1)[..., -2:], -1, 0)
@@ -320,14 +301,17 @@ DECIDED = {
 
 def _decide_table(number: int, rng: np.random.Generator) -> Rows:
     measured = ["wrong difference", "wrong equality", "decided", "of all seeds at once", "coverage"]
-    yield ["decide, equal within 1.5 sd, %: variants", "noise", "tasks", *measured, "seeds a cell"]
-    cases = [(name, "normal", tasks) for name, tasks in product(DECIDED, (1, 4))]
-    cases += [(name, noise, 1) for name, noise in product(("4 equal", "one 2 ahead"), list(NOISES)[1:])]
-    for name, noise, tasks in cases:
-        found = deciding(np.array(DECIDED[name]), noise, Settings(min_difference=1.5), number, rng, tasks)
+    yield ["decide, equal within 1.5 sd, %: variants", "noise", "beside", "tasks", *measured, "seeds a cell"]
+    some, means = ("4 equal", "one 2 ahead"), {name: np.array(each) for name, each in DECIDED.items()}
+    cases = [(name, "normal", tasks, 1.0) for name, tasks in product(DECIDED, (1, 4))]
+    cases += [(name, noise, 1, 1.0) for name, noise in product(some, list(NOISES)[1:])]
+    cases += [(name, "normal", 1, beside) for name, beside in product(some, (0.3, 10.0))]
+    for name, noise, tasks, beside in cases:
+        found = deciding(means[name], noise, Settings(min_difference=1.5), number, rng, tasks, beside)
         shares = [found.wrong_difference, found.wrong_equality, found.decided, found.fixed]
         coverage = " to ".join(map(_percent, found.coverage))
-        yield [name, noise, str(tasks), *map(_percent, shares), coverage, f"{found.seeds:.1f}"]
+        labels = [name, noise, f"{beside:g}", str(tasks)]
+        yield [*labels, *map(_percent, shares), coverage, f"{found.seeds:.1f}"]
 
 
 TABLES = {
