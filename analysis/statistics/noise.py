@@ -69,7 +69,8 @@ def cell_noise(values: Floats) -> Noise:
         spread, num_rates = dof[..., 0] > 0, (dof > 0).sum(-1)
         of_all = np.where(spread, variance, 0.0).sum(-1, keepdims=True) / spread.sum(-1, keepdims=True)
         free = dof.sum(-1) / (1 + (num_rates - 1) * mean**2)
-    return Noise(np.where(spread, np.fmax(variance, weighted**4 * of_all), np.nan), np.where(spread, free, 0.0))
+        floored = np.fmax(variance, weighted**4 * of_all)
+    return Noise(np.where(spread, floored, np.nan), np.where(spread, free, 0.0))
 
 
 def welch(noise: Noise, counts: Floats, first: Ints, second: Ints) -> tuple[Floats, Floats]:
@@ -116,7 +117,7 @@ def _correlations(away: Floats, squares: Floats, known: np.ndarray) -> tuple[Flo
     """
     total = number = shared = whole = np.zeros(away.shape[:-3])
     for one, other in ((0, 1), (0, 2), (1, 2)):
-        scale = np.sqrt(squares[..., one] * squares[..., other])
+        scale = np.sqrt(squares[..., one]) * np.sqrt(squares[..., other])  # their product may overflow
         paired = ((known[..., one, :] & known[..., other, :]).sum(-1) > 1) & (scale > 0)
         product = (away[..., one, :] * away[..., other, :]).sum(-1)
         total = total + np.where(paired, product / scale, 0.0).sum(-1)
