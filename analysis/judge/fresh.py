@@ -16,8 +16,8 @@ MAX_SEEDS, ERROR, WIDTH = 20, 0.05, 110
 RUN = [*CELL, "learning_rate", "seed"]
 
 
-def decided(found: Judged, fresh: str, min_difference: float) -> Decision:
-    """Compare all variants of each task and model on the seeds of a table, read as the first one was.
+def decided_text(found: Judged, fresh: str, min_difference: float) -> str:
+    """Compare all variants of each task and model on the seeds of a table, read as the first one was; say what to run.
 
     Raises UserError if a run is in both: seeds that chose are not fresh.
     """
@@ -33,18 +33,21 @@ def decided(found: Judged, fresh: str, min_difference: float) -> Decision:
         where = f"seed {row['seed']} of {row['variant']} at {rate_text(row['learning_rate'])}"
         raise UserError(f"--decide {fresh}: {where} is in both tables: leave out seeds that chose the learning rate")
     settings = Deciding(pairs=None, min_difference=min_difference, max_seeds=MAX_SEEDS, error=ERROR)
-    return decide(chosen, runs, settings)
+    decision = decide(chosen, runs, settings)
+    return next_text(decision, len(runs) - int(decision.num_used.sum()))
 
 
-def next_text(decision: Decision) -> str:
-    """Say what is decided, and which seeds to run next."""
+def next_text(decision: Decision, num_elsewhere: int) -> str:
+    """Say what is decided, and which seeds to run next; `num_elsewhere`: runs at no chosen rate."""
     rates = dict(zip(decision.cells, decision.rates, strict=True))
     several = len({cell[:2] for cell in decision.cells}) > 1
     next_ = [
         f"{' '.join(cell) if several else cell[2]} at {rate_text(rates[cell])}: {counted(number, 'fresh seed')}"
         for cell, number in decision.next_seeds.items()
     ]
-    said = {"decided": [decision.progress(), *decided_texts(decision).values()], "run next": next_}
+    elsewhere = [f"{counted(num_elsewhere, 'run')} of no compared variant at its chosen rate"] if num_elsewhere else []
+    said = {"decided": [decision.progress(), *decided_texts(decision).values()], "left out": elsewhere}
+    said["run next"] = next_
     return "\n".join(_laid_out(head, line) for head, lines in said.items() for line in lines)
 
 

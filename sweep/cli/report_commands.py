@@ -148,9 +148,9 @@ def judge(
         save_reading(save, found.reading)
         print(f"saved      {save}: give it as --columns {save}")
     if decide is not None:
-        from lr_sweep.analysis.judge.fresh import decided, next_text
+        from lr_sweep.analysis.judge.fresh import decided_text
 
-        print(next_text(decided(found, decide, equal_within or 0.0)))
+        print(decided_text(found, decide, equal_within or 0.0))
     print(f"report     {written.page}")
     return int(strict and written.num_problems > 0)
 

@@ -286,12 +286,13 @@ def test_fresh_seeds_in_a_second_table_decide_and_say_what_to_run_next(
     }
     head = TABLE.splitlines(keepends=True)[0]
     first = [row for (_, _, seed), row in rows.items() if seed < 3]
-    fresh = [row for (_, rate, seed), row in rows.items() if seed >= 3 and rate == RATES[1]]
+    fresh = [row for (_, rate, seed), row in rows.items() if seed >= 3 and rate in RATES[1:]]
     Path("first.csv").write_text(head + "".join(first))
     Path("fresh.csv").write_text(head + "".join(fresh))
     assert main(["judge", "first.csv", "--decide", "fresh.csv", "--equal-within", "1"]) == 0
     printed = capsys.readouterr().out
     assert "decided    2 of 3 pairs decided, 36 runs to go at most" in printed
+    assert "left out   6 runs of no compared variant at its chosen rate" in printed
     assert "run next   a at 1e-3: 1 fresh seed\nrun next   b at 1e-3: 1 fresh seed\n" in printed
     assert main(["judge", "first.csv", "--decide", "first.csv"]) == 2
     assert "seed 0 of a at 1e-4 is in both tables" in capsys.readouterr().err
