@@ -8,45 +8,25 @@ unit is the standard deviation of a run. Prints the tables of docs/statistics.md
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 from scipy.special import stdtr
 
-from lr_sweep.analysis.judge.gate import judge_gate
 from lr_sweep.analysis.statistics.comparisons import LEVEL, choice_factor, choice_is_open
 from lr_sweep.analysis.statistics.decide import EQUAL, FIRST, SECOND, UNDECIDED, Decided, Pairs, Settings, judge_pairs
 from lr_sweep.analysis.statistics.families import shaffer
 from lr_sweep.analysis.statistics.noise import WINDOW, Noise, cell_noise, welch
 from lr_sweep.analysis.statistics.uncertainty import Floats
+from lr_sweep.benchmarks.gating import Rows, gate_table, percent
+from lr_sweep.benchmarks.noises import NOISES, ratios
 
 NUM_RATES = 5
 SPLIT = 0.3
 """Standard deviation of a split's examples, in each of validation and test, times the variant's noise."""
 CURVES = {"flat": np.zeros(NUM_RATES), "peak": np.array([-30.0, -30.0, 0.0, -30.0, -30.0])}
 """Mean at each rate; on a flat curve the chosen rate is the luckiest, on a peak always the middle one."""
-
-
-def _two_modes(share: float) -> Callable[[np.random.Generator, tuple[int, ...]], Floats]:
-    """Return noise of runs that lose 5 with a probability, and differ by 0.3 otherwise."""
-    return lambda rng, shape: 0.3 * rng.standard_normal(shape) - 5.0 * (rng.random(shape) < share)
-
-
-NOISES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Floats]] = {
-    "normal": lambda rng, shape: rng.standard_normal(shape),
-    "t4": lambda rng, shape: rng.standard_t(4, shape) / np.sqrt(2),
-    "skewed": lambda rng, shape: 1 - rng.exponential(1, shape),
-    "unequal": lambda rng, shape: rng.standard_normal(shape) * _ratios(shape[2])[:, None, None],
-    "two modes, 30%": _two_modes(0.3),
-    "two modes, 50%": _two_modes(0.5),
-}
-
-
-def _ratios(num_variants: int) -> Floats:
-    """Return standard deviations of variants, tenfold from the quietest to the noisiest."""
-    return np.geomspace(0.1, 1.0, num_variants)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +74,7 @@ def drawn(setting: Setting, number: int, rng: np.random.Generator) -> Studies:
     if setting.equal_at is not None:
         mean[:, setting.equal_at] = CURVES[setting.curve][setting.equal_at]
     runs = mean[..., None] + noise * scale[:, None]
-    splits = SPLIT * (_ratios(setting.num_variants) if setting.noise == "unequal" else np.ones(setting.num_variants))
+    splits = SPLIT * (ratios(setting.num_variants) if setting.noise == "unequal" else np.ones(setting.num_variants))
     validation, tests = (runs + splits[:, None, None] * rng.standard_normal(shape) for _ in range(2))
     means = validation.mean(-1)
     second, best = np.moveaxis(np.sort(means, axis=-1)[..., -2:], -1, 0)
@@ -198,13 +178,23 @@ class Deciding:
 
 
 def deciding(
-    means: Floats, noise: str, settings: Settings, number: int, rng: np.random.Generator, num_tasks: int = 1
+    means: Floats,
+    noise: str,
+    settings: Settings,
+    number: int,
+    rng: np.random.Generator,
+    num_tasks: int = 1,
+    beside: float = 1.0,
 ) -> Deciding:
-    """Simulate `decide`: three seeds at each of three rates tell the noise, then fresh seeds come one by one."""
+    """Simulate `decide`: three seeds at each of three rates tell the noise, then fresh seeds come one by one.
+
+    `beside`: noise at the rates beside the chosen one, as a share of that there.
+    """
     num_cells = num_tasks * len(means)
     pairs = Pairs.all_of(np.repeat(np.arange(num_tasks), len(means)).tolist())
     shape = (number, num_tasks, len(means), WINDOW, 3)
-    known = cell_noise(NOISES[noise](rng, shape).reshape(number, num_cells, WINDOW, 3))
+    earlier = NOISES[noise](rng, shape) * np.array([1.0, beside, beside])[:, None]
+    known = cell_noise(earlier.reshape(number, num_cells, WINDOW, 3))
     fresh = NOISES[noise](rng, (*shape[:3], 1, settings.max_seeds)).reshape(number, num_cells, -1)
     values = fresh + np.tile(means, num_tasks)[:, None]
     whole = judge_pairs(values, pairs, settings, known)
@@ -250,52 +240,7 @@ def _at_once(values: Floats, known: Noise, pairs: Pairs, settings: Settings) -> 
     return different | (p_equal < settings.error / len(pairs.first))
 
 
-def _candidate_fails(share: float) -> Callable[[np.random.Generator, tuple[int, ...]], Floats]:
-    """Return noise of a normal first variant, and of a second one with two modes and the same mean."""
-
-    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-        found = rng.standard_normal(shape)
-        found[:, :, 1] = _two_modes(share)(rng, shape)[:, :, 1] + 5.0 * share
-        return found
-
-    return draw
-
-
-GATED = NOISES | {
-    "unequal, candidate quiet": lambda rng, shape: NOISES["unequal"](rng, shape)[:, :, ::-1],
-    "candidate alone fails in 10%": _candidate_fails(0.1),
-    "candidate alone fails in 30%": _candidate_fails(0.3),
-}
-"""Noise of a baseline and a candidate."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gating:
-    """What the gate did with simulated candidates."""
-
-    accepted: float
-    worse: float
-    """Share that is called worse before the last seed."""
-    seeds: float
-    """Mean of each side."""
-
-
-def gating(noise: str, gain: float, max_seeds: int, is_tuned: bool, number: int, rng: np.random.Generator) -> Gating:
-    """Simulate the gate: fresh seeds come one by one, behind three tuning seeds at three rates, or behind none."""
-    draw, shape = GATED[noise], (number, 1, 2, WINDOW, 3)
-    windows = draw(rng, shape).reshape(number, 2, WINDOW, 3)
-    known = cell_noise(windows if is_tuned else np.full_like(windows, np.nan))
-    values = draw(rng, (number, 1, 2, 1, max_seeds)).reshape(number, 2, max_seeds) + np.array([[0.0], [gain]])
-    found = judge_gate(values, known, 0.0, max_seeds)
-    outcome = found.outcome[:, 0]
-    used = np.where(outcome == UNDECIDED, max_seeds, found.num_seeds[:, 0])
-    return Gating(
-        accepted=float((outcome == FIRST).mean()), worse=float((outcome == SECOND).mean()), seeds=float(used.mean())
-    )
-
-
 NUM_TASKS, NUM_SEEDS, NUM_VARIANTS = (1, 2, 4, 6), (3, 5, 10), (2, 4, 8)
-Rows = Iterator[list[str]]
 
 
 def _claims_table(number: int, rng: np.random.Generator) -> Rows:
@@ -303,7 +248,7 @@ def _claims_table(number: int, rng: np.random.Generator) -> Rows:
     yield ["false claims, %: noise", "variants", *(f"{seeds} seeds, {tasks} tasks" for seeds, tasks in columns)]
     for noise, variants in product(NOISES, NUM_VARIANTS):
         settings = (Setting(noise=noise, num_variants=variants, num_seeds=s, num_tasks=t) for s, t in columns)
-        yield [noise, str(variants), *(_percent(false_claims(setting, number, rng)) for setting in settings)]
+        yield [noise, str(variants), *(percent(false_claims(setting, number, rng)) for setting in settings)]
 
 
 def _power_table(number: int, rng: np.random.Generator) -> Rows:
@@ -311,7 +256,7 @@ def _power_table(number: int, rng: np.random.Generator) -> Rows:
     yield ["power, %: test", "seeds", *(f"{ahead} sd" for ahead in aheads)]
     for plain, seeds in product((True, False), NUM_SEEDS):
         found = [power(Setting(ahead=ahead, num_seeds=seeds), number, rng, plain) for ahead in aheads]
-        yield ["Welch, Holm" if plain else "noise of three rates, Shaffer", str(seeds), *map(_percent, found)]
+        yield ["Welch, Holm" if plain else "noise of three rates, Shaffer", str(seeds), *map(percent, found)]
 
 
 WEAK = {
@@ -328,7 +273,7 @@ def _weak_table(number: int, rng: np.random.Generator) -> Rows:
     yield ["weak spots, false claims, %", *(f"{seeds} seeds, {tasks} tasks" for seeds, tasks in columns)]
     for name, weak in WEAK.items():
         settings = (Setting(num_seeds=seeds, num_tasks=tasks, **weak) for seeds, tasks in columns)
-        yield [name, *(_percent(claims(setting, number, rng).any(-1).mean()) for setting in settings)]
+        yield [name, *(percent(claims(setting, number, rng).any(-1).mean()) for setting in settings)]
 
 
 def _flips_table(number: int, rng: np.random.Generator) -> Rows:
@@ -336,7 +281,7 @@ def _flips_table(number: int, rng: np.random.Generator) -> Rows:
     yield ["false flips, %: noise", "variants", *(f"{seeds} seeds, {tasks} tasks" for seeds, tasks in columns)]
     for noise, (name, changed) in product(NOISES, FLIPS.items()):
         settings = (Setting(noise=noise, num_seeds=s, num_tasks=t, curve="flat", **changed) for s, t in columns)
-        yield [noise, name, *(_percent(named_flips(setting, number, rng)) for setting in settings)]
+        yield [noise, name, *(percent(named_flips(setting, number, rng)) for setting in settings)]
 
 
 FLIPS = {"equal everywhere": {}, "one 5 sd ahead, but at one rate": {"ahead": 5.0, "equal_at": 1}}
@@ -355,28 +300,17 @@ DECIDED = {
 
 def _decide_table(number: int, rng: np.random.Generator) -> Rows:
     measured = ["wrong difference", "wrong equality", "decided", "of all seeds at once", "coverage"]
-    yield ["decide, equal within 1.5 sd, %: variants", "noise", "tasks", *measured, "seeds a cell"]
-    cases = [(name, "normal", tasks) for name, tasks in product(DECIDED, (1, 4))]
-    cases += [(name, noise, 1) for name, noise in product(("4 equal", "one 2 ahead"), list(NOISES)[1:])]
-    for name, noise, tasks in cases:
-        found = deciding(np.array(DECIDED[name]), noise, Settings(min_difference=1.5), number, rng, tasks)
+    yield ["decide, equal within 1.5 sd, %: variants", "noise", "beside", "tasks", *measured, "seeds a cell"]
+    some, means = ("4 equal", "one 2 ahead"), {name: np.array(each) for name, each in DECIDED.items()}
+    cases = [(name, "normal", tasks, 1.0) for name, tasks in product(DECIDED, (1, 4))]
+    cases += [(name, noise, 1, 1.0) for name, noise in product(some, list(NOISES)[1:])]
+    cases += [(name, "normal", 1, beside) for name, beside in product(some, (0.3, 10.0))]
+    for name, noise, tasks, beside in cases:
+        found = deciding(means[name], noise, Settings(min_difference=1.5), number, rng, tasks, beside)
         shares = [found.wrong_difference, found.wrong_equality, found.decided, found.fixed]
-        coverage = " to ".join(map(_percent, found.coverage))
-        yield [name, noise, str(tasks), *map(_percent, shares), coverage, f"{found.seeds:.1f}"]
-
-
-GATES = list(product((True, False), (4, 8, 20)))
-"""Whether tuning seeds are known, and the most fresh seeds."""
-
-
-def _gate_table(number: int, rng: np.random.Generator) -> Rows:
-    columns = [f"{'tuned' if is_tuned else 'one rate'}, {most} seeds" for is_tuned, most in GATES]
-    yield ["gate, accepted, %: noise", "gain, sd", *columns]
-    cases = [(noise, 0.0) for noise in GATED] + [("normal", gain) for gain in (0.5, 1.0, 1.5, 2.0, 3.0)]
-    for noise, gain in cases:
-        found = [gating(noise, gain, most, is_tuned, number, rng) for is_tuned, most in GATES]
-        texts = [_percent(each.accepted) + (f" ({each.seeds:.1f} seeds)" if gain else "") for each in found]
-        yield [noise, f"{gain:g}", *texts]
+        coverage = " to ".join(map(percent, found.coverage))
+        labels = [name, noise, f"{beside:g}", str(tasks)]
+        yield [*labels, *map(percent, shares), coverage, f"{found.seeds:.1f}"]
 
 
 TABLES = {
@@ -385,7 +319,7 @@ TABLES = {
     "weak": _weak_table,
     "flips": _flips_table,
     "decide": _decide_table,
-    "gate": _gate_table,
+    "gate": gate_table,
 }
 
 
@@ -400,10 +334,6 @@ def main(arguments: list[str] | None = None) -> None:
         for index, row in enumerate(TABLES[name](args.studies, np.random.default_rng(args.seed))):
             print(f"| {' | '.join(row)} |", *(["|---" * len(row) + "|"] if not index else []), sep="\n", flush=True)
         print()
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}"
 
 
 if __name__ == "__main__":

@@ -58,7 +58,8 @@ def verdict_block(
         fresh = (decided or {}).get((row["task"], row["model"]), "")
         cells = {cell: value for cell, value in (device_s or {}).items() if cell[:2] == (row["task"], row["model"])}
         seconds = {variant: value for (_, _, variant), value in cells.items()}
-        text = " ".join([*filter(None, [fresh]), *_sentences(row, summary, found_at, few, seconds)])
+        opening = [fresh, "By the seeds that chose the rates:"] if fresh else []
+        text = " ".join([*opening, *_sentences(row, summary, found_at, few, seconds)])
         items.append((name, text, _rests_on(of, rates)))
     return Verdict(items)
 

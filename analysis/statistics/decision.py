@@ -26,6 +26,7 @@ from lr_sweep.analysis.statistics.decide import (
     Pairs,
     Settings,
     judge_pairs,
+    noise_of,
 )
 from lr_sweep.analysis.statistics.grid_values import at_chosen
 from lr_sweep.analysis.statistics.noise import Ints, Noise
@@ -150,7 +151,7 @@ class Decision:
 
         NaN where they are not known.
         """
-        deviations = np.sqrt(self.known.variance)
+        deviations = np.sqrt(noise_of(self.values, self.known).variance)
         if not np.isfinite(self.known_means + deviations).all():
             return math.nan
         shape = (NUM_SIMULATED, len(self.cells), self.settings.max_seeds)

@@ -47,7 +47,9 @@ def cell_noise(values: Floats) -> Noise:
     - Where chosen rates are noisier than the rates beside them, the variances of the latter are multiplied by the ratio
       (`_ratio`).
     - Where the seeds of the rates are correlated, as by a common initialisation, k rates with f degrees of freedom in
-      all have f / (1 + (k - 1) r^2): the variance of the mean of k correlated sample variances.
+      all have f / (1 + (k - 1) r^2): the variance of the mean of k correlated sample variances. Seeds that are
+      all in one of two modes at every rate show no noise: the variance is at least r^4 times the mean of all cells. The
+      fourth power leaves a small r, which is chance, without effect.
 
     Args:
         values: ... x cells x `WINDOW` x seeds; the chosen rate first; NaN: no run, or no such rate.
@@ -63,10 +65,12 @@ def cell_noise(values: Floats) -> Noise:
         own = squares[..., 0] / dof[..., 0]
         beside = squares[..., 1:].sum(-1) * _ratio(squares, dof)
         variance = np.fmax(own, (squares[..., 0] + beside) / dof.sum(-1))
-        num_rates = (dof > 0).sum(-1)
-        free = dof.sum(-1) / (1 + (num_rates - 1) * _correlation(away, squares, known) ** 2)
-    spread = dof[..., 0] > 0
-    return Noise(np.where(spread, variance, np.nan), np.where(spread, free, 0.0))
+        mean, weighted = _correlations(away, squares, known)
+        spread, num_rates = dof[..., 0] > 0, (dof > 0).sum(-1)
+        of_all = np.where(spread, variance, 0.0).sum(-1, keepdims=True) / spread.sum(-1, keepdims=True)
+        free = dof.sum(-1) / (1 + (num_rates - 1) * mean**2)
+        floored = np.fmax(variance, weighted**4 * of_all)
+    return Noise(np.where(spread, floored, np.nan), np.where(spread, free, 0.0))
 
 
 def welch(noise: Noise, counts: Floats, first: Ints, second: Ints) -> tuple[Floats, Floats]:
@@ -105,13 +109,21 @@ def _ratio(squares: Floats, dof: Floats) -> Floats:
     return np.where(number > 0, np.fmax(ratio, 1.0), 1.0)[..., None]
 
 
-def _correlation(away: Floats, squares: Floats, known: np.ndarray) -> Floats:
-    """Return the mean correlation of seeds between two rates of a cell, over the cells of a study; at least 0."""
-    total = number = np.zeros(away.shape[:-3])
+def _correlations(away: Floats, squares: Floats, known: np.ndarray) -> tuple[Floats, Floats]:
+    """Return the correlation of seeds between two rates of a cell, over the cells of a study; at least 0.
+
+    The first is the mean over cells. In the second noisy cells count more: where seeds fall into two modes, cells of
+    one mode show no correlation.
+    """
+    total = number = shared = whole = np.zeros(away.shape[:-3])
     for one, other in ((0, 1), (0, 2), (1, 2)):
-        scale = np.sqrt(squares[..., one] * squares[..., other])
+        scale = np.sqrt(squares[..., one]) * np.sqrt(squares[..., other])  # their product may overflow
         paired = ((known[..., one, :] & known[..., other, :]).sum(-1) > 1) & (scale > 0)
-        found = (away[..., one, :] * away[..., other, :]).sum(-1) / scale
-        total = total + np.where(paired, found, 0.0).sum(-1)
+        product = (away[..., one, :] * away[..., other, :]).sum(-1)
+        total = total + np.where(paired, product / scale, 0.0).sum(-1)
         number = number + paired.sum(-1)
-    return np.where(number > 0, np.clip(total / number, 0.0, 1.0), 0.0)[..., None]
+        shared = shared + np.where(paired, product, 0.0).sum(-1)
+        whole = whole + np.where(paired, scale, 0.0).sum(-1)
+    found = (np.where(number > 0, np.clip(each, 0.0, 1.0), 0.0)[..., None] for each in (total / number, shared / whole))
+    mean, weighted = found
+    return mean, weighted

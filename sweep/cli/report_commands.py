@@ -108,6 +108,12 @@ def judge(
     equal_within: Annotated[
         float | None, opt.option("SIZE", "differences below it are none; in points of percent, or as the metric is")
     ] = None,
+    decide: Annotated[
+        str | None,
+        opt.option(
+            "TABLE", "of seeds that chose nothing, at the chosen rates: what they decide, and which to run next"
+        ),
+    ] = None,
     out: Annotated[Path | None, opt.option("FOLDER", "of the report; default: ./judged/TABLE", opt.local_path)] = None,
     save: Annotated[
         Path | None, opt.option("FILE", "keep how the table was read, for --columns FILE", opt.local_path)
@@ -169,6 +175,10 @@ def judge(
     if save is not None:
         save_reading(save, found.reading)
         print(f"saved      {save}: give it as --columns {save}")
+    if decide is not None:
+        from lr_sweep.analysis.judge.fresh import decided_text
+
+        print(decided_text(found, decide, equal_within or 0.0))
     print(f"report     {written.page}")
     return int(strict and written.num_problems > 0)
 

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import math
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from lr_sweep.analysis.statistics.decide import EQUAL, FIRST, SECOND, UNDECIDED
-from lr_sweep.benchmarks.cost_to_decision import (
-    NUM_RATES,
-    POLICIES,
-    Found,
-    Truth,
-    decide,
-    grid,
-    is_false,
-    main,
-    winners,
-)
+from lr_sweep.benchmarks.cost_to_decision import NUM_RATES, RUNG, Policy, Truth, is_false, main, recorded
 
 FAR_APART = np.array([30.0, 20.0, 10.0, 0.0])
 
@@ -26,24 +17,43 @@ FAR_APART = np.array([30.0, 20.0, 10.0, 0.0])
 def test_a_grid_trains_all_runs_and_winners_few() -> None:
     rng = np.random.default_rng(0)
     truth = Truth.drawn(FAR_APART, rng)
-    assert grid(3)(truth, rng).runs == 4 * NUM_RATES * 3
-    assert winners(2, 5)(truth, rng).runs == 4 * (NUM_RATES + 2 * 4)
+    assert Policy(seeds=3).conclude(truth, rng).runs == 4 * NUM_RATES * 3
+    assert Policy(seeds=5, winners=2).conclude(truth, rng).runs == 4 * (NUM_RATES + 2 * 4)
+    stopped = Policy(seeds=2, winners=2, stops=True).conclude(truth, rng).runs
+    assert stopped == pytest.approx(4 * (NUM_RATES - 4 * (1 - RUNG) + 2))  # four of nine are below the median
 
 
 def test_variants_far_apart_are_decided_with_two_fresh_seeds() -> None:
     rng = np.random.default_rng(0)
-    found = decide(lambda truth, rng: truth.runs(3, rng))(Truth.drawn(FAR_APART, rng), rng)
+    found = Policy(seeds=3, fresh=20).conclude(Truth.drawn(FAR_APART, rng), rng)
     assert found.outcome.tolist() == [FIRST] * 6
     assert found.runs == 4 * NUM_RATES * 3 + 4 * 2
 
 
 def test_false_conclusions_by_hand() -> None:
     """Pairs of means 2, 1, 1, 0: differences 1, 1, 2, 0, 1, 1; differences from 1.5 on are not equal."""
+    truth = Truth(means=np.zeros((4, 1)), deviations=np.ones((4, 1)), within=1.5)
     outcome = np.array([FIRST, SECOND, EQUAL, FIRST, EQUAL, UNDECIDED])
-    found = is_false(Found(runs=math.nan, outcome=outcome, chosen=np.zeros(4, int)), np.array([2.0, 1.0, 1.0, 0.0]))
-    assert found.tolist() == [False, True, True, True, False, False]
+    assert is_false(outcome, np.array([2.0, 1.0, 1.0, 0.0]), truth).tolist() == [False, True, True, True, False, False]
 
 
-def test_the_table_has_a_row_a_policy(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--studies", "2"])
-    assert capsys.readouterr().out.count("| all equal |") == len(POLICIES)
+def test_the_truth_of_a_recorded_study() -> None:
+    """Two variants, two rates, two seeds; at the second rate b has no value: the worst mean, and its own noise."""
+    runs = pd.DataFrame(
+        {
+            **{"task": "t", "model": "m", "variant": ["a"] * 4 + ["b"] * 4, "learning_rate": [1.0, 1.0, 2.0, 2.0] * 2},
+            "test_accuracy": [0.5, 0.7, 0.8, 0.8, 0.1, 0.3, np.nan, np.nan],
+        }
+    )
+    (truth,) = recorded(runs)
+    assert truth.means == pytest.approx(np.array([[0.6, 0.8], [0.2, 0.2]]))
+    spread = np.std([0.5, 0.7], ddof=1)
+    assert truth.deviations == pytest.approx(np.array([[spread, 0.0], [spread, spread]]))
+
+
+def test_the_table_and_the_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--studies", "1", "--figure", str(tmp_path / "cost")])
+    printed = capsys.readouterr().out
+    assert "| synthetic, all | grid, 5 seeds | 100.0 |" in printed
+    assert "| recorded, mnist-converged |" in printed
+    assert (tmp_path / "cost.svg").stat().st_size < 60_000

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from lr_sweep.analysis.statistics.decide import Settings
+from lr_sweep.benchmarks.gating import GATED, gating
 from lr_sweep.benchmarks.verdict_simulation import (
     DECIDED,
-    GATED,
     NOISES,
     TABLES,
     Setting,
@@ -16,7 +16,6 @@ from lr_sweep.benchmarks.verdict_simulation import (
     deciding,
     drawn,
     false_claims,
-    gating,
     main,
     named_flips,
     power,
@@ -57,10 +56,12 @@ def test_flips_are_seldom_named_where_variants_are_equal(
     assert named_flips(setting, NUMBER, rng) < ERROR
 
 
-@pytest.mark.parametrize("noise", ["normal", "two modes, 50%"])
+@pytest.mark.parametrize(("noise", "beside"), [("normal", 1.0), ("two modes, 50%", 1.0), ("normal", 10.0)])
 @pytest.mark.parametrize("means", ["4 equal", "two 1.5 ahead"])
-def test_decide_is_seldom_wrong_and_its_intervals_hold(means: str, noise: str, rng: np.random.Generator) -> None:
-    found = deciding(np.array(DECIDED[means]), noise, Settings(min_difference=1.5), NUMBER, rng)
+def test_decide_is_seldom_wrong_and_its_intervals_hold(
+    means: str, noise: str, beside: float, rng: np.random.Generator
+) -> None:
+    found = deciding(np.array(DECIDED[means]), noise, Settings(min_difference=1.5), NUMBER, rng, beside=beside)
     assert found.wrong_difference + found.wrong_equality < ERROR
     assert 0.92 < found.coverage[0] < found.coverage[1] < 0.99  # 93.8 to 97.5%, and three standard errors
 

@@ -294,3 +294,29 @@ def test_the_curves_of_a_record_give_its_numbers(recorded: tuple[Path, Report], 
         pd.read_csv(folder / "checks.csv").drop(columns="what to do") for folder in (tmp_path / "out", report.folder)
     ]
     pd.testing.assert_frame_equal(*checks)
+
+
+def test_fresh_seeds_in_a_second_table_decide_and_say_what_to_run_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of three variants two are equal; noise is 1 point, the third is 20 behind."""
+    monkeypatch.chdir(tmp_path)
+    means, noise = {"a": 0.8, "b": 0.8, "c": 0.6}, (0.01, -0.01, 0.0, 0.01, -0.01)
+    rows = {
+        (variant, rate, seed): f"{variant},{rate},{seed},{mean + bonus + noise[seed]},{mean + bonus + noise[seed]}\n"
+        for variant, mean in means.items()
+        for rate, bonus in zip(RATES, (-0.1, 0.0, -0.1), strict=True)
+        for seed in range(5)
+    }
+    head = TABLE.splitlines(keepends=True)[0]
+    first = [row for (_, _, seed), row in rows.items() if seed < 3]
+    fresh = [row for (_, rate, seed), row in rows.items() if seed >= 3 and rate in RATES[1:]]
+    Path("first.csv").write_text(head + "".join(first))
+    Path("fresh.csv").write_text(head + "".join(fresh))
+    assert main(["judge", "first.csv", "--decide", "fresh.csv", "--equal-within", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "decided    2 of 3 pairs decided, 36 runs to go at most" in printed
+    assert "left out   6 runs of no compared variant at its chosen rate" in printed
+    assert "run next   a at 1e-3: 1 fresh seed\nrun next   b at 1e-3: 1 fresh seed\n" in printed
+    assert main(["judge", "first.csv", "--decide", "first.csv"]) == 2
+    assert "seed 0 of a at 1e-4 is in both tables" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
-from lr_sweep.analysis.statistics.decide import EQUAL, FIRST, SECOND, UNDECIDED, Pairs, Settings, judge_pairs
+from lr_sweep.analysis.statistics.decide import ENOUGH, EQUAL, FIRST, SECOND, UNDECIDED, Pairs, Settings, judge_pairs
 from lr_sweep.analysis.statistics.looks import SPENDING, nominal_levels
 from lr_sweep.analysis.statistics.noise import Noise
 from lr_sweep.analysis.statistics.uncertainty import Floats
@@ -87,6 +87,23 @@ def test_a_cell_whose_noise_is_not_known_before_has_that_of_its_fresh_seeds() ->
     found = judge_pairs(fresh(10.0, 0.0), TWO, Settings(), Noise(np.full(2, math.nan), np.zeros(2)))
     assert found.outcome.tolist() == [FIRST]
     assert found.num_seeds[0] > 2
+
+
+def test_a_breakdown_beside_the_chosen_rate_costs_seeds_but_no_decision() -> None:
+    """Earlier runs with a hundred times the deviation are contradicted by eight fresh seeds."""
+    loud = judge_pairs(fresh(10.0, 0.0), TWO, Settings(), known(2, deviation=100.0))
+    assert (loud.outcome.tolist(), loud.num_seeds.tolist()) == ([FIRST], [ENOUGH])
+    assert loud.high[0] - loud.low[0] < 1.5
+
+
+def test_fresh_seeds_noisier_than_earlier_runs_prevail_at_once() -> None:
+    quiet = judge_pairs(fresh(2.0, 0.0, seeds=4), TWO, Settings(), known(2, deviation=0.01))
+    assert quiet.outcome.tolist() == [UNDECIDED]
+
+
+def test_fresh_seeds_without_spread_leave_the_noise_of_earlier_runs() -> None:
+    same = np.array([[1.0] * 20, [0.0] * 20])
+    assert judge_pairs(same, TWO, Settings(), known(2, deviation=0.1)).outcome.tolist() == [FIRST]
 
 
 def test_named_pairs_alone_are_compared() -> None:

@@ -43,6 +43,14 @@ def test_correlated_seeds_have_less_freedom() -> None:
     assert noise_of((RISING, RISING, RISING)) == [pytest.approx((1, 6 / (1 + 2)))]
 
 
+def test_a_cell_whose_seeds_are_all_in_one_mode_has_the_noise_of_the_others() -> None:
+    """Seeds of the first are in two modes, 10 apart, at all rates alike; those of the second in one of them."""
+    modes = np.array([10.0, 0.0, 0.0])
+    first, second = noise_of((modes, modes, modes), (RISING / 100, BENT / 100, NOTHING))
+    assert first[0] == pytest.approx(100 / 3)
+    assert second[0] == pytest.approx(100 / 3 / 2, rel=0.01)  # the mean of both, as the correlation is nearly 1
+
+
 def test_a_rate_beside_without_any_spread_tells_nothing() -> None:
     assert noise_of((RISING, np.zeros(3), BENT)) == [pytest.approx((8 / 4, 4))]
 

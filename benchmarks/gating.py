@@ -1,0 +1,81 @@
+"""Simulates the gate: a table of `benchmarks.verdict_simulation`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from lr_sweep.analysis.judge.gate import judge_gate
+from lr_sweep.analysis.statistics.decide import FIRST, SECOND, UNDECIDED
+from lr_sweep.analysis.statistics.noise import WINDOW, cell_noise
+from lr_sweep.analysis.statistics.uncertainty import Floats
+from lr_sweep.benchmarks.noises import NOISES, Draw, two_modes
+
+Rows = Iterator[list[str]]
+
+
+def _candidate_fails(share: float) -> Draw:
+    """Return noise of a normal first variant, and of a second one with two modes and the same mean."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+        found = rng.standard_normal(shape)
+        found[:, :, 1] = two_modes(share)(rng, shape)[:, :, 1] + 5.0 * share
+        return found
+
+    return draw
+
+
+GATED = NOISES | {
+    "unequal, candidate quiet": lambda rng, shape: NOISES["unequal"](rng, shape)[:, :, ::-1],
+    "candidate alone fails in 10%": _candidate_fails(0.1),
+    "candidate alone fails in 30%": _candidate_fails(0.3),
+}
+"""Noise of a baseline and a candidate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gating:
+    """What the gate did with simulated candidates."""
+
+    accepted: float
+    worse: float
+    """Share that is called worse before the last seed."""
+    seeds: float
+    """Mean of each side."""
+
+
+def gating(noise: str, gain: float, max_seeds: int, is_tuned: bool, number: int, rng: np.random.Generator) -> Gating:
+    """Simulate the gate: fresh seeds come one by one, behind three tuning seeds at three rates, or behind none."""
+    draw, shape = GATED[noise], (number, 1, 2, WINDOW, 3)
+    windows = draw(rng, shape).reshape(number, 2, WINDOW, 3)
+    known = cell_noise(windows if is_tuned else np.full_like(windows, np.nan))
+    values = draw(rng, (number, 1, 2, 1, max_seeds)).reshape(number, 2, max_seeds) + np.array([[0.0], [gain]])
+    found = judge_gate(values, known, 0.0, max_seeds)
+    outcome = found.outcome[:, 0]
+    used = np.where(outcome == UNDECIDED, max_seeds, found.num_seeds[:, 0])
+    return Gating(
+        accepted=float((outcome == FIRST).mean()), worse=float((outcome == SECOND).mean()), seeds=float(used.mean())
+    )
+
+
+GATES = list(product((True, False), (4, 8, 20)))
+"""Whether tuning seeds are known, and the most fresh seeds."""
+
+
+def gate_table(number: int, rng: np.random.Generator) -> Rows:
+    """Return the rows of the table."""
+    columns = [f"{'tuned' if is_tuned else 'one rate'}, {most} seeds" for is_tuned, most in GATES]
+    yield ["gate, accepted, %: noise", "gain, sd", *columns]
+    cases = [(noise, 0.0) for noise in GATED] + [("normal", gain) for gain in (0.5, 1.0, 1.5, 2.0, 3.0)]
+    for noise, gain in cases:
+        found = [gating(noise, gain, most, is_tuned, number, rng) for is_tuned, most in GATES]
+        texts = [percent(each.accepted) + (f" ({each.seeds:.1f} seeds)" if gain else "") for each in found]
+        yield [noise, f"{gain:g}", *texts]
+
+
+def percent(share: float) -> str:
+    """Write a share in percent."""
+    return f"{100 * share:.1f}"
