@@ -12,6 +12,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -60,9 +61,10 @@ def result_s(folder: Path, num_waiting: int) -> float:
             stop.set()
 
     callback = EventCallback(put, stop, Machines())
+    trials = [{"cohort": SimpleNamespace(run_ids=[f"{number:016x}"])} for number in range(1 + num_waiting)]
     tuner = tune.Tuner(
         tune.with_resources(Reporting, {"cpu": 1}),
-        param_space={"trial": tune.grid_search(list(range(1 + num_waiting)))},
+        param_space={"trial": tune.grid_search(trials)},
         run_config=tune.RunConfig(name="trials", storage_path=str(folder), callbacks=[callback], verbose=0),
     )
     log_file = folder / "ray.log"
