@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from functools import cache
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
 from lr_sweep.common.source_code import CHECKOUT
-from lr_sweep.sweep.cluster.commands import command_problems
+from lr_sweep.sweep.cluster.commands import LISTS, command_problems
 from lr_sweep.sweep.cluster.tunnels import read_cluster
 
 SHIPPED = {"aws": CHECKOUT / "cluster.yaml", "local": CHECKOUT / "docs" / "cluster" / "local.yaml"}
@@ -21,7 +23,7 @@ PLACEHOLDER_ID = "0123456789abcdef"
 PLACEHOLDER_ADDRESSES = ip_network("192.0.2.0/24")
 """Those of documents (RFC 5737), as `docs/cluster/local.yaml` has them."""
 POLICY_CLUSTER = "lr-sweep"
-"""The `cluster_name` whose machines docs/cluster/head-policy.json and user-policy.json are limited to."""
+"""The `cluster_name` whose machines docs/cluster/account.yaml and user-policy.json are limited to."""
 FILE_SYSTEM = re.compile(r"(fs-\w+)\.efs\.([a-z0-9-]+)\.amazonaws\.com")
 PREFIXES = {"ImageId": "ami-", "SubnetIds": "subnet-", "SecurityGroupIds": "sg-"}
 EC2_TYPES: dict[str, Any] = {"structure": dict, "list": list, "string": str, "integer": int, "boolean": bool}
@@ -58,10 +60,18 @@ def not_checked(cluster_file: Path) -> list[str]:
         there += [f"that {text}" for text in _account(cluster)]
     else:
         there += ["that the machines have Python 3.11 or newer with venv, make, and the same disk at /shared"]
-    mine, shipped = (set(_settings(each)) for each in (cluster, read_cluster(SHIPPED[kind])))
-    name = SHIPPED[kind].relative_to(CHECKOUT)
-    there += [f"{text}, which {name} lacks" for text in sorted(mine - shipped)]
-    return there + [f"without {text}, which {name} has" for text in sorted(shipped - mine)]
+    return there + list(_differences(list(_settings(cluster)), SHIPPED[kind]))
+
+
+def _differences(mine: Sequence[str], shipped_file: Path) -> Iterator[str]:
+    """Yield each setting that the shipped file has otherwise, and each list of commands with another order."""
+    shipped, name = list(_settings(read_cluster(shipped_file))), shipped_file.relative_to(CHECKOUT)
+    yield from (f"{text}, which {name} lacks" for text in sorted(Counter(mine) - Counter(shipped)))
+    yield from (f"without {text}, which {name} has" for text in sorted(Counter(shipped) - Counter(mine)))
+    for commands in LISTS:
+        ours, theirs = ([text for text in texts if text.startswith(f"{commands}:")] for texts in (mine, shipped))
+        if [text for text in ours if text in theirs] != [text for text in theirs if text in ours]:
+            yield f"the order of {commands}, which is another in {name}"
 
 
 def _account(cluster: Mapping[str, Any]) -> Iterator[str]:
@@ -74,7 +84,7 @@ def _account(cluster: Mapping[str, Any]) -> Iterator[str]:
     yield f"{cluster['auth'].get('ssh_private_key')} is the private half of {named['KeyName']}"
     yield f"{named['SubnetIds']} have public addresses and reach the file system"
     yield f"{named['SecurityGroupIds']} allow ssh from here, and everything from themselves"
-    yield "the instance profiles exist and have the rights of docs/cluster/head-policy.json, and the quota is enough"
+    yield "the instance profiles exist and have the rights of docs/cluster/account.yaml, and the quota is enough"
 
 
 def _configs(cluster: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -138,6 +148,8 @@ def _texts(cluster: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _key(cluster: Mapping[str, Any]) -> Iterator[str]:
+    if "ssh_user" not in cluster["auth"]:
+        yield "auth: no ssh_user, as whom the machines are reached"
     named = cluster["auth"].get("ssh_private_key")
     keys = {name: config.get("KeyName") for name, config in _configs(cluster)}
     for name, key in keys.items():
@@ -188,15 +200,13 @@ def _local(cluster: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _aws(cluster: Mapping[str, Any]) -> Iterator[str]:
-    import botocore.session
-
     if cluster["cluster_name"] != POLICY_CLUSTER:
         yield (
             f"cluster_name: got {cluster['cluster_name']}; the policies in docs/cluster allow machines of "
             f"{POLICY_CLUSTER} alone: keep that name"
         )
     region, head = cluster["provider"].get("region"), cluster.get("head_node_type")
-    regions = botocore.session.get_session().get_available_regions("ec2")
+    regions = _botocore().get_available_regions("ec2")
     if region not in regions:
         yield f"provider.region: botocore knows no {region!r}{_meant(region, regions)}"
     for name, config in _configs(cluster):
@@ -218,8 +228,6 @@ def _aws(cluster: Mapping[str, Any]) -> Iterator[str]:
 
 def _machine(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield what EC2 would refuse in a `node_config`, by botocore's description of its calls: `.FIELD: reason`."""
-    import botocore.session
-
     for field, prefix in PREFIXES.items():
         values = config.get(field) or []
         for value in [values] if isinstance(values, str) else values:
@@ -233,9 +241,20 @@ def _machine(config: Mapping[str, Any]) -> Iterator[str]:
         size = (disk.get("Ebs") or {}).get("VolumeSize") if isinstance(disk, dict) else None
         if isinstance(size, int) and size < LEAST_DISK_GB:
             yield f".BlockDeviceMappings: {size} GB, want {LEAST_DISK_GB} or more for image and environment"
-    call = botocore.session.get_session().get_service_model("ec2").operation_model("RunInstances")
     sent = {key: value for key, value in config.items() if key != "SubnetIds"}  # Ray gives EC2 one of them
-    yield from _refused(sent, call.input_shape, "")
+    yield from _refused(sent, _ec2().operation_model("RunInstances").input_shape, "")
+
+
+@cache
+def _botocore() -> Any:
+    import botocore.session
+
+    return botocore.session.get_session()
+
+
+@cache
+def _ec2() -> Any:
+    return _botocore().get_service_model("ec2")
 
 
 def _refused(value: Any, shape: Any, place: str) -> Iterator[str]:

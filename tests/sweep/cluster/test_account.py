@@ -1,91 +1,79 @@
-"""What `cluster.account` makes is all that cluster.yaml needs, and it removes all of it; moto stands for AWS."""
+"""account.yaml: AWS's own linter accepts it, and its outputs are the values that cluster.yaml asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 from pathlib import Path
-from typing import Any
 
-import boto3
 import pytest
-from moto.ec2.models import ec2_backends
 
-from lr_sweep.sweep.cluster.account import main
 from lr_sweep.sweep.cluster.check import problems_in
-from lr_sweep.tests.support.cluster_files import account
+from lr_sweep.tests.support.cluster_files import template
 from lr_sweep.tests.support.tiny_study import ROOT
 
-pytestmark = pytest.mark.cluster
-REGION, ADDRESS = "us-east-1", "203.0.113.5"
+TEMPLATE = ROOT / "docs" / "cluster" / "account.yaml"
+DIGITS = "00fedcba987654321"
+IDS = {
+    "AWS::Region": "eu-west-1",
+    "Image": f"ami-{DIGITS}",
+    "Subnet0": f"subnet-{DIGITS}",
+    "Subnet1": f"subnet-1{DIGITS[1:]}",
+    "Group": f"sg-{DIGITS}",
+    "FileSystem": f"fs-{DIGITS}",
+}
+"""What AWS would choose."""
+PLACES = {
+    "Region": "us-east-1  # CHANGE",
+    "SshPrivateKey": "~/.ssh/lr-sweep.pem",
+    "KeyName": "lr-sweep  # CHANGE",
+    "ImageId": "ami-0123456789abcdef0",
+    "SubnetIds": "[subnet-0123456789abcdef0, subnet-0123456789abcdef1]",
+    "SecurityGroupIds": "[sg-0123456789abcdef0]",
+    "IamInstanceProfile": "{Name: lr-sweep-head}",
+    "FileSystem": "fs-0123456789abcdef0.efs.us-east-1.amazonaws.com",
+}
+"""Where each output belongs in cluster.yaml."""
 
 
-@pytest.fixture
-def ec2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """An account that has the image, and a user with a key and a token."""
+def test_aws_s_linter_accepts_it() -> None:
+    api = pytest.importorskip("cfnlint.api")
+    assert [str(match) for match in api.lint_file(TEMPLATE)] == []
+
+
+def test_the_linter_finds_a_misspelt_property(tmp_path: Path) -> None:
+    api = pytest.importorskip("cfnlint.api")
+    (tmp_path / "wrong.yaml").write_text(TEMPLATE.read_text().replace("MapPublicIpOnLaunch", "MapPublicIp", 1))
+    assert "MapPublicIp" in str(api.lint_file(tmp_path / "wrong.yaml"))
+
+
+def test_its_outputs_fill_in_the_cluster_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(ROOT)
-    for name, text in ((".ray/auth_token", "x"), ("key", "-----BEGIN OPENSSH PRIVATE KEY-----"), ("key.pub", PUBLIC)):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+    for name in (".ray/auth_token", ".ssh/lr-sweep.pem"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("-----BEGIN OPENSSH PRIVATE KEY-----")
         (tmp_path / name).chmod(0o600)
-    with account() as client:
-        name = "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) 20260101"
-        image = client.register_image(Name=name, Architecture="x86_64", RootDeviceName="/dev/sda1")["ImageId"]
-        ec2_backends["123456789012"][REGION].amis[image].owner_alias = "amazon"
-        yield client
-
-
-PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIL0vyYCg0yZb8jOgdZ3lJqkNkmLxwGyYe6dSzGk1Rj5v lab"
-
-
-def inventory(ec2: Any) -> dict[str, int]:
-    """Count what an account has, by kind."""
-    iam, efs = (boto3.client(name, region_name=REGION) for name in ("iam", "efs"))
-    return {
-        "networks": len(ec2.describe_vpcs()["Vpcs"]),
-        "subnets": len(ec2.describe_subnets()["Subnets"]),
-        "gateways": len(ec2.describe_internet_gateways()["InternetGateways"]),
-        "groups": len(ec2.describe_security_groups()["SecurityGroups"]),
-        "keys": len(ec2.describe_key_pairs()["KeyPairs"]),
-        "roles": len(iam.list_roles()["Roles"]),
-        "profiles": len(iam.list_instance_profiles()["InstanceProfiles"]),
-        "file systems": len(efs.describe_file_systems()["FileSystems"]),
-    }
-
-
-def test_it_creates_what_the_cluster_file_needs_and_removes_it(ec2: Any, tmp_path: Path, capfd: Any) -> None:
-    before = inventory(ec2)
-    assert main("create", REGION, str(tmp_path / "key.pub"), ADDRESS) == 0, capfd.readouterr()
-    values = dict(line.split(": ", 1) for line in capfd.readouterr().out.splitlines())
-    assert len(values) == 8
-    cluster = filled_in((ROOT / "cluster.yaml").read_text(), values)
-    (tmp_path / "mine.yaml").write_text(cluster)
+    text = (ROOT / "cluster.yaml").read_text()
+    assert text.count("# CHANGE") == len(outputs()) == 8
+    for name, value in outputs().items():
+        assert text.count(PLACES[name]) == 1, name
+        text = text.replace(PLACES[name], value)
+    (tmp_path / "mine.yaml").write_text(text)
     assert problems_in(tmp_path / "mine.yaml") == []
-    after = inventory(ec2)
-    assert {kind: after[kind] - before[kind] for kind in after} == {
-        **dict.fromkeys(("networks", "gateways", "keys", "roles", "profiles", "file systems"), 1),
-        **dict.fromkeys(("subnets", "groups"), 2),  # a network comes with a group
-    }
-    assert main("create", REGION, str(tmp_path / "key.pub"), ADDRESS) == 2
-    assert main("remove", REGION, "fs-0123") == 2
-    assert "want the file system that `create` made" in capfd.readouterr().err
-    assert main("remove", REGION, values["file system"].partition(".")[0]) == 0
-    assert inventory(ec2) == before
 
 
-def filled_in(text: str, values: dict[str, str]) -> str:
-    """Return cluster.yaml with the values in the places of what is marked CHANGE."""
-    changes = {
-        "region: us-east-1  #": f"region: {values['region']}  #",
-        "~/.ssh/lr-sweep.pem": values["ssh_private_key"],
-        "KeyName: lr-sweep ": f"KeyName: {values['KeyName']} ",
-        "ami-0123456789abcdef0": values["ImageId"],
-        "[subnet-0123456789abcdef0, subnet-0123456789abcdef1]": values["SubnetIds"],
-        "[sg-0123456789abcdef0]": values["SecurityGroupIds"],
-        "IamInstanceProfile: {Name: lr-sweep-head}": f"IamInstanceProfile: {values['IamInstanceProfile']}",
-        "fs-0123456789abcdef0.efs.us-east-1.amazonaws.com": values["file system"],
-    }
-    for old, new in changes.items():
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    return text
+def outputs() -> dict[str, str]:
+    """Return what `describe-stacks` would print."""
+    made = template()
+    ids = {name: each["Properties"].get("KeyName") for name, each in made["Resources"].items() if "Properties" in each}
+    ids |= {"Profile": made["Resources"]["Profile"]["Properties"]["InstanceProfileName"], **IDS}
+    found = {}
+    for name, output in made["Outputs"].items():
+        tag, text = output["Value"] if isinstance(output["Value"], list) else ("Sub", output["Value"])
+        found[name] = ids[text] if tag == "Ref" else re.sub(r"\$\{(.+?)\}", lambda match: ids[match[1]], text)
+    return found
+
+
+def test_a_stack_that_is_removed_leaves_nothing() -> None:
+    kept = [name for name, each in template()["Resources"].items() if each.get("DeletionPolicy", "Delete") != "Delete"]
+    assert kept == []
