@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,6 +13,8 @@ from functools import cache
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
+
+from ruamel.yaml import YAML
 
 from lr_sweep.common.source_code import CHECKOUT
 from lr_sweep.sweep.cluster.commands import LISTS, command_problems
@@ -59,13 +62,28 @@ def not_checked(cluster_file: Path) -> list[str]:
     if kind == "aws":
         there += [f"that {text}" for text in _account(cluster)]
     else:
-        there += ["that the machines have Python 3.11 or newer with venv, make, and the same disk at /shared"]
-    return there + list(_differences(list(_settings(cluster)), SHIPPED[kind]))
+        machines = ", ".join([cluster["provider"]["head_ip"], *cluster["provider"]["worker_ips"]])
+        there += [f"that {machines} have Python 3.11 or newer with venv, make, and the same disk at /shared"]
+    name = str(SHIPPED[kind].relative_to(CHECKOUT))
+    if (shipped := _shipped(cluster_file, kind)) is None:
+        return [*there, f"each other setting: {name} was edited itself, and no git knows how it was: check a copy"]
+    return there + list(_differences(list(_settings(cluster)), list(_settings(shipped)), name))
 
 
-def _differences(mine: Sequence[str], shipped_file: Path) -> Iterator[str]:
+def _shipped(cluster_file: Path, kind: str) -> dict[str, Any] | None:
+    """Return the content of the shipped file; that of the last commit, if it is the one that was edited."""
+    if not SHIPPED[kind].samefile(cluster_file):
+        return read_cluster(SHIPPED[kind])
+    show = ["git", "show", f"HEAD:{SHIPPED[kind].relative_to(CHECKOUT)}"]
+    with suppress(OSError, subprocess.CalledProcessError):
+        text = subprocess.run(show, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+        committed: dict[str, Any] = YAML(typ="safe").load(text)
+        return committed
+    return None
+
+
+def _differences(mine: Sequence[str], shipped: Sequence[str], name: str) -> Iterator[str]:
     """Yield each setting that the shipped file has otherwise, and each list of commands with another order."""
-    shipped, name = list(_settings(read_cluster(shipped_file))), shipped_file.relative_to(CHECKOUT)
     yield from (f"{text}, which {name} lacks" for text in sorted(Counter(mine) - Counter(shipped)))
     yield from (f"without {text}, which {name} has" for text in sorted(Counter(shipped) - Counter(mine)))
     for commands in LISTS:

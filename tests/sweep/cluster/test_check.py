@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import yaml
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.cluster.check import PLACEHOLDER_ID, problems_in
+from lr_sweep.sweep.cluster import check
+from lr_sweep.sweep.cluster.check import PLACEHOLDER_ID, not_checked, problems_in
 from lr_sweep.tests.support.tiny_study import ROOT
 
 AWS, LOCAL = ROOT / "cluster.yaml", ROOT / "docs" / "cluster" / "local.yaml"
@@ -205,17 +207,36 @@ def test_no_change_of_a_file_goes_unnoticed(home: Path, capfd: pytest.CaptureFix
     """Each is a problem, or is named as not checked."""
     path, cluster = home / "mine.yaml", yaml.safe_load(own(source))
 
-    def check(content: Any) -> str:
+    def printed_for(content: Any) -> str:
         path.write_text(yaml.safe_dump(content, sort_keys=False))
         main(["cluster", "check", str(path)])
         printed = capfd.readouterr()
         assert "Traceback" not in printed.err
         return printed.out + printed.err
 
-    before, others = check(cluster), list(changed(cluster))
+    before, others = printed_for(cluster), list(changed(cluster))
     assert len(others) > 40
-    unnoticed = [other for other in others if check(other) == before]
+    unnoticed = [other for other in others if printed_for(other) == before]
     assert unnoticed == []
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_shipped_file_that_is_edited_itself_is_compared_with_the_commit(
+    home: Path, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    checkout = home / "checkout"
+    checkout.mkdir()
+    path = checkout / "cluster.yaml"
+    path.write_text(AWS.read_text())
+    git = ["git", "-C", str(checkout), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init"], ["add", "."], ["commit", "-m", "a"]) if committed else ():
+        subprocess.run([*git, *words], check=True, capture_output=True)
+    monkeypatch.setattr(check, "CHECKOUT", checkout)
+    monkeypatch.setitem(check.SHIPPED, "aws", path)
+    path.write_text(own(AWS).replace("HttpTokens: required", "HttpTokens: optional"))
+    found = not_checked(path)
+    assert any("HttpTokens: optional, which cluster.yaml lacks" in line for line in found) == committed
+    assert any(line.startswith("each other setting: cluster.yaml was edited") for line in found) != committed
 
 
 def test_files_of_this_machine(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
