@@ -131,9 +131,9 @@ def study_of(num_steps: int, rates: Sequence[float] = (1e-3, 3e-3, 1e-2, 3e-2)) 
 
 def steps_within(duration_s: float, folder: Path) -> int:
     """Return how many steps a run of `study_of` makes in so long on a CPU of this machine; measure that in `folder`."""
-    tried = 2000
+    tried = 800
     study = write_study(folder, **study_of(tried, rates=(1e-3,)))
-    code, printed = sweep("run", study, "--results", folder / "results", "--cpus", "1")
+    code, printed = sweep("run", study, "--results", folder / "results", "--cpus", "1", timeout_s=600)
     assert code == 0, printed
     seconds = min(row["wall_s"] for row in rows(folder / "results").values())
     num_steps = 40 * round(tried * duration_s / seconds / 40)  # `study_of` evaluates 40 times
