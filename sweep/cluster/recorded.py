@@ -7,10 +7,8 @@ import hashlib
 import sys
 from pathlib import Path
 
+from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.object_store import ObjectStore, local_path
-
-FOLDERS = ("runs", "curves", "checkpoints", "pretrained")
-"""Of a results directory: what grows as something is trained."""
 
 
 def main(*arguments: str) -> int:
@@ -23,12 +21,15 @@ def main(*arguments: str) -> int:
 
 
 def _files(results: str) -> list[tuple[str, str]]:
-    """Return the names of files in `FOLDERS`, which have steps in them, each with its size or version."""
-    if (root := local_path(results)) is None:
+    """Return what grows as something is trained: names of files, which have steps in them, with sizes or versions."""
+    root = local_path(results)
+    paths = Paths(root or Path())
+    folders = (paths.runs, paths.curves, paths.all_checkpoints, paths.pretrained)
+    if root is None:
         store = ObjectStore(results)
-        return [item for folder in FOLDERS for item in store.names(folder).items()]
-    found = [path for folder in FOLDERS for path in Path(root, folder).rglob("*")]
-    return [(str(path), str(path.stat().st_size)) for path in found if path.is_file()]
+        return [item for folder in folders for item in store.names(str(folder)).items()]
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    return [(str(path), str(path.stat().st_size)) for path in files]
 
 
 if __name__ == "__main__":
