@@ -19,8 +19,6 @@ TEXT_WIDTH = 110
 _SPECIAL = re.compile(r"[<&|\n]")
 LONGEST_STEM = 100
 """Characters of a name in that of a file, which may have two of them, and 255 in all."""
-MAX_SVG_BYTES = 120_000
-"""A drawing larger than this, one with very many points, goes into the page as PNG if that is smaller."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,18 +128,19 @@ class Image:
 
     title: str
     png: Path
-    svg: Path
+    svg: Path | None = None
+    """Sharper; None: it would be too large."""
 
     def markdown(self) -> str:
         """Link the files."""
         title = _escape(self.title)
-        return f"![{title}]({self.png.name})\n\n{title}, also as [SVG]({self.svg.name}).\n"
+        also = f", also as [SVG]({self.svg.name})" if self.svg else ""
+        return f"![{title}]({self.png.name})\n\n{title}{also}.\n"
 
     @property
     def source(self) -> str:
-        """The sharper file, unless it is too large, as an address that contains it."""
-        too_large = self.svg.stat().st_size > max(MAX_SVG_BYTES, self.png.stat().st_size)
-        path, kind = (self.png, "png") if too_large else (self.svg, "svg+xml")
+        """The sharper file as an address that contains it."""
+        path, kind = (self.svg, "svg+xml") if self.svg else (self.png, "png")
         return f"data:image/{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 

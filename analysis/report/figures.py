@@ -19,9 +19,10 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import LogLocator
+from matplotlib.ticker import LogLocator, NullLocator
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.verdicts import LU2021_LEARNING_RATE
 
 
@@ -72,6 +73,8 @@ HATCH = "////"
 """Of the bar of a mean over fewer seeds than others."""
 MOST_VARIANTS, NAMED_VARIANTS = 20, 12
 """Of more variants than the first number a figure names as many as the second; 40 lines cannot be distinguished."""
+MOST_SVG_PANELS = 8
+"""A figure of more is PNG alone: its SVG is larger, and takes as long again."""
 CHARACTERS_PER_INCH = 18
 TITLE_CHARACTERS_PER_INCH = 9
 
@@ -129,23 +132,25 @@ def best_rates_figure(
     if published:
         handles.append(Line2D([], [], color="black", linewidth=1.6, label="published (Table 1)"))
     figure, (panel,) = framed(title, caption, handles, width, 1, 1)
-    for cell in cells.to_dict("records"):
-        x = tasks.index(cell["task"]) * (len(styles) + 1) + list(styles).index(cell["variant"])
-        if cell["num_values"]:
-            sem = 0.0 if pd.isna(cell["test_sem"]) else metric.scale * cell["test_sem"]  # one seed has no interval
-            colour = styles[cell["variant"]].colour
-            hatch: dict[str, Any] = (
-                {"hatch": HATCH, "edgecolor": "white"} if cell["num_tests"] < cell["most_seeds"] else {}
-            )
-            panel.bar(x, metric.scale * cell["test_mean"], yerr=sem, width=0.85, color=colour, capsize=2.5, **hatch)
-        else:
-            look: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 8, "color": "0.4"}
-            panel.text(x, 0.01 * metric.scale, "no value", **look)
-        if (value := (published or {}).get((cell["task"], cell["model"], cell["variant"]))) is not None:
+    places = {
+        (task, variant): i * (len(styles) + 1) + j for i, task in enumerate(tasks) for j, variant in enumerate(styles)
+    }
+    cells = cells.assign(x=[places[key] for key in zip(cells["task"], cells["variant"], strict=True)])
+    known = cells[cells["num_values"] > 0]
+    fewer = known["num_tests"] < known["most_seeds"]
+    look: dict[str, Any] = {"width": 0.85, "capsize": 2.5}
+    hatched = look | {"hatch": HATCH, "edgecolor": "white"}
+    for bars, style in ((known[~fewer], look), (known[fewer], hatched)):
+        colours = [styles[variant].colour for variant in bars["variant"]]
+        sems = metric.scale * bars["test_sem"].fillna(0)  # one seed has no interval
+        panel.bar(bars["x"], metric.scale * bars["test_mean"], yerr=sems, color=colours, **style)
+    for x in cells.loc[cells["num_values"] == 0, "x"]:
+        look = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 8, "color": "0.4"}
+        panel.text(x, 0.01 * metric.scale, "no value", **look)
+    for *cell, x in cells[[*CELL, "x"]].itertuples(index=False):
+        if (value := (published or {}).get(tuple(cell))) is not None:
             panel.plot([x - 0.5, x + 0.5], [value, value], color="black", linewidth=1.6)
-    panel.set_xticks(
-        [i * (len(styles) + 1) + (len(styles) - 1) / 2 for i in range(len(tasks))], list(map(plain, tasks))
-    )
+    panel.set_xticks([(len(styles) + 1) * i + (len(styles) - 1) / 2 for i in range(len(tasks))], [*map(plain, tasks)])
     panel.set_xlim(-1, len(tasks) * (len(styles) + 1) - 1)
     if metric.is_fraction:
         panel.set_ylim(0, 100)
@@ -153,9 +158,15 @@ def best_rates_figure(
     return figure
 
 
-def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
-    """Write `stem.png` (150 dpi) and `stem.svg`; return their paths. The same figure gives the same bytes."""
+def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
+    """Write `stem.png` and, of few panels, `stem.svg`; return their paths.
+
+    The same figure gives the same bytes.
+    """
     png, svg = (stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg"))
+    if len(figure.axes) > MOST_SVG_PANELS:
+        figure.savefig(png, dpi=100)
+        return (png,)
     figure.savefig(png, dpi=150)
     # Otherwise element ids are random and the file says when it was made.
     with matplotlib.rc_context({"svg.hashsalt": "lr-sweep"}):
@@ -243,6 +254,7 @@ def _draw_panel(
     panel.scatter(rings["learning_rate"], rings["mean"], edgecolors=list(rings["colour"]), **look)
     panel.set_xlim(rates["learning_rate"].min() / 1.8, rates["learning_rate"].max() * 1.8)
     panel.xaxis.set_major_locator(LogLocator(numticks=12))
+    panel.xaxis.set_minor_locator(NullLocator())
     if rates["test_mean"].isna().all():
         panel.text(0.5, 0.5, "no values yet", transform=panel.transAxes, ha="center", color="0.4", backgroundcolor="w")
         panel.set_ylim(0, metric.scale)

@@ -213,14 +213,15 @@ def _stuck_cells(points: pd.DataFrame, metric: Metric) -> dict[Cell, str]:
     """Describe the evaluations of each cell whose validation accuracy stays at one number."""
     found: dict[Cell, str] = {}
     for key, rows in each_cell(points):
-        accuracy, num_runs = rows["validation_accuracy"], rows["run_id"].nunique()
-        top, number = metric.sign * (metric.sign * accuracy).max(), len(rows)
-        at_top = rows[accuracy == top]
-        everywhere = at_top["run_id"].nunique() == num_runs
-        mostly = top != metric.perfect and everywhere and len(at_top) >= STUCK_SHARE * number
-        if number >= STUCK_EVALUATIONS and (mostly or len(at_top) == number):
-            some = len(at_top) < number
-            where = f"{len(at_top)} of {number}" if some else f"all {number}"
+        accuracy, number = rows["validation_accuracy"], len(rows)
+        top = metric.sign * (metric.sign * accuracy).max()
+        num_top = int((accuracy == top).sum())
+        if number < STUCK_EVALUATIONS or num_top < STUCK_SHARE * number:
+            continue
+        some, num_runs = num_top < number, rows["run_id"].nunique()
+        everywhere = rows.loc[accuracy == top, "run_id"].nunique() == num_runs
+        if not some or (top != metric.perfect and everywhere):
+            where = f"{num_top} of {number}" if some else f"all {number}"
             runs = f"{num_runs} run{'s' if num_runs > 1 else ''}{f', and never {metric.better}' if some else ''}"
             found[key] = f"{metric.validation} is {metric.text(top)} at {where} evaluations of its {runs}"
     return found

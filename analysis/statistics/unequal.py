@@ -82,7 +82,8 @@ def _fewer_rates(cell: Row, mine: Tuning, tunings: list[Tuning], *, same_range: 
 
     `same_range`: a search offered both the same range, or a refinement went where each needed it.
     """
-    lacking = [other for other in tunings if _lacks(mine.rates, other.rates, same_range)]
+    others = (other for other in tunings if other.rates != mine.rates)
+    lacking = [other for other in others if _lacks(mine.rates, other.rates, same_range)]
     if not lacking:
         return
     other = max(lacking, key=lambda each: len(each.rates - mine.rates))

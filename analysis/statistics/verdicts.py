@@ -138,9 +138,10 @@ def _ranked(rows: pd.DataFrame, metric: Metric) -> dict[str, float]:
 def _pairs(compared: pd.DataFrame) -> dict[tuple[str, str], Lead]:
     """Return how each variant compares with each other one."""
     found = {}
-    for row in compared.to_dict("records"):
-        one, other, difference, low, high = (row[x] for x in ("variant", "other", *DIFFERENCE))
-        how = bool(row["distinguishable"]), bool(row["equal"]), min(row["num_seeds"], row["num_other_seeds"])
-        found[one, other] = Lead(other, difference, low, high, *how, row["further_seeds"])
-        found[other, one] = Lead(one, -difference, -high, -low, *how, row["further_seeds"])
+    seeds = ["num_seeds", "num_other_seeds"]
+    kept = compared[["variant", "other", *DIFFERENCE, "distinguishable", "equal", *seeds, "further_seeds"]]
+    for one, other, difference, low, high, apart, equal, *both, further in kept.itertuples(index=False, name=None):
+        how = bool(apart), bool(equal), min(both)
+        found[one, other] = Lead(other, difference, low, high, *how, further)
+        found[other, one] = Lead(one, -difference, -high, -low, *how, further)
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import textwrap
 from functools import partial
 from pathlib import Path
@@ -113,11 +112,13 @@ def judge(
     strict: opt.Strict = False,
 ) -> int:
     """Write tables, figures and checks of runs that any program made (docs/judge.md)."""
+    import pandas
+
     from lr_sweep.analysis.judge.reading import Reading, save_reading
     from lr_sweep.analysis.judge.write import write_judged
     from lr_sweep.sweep.cli.ask import judged_or_asked
 
-    gc.freeze()  # modules stay to the end: the many collections of many small frames leave them out
+    pandas.options.mode.string_storage = "python"  # Arrow's strings are slower in many small frames
     opt.not_together(lower_is_better=lower_is_better, higher_is_better=higher_is_better)
     if equal_within is not None and equal_within <= 0:
         raise UserError(f"--equal-within: got {equal_within:g}, want a difference above 0")
