@@ -146,7 +146,7 @@ def report_moment(moment: str, began: float) -> None:
 
 
 def check_as_if_undisturbed(study: Path, reference: Path) -> None:
-    code, printed = sweep("run", study, "--results", reference, "--cpus", "2", timeout_s=600)
+    code, printed = sweep("run", study, "--results", reference, "--cpus", "2", timeout_s=1800)
     assert code == 0, printed
     assert record_content(RESULTS) == record_content(reference)
     assert final_weights(RESULTS) == final_weights(reference)
