@@ -22,7 +22,7 @@ from lr_sweep.tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-PATIENCE_S = 120.0
+PATIENCE_S = 480.0
 
 
 @pytest.fixture(scope="module")
