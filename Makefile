@@ -8,7 +8,7 @@ EXTRAS ?= dev
 # Test processes at once: more take more memory (each may start a Ray), and are no faster on two cores.
 PROCESSES ?= 2
 
-.PHONY: help quickstart test lint types test-quick test-slow test-slow-ray test-slow-rest bench chaos cluster-test hosts slurm-test kuberay-test env constraints clean
+.PHONY: help quickstart test lint types test-quick test-slow test-slow-ray test-slow-rest bench chaos cluster-test hosts slurm-test kuberay-test env constraints requirements clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -91,6 +91,17 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 constraints: env  ## pin what is installed now
 	$(BIN)/python -m pip freeze --exclude-editable > constraints.txt
+
+LOCKED = import json, sys; \
+  found = [(each["metadata"], each["download_info"].get("archive_info")) for each in json.load(sys.stdin)["install"]]; \
+  print("\# Wheels for Python 3.11 on x86-64 Linux that the machines of a cluster need; `make requirements` writes it."); \
+  print("\n".join(sorted(f"{data['name']}=={data['version']} --hash=sha256:{archive['hashes']['sha256']}" \
+    for data, archive in found if archive)))
+
+requirements: env  ## docs/cluster/requirements.txt, of the image, from constraints.txt; on x86-64 Linux with Python 3.11
+	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed --report - -c constraints.txt '.[cluster]' | \
+	  $(BIN)/python -c "$$LOCKED" > docs/cluster/requirements.txt
+export LOCKED
 
 clean:  ## remove the environment and caches; results stay
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

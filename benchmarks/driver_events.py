@@ -1,41 +1,67 @@
-"""The driver's time for what trials report: Ray Tune's own time for a result, and the recorder's for an evaluation.
+"""What one driver costs: Ray Tune's CPU time for a result, and a whole driver's while stub trials report to it.
 
-Results: one trial that trains nothing reports 2,000 times through Tune and the sweep's callback, alone and while 1,500
-others wait for a slot. Evaluations: the recorder writes curves of 200 evaluations one by one, each time the whole
-curve. `python -m benchmarks.driver_events`; what a trial costs besides is measured by `benchmarks.trial_overhead`.
+First, actors that train nothing report 2,000 times through Tune and the sweep's callback, while others wait. Then `run`
+gets reports of trials that are no processes, at the rate of one GPU each: its record, its MLflow in SQLite and its
+uploads to an S3 server (moto's, a process of its own) are real. `python -m benchmarks.driver_events --trials 500
+--minutes 8`; what a trial costs besides is measured by `benchmarks.trial_overhead`.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
+import subprocess
+import sys
 import tempfile
 import time
+import urllib.request
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
+import psutil
 import torch
 from ray import tune
 
 from lr_sweep.benchmarks.engine_speed import machine
+from lr_sweep.common.network import check_answers
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.recorder import Recorder
-from lr_sweep.sweep.study.backbones import find_backbones
+from lr_sweep.sweep.store.results import StoredResults
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.sweep.study.runs import WantedRun, wanted_runs
 from lr_sweep.sweep.study.study import Resources
 from lr_sweep.sweep.terminal import output_to
+from lr_sweep.sweep.tune import driver
 from lr_sweep.sweep.tune.nodes import Machines
+from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.ray_session import ray_session
-from lr_sweep.sweep.tune.trial_events import Leave, TrialEvent
+from lr_sweep.sweep.tune.run_study import run_study
+from lr_sweep.sweep.tune.shares import Share
+from lr_sweep.sweep.tune.trial_events import Leave, Reported, TrialEvent
 from lr_sweep.sweep.tune.tuner import EventCallback, SweepStoppedError
+from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.events import Advanced, Started
+from lr_sweep.trainables.events import Advanced, Finished, Started
+from lr_sweep.trainables.ray_trainable import REPORT_EVERY_S
 
 NUM_RESULTS = 2000
-NUM_CURVES = 10
-NUM_EVALUATIONS = 200
+EVALUATE_EVERY, EVALUATE_EVERY_S = 2000, 20
+"""Steps and seconds between a run's evaluations: GPT-2, frozen, at 10 ms a step, the fastest of the paper's mix."""
+LOSSES = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "test_loss", "test_accuracy")
+STUDY = """\
+study: fleet
+title: Nothing is trained
+tasks: {{digits: {{num_steps: {num_steps}}}}}
+models: {{tiny: {{size: {{layers: 1, heads: 1, width: 8, positions: 16}}}}}}
+variants: [unfrozen-random]
+learning_rates: [{rates}]
+seeds: 1
+protocol: {{evaluate_every: {evaluate_every}}}
+resources: {{runs_per_trial: 1}}
+"""
 
 
 class Reporting(tune.Trainable):
@@ -49,66 +75,137 @@ class Reporting(tune.Trainable):
         return {"events": [Advanced(run_id="0" * 16, step=self.iteration, step_s=1.0, evaluation_s=1.0)]}
 
 
-def result_s(folder: Path, num_waiting: int) -> float:
-    """Return Tune's seconds a result, the worker's answer included: they overlap where many trials report."""
+def result_s(folder: Path, num_live: int, num_waiting: int) -> float:
+    """Return this process's CPU seconds for a result of `num_live` actors, which report at once."""
     seen: list[float] = []
     stop = Leave()
 
     def put(event: TrialEvent) -> None:
-        seen.append(time.perf_counter())
+        seen.append(time.process_time())
         if len(seen) == NUM_RESULTS:
             stop.set()
 
     callback = EventCallback(put, stop, Machines())
+    trials = [{"cohort": SimpleNamespace(run_ids=[f"{number:016x}"])} for number in range(num_live + num_waiting)]
     tuner = tune.Tuner(
-        tune.with_resources(Reporting, {"cpu": 1}),
-        param_space={"trial": tune.grid_search(list(range(1 + num_waiting)))},
+        tune.with_resources(Reporting, {"cpu": 1 / num_live}),
+        param_space={"trial": tune.grid_search(trials)},
         run_config=tune.RunConfig(name="trials", storage_path=str(folder), callbacks=[callback], verbose=0),
     )
     log_file = folder / "ray.log"
     placement = Placement(resources=Resources(), cpus=1)
     with output_to(log_file), ray_session(placement, log_file), contextlib.suppress(SweepStoppedError):
         tuner.fit()
-    first = NUM_RESULTS // 10
+    first = NUM_RESULTS // 2  # by then all actors have started
     return (seen[NUM_RESULTS - 1] - seen[first]) / (NUM_RESULTS - 1 - first)
 
 
-def evaluation_s(folder: Path) -> float:
-    """Return the recorder's seconds an evaluation."""
-    wanted = _runs(folder)
-    recorder = Recorder(Results(folder / "results"), wanted, devices_per_trial=1)
-    recorder.results.prepare()
-    names = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "test_loss", "test_accuracy")
-    began = time.perf_counter()
-    for run in wanted:
-        recorder.event(Started(run_id=run.run_id, step=0))
-        for step in range(1, NUM_EVALUATIONS + 1):
-            scores = dict.fromkeys(names, 1 / step)
-            point = Evaluation(step=step, time_ms=1000 * step, elapsed_s=step / 10, **scores)
-            recorder.event(Advanced(run_id=run.run_id, step=step, evaluation=point))
-    return (time.perf_counter() - began) / (NUM_CURVES * NUM_EVALUATIONS)
+class Fleet:
+    """Trials that only report: in place of `train_cohorts`, which would have Tune start them."""
+
+    def __init__(self, duration_s: float) -> None:
+        self._num_evaluations = max(1, int(duration_s / EVALUATE_EVERY_S))
+        self.num_reports, self.cpu_s, self.thread_s, self.latest_s = 0, 0.0, 0.0, 0.0
+        self.memory: list[float] = []
+        """MiB of this process, each minute."""
+
+    @property
+    def num_steps(self) -> int:
+        """Of each run."""
+        return EVALUATE_EVERY * self._num_evaluations
+
+    def train(self, cohorts: Sequence[Cohort], *_: object) -> Iterator[TrialEvent | None]:
+        """Yield what the trials report, each event when it is due."""
+        runs = [run_id for cohort in cohorts for run_id in cohort.run_ids]
+        yield from (Started(run_id=run_id, step=0) for run_id in runs)
+        cpu_s, thread_s, began = time.process_time(), time.thread_time(), time.monotonic()
+        per_run = round(EVALUATE_EVERY_S / REPORT_EVERY_S)  # reports between two evaluations
+        self.num_reports = self._num_evaluations * per_run * len(runs)
+        for number in range(self.num_reports):
+            turn, index = divmod(number, len(runs))
+            late_s = time.monotonic() - began - number * REPORT_EVERY_S / len(runs)
+            self.latest_s = max(self.latest_s, late_s)
+            if late_s < 0:
+                time.sleep(-late_s)
+            if len(self.memory) <= (time.monotonic() - began) / 60:
+                self.memory.append(psutil.Process().memory_info().rss / 2**20)
+            since, due = divmod(turn + index % per_run + 1, per_run)  # not all in the same two seconds
+            point = _point(since * EVALUATE_EVERY) if due == 0 and since <= self._num_evaluations else None
+            yield Advanced(run_id=runs[index], step=turn, evaluation=point, step_s=0.01, evaluation_s=1.0)
+            if point:
+                yield Reported()
+        self.cpu_s, self.thread_s = time.process_time() - cpu_s, time.thread_time() - thread_s
+        ends = {"step": self.num_steps, "status": "complete", "elapsed_s": 1.0, "engine": "plain", "device": "none"}
+        yield from (Finished(run_id=run_id, **ends) for run_id in runs)
 
 
-def _runs(folder: Path) -> list[WantedRun]:
-    study = folder / "events.yaml"
-    study.write_text(
-        f"study: events\ntitle: Nothing is trained\ntasks: {{digits: {{num_steps: {NUM_EVALUATIONS}}}}}\n"
-        "models: {tiny: {size: {layers: 1, heads: 1, width: 8, positions: 16}}}\n"
-        f"variants: [unfrozen-random]\nlearning_rates: [0.001]\nseeds: {NUM_CURVES}\nprotocol: {{evaluate_every: 1}}\n"
-    )
-    loaded = load_study(str(study))
-    return wanted_runs(loaded, find_backbones(loaded, folder), folder)
+def _point(step: int) -> Evaluation:
+    return Evaluation(step=step, time_ms=int(1000 * time.time()), elapsed_s=step / 100, **dict.fromkeys(LOSSES, 0.5))
+
+
+@contextlib.contextmanager
+def no_ray(placement: Placement, *_: object) -> Iterator[Share]:
+    """Stand for `ray_session`."""
+    yield Share(placement, lambda: [{"CPU": 1.0}], None)
+
+
+@contextlib.contextmanager
+def s3_server(folder: Path, port: int = 5599) -> Iterator[str]:
+    """Start moto's server with a bucket; give its URI."""
+    keys = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1"}
+    keys |= {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "XDG_CACHE_HOME": str(folder / "cache")}
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with patch.dict(os.environ, keys), subprocess.Popen(command, **silent) as server:
+        try:
+            while True:
+                with contextlib.suppress(OSError):
+                    check_answers("127.0.0.1", port)
+                    break
+                time.sleep(0.2)
+            request = urllib.request.Request(f"http://127.0.0.1:{port}/bucket", method="PUT")
+            urllib.request.urlopen(request).close()
+            yield "s3://bucket/fleet"
+        finally:
+            server.terminate()
+
+
+def measure_fleet(folder: Path, num_trials: int, duration_s: float) -> Fleet:
+    """Let `run` train a study of so many runs, all of which report at once."""
+    fleet, study = Fleet(duration_s), folder / "fleet.yaml"
+    rates = ", ".join(f"{rate:.9g}" for rate in np.logspace(-6, -2, num_trials))
+    study.write_text(STUDY.format(num_steps=fleet.num_steps, rates=rates, evaluate_every=EVALUATE_EVERY))
+    with (
+        s3_server(folder) as uri,
+        patch.object(driver, "train_cohorts", fleet.train),
+        patch.object(driver, "ray_session", no_ray),
+    ):
+        loaded = load_study(str(study))
+        placement = Placement(resources=loaded.resources, cpus=1)
+        run_study(loaded, Options(results=StoredResults(uri), data_dir=folder, placement=placement), print)
+    return fleet
 
 
 def main() -> None:
     """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=500)
+    parser.add_argument("--minutes", type=float, default=8)
+    given = parser.parse_args()
     print(machine(torch.device("cpu")))
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     with tempfile.TemporaryDirectory() as scratch:
-        print(f"the recorder: {1000 * evaluation_s(Path(scratch)):.2f} ms an evaluation, of {NUM_EVALUATIONS} a curve")
-        for num_waiting in (0, 1500):
-            taken_s = result_s(Path(scratch), num_waiting)
-            print(f"Tune: {1000 * taken_s:.2f} ms a result of one trial while {num_waiting} wait", flush=True)
+        fleet = measure_fleet(Path(scratch), given.trials, 60 * given.minutes)
+        own_ms, all_ms = (1000 * taken_s / fleet.num_reports for taken_s in (fleet.thread_s, fleet.cpu_s))
+        print(
+            f"{given.trials} trials, {fleet.num_reports} reports, one in ten with an evaluation: {own_ms:.2f} ms CPU "
+            f"each in the driver's thread, {all_ms:.2f} ms in all threads; at most {fleet.latest_s:.1f} s late; memory "
+            f"by minute {', '.join(f'{mib:.0f}' for mib in fleet.memory)} MiB",
+            flush=True,
+        )
+        for num_live, num_waiting in ((1, 0), (1, 1500), (8, 1500)):
+            taken_s = result_s(Path(scratch), num_live, num_waiting)
+            print(f"Tune: {1000 * taken_s:.2f} ms of CPU a result, {num_live} live, {num_waiting} waiting", flush=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from lr_sweep.common.program import command as program_command
 from lr_sweep.common.text import aligned, counted, duration, machines_there, most_machines_in
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command
-from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, STOP_WAIT_S, ClusterJobs, Job
+from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, RESTARTED, STOP_WAIT_S, ClusterJobs, Job
 from lr_sweep.sweep.study.only import ALL_RUNS, Only, only_text
 
 if TYPE_CHECKING:
@@ -110,17 +110,21 @@ def cluster(
     action: Annotated[Literal["check"], opt.argument(None, "the only action")],
     file: Annotated[Path, opt.argument("FILE", "the file that `ray up` is to be given", opt.local_path)],
 ) -> int:
-    """`cluster check` says what is wrong in a cluster file, before `ray up` starts machines; exit code 1 if
-    something is.
+    """`cluster check` says what is wrong in a cluster file before `ray up` starts machines, and what it cannot see;
+    exit code 1 if something is wrong.
     """
-    from lr_sweep.sweep.cluster.check import problems_in
+    from lr_sweep.sweep.cluster.check import not_checked, problems_in
 
     problems = problems_in(file)
     for problem in problems:
         _say(f"problem: {problem}")
-    number = counted(len(problems), "problem")
-    _say(f"{file}: {number}" if problems else f"{file}: no problems; `ray up {file}` starts it")
-    return 1 if problems else 0
+    if problems:
+        _say(f"{file}: {counted(len(problems), 'problem')}")
+        return 1
+    for text in not_checked(file):
+        _say(f"not checked: {text}")
+    _say(f"{file}: no problem in what can be checked here; `ray up {file}` shows the rest")
+    return 0
 
 
 def _study_name(name_or_path: str) -> str:
@@ -132,17 +136,20 @@ def _study_name(name_or_path: str) -> str:
 
 
 def _status(cluster: ClusterJobs, study: str | None) -> int:
-    """Print the jobs, or the newest of a study, the last line that each running one printed, and the machines."""
+    """Print the jobs, or the newest of a study, the last line of each that runs or failed, and the machines."""
     jobs = cluster.jobs() if study is None else [cluster.newest(study)]
-    logs = {job.name: cluster.log(job.name) for job in jobs if job.active}
+    newest = {job.study: job for job in jobs}
+    shown = [job for job in jobs if job.active or (job.status == "FAILED" and job is newest[job.study])]
+    logs = {job.name: cluster.log(job.name) for job in shown}
     if jobs:
         rows = [(job.name, job.status.lower(), _took(job), job.results) for job in jobs]
         print("\n".join(aligned([("job", "status", "took", "results"), *rows])))
     else:
         _say(f"no study was submitted to the cluster at {cluster.address}")
     for name, log in logs.items():
-        lines = log.strip().splitlines()
-        print(f"{name}: {lines[-1] if lines else 'nothing printed yet'}")
+        lines = log.strip().splitlines() or ["nothing printed yet"]
+        restarts = [line for line in lines[:-1] if RESTARTED in line]
+        print("\n".join(f"{name}: {line}" for line in [*restarts[-1:], lines[-1]]))
     print(machines_there(cluster.machines(), most_machines_in(logs.values())))
     return 0
 
@@ -156,7 +163,7 @@ def _follow(address: str, job: Job) -> int:
     again = program_command("job", "logs", job.study, "--address", address)
     try:
         _say(f"following {job.name}; Ctrl-C leaves it running, `{again}` follows it again")
-        return _ended(ClusterJobs(address).follow(job.name, _write))
+        return _ended(ClusterJobs(address).follow(job.name, _write, _say))
     except KeyboardInterrupt:
         _say(f"\nnot followed any more; {job.name} is still running. Follow it again: {again}")
         return 0
@@ -169,7 +176,7 @@ def _stop(cluster: ClusterJobs, job: Job) -> int:
         return 0
     cluster.stop(job.name)
     _say(f"{job.name} was asked to stop: it has {STOP_WAIT_S} s to save its runs")
-    return 0 if _ended(cluster.follow(job.name, _write)) == 130 else 1
+    return 0 if _ended(cluster.follow(job.name, _write, _say)) == 130 else 1
 
 
 def _ended(job: Job) -> int:

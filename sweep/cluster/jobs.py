@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
 import os
+import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +24,8 @@ from lr_sweep.trainables.ray_internals import use_token_file
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 """URL of the job server at the end of `ui --cluster`'s tunnel, and of a local `ray start --head`."""
 
+MAX_NODES = 10_000
+"""What Ray's job server lists at most."""
 ACTIVE = ("PENDING", "RUNNING")
 STUDY_KEY = "lr_sweep_study"
 RESULTS_KEY = "lr_sweep_results"
@@ -28,8 +33,15 @@ RESULTS_KEY = "lr_sweep_results"
 STOP_WAIT_S = 120
 """How long a stopped sweep may take to save its runs before Ray kills it; Ray's own default is 3 s."""
 
-RECONNECT_S = 60.0
-"""How long a lost connection is tried again."""
+RECONNECT_S = 600.0
+"""How long a lost connection is tried again: a head that boots takes some minutes."""
+
+START = "lr_sweep/sweep/cluster/start.sh"
+"""In the folder that is sent: it finds the interpreter."""
+KEPT = Path("~/lr-sweep-jobs").expanduser()
+"""On a head: a folder for each submitted job that has not ended."""
+RESTARTED = "started again"
+"""In the line that a job prints when its driver was killed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,14 +111,14 @@ class ClusterJobs:
             return _job(self._client.get_job_info(name))
 
     def machines(self) -> int:
-        """Return how many machines of the cluster are there, its head included."""
+        """Return how many machines of the cluster are there now, its head included."""
         with _problems(self.address):
-            response = self._client._do_request("GET", "/nodes?view=summary")
+            response = self._client._do_request("GET", f"/api/v0/nodes?limit={MAX_NODES}")
             response.raise_for_status()
-            return sum(node["raylet"]["state"] == "ALIVE" for node in response.json()["data"]["summary"])
+            return sum(node["state"] == "ALIVE" for node in response.json()["data"]["result"]["result"])
 
-    def start(self, study: str, results: str, command: str, folder: Path) -> str:
-        """Start a job and return its name.
+    def start(self, study: str, results: str, command: str, folder: Path, name: str | None = None) -> str:
+        """Start a job and return its name, a new one or that of a job that is lost.
 
         `command` is a shell command that the cluster's head runs in its copy of `folder`, from where it imports, too.
         """
@@ -114,7 +126,7 @@ class ClusterJobs:
         with _problems(self.address):
             return self._client.submit_job(
                 entrypoint=command,
-                submission_id=job_name(study, datetime.now(UTC)),
+                submission_id=name or job_name(study, datetime.now(UTC)),
                 runtime_env={"working_dir": str(folder), "env_vars": environment},
                 metadata={STUDY_KEY: study, RESULTS_KEY: results},
             )
@@ -129,27 +141,61 @@ class ClusterJobs:
         with _problems(self.address):
             return str(self._client.get_job_logs(name))
 
-    def follow(self, name: str, write: Callable[[str], None]) -> Job:
+    def follow(self, name: str, write: Callable[[str], None], say: Callable[[str], None] = print) -> Job:
         """Write what a job prints, from its beginning, until it ends; return its final state.
 
-        Raises UserError if the cluster was out of reach for a minute, which ends no job on a head that is still up.
+        `say` receives what happens to the connection. Raises UserError if the cluster was out of reach for ten
+        minutes, which ends no job on a head that is still up.
         """
-        num_written, reached_at = 0, time.monotonic()
+        shown, started_s, lost_at = 0, 0.0, math.inf
         while True:
             try:
-                job, log = self.get(name), self.log(name)  # in this order: the log of a job that has ended is whole
-                if new := log[num_written:]:
-                    write(new)
+                job = self.get(name)
+                if lost_at < math.inf:
+                    say("connected again")
+                lost_at = math.inf
+                if job.started_s > started_s:  # the first time, or a head that was lost has started it again
+                    shown, started_s = 0, job.started_s
+                for text in self._new_text(name, shown):
+                    write(text)
+                    shown += len(text)
+                job = self.get(name)
                 if not job.active:
+                    write(self.log(name)[shown:])
                     return job
-                num_written, reached_at = len(log), time.monotonic()
             except UserError as problem:
-                if time.monotonic() - reached_at > RECONNECT_S:
+                if lost_at == math.inf:
+                    lost_at = time.monotonic()
+                    say(f"connection lost, tried again for {RECONNECT_S / 60:.0f} minutes: {problem}")
+                if time.monotonic() - lost_at > RECONNECT_S:
                     raise UserError(
-                        f"{problem} If the head is up, {name} is running, and `job logs` follows it again. If the head "
-                        f"is lost, submit the study again there: it resumes from its checkpoints."
+                        f"{problem} If the head is up, {name} is running, and `job logs` follows it again."
                     ) from problem
             time.sleep(1.0)
+
+    def _new_text(self, name: str, shown: int) -> Iterator[str]:
+        """Yield what a job prints after the first `shown` characters, until it ends."""
+        read = 0
+        for text in self.tail(name):
+            if new := text[max(0, shown - read) :]:
+                yield new
+            read += len(text)
+
+    def tail(self, name: str) -> Iterator[str]:
+        """Yield what a job prints, from its beginning, until it ends."""
+        texts = self._client.tail_job_logs(name)
+
+        async def following() -> str | None:
+            return await anext(texts, None)
+
+        with _problems(self.address), asyncio.Runner() as runner:
+            while (text := runner.run(following())) is not None:
+                yield text
+
+
+def driver_command(arguments: Sequence[str]) -> str:
+    """Return the shell command of a job whose driver has these arguments."""
+    return f"exec sh {START} {shlex.join(arguments)}"  # `exec`: a stop signals Python, not a shell
 
 
 def job_name(study: str, submitted: datetime) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -11,14 +10,11 @@ from lr_sweep.common.object_store import checked, local_path
 from lr_sweep.common.scratch import scratch_folder
 from lr_sweep.common.source_code import CHECKOUT
 from lr_sweep.common.text import gigabytes
-from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, ClusterJobs, Job
+from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS, ClusterJobs, Job, driver_command
 from lr_sweep.sweep.cluster.package import copy_program
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.own.code import write_code
-
-START = "lr_sweep/sweep/cluster/start.sh"
-"""In the folder that is sent: it finds the interpreter."""
 
 
 def submit(
@@ -53,8 +49,7 @@ def submit(
             write_code(study.files, folder)
         say(f"sending {CHECKOUT}, {gigabytes(size)}, to {address}")
         run = ("run", sent, "--address", "auto", "--results", results, "--data-dir", data_dir, *options)
-        command = f"exec sh {START} {shlex.join(run)}"  # `exec`: a stop signals Python, not a shell
-        name = cluster.start(study.study, results, command, folder)
+        name = cluster.start(study.study, results, driver_command(run), folder)
     return cluster.get(name)
 
 

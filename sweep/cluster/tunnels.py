@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,15 @@ DASHBOARD_PORT = 8265
 MLFLOW_PORT = 5000
 """The MLflow server that cluster files start on the head."""
 LOOPBACK = "127.0.0.1"
+RETRY_S = 5.0
+"""Between two tries to open lost tunnels again."""
 
 
 def open_tunnels(cluster_file: Path, port: int = MLFLOW_PORT) -> int:
     """Keep tunnels to MLflow (`port` here) and Ray on a cluster's head open until Ctrl-C; return exit code 0.
 
-    Raises UserError if the file describes no cluster, its head is not up or out of reach, or a port here is taken.
+    Tunnels that were open are opened again when they are lost. Raises UserError if the file describes no cluster, its
+    head is not up or out of reach, or a port here is taken.
     """
     if port == DASHBOARD_PORT:
         raise UserError(f"--port: got {port}, which Ray's page uses: choose another for MLflow's")
@@ -35,21 +39,42 @@ def open_tunnels(cluster_file: Path, port: int = MLFLOW_PORT) -> int:
     forwarded = {port: MLFLOW_PORT, DASHBOARD_PORT: DASHBOARD_PORT}
     for each in forwarded:
         check_listening(LOOPBACK, each, "another program or tunnel may use it; --port sets MLflow's")
-    command = ssh_command(cluster, head_address(cluster_file, cluster), forwarded)
+    opened = False
+    try:
+        while True:
+            try:
+                with _ssh(ssh_command(cluster, head_address(cluster_file, cluster), forwarded)) as ssh:
+                    _wait(ssh, list(forwarded))
+                    _say_open(port, again=opened)
+                    opened = True
+                    raise _lost(ssh.wait())
+            except UserError as problem:
+                if not opened:
+                    raise
+                print(f"{problem} Tried again in {RETRY_S:.0f} s.", flush=True)
+                time.sleep(RETRY_S)
+    except KeyboardInterrupt:
+        return 0
+
+
+@contextmanager
+def _ssh(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
     print(shlex.join(command), flush=True)
     with subprocess.Popen(command) as ssh:
         try:
-            _wait(ssh, list(forwarded))
-            for page in _mlflow_pages(port):
-                print(f"MLflow     {page}")
-            print(f"Ray        {DEFAULT_ADDRESS}, which asks for the token: `ray get-auth-token` prints it")
-            print("`submit` and `job` reach the job server there, too. Ctrl-C closes the tunnels.", flush=True)
-            ended = ssh.wait()
-        except KeyboardInterrupt:
-            return 0
+            yield ssh
         finally:
             ssh.terminate()
-    raise _lost(ended)
+
+
+def _say_open(port: int, *, again: bool) -> None:
+    if again:
+        print("connected again", flush=True)
+        return
+    for page in _mlflow_pages(port):
+        print(f"MLflow     {page}")
+    print(f"Ray        {DEFAULT_ADDRESS}, which asks for the token: `ray get-auth-token` prints it")
+    print("`submit` and `job` reach the job server there, too. Ctrl-C closes the tunnels.", flush=True)
 
 
 def read_cluster(cluster_file: Path) -> dict[str, Any]:
@@ -81,7 +106,7 @@ def head_address(cluster_file: Path, cluster: dict[str, Any]) -> str:
 def ssh_command(cluster: dict[str, Any], host: str, forwarded: dict[int, int]) -> list[str]:
     """Return the command that keeps tunnels to `host` open; `forwarded` maps a port here to the port there."""
     auth = cluster["auth"]
-    options = ["ExitOnForwardFailure=yes", "ServerAliveInterval=30", "StrictHostKeyChecking=accept-new"]
+    options = ["ExitOnForwardFailure=yes", "ServerAliveInterval=10", "StrictHostKeyChecking=accept-new"]
     options += [f"ProxyCommand={auth['ssh_proxy_command']}"] if auth.get("ssh_proxy_command") else []
     key = ["-i", str(Path(auth["ssh_private_key"]).expanduser())] if auth.get("ssh_private_key") else []
     tunnels = [f"-L{LOOPBACK}:{here}:{LOOPBACK}:{there}" for here, there in forwarded.items()]
@@ -102,7 +127,7 @@ def _wait(ssh: subprocess.Popen[bytes], ports: Sequence[int]) -> None:
 
 
 def _lost(code: int) -> UserError:
-    return UserError(f"ssh ended (code {code}), and with it the tunnels; its reason is above. The cluster still runs.")
+    return UserError(f"ssh ended (code {code}), and with it the tunnels; its reason is above.")
 
 
 def _mlflow_pages(port: int) -> list[str]:

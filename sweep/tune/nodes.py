@@ -145,17 +145,20 @@ def cluster_nodes(placement: Placement, excluded: Set[str] = frozenset()) -> Nod
 def nodes_to_come(there: Nodes, cluster_file: Path) -> list[dict[str, float]]:
     """Return the resources of the nodes that the autoscaler may start.
 
-    `there` are the resources of the nodes that are there, the head among them; nodes of the same type have the same
-    CPUs and GPUs. `cluster_file` has the settings of Ray's autoscaler; it is missing where there is none.
+    `there` are the resources of the nodes that are there, the head among them. A node counts in one type alone, the
+    first that has its CPUs and GPUs and is not full. `cluster_file` has the settings of Ray's autoscaler; it is missing
+    where there is none.
     """
     if not (settings := _autoscaler(cluster_file)):
         return []
     coming: list[list[dict[str, float]]] = []
+    up = Counter((node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in there)
     for node_type in settings["available_node_types"].values():
         resources = {name: float(number) for name, number in node_type["resources"].items()}
         if not resources:
             continue  # machines of the user's own: Ray knows when they are up
-        up = sum(all(node.get(name, 0) == resources.get(name, 0) for name in ("CPU", "GPU")) for node in there)
-        coming.append([resources] * (node_type.get("max_workers", 0) - up))
+        size, most = (resources.get("CPU", 0.0), resources.get("GPU", 0.0)), node_type.get("max_workers", 0)
+        coming.append([resources] * (most - min(most, up[size])))
+        up[size] -= min(most, up[size])
     num_free = max(0, settings["max_workers"] - (len(there) - 1))  # of all types together, which take turns here
     return [node for turn in zip_longest(*coming) for node in turn if node is not None][:num_free]

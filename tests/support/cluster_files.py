@@ -23,6 +23,17 @@ def load(name: str) -> dict[str, Any]:
     return loaded
 
 
+def template() -> dict[str, Any]:
+    """Return account.yaml with `["Ref", NAME]`, `["Sub", TEXT]` and such in the places of CloudFormation's tags."""
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    Loader.add_multi_constructor("!", lambda loader, tag, node: [tag, node.value])
+    loaded: dict[str, Any] = yaml.load((ROOT / "docs" / "cluster" / "account.yaml").read_text(), Loader)
+    return loaded
+
+
 @contextmanager
 def account() -> Iterator[Any]:
     """An account in memory; gives its EC2 client."""

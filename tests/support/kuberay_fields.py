@@ -48,6 +48,8 @@ POD = record(
         containers=each(CONTAINER),
         volumes=each(VOLUME),
         serviceAccountName=TEXT,
+        nodeSelector={"type": "object", "additionalProperties": TEXT},
+        tolerations=each(record(key=TEXT, operator=one_of("Exists", "Equal"), value=TEXT, effect=TEXT)),
         terminationGracePeriodSeconds=INTEGER,
     ),
 )
@@ -74,7 +76,7 @@ RAY_JOB = record(
     ("apiVersion", "kind", "metadata", "spec"),
     apiVersion=one_of("ray.io/v1"),
     kind=one_of("RayJob"),
-    metadata=record(("name",), name=TEXT, namespace=TEXT),
+    metadata=record(("name",), name=TEXT, namespace=TEXT, labels={"type": "object", "additionalProperties": TEXT}),
     spec=record(
         ("entrypoint", "rayClusterSpec"),
         entrypoint=TEXT,

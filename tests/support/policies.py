@@ -5,15 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
+
+from lr_sweep.tests.support.cluster_files import template
+from lr_sweep.tests.support.tiny_study import ROOT
+
+
+def statements(who: str) -> list[dict[str, Any]]:
+    """Return what the `head` may do by account.yaml, or what `user-policy.json` or `s3-policy.json` allows."""
+    if who == "head":
+        (policy,) = template()["Resources"]["Role"]["Properties"]["Policies"]
+        found: list[dict[str, Any]] = policy["PolicyDocument"]["Statement"]
+    else:
+        found = json.loads((ROOT / "docs" / "cluster" / f"{who}-policy.json").read_text())["Statement"]
+    return found
 
 
 class Policy:
-    """The statements of a file. Those with anything else than Sid, Effect, Action, Resource, Condition are refused."""
+    """A policy's statements. Those with anything else than Sid, Effect, Action, Resource, Condition are refused."""
 
-    def __init__(self, path: Path) -> None:
-        self.statements: list[dict[str, Any]] = json.loads(path.read_text())["Statement"]
+    def __init__(self, who: str) -> None:
+        self.statements = statements(who)
         for statement in self.statements:
             assert statement.keys() <= {"Sid", "Effect", "Action", "Resource", "Condition"}
             assert statement["Effect"] == "Allow"

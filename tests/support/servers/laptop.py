@@ -10,10 +10,11 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lr_sweep.tests.support.chaos import final_weights, record_content
+from lr_sweep.tests.support.chaos import final_weights, processes, record_content
 from lr_sweep.tests.support.servers.ssh_hosts import SHARED, Hosts
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, rows, sweep, write_study
 from lr_sweep.tests.support.waiting import wait_until
@@ -22,12 +23,21 @@ TOKEN = "0123456789abcdef" * 4
 RESULTS = SHARED / "results"
 
 
+@dataclass
+class Follower:
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def printed(self) -> str:
+        return self.log.read_text()
+
+
 class Laptop:
     """A machine that is no part of the cluster."""
 
     def __init__(self, hosts: Hosts, cluster_file: Path, **settings: str) -> None:
         home = hosts.folder / "laptop"
-        (home / ".ray").mkdir()
+        (home / ".ray").mkdir(exist_ok=True)
         (home / ".ray" / "auth_token").write_text(TOKEN)
         self.cluster_file, self.log = cluster_file, hosts.folder / "laptop.log"
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -40,12 +50,19 @@ class Laptop:
     def ray_down(self) -> None:
         self._ray("down")
 
-    def _ray(self, command: str, *options: str) -> None:
+    def ray_up_that_fails(self) -> None:
+        """Start it again with a set-up command that fails."""
+        text = self.cluster_file.read_text()
+        self.cluster_file.write_text(text.replace("\nsetup_commands:\n", "\nsetup_commands:\n  - sh -c false\n"))
+        self._ray("up", "--no-config-cache", code=1)
+        self.cluster_file.write_text(text)
+
+    def _ray(self, command: str, *options: str, code: int = 0) -> None:
         began = time.monotonic()
         with self.log.open("ab") as log:
             words = ["ray", command, "-y", *options, str(self.cluster_file)]
             done = subprocess.run(words, cwd=ROOT, env=self.environment, stdout=log, stderr=log, timeout=240)
-        assert done.returncode == 0, self.log.read_text()
+        assert done.returncode == code, self.log.read_text()
         print(f"ray {command} took {time.monotonic() - began:.0f} s", flush=True)
 
     @contextmanager
@@ -63,6 +80,25 @@ class Laptop:
                 yield
             finally:
                 os.killpg(held.pid, signal.SIGKILL)  # with its ssh, which would hold on to the ports
+
+    def cut_tunnels(self) -> None:
+        """End the ssh that holds the tunnels."""
+        (ssh,) = [pid for pid, _, command in processes() if command.startswith("ssh -N ")]
+        os.kill(ssh, signal.SIGKILL)
+
+    @contextmanager
+    def following(self, *arguments: str | Path) -> Iterator[Follower]:
+        """Start a command that follows a job; its output goes to a file."""
+        with (
+            (self.cluster_file.parent / "followed.log").open("w+") as log,
+            subprocess.Popen(
+                command_line(*arguments), cwd=ROOT, env=self.environment, stdout=log, stderr=log
+            ) as process,
+        ):
+            try:
+                yield Follower(process, Path(log.name))
+            finally:
+                process.kill()
 
     def _tunnels_are_open(self, held: subprocess.Popen[bytes]) -> bool:
         printed = self.log.read_text()
@@ -95,9 +131,9 @@ def study_of(num_steps: int, rates: Sequence[float] = (1e-3, 3e-3, 1e-2, 3e-2)) 
 
 def steps_within(duration_s: float, folder: Path) -> int:
     """Return how many steps a run of `study_of` makes in so long on a CPU of this machine; measure that in `folder`."""
-    tried = 2000
+    tried = 800
     study = write_study(folder, **study_of(tried, rates=(1e-3,)))
-    code, printed = sweep("run", study, "--results", folder / "results", "--cpus", "1")
+    code, printed = sweep("run", study, "--results", folder / "results", "--cpus", "1", timeout_s=600)
     assert code == 0, printed
     seconds = min(row["wall_s"] for row in rows(folder / "results").values())
     num_steps = 40 * round(tried * duration_s / seconds / 40)  # `study_of` evaluates 40 times
@@ -110,7 +146,7 @@ def report_moment(moment: str, began: float) -> None:
 
 
 def check_as_if_undisturbed(study: Path, reference: Path) -> None:
-    code, printed = sweep("run", study, "--results", reference, "--cpus", "2", timeout_s=600)
+    code, printed = sweep("run", study, "--results", reference, "--cpus", "2", timeout_s=1800)
     assert code == 0, printed
     assert record_content(RESULTS) == record_content(reference)
     assert final_weights(RESULTS) == final_weights(reference)

@@ -1,7 +1,7 @@
 """A cloud on one machine: moto stands in for AWS, and each instance that it starts becomes an ssh host.
 
 moto also enforces rights: the laptop has the actions of docs/cluster/user-policy.json, the head those of
-head-policy.json, and workers have none. tests/sweep/cluster/test_policies.py checks resources and conditions.
+account.yaml, and workers have none. tests/sweep/cluster/test_policies.py checks resources and conditions.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import boto3
 from moto import settings
 from moto.server import ThreadedMotoServer
 
+from lr_sweep.tests.support.policies import Policy
 from lr_sweep.tests.support.servers.metadata_service import ADDRESS, MetadataService
 from lr_sweep.tests.support.servers.ssh_hosts import OUTSIDE, SUBNET, Hosts, call, write_changed
 from lr_sweep.tests.support.tiny_study import ROOT
@@ -26,7 +27,6 @@ PORT = 5555
 URL = f"http://{OUTSIDE}:{PORT}"
 REGION = "us-east-1"
 STRANGER = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
-USER_POLICY, HEAD_POLICY = (ROOT / "docs" / "cluster" / f"{who}-policy.json" for who in ("user", "head"))
 CREDENTIALS = {
     "aws_access_key_id": "AccessKeyId",
     "aws_secret_access_key": "SecretAccessKey",
@@ -73,13 +73,13 @@ class Cloud:
         """Create the owner, who may do anything, the user of the laptop, and the role of the head."""
         iam, sts = _client("iam", STRANGER), _client("sts", STRANGER)
         self.ec2 = _client("ec2", _user(iam, "owner", _policy("*")))
-        laptop = _user(iam, "laptop", actions_alone(USER_POLICY))
+        laptop = _user(iam, "laptop", actions_alone("user"))
         self.laptop_settings = {name.upper(): value for name, value in laptop.items()}
         self.laptop_settings |= {"AWS_ENDPOINT_URL": URL, "AWS_DEFAULT_REGION": REGION}
         name = "lr-sweep-head"
         trust = _policy("sts:AssumeRole", Principal={"Service": "ec2.amazonaws.com"})
         role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust)["Role"]["Arn"]
-        iam.put_role_policy(RoleName=name, PolicyName=name, PolicyDocument=actions_alone(HEAD_POLICY))
+        iam.put_role_policy(RoleName=name, PolicyName=name, PolicyDocument=actions_alone("head"))
         iam.create_instance_profile(InstanceProfileName=name)
         iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
         self._role_s = sts.assume_role(RoleArn=role, RoleSessionName="head")["Credentials"]
@@ -184,11 +184,9 @@ def _user(iam: Any, name: str, policy: str) -> dict[str, str]:
     return {"aws_access_key_id": key["AccessKeyId"], "aws_secret_access_key": key["SecretAccessKey"]}
 
 
-def actions_alone(policy: Path) -> str:
+def actions_alone(who: str) -> str:
     """Return a policy's actions on every resource: moto (5) denies what has a resource or a condition."""
-    statements = json.loads(policy.read_text())["Statement"]
-    named = [statement["Action"] for statement in statements]
-    return _policy(*(action for each in named for action in ([each] if isinstance(each, str) else each)))
+    return _policy(*sorted(Policy(who).actions()))
 
 
 def _policy(*actions: str, **more: Any) -> str:

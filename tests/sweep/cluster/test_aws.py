@@ -98,6 +98,8 @@ def test_a_sweep_counts_on_gpu_machines_that_are_not_up_yet(aws: SimpleNamespace
     coming = nodes_to_come([head], on_the_head)
     assert [(node["CPU"], node["GPU"]) for node in coming] == [(4, 1)] * 8
     assert len(nodes_to_come([head, gpu, gpu, gpu], on_the_head)) == 5  # of both types together
+    on_the_head.write_text(yaml.safe_dump(aws.resolved | {"max_workers": 16}))
+    assert len(nodes_to_come([head, *[gpu] * 10], on_the_head)) == 6  # each of the ten counts in one of the types
     assert nodes_to_come([head], tmp_path / "none") == []
     local = bootstrap(load("local"))
     on_the_head.write_text(yaml.safe_dump(local))

@@ -5,18 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import yaml
 
+from lr_sweep.sweep.cluster.check import outside_the_schema
+from lr_sweep.sweep.cluster.commands import command_problems
 from lr_sweep.tests.support.cluster_files import FILES, load
+from lr_sweep.tests.support.command_lines import arguments_of
+from lr_sweep.tests.support.tiny_study import ROOT
 from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
 
 PATIENCE_S = 180.0
@@ -60,20 +65,42 @@ def test_what_is_served_listens_on_the_head_alone(name: str, cluster: dict[str, 
     assert "0.0.0.0" not in FILES[name].read_text()
 
 
-def test_every_ray_asks_for_the_token(cluster: dict[str, Any]) -> None:
+def test_every_ray_is_the_one_that_asks_for_the_token(cluster: dict[str, Any]) -> None:
+    """`cluster check` finds those that are not; this is the file that they are."""
     commands = [line for line in starts(cluster) if re.search(r"\bray (start|stop)\b", line)]
     assert len(commands) == 4
-    for command in commands:
-        before, _, _ = command.partition("ray st")
-        assert re.search(r"export ([^;]* )?RAY_AUTH_MODE=token\b", before), command
-    # Ray's default path, on this machine and on the cluster's.
-    assert cluster["file_mounts"]["~/.ray/auth_token"] == "~/.ray/auth_token"
-    assert "chmod 600 ~/.ray/auth_token" in cluster["setup_commands"]
+    assert all("~/lr-sweep/sweep/cluster/bin/ray st" in command for command in commands)
+    assert os.access(ROOT / "sweep" / "cluster" / "bin" / "ray", os.X_OK)
 
 
 def test_the_environment_is_the_project_s(cluster: dict[str, Any]) -> None:
     assert any("make env EXTRAS=cluster" in line for line in cluster["setup_commands"])
     assert cluster.get("head_setup_commands", []) == []
+
+
+def test_google_s_file_has_what_ray_wants_and_otherwise_that_of_aws() -> None:
+    gcp, aws = yaml.safe_load((FILES["local"].parent / "gcp.yaml").read_text()), load("aws")
+    assert list(outside_the_schema(gcp)) == []
+    assert list(command_problems(gcp)) == []
+    same = aws.keys() - {
+        "provider",
+        "auth",
+        "available_node_types",
+        "initialization_commands",
+        "worker_start_ray_commands",
+    }
+    assert {key: gcp[key] for key in same} == {key: aws[key] for key in same}
+    assert gcp["worker_start_ray_commands"] == aws["worker_start_ray_commands"][:2]  # without AWS's notices
+    for kind in gcp["available_node_types"].values():
+        assert {"machineType", "disks"} <= kind["node_config"].keys()
+
+
+def test_sky_s_task_runs_a_command_of_the_program() -> None:
+    task = yaml.safe_load((FILES["local"].parent / "sky.yaml").read_text())
+    program, option, module, *arguments = shlex.split(os.path.expandvars(task["run"]))
+    assert (program, option, module) == (".venv/bin/python", "-m", "sweep")
+    assert arguments_of(arguments)["data_dir"]
+    assert task["setup"].endswith("make env EXTRAS=cluster\n")
 
 
 def test_few_lines_are_to_be_changed_and_each_says_so(name: str) -> None:
@@ -91,12 +118,16 @@ class Head:
         programs = self.home / "lr-sweep" / ".venv" / "bin"
         programs.mkdir(parents=True)
         self._write(programs / "ray", f'#!/bin/sh\necho "$RAY_AUTH_MODE $*" >> {folder}/ray.log\n')  # ends no real Ray
+        self._write(programs / "python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        self._write(programs / "crontab", "#!/bin/sh\ncat > /dev/null\n")  # leaves this machine's alone
+        (self.home / "lr-sweep" / "sweep").symlink_to(ROOT / "sweep")
         self._write(programs / "mlflow", f'#!/bin/sh\nexec {sys.executable} -m mlflow "$@"\n')
         self.calls = folder / "ray.log"
         self.port = free_port()
         self.commands = [
             line.replace("5000", str(self.port)).replace("/shared/", f"{self.shared}/")
             for line in cluster["head_start_ray_commands"]
+            if "shutdown" not in line  # it would end this machine
         ]
 
     def _write(self, path: Path, text: str) -> None:
@@ -105,9 +136,13 @@ class Head:
 
     def up(self) -> None:
         """Run the start commands as `ray up` does, each in a shell of its own."""
-        environment = os.environ | {"HOME": str(self.home)}
         for command in self.commands:
-            subprocess.run(["bash", "-c", command], env=environment, check=True, timeout=30)
+            self.call(command)
+
+    def call(self, command: str) -> None:
+        path = f"{self.home}/lr-sweep/.venv/bin:{os.environ['PATH']}"
+        environment = os.environ | {"HOME": str(self.home), "PATH": path}
+        subprocess.run(["bash", "-c", command], env=environment, check=True, timeout=30)
 
     def servers(self) -> set[int]:
         """The process ids of MLflow servers on the port, parents first."""
@@ -137,24 +172,24 @@ def head(tmp_path: Path, cluster: dict[str, Any]) -> Iterator[Head]:
 @pytest.mark.cluster
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["local", "aws"])
-def test_a_second_ray_up_leaves_the_mlflow_server_alone(head: Head, name: str, tmp_path: Path) -> None:
+def test_each_ray_up_starts_mlflow_and_ray_stop_ends_it(head: Head, name: str, tmp_path: Path) -> None:
     """The server's store is one setting, kept off the command line: a database's address has a password in it."""
     store = head.home / "mlflow" / "mlflow.db"
     if name == "local":  # the two files have one command
         store = tmp_path / "elsewhere.db"
         (head.shared / "mlflow-store").write_text(f"sqlite:///{store}\n")
     head.up()
-    head.up()  # while the first is still on its way
     wait_until(lambda: mlflow_answers(head.port), "MLflow", PATIENCE_S)
     before = head.servers()
-    assert before
     head.up()
-    time.sleep(1)
-    assert head.servers() == before
+    wait_until(lambda: not before & head.servers(), "the first MLflow's end", PATIENCE_S)
+    wait_until(lambda: mlflow_answers(head.port), "MLflow", PATIENCE_S)
     assert addresses_listened_on(head) == {"127.0.0.1"}
     assert store.exists()
-    assert not any(store.name in word for pid in before for word in psutil.Process(pid).cmdline())
-    assert head.calls.read_text().count("token stop\n") == head.calls.read_text().count("token start --head") == 3
+    assert not any(store.name in word for pid in head.servers() for word in psutil.Process(pid).cmdline())
+    head.call("~/lr-sweep/sweep/cluster/bin/ray stop")
+    wait_until(lambda: not head.servers(), "the second MLflow's end", PATIENCE_S)
+    assert head.calls.read_text().splitlines()[-1] == "token stop"
 
 
 def addresses_listened_on(head: Head) -> set[str]:
@@ -181,12 +216,14 @@ def test_a_worker_s_start_is_tried_again(name: str, tmp_path: Path, failures: in
     (command,) = [line for line in load(name)["worker_start_ray_commands"] if "ray start" in line]
     programs = tmp_path / "lr-sweep" / ".venv" / "bin"
     programs.mkdir(parents=True)
+    (tmp_path / "lr-sweep" / "sweep").symlink_to(ROOT / "sweep")
     (programs / "ray").write_text(
         f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n[ $(wc -l < {tmp_path}/calls) -gt {failures} ]\n'
     )
     (programs / "sleep").write_text("#!/bin/sh\n")
     for program in programs.iterdir():
         program.chmod(0o755)
-    env = os.environ | {"HOME": str(tmp_path), "RAY_HEAD_IP": "192.0.2.10"}
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    env = os.environ | {"HOME": str(tmp_path), "PATH": path, "RAY_HEAD_IP": "192.0.2.10"}
     assert subprocess.run(["bash", "-c", command], env=env).returncode == code
     assert (tmp_path / "calls").read_text().splitlines() == ["start --address=192.0.2.10:6379"] * calls

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from lr_sweep.sweep.cluster import keep
 from lr_sweep.tests.support.command_lines import arguments_of
 from lr_sweep.tests.support.crd import Schema, disagreements, problems, read_schema
 from lr_sweep.tests.support.kuberay_fields import RAY_JOB
@@ -50,7 +52,8 @@ def test_its_fields_are_kuberays(schema: Schema) -> None:
 
 
 def test_a_misspelt_field_is_refused(schema: Schema) -> None:
-    free = {"cpu", "memory", "nvidia.com/gpu", "num-cpus"}  # names of resources and of options of `ray start`
+    # Names of resources, of labels, and of options of `ray start`.
+    free = {"cpu", "memory", "nvidia.com/gpu", "nvidia.com/gpu.present", "num-cpus"}
     # Kubernetes checks an object's metadata itself: a CRD says nothing about it.
     spec = set(manifest()) | {name for _, name in fields(manifest()["spec"])}
     refused = set()
@@ -75,8 +78,8 @@ def test_our_table_has_fields_of_kuberays_alone() -> None:
 
 
 def test_the_entrypoint_is_a_command_of_the_program() -> None:
-    program, *arguments = shlex.split(manifest()["spec"]["entrypoint"])
-    assert program == "lr-sweep"
+    program, option, module, *arguments = shlex.split(manifest()["spec"]["entrypoint"])
+    assert (program, option, module) == ("python", "-m", keep.__name__)  # ends a job that is not to be tried again
     chosen = arguments_of(arguments)
     assert (arguments[0], chosen["address"]) == ("run", "auto")
     mounts = [container["volumeMounts"][0]["mountPath"] for container in containers()]
@@ -97,5 +100,31 @@ def test_rays_version_is_the_environments() -> None:
     assert len({container["image"] for container in containers()}) == 1
 
 
-def test_the_image_has_the_environment() -> None:
-    assert "-c constraints.txt" in (FOLDER / "Dockerfile").read_text()
+def test_kueues_label_is_one_line_away() -> None:
+    text = (FOLDER / "rayjob.yaml").read_text()
+    job = YAML(typ="safe").load(text.replace("# labels:", "labels:"))
+    assert job["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "lr-sweep"}
+    assert problems(job, RAY_JOB) == []
+
+
+def test_the_image_has_the_environments_packages_each_with_its_hash() -> None:
+    """pip refuses a package that lacks a hash, or has another; setuptools builds the program."""
+    assert "--require-hashes" in (FOLDER / "Dockerfile").read_text()
+    lines = [line for line in (FOLDER / "requirements.txt").read_text().splitlines() if line[0] != "#"]
+    assert all(re.fullmatch(r"\S+==\S+ --hash=sha256:[0-9a-f]{64}", line) for line in lines)
+    pinned = {canonical(line.split()[0]) for line in lines if not line.startswith("setuptools==")}
+    assert pinned <= set(map(canonical, (ROOT / "constraints.txt").read_text().split()))
+    assert {name.partition("==")[0] for name in pinned} >= {"ray", "torch", "mlflow", "psycopg2-binary"}
+
+
+def canonical(pin: str) -> str:
+    return re.sub(r"[-_.]+(?=.*==)", "-", pin).lower()
+
+
+def test_what_the_image_is_built_from_is_listed() -> None:
+    """`.dockerignore` excludes everything but what the Dockerfile copies."""
+    first, *kept = (FOLDER / "Dockerfile.dockerignore").read_text().splitlines()
+    assert first == "*"
+    copied = re.findall(r"^COPY (.+) \S+$", (FOLDER / "Dockerfile").read_text(), re.MULTILINE)
+    wanted = {f"!{name}" for names in copied for name in names.split()} | {"**/__pycache__"}
+    assert set(kept) == wanted

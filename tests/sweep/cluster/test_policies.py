@@ -1,4 +1,4 @@
-"""docs/cluster/*-policy.json: the calls that Ray makes are allowed on the cluster's own machines, and on no others."""
+"""The policies in docs/cluster: the calls that Ray makes are allowed on the cluster's machines, and on no others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lr_sweep.tests.support.cluster_files import account, load
 from lr_sweep.tests.support.policies import Policy
 from lr_sweep.tests.support.tiny_study import ROOT
 
-HEAD, USER, S3 = (Policy(ROOT / "docs" / "cluster" / f"{name}-policy.json") for name in ("head", "user", "s3"))
+HEAD, USER, S3 = map(Policy, ("head", "user", "s3"))
 MACHINE = "arn:aws:ec2:us-east-1:123456789012:instance/i-1"
 ROLE = "arn:aws:iam::123456789012:role/"
 BESIDE = ("image/ami-1", "key-pair/k", "network-interface/e", "security-group/s", "subnet/s", "volume/v")

@@ -5,16 +5,18 @@ A head and three workers, on one CPU each.
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from lr_sweep.tests.support.chaos import processes
 from lr_sweep.tests.support.servers.laptop import (
     RESULTS,
     Laptop,
-    accepted,
     check_as_if_undisturbed,
     report_moment,
     steps_within,
@@ -53,14 +55,14 @@ def saved() -> set[str]:
     return {path.name for path in (RESULTS / "checkpoints").glob("*/step-*")}
 
 
-def test_a_study_outlives_hosts_their_network_and_the_head(hosts: Hosts, tmp_path: Path) -> None:
+def test_a_study_outlives_hosts_their_network_the_driver_the_tunnels_and_the_head(hosts: Hosts, tmp_path: Path) -> None:
+    """No command is typed after `submit`."""
     num_steps = steps_within(RUN_S, tmp_path / "tried")
     study, laptop = write_study(SHARED, **study_of(num_steps)), Laptop(hosts, local_cluster_file(hosts))
     began = time.monotonic()
     submit = ("submit", study, "--results", RESULTS, "--data-dir", SHARED / "data", "--checkpoint-every-s", "5")
     laptop.ray_up()
-    with laptop.tunnels():
-        first = accepted(laptop.sweep(*submit, "--no-follow"))
+    with laptop.tunnels(), laptop.following(*submit) as follower:
         wait_until(lambda: all(map(hosts.trains, (HEAD, *WORKERS))), "a trial on every host")
         wait_until(
             lambda: len({path.parent for path in (RESULTS / "checkpoints").glob("*/step-*")}) >= 4, "checkpoints"
@@ -72,21 +74,38 @@ def test_a_study_outlives_hosts_their_network_and_the_head(hosts: Hosts, tmp_pat
         time.sleep(MISSED_AFTER_S)
         before = saved()
         wait_until(lambda: bool(saved() - before), "runs to resume")
-        printed = laptop.sweep("job", "status")
-        assert f"{first}  running" in printed
-        assert printed.endswith("2 machines are there, of at most 4\n")
-    assert len(rows(RESULTS)) < 8
-    hosts.kill(HEAD)
-    report_moment(f"the head is killed; {len(rows(RESULTS))} of 8 runs have ended", began)
-    hosts.connect(WORKERS[1])
-    for address in (HEAD, WORKERS[0]):
-        hosts.start(address)
-    laptop.log.unlink()
-    laptop.ray_up()
-    with laptop.tunnels():
-        printed = laptop.sweep(*submit)
-        assert "8 runs wanted: 8 complete, 0 diverged, 0 failed, 0 missing." in printed
-        assert accepted(printed) > first
+        assert laptop.sweep("job", "status").endswith("2 machines are there, of at most 4\n")
+        kill_driver()
+        wait_until(lambda: "killed by SIGKILL; started again (1 of 3 times)" in follower.printed(), "another driver")
+        laptop.cut_tunnels()
+        wait_until(lambda: all(map(hosts.trains, (HEAD, WORKERS[2]))), "trials of that driver")
+        assert len(rows(RESULTS)) < 8
+        hosts.kill(HEAD)
+        report_moment(f"driver, tunnels and head are lost; {len(rows(RESULTS))} of 8 runs have ended", began)
+        hosts.connect(WORKERS[1])
+        for address in (HEAD, WORKERS[0]):
+            hosts.start(address)
+        assert follower.process.wait(timeout=600) == 0, follower.printed()
+    printed = follower.printed()
+    assert printed.count("8 runs wanted: 8 complete, 0 diverged, 0 failed, 0 missing.") == 1
+    assert printed.count("connection lost") == printed.count("connected again") >= 1
     report_moment("the study is complete", began)
+    laptop.ray_down()
+    assert [hosts.left(address) for address in (HEAD, *WORKERS)] == [[]] * 4
     check_as_if_undisturbed(study, tmp_path / "reference")
     assert all(row["lost_steps"] < num_steps / 2 for row in rows(RESULTS).values())
+
+
+def kill_driver() -> None:
+    (driver,) = [pid for pid, _, command in processes() if " -m lr_sweep.sweep run " in command]
+    os.kill(driver, signal.SIGKILL)
+
+
+def test_ray_down_after_a_ray_up_that_failed_leaves_nothing(hosts: Hosts) -> None:
+    """`ray down` reaches no head that is not up to date (2.60)."""
+    laptop = Laptop(hosts, local_cluster_file(hosts))
+    laptop.ray_up()
+    wait_until(lambda: all(map(hosts.left, (HEAD, *WORKERS))), "Ray on every host")
+    laptop.ray_up_that_fails()
+    laptop.ray_down()
+    assert [hosts.left(address) for address in (HEAD, *WORKERS)] == [[]] * 4

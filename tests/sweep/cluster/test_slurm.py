@@ -127,6 +127,16 @@ def test_scancel_saves_every_run_and_leaves_no_process(slurm: Slurm, tmp_path: P
     assert slurm.field(job, "Restarts") == "0"
 
 
+def test_a_sweep_that_records_nothing_is_requeued_once(slurm: Slurm, tmp_path: Path) -> None:
+    """Its time ends before a run can be saved: each part gets its signal while Ray starts."""
+    job = submit(slurm, ("--time=1", "--signal=B:USR1@60"), write_study(tmp_path))
+    printed = ended(slurm, job)
+    assert printed.count("time limit: runs are saved, the job is requeued") == 1
+    assert "error: two parts of the job, one after the other, reached their time limits and recorded nothing" in printed
+    assert slurm.field(job, "JobState") == "FAILED"
+    assert slurm.field(job, "Restarts") == "1"
+
+
 def test_a_ray_that_does_not_start_fails_the_job(slurm: Slurm, tmp_path: Path) -> None:
     broken = tmp_path / "venv" / "bin"
     broken.mkdir(parents=True)

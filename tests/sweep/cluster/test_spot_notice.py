@@ -20,6 +20,7 @@ def test_a_spot_machine_s_notice_reaches_ray(tmp_path: Path) -> None:
     (command,) = [line for line in CLUSTER["worker_start_ray_commands"] if ADDRESS in line]
     programs, said = tmp_path / "lr-sweep" / ".venv" / "bin", tmp_path / "ray.log"
     programs.mkdir(parents=True)
+    (tmp_path / "lr-sweep" / "sweep").symlink_to(ROOT / "sweep")
     (programs / "ray").write_text(f'#!/bin/sh\necho "$RAY_AUTH_MODE $*" >> {said}\n')
     (programs / "ray").chmod(0o755)
     service = MetadataService("127.0.0.1", 0)

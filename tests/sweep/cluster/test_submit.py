@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,6 +62,7 @@ class Cluster:
 
     def __init__(self, there: Sequence[Job], folder: Path) -> None:
         self.address, self.there, self.folder, self.commands = "http://cluster", list(there), folder, []
+        self.printed = "1 machine is there, of at most 9\n4 of 8 done\n"
 
     def __call__(self, address: str) -> Cluster:
         return self
@@ -77,8 +80,8 @@ class Cluster:
         return 3
 
     def log(self, name: str) -> str:
-        assert name.startswith("tiny")
-        return "1 machine is there, of at most 9\n4 of 8 done\n"
+        assert name.startswith(("tiny", "other"))
+        return self.printed
 
     def get(self, name: str) -> Job:
         return next(job for job in self.there if job.name == name)
@@ -206,7 +209,8 @@ def test_jobs_and_machines(say: Any, cluster: Cluster) -> None:
     code, printed = say("job", "status")
     assert code == 0
     assert "tiny-20261123-041500   running" in printed
-    assert printed.endswith("tiny-20261123-041500: 4 of 8 done\n3 machines are there, of at most 9\n")
+    last = "tiny-20261123-041500: 4 of 8 done\nother-20261122-090000: 4 of 8 done\n"
+    assert printed.endswith(f"{last}3 machines are there, of at most 9\n")
 
 
 def test_names_of_jobs_are_those_of_their_second() -> None:
@@ -214,23 +218,55 @@ def test_names_of_jobs_are_those_of_their_second() -> None:
     assert job_name("tiny", datetime(2026, 11, 23, 4, 15, 1)) == "tiny-20261123-041501"
 
 
-def test_what_a_job_prints_is_shown_once_however_often_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lr_sweep.sweep.cluster.jobs.time.sleep", lambda seconds: None)
-    logs = iter(["", "3 runs", "3 runs", UserError("the network is away"), "3 runs\n4 runs"])
+class LostAndFound(ClusterJobs):
+    """A job whose log is followed over connections that are lost; its second start has a new log."""
 
-    class TalkingCluster(ClusterJobs):
+    def __init__(self) -> None:
+        self.tails: Iterator[list[str | None]] = iter([["3 runs", None], ["3 runs", "\n4", None], ["again", " done"]])
+        self.gets = iter([(1.0, "RUNNING"), (1.0, "RUNNING"), (2.0, "RUNNING"), (2.0, "SUCCEEDED")])
+
+    def get(self, name: str) -> Job:
+        started_s, status = next(self.gets)
+        return dataclasses.replace(a_job(name, status), started_s=started_s)
+
+    def tail(self, name: str) -> Iterator[str]:
+        for text in next(self.tails):
+            if text is None:
+                raise UserError("the network is away.")
+            yield text
+
+    def log(self, name: str) -> str:
+        return "again done\n"
+
+
+def test_what_a_job_prints_is_shown_once_however_often_the_connection_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lr_sweep.sweep.cluster.jobs.time.sleep", lambda seconds: None)
+    shown: list[str] = []
+    said: list[str] = []
+    assert LostAndFound().follow("tiny-1", shown.append, said.append).status == "SUCCEEDED"
+    assert "".join(shown) == "3 runs\n4again done\n"
+    assert said == ["connection lost, tried again for 10 minutes: the network is away.", "connected again"] * 2
+
+
+def test_a_cluster_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(0, 10_000, 100))
+    monkeypatch.setattr("lr_sweep.sweep.cluster.jobs.time", SimpleNamespace(sleep=print, monotonic=lambda: next(now)))
+
+    class Away(ClusterJobs):
         def __init__(self) -> None:
-            self.left = 5
+            pass
 
         def get(self, name: str) -> Job:
-            self.left -= 1
-            return a_job(name, "RUNNING" if self.left else "SUCCEEDED")
+            raise UserError("the network is away.")
 
-        def log(self, name: str) -> str:
-            if isinstance(log := next(logs), UserError):
-                raise log
-            return log
+    with pytest.raises(UserError, match=r"the network is away. If the head is up, tiny-1 is running"):
+        Away().follow("tiny-1", print)
 
-    shown: list[str] = []
-    assert TalkingCluster().follow("tiny-1", shown.append).status == "SUCCEEDED"
-    assert shown == ["3 runs", "\n4 runs"]
+
+@pytest.mark.parametrize(("status", "last"), [("RUNNING", "4 of 8 done"), ("FAILED", "error: killed 4 times")])
+def test_status_says_why_a_driver_was_started_again(say: Any, cluster: Cluster, status: str, last: str) -> None:
+    killed = "the driver was killed by SIGKILL; started again (3 of 3 times)"
+    cluster.there.append(a_job("tiny-20261123-041500", status))
+    cluster.printed = f"3 of 8 done\n{killed}\n{last}\n"
+    _, printed = say("job", "status")
+    assert f"tiny-20261123-041500: {killed}\ntiny-20261123-041500: {last}\n" in printed

@@ -22,7 +22,7 @@ from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
 AWS, LOCAL = FILES["aws"], FILES["local"]
 
 FAKE_SSH = """
-import json, os, sys, threading
+import json, os, sys, threading, time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -40,7 +40,14 @@ if {dies}:
     sys.exit("lab@192.0.2.10: Permission denied (publickey).")
 servers = [HTTPServer(("127.0.0.1", port), Handler) for port in ports]
 for server in servers:
-    threading.Thread(target=server.serve_forever).start()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+first = Path({asked!r} + "-once")
+if {lost} and not first.exists():
+    first.touch()
+    time.sleep(3)
+    sys.exit(255)
+while True:
+    time.sleep(60)
 """
 
 
@@ -55,11 +62,13 @@ def port() -> int:
         return int(free.getsockname()[1])
 
 
-def fake_ssh(folder: Path, *, status: int = 200, dies: bool = False) -> dict[str, str]:
+def fake_ssh(folder: Path, *, status: int = 200, dies: bool = False, lost: bool = False) -> dict[str, str]:
     """Write it, and return an environment in which it is found."""
     program = folder / "bin" / "ssh"
     program.parent.mkdir()
-    program.write_text(f"#!{sys.executable}\n" + FAKE_SSH.format(asked=str(folder / "asked"), status=status, dies=dies))
+    program.write_text(
+        f"#!{sys.executable}\n" + FAKE_SSH.format(asked=str(folder / "asked"), status=status, dies=dies, lost=lost)
+    )
     program.chmod(0o700)
     return environment(PATH=f"{program.parent}{os.pathsep}{os.environ['PATH']}")
 
@@ -91,7 +100,7 @@ def test_the_command_for_machines_of_one_s_own() -> None:
         "ssh",
         "-N",
         "-oExitOnForwardFailure=yes",
-        "-oServerAliveInterval=30",
+        "-oServerAliveInterval=10",
         "-oStrictHostKeyChecking=accept-new",
         "-i",
         str(Path.home() / ".ssh" / "id_ed25519"),
@@ -131,6 +140,14 @@ def test_it_says_where_the_pages_are_until_ctrl_c(tmp_path: Path, port: int) -> 
     for each in (port, 8265):
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", each))
+
+
+def test_lost_tunnels_are_opened_again(tmp_path: Path, port: int) -> None:
+    """Without a command; the first connection lasts three seconds."""
+    code, printed = ui(fake_ssh(tmp_path, lost=True), port, "connected again")
+    assert code == 0
+    assert "ssh ended (code 255), and with it the tunnels; its reason is above. Tried again in 5 s." in printed
+    assert printed.count("Ctrl-C closes the tunnels") == 1
 
 
 def test_before_the_first_study(tmp_path: Path, port: int) -> None:

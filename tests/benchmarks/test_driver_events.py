@@ -1,0 +1,32 @@
+"""What a driver costs is measured through Tune, and through `run` with its record, MLflow and store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.analysis.record.read import read_curves
+from lr_sweep.benchmarks import driver_events
+from lr_sweep.sweep.store.results import StoredResults
+
+pytestmark = pytest.mark.slow
+
+
+def test_results_of_live_actors_arrive_while_others_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_events, "NUM_RESULTS", 20)
+    assert driver_events.result_s(tmp_path, num_live=2, num_waiting=3) > 0
+
+
+def test_what_a_fleet_reports_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each of its trials is evaluated twice in 40 s of reports; ten times as fast here."""
+    monkeypatch.setattr(driver_events, "REPORT_EVERY_S", 0.2)
+    monkeypatch.setattr(driver_events, "EVALUATE_EVERY_S", 2)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # as it is set there
+    fleet = driver_events.measure_fleet(tmp_path, 5, 4.0)
+    assert fleet.num_reports == 100
+    assert "5/5 runs done" in capfd.readouterr().out
+    curves = read_curves(StoredResults("s3://bucket/fleet").root)
+    assert sorted(curves["step"]) == [2000] * 5 + [4000] * 5
