@@ -94,11 +94,14 @@ def _fitted(curve: Curve, kept: Ints, variance: float, dof: int) -> Optimum:
     candidates = np.linspace(*ends, min(number, MOST_CANDIDATES) + 1)
     misfits = _misfits(x, y, candidates)
     misfit, misfit_dof = float(misfits.min()), len(x) - PARAMETERS
-    if dof == 0:  # one seed: what the fit misses is all that is known of the noise
+    one_seed = dof == 0
+    if one_seed:  # what the fit misses is all that is known of the noise
         variance, dof = misfit / misfit_dof, misfit_dof
     limit, (low, high) = _limit(misfit, misfit_dof, variance, dof), _unimodal(curve, variance, dof)
     held = math.isfinite(limit)
-    at = float(np.clip(candidates[misfits.argmin()] if held else _vertex(curve), low, high))
+    # Four numbers fitted to single values follow their noise; the parabola through the best three does less.
+    best = candidates[misfits.argmin()] if held and not one_seed else _vertex(curve)
+    at = float(np.clip(best, low, high))
     inside = candidates[(misfits <= misfit + limit) & (candidates >= low) & (candidates <= high)]
     note = "" if held else "parabolas do not hold: between worse rates"
     step = candidates[1] - candidates[0]  # none between two candidates is left out
