@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
@@ -24,6 +25,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.verdicts import LU2021_LEARNING_RATE
+from lr_sweep.common.text import rate_text
 
 
 class Style(NamedTuple):
@@ -73,6 +75,8 @@ HATCH = "////"
 """Of the bar of a mean over fewer seeds than others."""
 MOST_VARIANTS, NAMED_VARIANTS = 20, 12
 """Of more variants than the first number a figure names as many as the second; 40 lines cannot be distinguished."""
+WIDE = 400
+"""Largest over smallest of rates whose decades alone are marked."""
 MOST_SVG_PANELS = 8
 """A figure of more is PNG alone: its SVG is larger, and takes as long again."""
 CHARACTERS_PER_INCH = 18
@@ -253,8 +257,7 @@ def _draw_panel(
     look: dict[str, Any] = {"s": RING**2, "facecolors": "none", "zorder": 4, "linewidths": 1}
     panel.scatter(rings["learning_rate"], rings["mean"], edgecolors=list(rings["colour"]), **look)
     panel.set_xlim(rates["learning_rate"].min() / 1.8, rates["learning_rate"].max() * 1.8)
-    panel.xaxis.set_major_locator(LogLocator(numticks=12))
-    panel.xaxis.set_minor_locator(NullLocator())
+    mark_rates(panel.xaxis, *panel.get_xlim())
     if rates["test_mean"].isna().all():
         panel.text(0.5, 0.5, "no values yet", transform=panel.transAxes, ha="center", color="0.4", backgroundcolor="w")
         panel.set_ylim(0, metric.scale)
@@ -302,6 +305,16 @@ def _draw_spread(panel: Axes, rows: pd.DataFrame) -> None:
 def _line(style: Style) -> dict[str, Any]:
     dash = tuple(length / LINE_WIDTH for length in style.dash)  # matplotlib counts in line widths
     return {"color": style.colour, "marker": style.marker, "markersize": 5, "linestyle": (0, dash) if dash else "-"}
+
+
+def mark_rates(axis: Axis, low: float, high: float) -> None:
+    """Mark decades on a logarithmic axis, or in a narrow range 1, 2 and 5 of each."""
+    axis.set_minor_locator(NullLocator())
+    if high / low >= WIDE:
+        axis.set_major_locator(LogLocator(numticks=12))
+    else:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(lambda rate, _: rate_text(float(f"{rate:.1g}")))
 
 
 def dress(panel: Axes, grid: Literal["both", "y"], metric: Metric) -> None:

@@ -12,12 +12,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.blocks import Block, Image, Section, file_stem
-from lr_sweep.analysis.report.figures import FURTHER_MARKS, MIN_WIDTH, dress, framed, plain, save
+from lr_sweep.analysis.report.figures import FURTHER_MARKS, MIN_WIDTH, dress, framed, mark_rates, plain, save
 from lr_sweep.analysis.report.further_tables import sensitivity_table
 from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.analysis.report.texts import laid_out, say
@@ -26,7 +25,6 @@ from lr_sweep.analysis.statistics.laws import laws, series_of
 from lr_sweep.analysis.statistics.optimum import optima
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.sensitivity import expected_bests, sensitivities
-from lr_sweep.common.text import rate_text
 
 MOST_FIGURES, MOST_SAID = 4, 3
 """Laws that are drawn, and said in a sentence; the table has all."""
@@ -94,6 +92,7 @@ def _figure(summary: StudySummary, best: pd.DataFrame, sizes: pd.Series[float], 
 
 def _dress(panel: Axes, metric: Metric) -> None:
     panel.set_xscale("log")
+    mark_rates(panel.xaxis, *panel.get_xlim())
     panel.set_xlabel("learning rate")
     dress(panel, "both", metric)
     panel.set_ylabel(plain(metric.validation))
@@ -111,8 +110,7 @@ def _draw_law(panel: Axes, best: pd.DataFrame, sizes: pd.Series[float], law: Row
     panel.set_yscale("log")
     panel.set_xticks(x, [f"{size:g}" for size in x], minor=False)
     panel.minorticks_off()
-    panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    panel.yaxis.set_major_formatter(lambda rate, _: rate_text(float(f"{rate:.1g}")))
+    mark_rates(panel.yaxis, *panel.get_ylim())
     panel.spines[["top", "right"]].set_visible(False)
     panel.set_xlabel(plain(str(law["axis"])))
     panel.set_ylabel("best learning rate")
