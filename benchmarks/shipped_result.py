@@ -18,7 +18,9 @@ from lr_sweep.analysis.record.paths import Paths
 SHIPPED = Path(__file__).parent.parent / "docs" / "results"
 MOST_FILES = 8
 COPIED = ("index.html", "runs.csv", "checks.json")
-FIGURES = ("learning-rates-*.png", "decided.png")
+FIGURES = ("law-*.png", "learning-rates-*.png")
+"""Of the first that a report has, all; curves of every size would be many."""
+DECIDED = "decided.png"
 OF_DECIDE = "fresh.csv"
 """Of a study with `decide` alone."""
 FIGURE = re.compile(r"(?P<image>!\[[^\]]*\]\((?P<file>[^)]+)\)\n\n)(?P<title>[^\n]*), also as \[SVG\]\([^)]*\)\.\n")
@@ -28,7 +30,8 @@ FIGURE = re.compile(r"(?P<image>!\[[^\]]*\]\((?P<file>[^)]+)\)\n\n)(?P<title>[^\
 def ship(report: Path, folder: Path) -> Iterator[Path]:
     """Copy what docs/results keeps of a report into a folder, and yield each file; other files there stay."""
     folder.mkdir(parents=True, exist_ok=True)
-    figures = sorted(path for pattern in FIGURES for path in report.glob(pattern))
+    found = (sorted(report.glob(pattern)) for pattern in FIGURES)
+    figures = [*next(filter(None, found), []), *report.glob(DECIDED)]
     kept = {path.name for path in figures}
     for path in (*figures, *(report / name for name in COPIED), *report.glob(OF_DECIDE)):
         yield Path(shutil.copyfile(path, folder / path.name))
