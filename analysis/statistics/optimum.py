@@ -122,10 +122,9 @@ def optima(summary: StudySummary) -> pd.DataFrame:
     for cell, rates in each_cell(summary.learning_rates):
         curve = curve_of(rates, summary.metric.sign)
         found = optimum(curve)
-        size = NEAR if summary.metric.is_fraction else NEAR * abs(curve.means[curve.best])
         ends = dict(zip(("optimum", "low", "high"), np.power(10.0, found[:3]).tolist(), strict=True))
         tried = {"spacing": _spacing(curve), "one_seed": curve.counts.max(initial=0) < 2, "note": found.note}
-        rows.append(dict(zip(CELL, cell, strict=True)) | ends | _around(curve, size) | tried)
+        rows.append(dict(zip(CELL, cell, strict=True)) | ends | _around(curve, summary.metric.is_fraction) | tried)
     return pd.DataFrame(rows)
 
 
@@ -223,14 +222,14 @@ def _limit(misfit: float, misfit_dof: int, variance: float, dof: int) -> float:
     return max(variance, misfit / misfit_dof) * float(stdtrit(dof, (1 + CONFIDENCE) / 2)) ** 2
 
 
-def _around(curve: Curve, size: float) -> dict[str, Any]:
+def _around(curve: Curve, is_fraction: bool) -> dict[str, Any]:
     """Return the basin of a curve and the costs of being off, with the columns of `optima`."""
     known = np.isfinite(curve.means)
     if not known.any():
         return dict.fromkeys(("basin_low", "basin_high", "cost_2x", "cost_10x"), math.nan)
     x, y = curve.log_rates[known], curve.means[known]
     fine = np.unique([*np.linspace(x[0], x[-1], STEPS * len(x)), *x])
-    short = y.max() - np.interp(fine, x, y)
+    short, size = y.max() - np.interp(fine, x, y), NEAR if is_fraction else NEAR * abs(y.max())
     at = int(short.argmin())
     far = np.flatnonzero(short > size)
     low, high = far[far < at].max(initial=-1) + 1, far[far > at].min(initial=len(fine)) - 1

@@ -93,7 +93,8 @@ def find_timings(
     if not reconciled.to_train or not results.exists():
         return {}
     engine, on_cpu = placement.resources.engine, placement.device == "cpu"
-    examples = {run.cell: _keys(run.run.content()) for run in reconciled.to_train}
+    one_of_each = {run.cell: run.run for run in reconciled.to_train}
+    examples = {cell: _keys(run.content()) for cell, run in one_of_each.items()}
 
     def choose(known: Iterable[_Known]) -> dict[Cell, Timing]:
         on_device = [each for each in known if each.timing.device.lower().startswith("cpu") == on_cpu]

@@ -15,7 +15,6 @@ import yaml
 from lr_sweep.sweep.tune.nodes import nodes_to_come
 from lr_sweep.tests.support.cluster_files import account, bootstrap, fill_in, load, machines, network_of
 from lr_sweep.tests.support.policies import Policy
-from lr_sweep.tests.support.tiny_study import ROOT
 
 pytestmark = pytest.mark.cluster
 
@@ -73,7 +72,7 @@ def test_it_opens_ssh_alone_and_makes_no_roles(aws: SimpleNamespace) -> None:
 
 def test_the_user_of_ray_up_may_make_the_calls_that_come_first(aws: SimpleNamespace) -> None:
     """The user may also do what the head may; `make cluster-test` runs `ray up` and `ray down` with these rights."""
-    head, user = (Policy(ROOT / "docs" / "cluster" / f"{name}-policy.json") for name in ("head", "user"))
+    head, user = Policy("head"), Policy("user")
     assert user.actions("ec2:") == aws.calls | head.actions("ec2:")
 
 
