@@ -219,9 +219,10 @@ def read_planned(results: Path, study: str) -> pd.DataFrame:
     return _frame(read_table(Paths(results).planned(study), PLANNED) or table([], PLANNED), PLANNED)
 
 
-def read_wanted_rows(results: Path, study: str) -> list[dict[str, Any]]:
-    """Read what `read_wanted_table` does as plain values."""
-    return list(read_wanted_table(results, study).to_pylist())
+def read_wanted_rows(results: Path, study: str, names: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Read what `read_wanted_table` does as plain values; `names`: these columns alone."""
+    found = read_wanted_table(results, study)
+    return list((found.select(list(names)) if names else found).to_pylist())
 
 
 def read_wanted_table(results: Path, study: str) -> pa.Table:

@@ -69,7 +69,7 @@ def laws(found: pd.DataFrame, axes: pd.DataFrame) -> pd.DataFrame:
     Args:
         found: the result of `optimum.optima`.
         axes: a row a cell in the same order: what it is made of, numbers and texts (`axes.of_labels`,
-            `record.axes.of_contents`).
+            `axes.of_contents`).
 
     Returns:
         One row a law: `COLUMNS`. `where` is what the cells share, `slope` of log10 rate on log10 size with its 95%

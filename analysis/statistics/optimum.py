@@ -1,7 +1,7 @@
 """The best learning rate of a cell between those that were tried, with its interval, and what missing it costs.
 
 All of it reads validation data. The curve near its top is taken as two half parabolas that meet at the optimum, one for
-each side, as a cliff on one side is the rule. What this was measured to do: docs/statistics.md.
+each side, as a cliff on one side is the rule. What this was measured to do: docs/laws.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scipy.special import fdtri, stdtrit
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.noise import Ints
 from lr_sweep.analysis.statistics.selection import CELL, each_cell
-from lr_sweep.analysis.statistics.uncertainty import Floats
+from lr_sweep.analysis.statistics.uncertainty import CONFIDENCE, Floats
 
 REACH = 1.25
 """Decades on both sides of the best rate that the fit may use; the rates beside it are used in any case."""
@@ -28,11 +28,12 @@ MISFIT = 0.8
 PARAMETERS = 4
 """Of the two half parabolas: that many rates cannot show whether they hold."""
 TINY = 1e-10
+"""Keeps the fit solvable where one side has no rate."""
 STEPS = 100
 MOST_CANDIDATES = 1000
 """Candidates for the optimum between two rates, and of all."""
-CONFIDENCE, CLEAR = 0.95, 0.99
-"""Of the interval, and of a rate being worse than the best one, both two-sided."""
+CLEAR = 0.99
+"""Confidence, two-sided, of a rate being worse than the best one."""
 NEAR = 0.01
 """Rates belong to the basin within a point of accuracy, or within this share of another metric's best mean."""
 

@@ -154,8 +154,9 @@ class KnownRun:
 
 
 def read_all_wanted(results: Results) -> dict[str, list[Row]]:
-    """Return what each recorded study wants, by study; raises RecordError for a damaged file."""
-    return {study: list(read_wanted_rows(results.root, study)) for study in recorded_studies(results.root)}
+    """Return id, labels and budget of what each recorded study wants; raises RecordError for a damaged file."""
+    names = ("run_id", *LABELS, "num_steps")
+    return {study: list(read_wanted_rows(results.root, study, names)) for study in recorded_studies(results.root)}
 
 
 def known_runs(results: Results, wanted: Mapping[str, list[Row]], columns: Iterable[str] = ()) -> list[KnownRun]:
