@@ -171,7 +171,7 @@ def _unimodal(curve: Curve, variance: float, dof: int) -> tuple[float, float]:
     errors = np.where(known, curve.variances / np.maximum(curve.counts, 1), variance)
     each = np.where(known, curve.counts - 1, dof)
     both = errors[curve.best] + errors
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         dofs = both**2 / (errors[curve.best] ** 2 / each[curve.best] + errors**2 / each)
         least = stdtrit(np.where(both > 0, dofs, 1.0), (1 + CLEAR) / 2) * np.sqrt(both)
     least = np.fmin(least, stdtrit(dof, (1 + CLEAR) / 2) * math.sqrt(2 * variance))
