@@ -141,7 +141,8 @@ def _with_direction(reading: Reading, columns: Columns) -> Reading:
 def _shares_seeds(runs: Runs) -> bool:
     """Return whether several variants have the same seeds, at least three, so that they can be compared by them."""
     seeds = runs.wanted.groupby(CELL)["seed"].agg(frozenset)
-    return len(seeds) > 1 and seeds.nunique() == 1 and len(seeds.iloc[0]) >= LEAST_SHARED
+    several = runs.wanted["variant"].nunique() > 1
+    return several and seeds.nunique() == 1 and len(seeds.iloc[0]) >= LEAST_SHARED
 
 
 def _tuned_study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:

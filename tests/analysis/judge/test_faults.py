@@ -178,6 +178,12 @@ def test_what_would_be_read_wrongly_is_refused(
         study_of(tmp_path, text.replace(*changed) if changed[0] else text)
 
 
+def test_one_variant_in_two_tables_has_none_to_be_paired_with(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"lr": [0.1] * 3 + [0.01] * 3, "seed": [0, 1, 2] * 2, "val_acc": [0.1, 0.2, 0.3] * 2})
+    study = judge([drawn(tmp_path / f"{name}.csv", frame) for name in "ab"], Reading())
+    assert not [line for line in study.about_table if "--paired" in line]
+
+
 def test_one_fraction_among_percents_is_refused(tmp_path: Path) -> None:
     rows = cells_of({key: 100 * value for key, value in PLANTED.items()}, seeds=3)
     text = rows_of(ACCURACIES, rows).replace("a,0.01,1,80.01", "a,0.01,1,0.8001")
