@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lr_sweep.analysis.statistics.laws import fitted_line
-from lr_sweep.analysis.statistics.optimum import Curve, Optimum, optimum
+from lr_sweep.analysis.statistics.optimum import Optimum, optimum
+from lr_sweep.analysis.statistics.peak import Curve
 from lr_sweep.analysis.statistics.uncertainty import Floats
 
 SHAPES: dict[str, Callable[[Floats], Floats]] = {

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lr_sweep.analysis.statistics.optimum import Curve, optima, optimum
+from lr_sweep.analysis.statistics.optimum import optima, optimum
+from lr_sweep.analysis.statistics.peak import Curve
 from lr_sweep.analysis.statistics.uncertainty import Floats
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
