@@ -9,9 +9,11 @@ from pathlib import Path
 import pandas as pd
 
 from lr_sweep.analysis.record import read as record
+from lr_sweep.analysis.record.contents import settings
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.record.rungs import StoppedRates, stopped_of, with_stops
 from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise
+from lr_sweep.analysis.statistics.axes import of_contents
 from lr_sweep.analysis.statistics.decision import Decision, decide
 
 RUN_COLUMNS = ("run_id", "status", "num_steps", "diverged_at_step", "failure")
@@ -34,6 +36,10 @@ class RecordedStudy:
     """Rows as of `StudySummary.runs` of fresh runs, which chose nothing."""
     decision: Decision | None
     """What these say; None: the study has no `decide`."""
+
+    def axes(self) -> pd.DataFrame:
+        """Return what each cell is made of, as of `laws.laws`; `runs` have `content`."""
+        return of_contents(self.summary.cells, self.wanted, self.runs, settings)
 
 
 def with_options(summary: StudySummary, info: StudyInfo) -> StudySummary:

@@ -7,6 +7,7 @@ each side, as a cliff on one side is the rule. What this was measured to do: doc
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,6 +93,7 @@ def _fitted(curve: Curve, kept: Ints, variance: float, dof: int) -> Optimum:
     return Optimum(at, max(low, inside.min(initial=at) - step), min(high, inside.max(initial=at) + step), note)
 
 
+@lru_cache(maxsize=2)
 def optima(summary: StudySummary) -> pd.DataFrame:
     """Estimate the optimum of every cell.
 
