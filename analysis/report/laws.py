@@ -12,22 +12,43 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.report.blocks import Block, Image, Section, file_stem
-from lr_sweep.analysis.report.figures import FURTHER_MARKS, MIN_WIDTH, dress, framed, mark_rates, plain, save
+from lr_sweep.analysis.report.blocks import Block, Bullets, Image, Section, file_stem
+from lr_sweep.analysis.report.figures import (
+    BETWEEN_COLUMNS,
+    FURTHER_MARKS,
+    LEFT,
+    MAX_COLUMNS,
+    MIN_WIDTH,
+    MOST_VARIANTS,
+    PANEL_WIDTH,
+    RIGHT,
+    dress,
+    framed,
+    mark_rates,
+    plain,
+    save,
+    variant_styles,
+)
 from lr_sweep.analysis.report.further_tables import sensitivity_table
 from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.analysis.report.texts import laid_out, say
-from lr_sweep.analysis.statistics.aggregate import StudySummary
+from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
 from lr_sweep.analysis.statistics.laws import laws, series_of
 from lr_sweep.analysis.statistics.optimum import optima
 from lr_sweep.analysis.statistics.selection import CELL
-from lr_sweep.analysis.statistics.sensitivity import expected_bests, sensitivities
+from lr_sweep.analysis.statistics.sensitivity import sensitivities
+from lr_sweep.analysis.statistics.tuning import ahead, expected_bests
 
 MOST_FIGURES, MOST_SAID = 4, 3
 """Laws that are drawn, and said in a sentence; the table has all."""
+MOST_AHEAD = 10
+"""Variants that are said to beat others at equal numbers of learning rates."""
+LEAST_TRIED = 3
+"""Learning rates of a tuning curve that is drawn."""
 CAPTION = "Bars: 95% intervals. Line: the law; cross: the rate to expect at the next size."
 
 
@@ -55,8 +76,41 @@ def optima_section(folder: Path, summary: StudySummary, axes: pd.DataFrame) -> t
     if len(found):
         moved = laid_out("laws", found, metric=metric).write(folder, "laws", found)
         shown = [moved, *_figures(folder, summary, best, axes, found)]
+    shown += _tuning(folder, bests, metric)
     body = [*shown, *(replace(each, folded=True) for each in tables)]
     return [Section("The best learning rate", body)], law_texts(found)
+
+
+def tuning_texts(found: pd.DataFrame) -> list[str]:
+    """Say which variants beat others at every equal number of learning rates tried, a sentence each."""
+    rows = found.groupby([*GROUP, "variant"], sort=False)
+    return [
+        say("ahead", task=task, variant=variant, pairs=each.to_dict("records"))
+        for (task, _, variant), each in list(rows)[:MOST_AHEAD]
+    ]
+
+
+def _tuning(folder: Path, bests: pd.DataFrame, metric: Metric) -> list[Block]:
+    """Draw the tuning curves of the first tasks and models, if there is a band."""
+    groups = list(bests.groupby(GROUP, sort=False))[:MAX_COLUMNS]
+    if bests["num_rates"].max() < LEAST_TRIED or bests["low"].isna().all():
+        return []
+    styles = variant_styles(list(bests["variant"].unique())[:MOST_VARIANTS])
+    handles = [Line2D([], [], color=style.colour, marker=style.marker, label=plain(v)) for v, style in styles.items()]
+    title, width = "Best of so many learning rates", LEFT + RIGHT + (PANEL_WIDTH + BETWEEN_COLUMNS) * len(groups)
+    figure, panels = framed(title, say("tuning", metric=metric), handles, width, 1, len(groups))
+    for panel, ((task, model), of_group) in zip(panels, groups, strict=True):
+        for variant, curve in of_group[of_group["variant"].isin(styles)].groupby("variant", sort=False):
+            style, values = styles[str(variant)], metric.scale * curve[["expected", "low", "high"]]
+            panel.plot(curve["num_tried"], values["expected"], color=style.colour, marker=style.marker, markersize=4)
+            panel.fill_between(curve["num_tried"], values["low"], values["high"], color=style.colour, alpha=0.15)
+        panel.set_title(plain(f"{task}, {model}"), fontsize=10.5)
+        panel.set_xlabel("learning rates tried")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        dress(panel, "both", metric)
+        panel.set_ylabel(plain(metric.validation))
+    said = tuning_texts(ahead(bests, metric.sign))
+    return [Image(title, *save(figure, folder / "tuning")), *([Bullets(said)] if said else [])]
 
 
 def _figures(

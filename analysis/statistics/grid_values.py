@@ -17,21 +17,21 @@ from lr_sweep.analysis.statistics.uncertainty import Floats
 
 
 class CellValues(NamedTuple):
-    """Test values of a cell; seeds of one column are the same at all rates."""
+    """Values of a cell on one split; seeds of one column are the same at all rates."""
 
     rates: Floats
     """Rising."""
-    tests: Floats
+    values: Floats
     """Rates x seeds; NaN: none."""
 
     @classmethod
-    def of(cls, runs: pd.DataFrame, seeds: Sequence[int] = ()) -> CellValues:
+    def of(cls, runs: pd.DataFrame, seeds: Sequence[int] = (), split: str = "test") -> CellValues:
         """Read a cell's rows of `StudySummary.runs`; `seeds`: of all columns, none: those of the cell."""
         rates, i = np.unique(runs["learning_rate"].to_numpy(float), return_inverse=True)
         columns = np.array(seeds) if len(seeds) else np.unique(runs["seed"].to_numpy())
-        tests = np.full((len(rates), len(columns)), math.nan)
-        tests[i, np.searchsorted(columns, runs["seed"].to_numpy())] = runs["test_accuracy"].to_numpy(float)
-        return cls(rates, tests)
+        values = np.full((len(rates), len(columns)), math.nan)
+        values[i, np.searchsorted(columns, runs["seed"].to_numpy())] = runs[f"{split}_accuracy"].to_numpy(float)
+        return cls(rates, values)
 
     def window(self, rate: float, num_seeds: int) -> Floats:
         """Return the values at a rate and at the rates beside it, `WINDOW` x seeds; NaN: no such rate or run."""
@@ -39,7 +39,7 @@ class CellValues(NamedTuple):
         (at,) = np.flatnonzero(self.rates == rate) if rate in self.rates else (None,)
         for row, index in enumerate(() if at is None else (at, at - 1, at + 1)):
             if 0 <= index < len(self.rates):
-                found[row, : self.tests.shape[1]] = self.tests[index]
+                found[row, : self.values.shape[1]] = self.values[index]
         return found
 
 
@@ -80,7 +80,7 @@ def cell_values(summary: StudySummary) -> list[CellValues]:
 
 def sampled(cells: Sequence[CellValues], rates: Iterable[float]) -> Sampled:
     """Return what is known of each cell at one of its rates; NaN, or a rate it has not: nothing."""
-    num_seeds = max((cell.tests.shape[1] for cell in cells), default=0)
+    num_seeds = max((cell.values.shape[1] for cell in cells), default=0)
     windows = [cell.window(rate, num_seeds) for cell, rate in zip(cells, rates, strict=True)]
     stacked = np.array(windows).reshape(-1, WINDOW, num_seeds)
     return Sampled(stacked, cell_noise(stacked))
