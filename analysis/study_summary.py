@@ -44,10 +44,9 @@ class RecordedStudy:
 
 def with_options(summary: StudySummary, info: StudyInfo) -> StudySummary:
     """Return the summary with how the study wants its variants compared."""
-    within = info.equal_within
-    if within is not None and info.metric.is_fraction:
-        within /= 100
-    return replace(summary, paired=info.paired, equal_within=within)
+    unit = 100 if info.metric.is_fraction else 1
+    within, target = (each if each is None else each / unit for each in (info.equal_within, info.target))
+    return replace(summary, paired=info.paired, equal_within=within, target=target)
 
 
 def read_summary(results: Path, study: str, further_columns: Collection[str] = ()) -> RecordedStudy:

@@ -41,6 +41,7 @@ from lr_sweep.analysis.statistics.laws import laws, series_of
 from lr_sweep.analysis.statistics.optimum import optima
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.sensitivity import sensitivities
+from lr_sweep.analysis.statistics.targets import steps_to_target
 from lr_sweep.analysis.statistics.tuning import ahead, expected_bests
 
 MOST_FIGURES, MOST_SAID = 4, 3
@@ -50,6 +51,20 @@ MOST_AHEAD = 10
 LEAST_TRIED = 3
 """Learning rates of a tuning curve that is drawn."""
 CAPTION = "Bars: 95% intervals. Line: the law; cross: the rate to expect at the next size."
+
+
+def target_section(
+    folder: Path, summary: StudySummary, curves: pd.DataFrame, timed: pd.DataFrame | None
+) -> list[Section]:
+    """Write when variants reach a target, if runs have curves; `timed`: columns of `RUNS`; None: of a table."""
+    per_step = pd.Series(dtype=float)
+    if timed is not None:
+        per_step = pd.Series((timed["device_s"] / timed["num_steps"]).to_numpy(float), timed["run_id"])
+    found = steps_to_target(summary, curves, per_step)
+    if found.empty:
+        return []
+    table = laid_out("targets", found, metric=summary.metric, given=summary.target is not None)
+    return [Section("Steps to a target", [replace(table.write(folder, "targets", found), folded=True)])]
 
 
 def law_texts(found: pd.DataFrame) -> Sequence[str]:

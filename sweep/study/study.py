@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from annotated_types import Interval, Len
-from pydantic import AfterValidator, Field, Tag, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, AllowInfNan, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.common.limits import Count, Positive, Seed, Steps
@@ -39,7 +39,7 @@ from lr_sweep.trainables.run import AnyRun
 
 MAX_RUNS = 100_000
 """Largest number of runs of a study; a plan of so many takes ten seconds."""
-FACTS = ("refine", "winners", "paired", "equal_within")
+FACTS = ("refine", "winners", "paired", "equal_within", "target")
 """Fields that reports read, where they are not the default."""
 LEAST_GRID = 3
 """Learning rates of a grid that can be refined: with fewer, no peak can be seen to lie inside."""
@@ -162,6 +162,8 @@ class Study(Strict):
     """Whether the report compares variants by seed, where seeds are seen to move them alike."""
     equal_within: Positive | None = None
     """Differences below it are none, in points of percent, or of another metric in its unit; null: none are."""
+    target: Annotated[float, AllowInfNan(False)] | None = None
+    """Validation value, in percent or the metric's unit, that steps are counted to; null: the worst variant's best."""
     resources: Resources = Resources()
     """What each trial holds."""
 
