@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,6 @@ from lr_sweep.analysis.report.figures import (
     BETWEEN_COLUMNS,
     FURTHER_MARKS,
     LEFT,
-    MAX_COLUMNS,
     MIN_WIDTH,
     MOST_VARIANTS,
     PANEL_WIDTH,
@@ -45,7 +45,7 @@ from lr_sweep.analysis.statistics.targets import steps_to_target
 from lr_sweep.analysis.statistics.tuning import ahead, expected_bests
 
 MOST_FIGURES, MOST_SAID = 4, 3
-"""Laws that are drawn, and said in a sentence; the table has all."""
+"""Laws that are drawn (and panels of tuning curves), and said in a sentence; the table has all."""
 MOST_AHEAD = 10
 """Variants that are said to beat others at equal numbers of learning rates."""
 LEAST_TRIED = 3
@@ -107,14 +107,17 @@ def tuning_texts(found: pd.DataFrame) -> list[str]:
 
 def _tuning(folder: Path, bests: pd.DataFrame, metric: Metric) -> list[Block]:
     """Draw the tuning curves of the first tasks and models, if there is a band."""
-    groups = list(bests.groupby(GROUP, sort=False))[:MAX_COLUMNS]
+    groups = list(bests.groupby(GROUP, sort=False))[:MOST_FIGURES]
     if bests["num_rates"].max() < LEAST_TRIED or bests["low"].isna().all():
         return []
     styles = variant_styles(list(bests["variant"].unique())[:MOST_VARIANTS])
     handles = [Line2D([], [], color=style.colour, marker=style.marker, label=plain(v)) for v, style in styles.items()]
-    title, width = "Best of so many learning rates", LEFT + RIGHT + (PANEL_WIDTH + BETWEEN_COLUMNS) * len(groups)
-    figure, panels = framed(title, say("tuning", metric=metric), handles, width, 1, len(groups))
-    for panel, ((task, model), of_group) in zip(panels, groups, strict=True):
+    title, columns = "Best of so many learning rates", min(len(groups), 2)
+    width = LEFT + RIGHT + PANEL_WIDTH * columns + BETWEEN_COLUMNS * (columns - 1)
+    figure, panels = framed(title, say("tuning", metric=metric), handles, width, math.ceil(len(groups) / 2), columns)
+    for panel in panels[len(groups) :]:
+        panel.set_visible(False)
+    for panel, ((task, model), of_group) in zip(panels, groups, strict=False):
         for variant, curve in of_group[of_group["variant"].isin(styles)].groupby("variant", sort=False):
             style, values = styles[str(variant)], metric.scale * curve[["expected", "low", "high"]]
             panel.plot(curve["num_tried"], values["expected"], color=style.colour, marker=style.marker, markersize=4)
