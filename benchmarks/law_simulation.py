@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lr_sweep.analysis.statistics.grid_values import CellValues
-from lr_sweep.analysis.statistics.laws import fitted_line
+from lr_sweep.analysis.statistics.laws import fitted
 from lr_sweep.analysis.statistics.optimum import Optimum, optimum
 from lr_sweep.analysis.statistics.peak import Curve
 from lr_sweep.analysis.statistics.tuning import best_weights, half_widths
@@ -33,6 +33,7 @@ GRIDS = {"9 rates, factor 2": (9, math.log10(2)), "7 rates, half decades": (7, 0
 NOISE = (0.5, 2.0)
 SIZES = 2.0 ** np.arange(4)
 SLOPES = (0.0, -0.5, -1.0)
+PLANE = np.array([0.5, -0.5])
 
 
 class Grid(NamedTuple):
@@ -68,10 +69,23 @@ def laws(
         tops = start + slope * (sizes - sizes.mean())
         found = np.array([grid.tried(SHAPES[shape], top, seeds, rng)[:3] for top in tops])
         if np.isfinite(found).all():
-            line = fitted_line(sizes, found[:, 0], (found[:, 2] - found[:, 1]) / 2, 2 * sizes[-1] - sizes[-2])
-            held.append(abs(line.slope - slope) <= line.half_width)
-            claimed.append(abs(line.slope) > line.half_width)
+            line = fitted(sizes[:, None], found[:, 0], (found[:, 2] - found[:, 1]) / 2, sizes[-1:])
+            held.append(abs(line.slopes[0] - slope) <= line.half_widths[0])
+            claimed.append(abs(line.slopes[0]) > line.half_widths[0])
     return float(np.mean(held)), float(np.mean(claimed))
+
+
+def planes(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Generator) -> float:
+    """Return how often the intervals of both slopes of a surface over 3 x 3 sizes, 0.5 and -0.5, have them."""
+    held = []
+    sizes = np.array([(x, y) for x in np.log10(SIZES[:3]) for y in np.log10(SIZES[:3])])
+    for start in rng.uniform(-0.25, 0.25, number):
+        tops = start + (sizes - sizes.mean(0)) @ PLANE
+        found = np.array([grid.tried(SHAPES[shape], top, seeds, rng)[:3] for top in tops])
+        if np.isfinite(found).all():
+            fit = fitted(sizes, found[:, 0], (found[:, 2] - found[:, 1]) / 2, sizes[-1])
+            held += list(np.abs(fit.slopes - PLANE) <= fit.half_widths)
+    return float(np.mean(held))
 
 
 def tuned(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Generator) -> tuple[float, float]:
@@ -105,7 +119,8 @@ def main() -> None:
     given = options.parse_args()
     rng = np.random.default_rng(given.seed)
     print(
-        "shape       grid                   noise  optimum  tuning " + "  ".join(f"slope {slope:g}" for slope in SLOPES)
+        "shape       grid                   noise  optimum  tuning  surface  "
+        + "  ".join(f"slope {slope:g}" for slope in SLOPES)
     )
     for shape in SHAPES:
         for name, (rates, step) in GRIDS.items():
@@ -113,6 +128,7 @@ def main() -> None:
                 grid = Grid(step * (np.arange(rates) - rates // 2), noise)
                 row = [f"{covered(grid, shape, given.seeds, given.number, rng):7.1%}"]
                 row.append("{:.1%} {:.1%}".format(*tuned(grid, shape, given.seeds, given.number, rng)))
+                row.append(f"{planes(grid, shape, given.seeds, max(1, given.number // 10), rng):.1%}")
                 for slope in SLOPES:
                     held, claimed = laws(grid, shape, slope, given.seeds, max(1, given.number // 4), rng)
                     row.append(f"{held:.0%} {claimed:.0%}")

@@ -37,7 +37,7 @@ from lr_sweep.analysis.report.further_tables import sensitivity_table
 from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
-from lr_sweep.analysis.statistics.laws import laws, series_of
+from lr_sweep.analysis.statistics.laws import Surface, laws, series_of, surfaces
 from lr_sweep.analysis.statistics.optimum import optima
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.sensitivity import sensitivities
@@ -68,7 +68,7 @@ def target_section(
 
 
 def law_texts(found: pd.DataFrame) -> Sequence[str]:
-    """Say each law as a sentence."""
+    """Say each law of one axis as a sentence."""
     rows: list[dict[Any, Any]] = found.head(MOST_SAID).to_dict("records")
     return [say("law", **row) for row in rows]
 
@@ -93,7 +93,19 @@ def optima_section(folder: Path, summary: StudySummary, axes: pd.DataFrame) -> t
         shown = [moved, *_figures(folder, summary, best, axes, found)]
     shown += _tuning(folder, bests, metric)
     body = [*shown, *(replace(each, folded=True) for each in tables)]
-    return [Section("The best learning rate", body)], law_texts(found)
+    return [Section("The best learning rate", body)], [*law_texts(found), *surface_texts(surfaces(best, axes))]
+
+
+def surface_texts(found: Sequence[Surface]) -> Sequence[str]:
+    """Say each law of two axes as a sentence."""
+    return [
+        say(
+            "surface",
+            **{"axes": axes, "sizes": sizes, "slopes": fit.slopes, "halves": fit.half_widths},
+            **{"rate": 10**fit.at_next, "half": 10**fit.half_at_next},
+        )
+        for axes, sizes, fit in found[:MOST_SAID]
+    ]
 
 
 def tuning_texts(found: pd.DataFrame) -> list[str]:
