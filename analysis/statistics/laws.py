@@ -127,7 +127,7 @@ def _surface(found: pd.DataFrame, rows: pd.DataFrame, pair: tuple[str, str]) -> 
     if len(sizes) < LEAST_POINTS or min(np.ptp(x), np.ptp(y)) == 0 or abs(np.corrcoef(x, y)[0, 1]) > MOST_ALIKE:
         return None
     ahead = [_next(np.unique(sizes[name])) for name in pair]
-    fit = fitted(np.column_stack([x, y]), *_optima(found), np.log10(ahead))
+    fit = fitted(np.column_stack([x, y]), *log_optima(found), np.log10(ahead))
     return Surface(pair, tuple(ahead), fit)
 
 
@@ -151,7 +151,7 @@ def _next(sizes: Floats) -> float:
     return float(sizes[-1] ** 2 / sizes[-2])
 
 
-def _optima(found: pd.DataFrame) -> tuple[Floats, Floats]:
+def log_optima(found: pd.DataFrame) -> tuple[Floats, Floats]:
     """Return the log10 of optima, and half the widths of their intervals."""
     at, low, high = (np.log10(found[name].to_numpy(float)) for name in ("optimum", "low", "high"))
     return at, np.where(found["one_seed"], NORMAL * found["spacing"] / math.sqrt(12), (high - low) / 2)
@@ -174,8 +174,8 @@ def _law(found: pd.DataFrame, sizes: pd.Series[float], axis: str, named: Sequenc
     if unread.any():
         at = ", ".join(f"{size:g}" for size in sizes[unread])
         return known | {"note": f"no law can be read: at {axis} {at} {found.loc[unread, 'note'].iloc[0]}"}
-    next_size = _next(sizes.to_numpy(np.float64))
-    line = fitted(np.log10(sizes.to_numpy(float))[:, None], *_optima(found), np.log10([next_size]))
+    next_size = _next(np.asarray(sizes, np.float64))
+    line = fitted(np.log10(sizes.to_numpy(float))[:, None], *log_optima(found), np.log10([next_size]))
     (at_slope,), (half_slope,) = line.slopes, line.half_widths
     slope = {"slope": at_slope, "low": at_slope - half_slope, "high": at_slope + half_slope}
     rate, half = 10**line.at_next, 10**line.half_at_next
