@@ -50,15 +50,15 @@ def _of_cell(
         best = found.loc[axes.index].reset_index(drop=True)
         for axis, series in series_of(every):
             rows = best.loc[[row for row in series.index if row != mine]].dropna(subset=["optimum"])
-            if mine not in series.index or len(rows) < LEAST_SIZES:
+            if mine not in series.index or len(rows) < LEAST_SIZES or not _is_alike(series, mine):
                 continue
             by_row = series[axis].astype(float)
             sizes, size = by_row[rows.index].to_numpy(float), by_row[mine]
             law = fitted(np.log10(sizes)[:, None], *log_optima(rows), np.log10([size]))
             low, at, high = (_about(law.at_next + side * law.half_at_next) for side in (-1, 0, 1))
             yield (
-                f"suggested  {name}: by the law over {axis} of {study} ({sizes.min():g} to {sizes.max():g}), at {size:g} "
-                f"start at {at} ({low} to {high})"
+                f"suggested  {name}: by the law over {axis} of {study} ({sizes.min():g} to {sizes.max():g}), "
+                f"at {size:g} start at {at} ({low} to {high})"
             )
             reach = min(max(law.half_at_next, HALF_WIDTH[0]), HALF_WIDTH[1])
             grid = [
@@ -66,6 +66,13 @@ def _of_cell(
             ]
             yield f"learning_rates: [{', '.join(grid)}]"
             return
+
+
+def _is_alike(series: pd.DataFrame, mine: int) -> bool:
+    """Return whether a cell has all that the others of a series share."""
+    others = series.drop(index=mine)
+    shared = others.columns[others.nunique(dropna=False) == 1]
+    return bool(series[shared].nunique(dropna=False).eq(1).all())
 
 
 def _about(log_rate: float) -> str:
