@@ -26,6 +26,7 @@ from lr_sweep.analysis.report.figures import (
     MOST_VARIANTS,
     PANEL_WIDTH,
     RIGHT,
+    STYLES,
     dress,
     framed,
     mark_rates,
@@ -157,7 +158,8 @@ def _figures(
 
 
 def _figure(summary: StudySummary, best: pd.DataFrame, sizes: pd.Series[float], law: Row, title: str) -> Figure:
-    styles = [FURTHER_MARKS[i % len(FURTHER_MARKS)] for i in range(len(sizes))]
+    marks = [*FURTHER_MARKS, *((style.colour, style.marker) for style in STYLES.values())]
+    styles = [marks[i % len(marks)] for i in range(len(sizes))]
     handles = [
         Line2D([], [], color=colour, marker=marker, label=plain(f"{law['axis']} {size:g}"))
         for (colour, marker), size in zip(styles, sizes, strict=True)
