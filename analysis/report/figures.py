@@ -50,6 +50,8 @@ STYLES = {
 FURTHER_MARKS = [("#8A6FD1", "^"), ("#B5547F", "P"), ("#7F7F7F", "X"), ("#9A6B3F", "p")]
 FURTHER_DASHES: list[tuple[int, ...]] = [(), (8, 3), (3, 2), (9, 3, 2, 3), (14, 4)]
 """One more than marks, so that 20 variants in turn differ in one or the other."""
+BEST_RATE = ["optimum", "low", "high"]
+"""Columns of `optimum.optima`."""
 PublishedBest = Mapping[tuple[str, str, str], float] | None
 """Published best test accuracy in percent, by task, model and variant; None: no study of the papers."""
 
@@ -93,7 +95,8 @@ def learning_rate_figure(
 ) -> Figure:
     """Draw test accuracy against learning rate, a panel a task, a line a variant (Rothermel et al. 2021, Figure 3).
 
-    `rates` and `cells` are one model's rows of `StudySummary`; dotted lines are what was published of these cells.
+    `rates` and `cells` are one model's rows of `StudySummary`, the latter with `BEST_RATE` where it is to be marked;
+    dotted lines are what was published of these cells.
     """
     tasks, styles, unnamed = list(rates["task"].unique()), *_named(cells, rates["variant"].unique(), metric)
     columns = 2 if len(tasks) == 4 else min(len(tasks), MAX_COLUMNS)
@@ -262,6 +265,8 @@ def _draw_panel(
     rings = shown[shown["learning_rate"].eq(shown["chosen"]) & shown["mean"].notna()]
     look: dict[str, Any] = {"s": RING**2, "facecolors": "none", "zorder": 4, "linewidths": 1}
     panel.scatter(rings["learning_rate"], rings["mean"], edgecolors=list(rings["colour"]), **look)
+    if "optimum" in cells:
+        _draw_optima(panel, rings.merge(cells[[*CELL, *BEST_RATE]], on=CELL).dropna(subset=BEST_RATE))
     panel.set_xlim(rates["learning_rate"].min() / 1.8, rates["learning_rate"].max() * 1.8)
     mark_rates(panel.xaxis, *panel.get_xlim())
     if rates["test_mean"].isna().all():
@@ -290,6 +295,13 @@ def _draw_line(panel: Axes, rows: Sequence[np.ndarray[Any, Any]], style: Style, 
         cross: dict[str, Any] = {"color": style.colour, "markersize": 6, "mew": 1.6}
         heights = [cross_height] * lost.sum()
         panel.plot(rates[lost], heights, "x", transform=panel.get_xaxis_transform(), **cross)
+
+
+def _draw_optima(panel: Axes, rows: pd.DataFrame) -> None:
+    """Draw the best rates between those tried, with their intervals, at the height of the chosen ones."""
+    heights, colours = rows["mean"], list(rows["colour"])
+    panel.hlines(heights, rows["low"], rows["high"], colors=colours, linewidths=5, alpha=0.35, zorder=2.5)
+    panel.scatter(rows["optimum"], heights, s=CAP**2 * 4, c=colours, marker="|", linewidths=1.5, zorder=4)
 
 
 def _draw_unnamed(panel: Axes, rows: pd.DataFrame, metric: Metric) -> None:

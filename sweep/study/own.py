@@ -48,6 +48,7 @@ _RECORDED = (
         "selection",
         "paired",
         "equal_within",
+        "target",
         "code",
         "metric",
         "tasks",

@@ -65,6 +65,8 @@ def test_a_sweep_runs_and_its_numbers_are_tables(tmp_path: Path, monkeypatch: py
     summary = sweep.summary()
     assert list(summary.runs["validation_accuracy"]) == [0.5] * 4
     assert list(summary.cells["learning_rate"]) == [1e-4]  # of equal ones the smallest
+    assert list(sweep.optima()["note"]) == ["the best learning rate is at the edge of those tried"]
+    assert sweep.laws().empty
     assert len(sweep.curves()) == 4
     assert sweep.report().text == outcome.report.text
 

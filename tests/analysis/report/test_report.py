@@ -129,6 +129,7 @@ def test_report_has_its_parts(report: Report) -> None:
         # No frozen-pretrained variant: no table 2. One model: no table 4. No cifar10-lra: no figure 1.
         *(f"{table}.{form}" for table in (*PAPER_TABLES, *FURTHER_TABLES) for form in ("md", "csv")),
         *(f"{figure}-gpt2.{form}" for figure in ("learning-rates", "figure2-left") for form in ("png", "svg")),
+        *("tuning.png", "tuning.svg"),
     }
     assert all(path.stat().st_size > 0 for path in report.files)
     page = (report.folder / "report.md").read_text()

@@ -213,3 +213,26 @@ def test_the_selection_of_final_models_is_recorded_with_the_study(tmp_path: Path
         write_wanted(results, study, runs_of(tmp_path / "example.yaml", results.root))
         assert read_study(results.root, "example").metric.model == selection
         assert ("selection" in (results.study("example") / "study.json").read_text()) == (selection == "final")
+
+
+def test_an_axis_of_step_budgets(tmp_path: Path) -> None:
+    """Each budget is a variant, whose runs are others: their schedule ends with it."""
+    study = load(tmp_path, (AXES, "{num_steps: [200, 600]}"), ("every: 100", "every: 100, schedule: cosine"))
+    wanted = runs_of(tmp_path / "example.yaml", tmp_path)
+    assert load_study(write(tmp_path, study_to_yaml(study))).plain() == study.plain()
+    assert {run.variant: run.num_steps for run in wanted} == {
+        "unfrozen-random-num-steps-200": 200,
+        "unfrozen-random-num-steps-600": 600,
+    }
+    assert {run.num_steps: run.run.content()["schedule_steps"] for run in wanted} == {200: 200, 600: 600}
+    assert len({run.run_id for run in wanted}) == len(wanted)
+
+
+def test_budgets_that_make_no_other_runs_are_refused(tmp_path: Path) -> None:
+    assert mistakes(tmp_path, (AXES, "{num_steps: [150, 600]}"))[-2:] == [
+        "example.yaml:10: protocol: evaluate_every: 150 steps are no multiple of 100 "
+        "(digits, unfrozen-random-num-steps-150)",
+        "example.yaml:10: protocol: num_steps: has no effect on runs with schedule: constant; want schedule: cosine or "
+        "warmup-stable-decay",
+    ]
+    assert "num_steps[0]: got 0, want greater than or equal to 1" in mistakes(tmp_path, (AXES, "{num_steps: [0]}"))[-1]
