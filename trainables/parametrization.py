@@ -3,7 +3,8 @@
 All are 1 at the width of a base, `Protocol.base_width`, where both parametrizations are the same. With `m` = width over
 the base's: hidden matrices start with a deviation over sqrt(m) and have a learning rate over m, the output layer starts
 as the base's and reads states over m, and attention divides by the width of a head instead of its root. All other
-parameters start and learn as the base's. Plain numbers, no torch.
+parameters start and learn as the base's. A decoupled weight decay of hidden matrices is multiplied by m, so that its
+product with their rate stays (Wang and Aitchison 2024). Plain numbers, no torch.
 """
 
 from __future__ import annotations
