@@ -76,19 +76,20 @@ def coordinates_figure(rows: Sequence[dict[str, Any]], title: str, caption: str)
 
     `rows` have `width`, `step`, `layer` and `size`.
     """
-    frame = pd.DataFrame(rows)
-    layers = list(dict.fromkeys(frame["layer"]))
+    sizes = pd.DataFrame(rows).groupby(["layer", "step", "width"], sort=False)["size"].mean()
+    layers = list(dict.fromkeys(row["layer"] for row in rows))
     columns = min(len(layers), MAX_COLUMNS)
     deep = math.ceil(len(layers) / columns)
     figure, panels = _framed(title, caption, PANEL * columns + 0.8, PANEL * deep + 0.9, deep, columns)
-    shades = colormaps["viridis"].resampled(frame["step"].nunique() + 1)
+    shades = colormaps["viridis"].resampled(len({row["step"] for row in rows}) + 1)
     for panel, layer in zip(panels, layers, strict=False):
-        means = frame[frame["layer"] == layer].groupby(["step", "width"])["size"].mean().unstack("step")
+        means = sizes[layer].unstack("step")
         for number, step in enumerate(means):
             panel.loglog(means.index, means[step], color=shades(number), marker="o", markersize=3, label=f"{step}")
         panel.set_title(layer, fontsize=9)
         panel.set_xlabel("width", fontsize=8)
         panel.set_xticks(means.index, [f"{width}" for width in means.index])
+        panel.set_ylim(sizes.min() / 1.1, sizes.max() * 1.1)
         panel.minorticks_off()
         panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         panel.yaxis.set_major_formatter("{x:g}")
