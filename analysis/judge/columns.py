@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from lr_sweep.analysis.judge.content import Content
 from lr_sweep.analysis.judge.names import (
@@ -22,6 +22,7 @@ from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading, one_
 from lr_sweep.analysis.judge.table_file import MOST_NAME, TableFile
 from lr_sweep.analysis.judge.words import (
     agree,
+    has_unit,
     is_higher_better,
     is_metric,
     is_rate,
@@ -67,7 +68,7 @@ def columns_of(table: TableFile, reading: Reading) -> Columns:
     try:
         found = find_columns(table, reading.columns, reading.metric)
         if "learning_rate" not in found.of:
-            raise UserError(f"no column of learning rates in {listed(names)}: give --columns learning_rate=NAME")
+            raise UserError(_no_rate(table, names))
         if not {"validation", "test"} & found.of.keys():
             raise UserError(f"no column of validation or test in {listed(names)}: give --columns validation=NAME")
     except QuestionError as question:
@@ -79,6 +80,14 @@ def columns_of(table: TableFile, reading: Reading) -> Columns:
             f"got the name of a metric of {len(name):,} characters, want at most {MOST_NAME}: --metric NAME"
         )
     return found
+
+
+def _no_rate(table: TableFile, names: list[str]) -> str:
+    """Say why there is no column of learning rates."""
+    if not (named := list(filter(is_rate, names))):
+        return f"no column of learning rates in {listed(names)}: give --columns learning_rate=NAME"
+    text = next((text for text in table.columns[named[0]] if text.strip()), "")
+    return f"{named[0]} has no numbers: got {text[:MOST_NAME]!r}, want learning rates, such as 0.001 or 1e-3"
 
 
 def parts_of(name: str, names: Mapping[str, object]) -> list[str]:
@@ -162,7 +171,8 @@ def _numbers_rows(name: str, content: Content, found: Mapping[str, str]) -> bool
 
 def _find_rate(names: Sequence[str], content: Content, found: dict[str, str], guessed: dict[str, str]) -> None:
     """Find the column of configured learning rates."""
-    named = [name for alias in ROLES["learning_rate"] for name in names if plain(name) == alias]
+    plainly = [name for name in names if not has_unit(name)]
+    named = [name for alias in ROLES["learning_rate"] for name in plainly if plain(name) == alias]
     candidates = [name for name in dict.fromkeys([*named, *filter(is_rate, names)]) if content.has_numbers(name)]
     if not candidates:
         return
@@ -334,9 +344,3 @@ def _one_of(split: str, candidates: Sequence[str], result: _OfMetric, metric: st
     if others and not metric:
         result.guessed[split] = f"rather than {listed(others)}"
     return next(iter(left), "")
-
-
-def with_direction(reading: Reading, columns: Columns) -> Reading:
-    """Return a reading with the direction that the table says, where the user says none."""
-    said = reading.higher_is_better
-    return reading if said is not None else replace(reading, higher_is_better=columns.higher_is_better)

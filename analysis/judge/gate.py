@@ -23,7 +23,7 @@ from lr_sweep.analysis.judge.words import is_rate, listed
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.aggregate import summarise, without_selection
 from lr_sweep.analysis.statistics.decide import FIRST, FIRST_LOOK, UNDECIDED, Decided, Pairs, Settings, judge_pairs
-from lr_sweep.analysis.statistics.grid_values import CellValues
+from lr_sweep.analysis.statistics.grid_values import RUN, CellValues
 from lr_sweep.analysis.statistics.noise import WINDOW, Noise, cell_noise
 from lr_sweep.analysis.statistics.selection import best_learning_rates
 from lr_sweep.analysis.statistics.uncertainty import Floats
@@ -190,9 +190,14 @@ def _side(name: str, read: RunsRead, has_rates: bool, max_seeds: int) -> Side:
         others=sorted(runs[free & ~at_rate]["seed"]),
         next_seed=int(runs["seed"].max()) + 1,
         values=metric.sign * fresh["test_accuracy"].dropna().to_numpy(float),
-        window=CellValues.of(runs[~free]).window(rate, len(tuning)) if tuning else NONE,
+        window=_tuned_values(runs[~free]).window(rate, len(tuning)) if tuning else NONE,
         num_steps=int(fresh["num_steps"].max()) if len(fresh) else 0,
     )
+
+
+def _tuned_values(runs: pd.DataFrame) -> CellValues:
+    rates, seeds, tests = (runs[name].to_numpy() for name in RUN)
+    return CellValues.of(rates, seeds, tests)
 
 
 def _chosen(name: str, runs: pd.DataFrame, read: RunsRead) -> tuple[float, list[int]]:

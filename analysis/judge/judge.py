@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.judge.columns import Columns, columns_of, with_direction
+from lr_sweep.analysis.judge.columns import Columns, columns_of
 from lr_sweep.analysis.judge.layouts import arranged
 from lr_sweep.analysis.judge.means import refuse_means
 from lr_sweep.analysis.judge.names import FRACTIONS, PERCENTS, SPLITS
@@ -23,7 +23,7 @@ from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.rows import rows_of, whole_steps
 from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_one_rate
-from lr_sweep.analysis.judge.settings import with_settings
+from lr_sweep.analysis.judge.settings import RATE, with_settings
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.judge.tuned import best_settings, tuned_remarks, with_nuisance
 from lr_sweep.analysis.judge.words import has_word, is_higher_better, is_setting, listed
@@ -45,7 +45,9 @@ LEAST_SHARED = 3
 """Seeds from which on comparing by seed is offered."""
 SHARED_SEEDS = "the variants share their seeds: --paired compares them by seed, which may decide more"
 MIXED = 0.2
-"""If more than this share of accuracies, and no more than the rest, is up to 1, some are fractions and some percent."""
+"""If more than this share of accuracies is up to 1, and others are above, some are fractions and some percent."""
+ALIKE = 0.05
+"""An accuracy is in fractions if a hundred times it is so near the median at its rate."""
 FIXES = {
     "missing": "train them and add their rows, or write `nan` where they diverged",
     "improving": "train for more steps",
@@ -108,7 +110,7 @@ def runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
             raise UserError(f"{table.path} has other columns than {tables[0].path}: judge them one by one")
         refuse_means(table, found, reading)
     remarks = _about_tables(tables)
-    metric, rows = _measured(rows_of(tables, columns, remarks), first, with_direction(reading, first), remarks)
+    metric, rows = _measured(rows_of(tables, columns, remarks), first, _with_direction(reading, first), remarks)
     rows = with_one_rate(rows, remarks)
     refuse_schedules(rows, first.of["learning_rate"])
     decisive, guessed = "validation" if "validation" in rows else "test", dict(first.guessed)
@@ -130,10 +132,17 @@ def runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     return RunsRead(info, runs, remarks, mapping, has_seeds="seed" in first.of, is_tuned="nuisance" in rows)
 
 
+def _with_direction(reading: Reading, columns: Columns) -> Reading:
+    """Return a reading with the direction that the table says, where the user says none."""
+    said = reading.higher_is_better
+    return reading if said is not None else replace(reading, higher_is_better=columns.higher_is_better)
+
+
 def _shares_seeds(runs: Runs) -> bool:
     """Return whether several variants have the same seeds, at least three, so that they can be compared by them."""
     seeds = runs.wanted.groupby(CELL)["seed"].agg(frozenset)
-    return len(seeds) > 1 and seeds.nunique() == 1 and len(seeds.iloc[0]) >= LEAST_SHARED
+    several = runs.wanted["variant"].nunique() > 1
+    return several and seeds.nunique() == 1 and len(seeds.iloc[0]) >= LEAST_SHARED
 
 
 def _tuned_study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
@@ -188,18 +197,27 @@ def _within(rows: pd.DataFrame, most: float) -> bool:
 
 
 def _as_fractions(rows: pd.DataFrame, name: str, remarks: list[str]) -> pd.DataFrame:
+    if has_word(name, {"accuracy"}) and (lowest := float(rows[_splits(rows)].min().min())) < 0:
+        raise UserError(f"{name} is down to {lowest:g}, and none is below 0: write it as it was measured")
     if not has_word(name, PERCENTS) or _within(rows, 1) or not _within(rows, 100):
         return rows
     highest = {split: float(rows[split].max()) for split in _splits(rows)}
     if any(value <= 1 and FAR * value < max(highest.values()) for value in highest.values()):
         text = ", ".join(f"{split} up to {value:g}" for split, value in highest.items())
         raise UserError(f"{name} is a fraction in one column and percent in another ({text}): write all as fractions")
-    values = rows[_splits(rows)].to_numpy(float)
-    known = values[~np.isnan(values) & (values > 0)]
-    if has_word(name, {"accuracy"}) and MIXED < (known <= 1).mean() < 1 - MIXED:
+    if has_word(name, {"accuracy"}) and _is_mixed(rows):
         raise UserError(f"{name} is a fraction in some rows and percent in others: write all as fractions")
     remarks.append(f"some values of {name} are above 1: all are read as percent")
     return rows.assign(**{split: rows[split] / 100 for split in highest})
+
+
+def _is_mixed(rows: pd.DataFrame) -> bool:
+    """Return whether some of the values, up to 100, are fractions: many, or one that is a hundredth of its rate's."""
+    values = rows[_splits(rows)]
+    usual = values.groupby([rows[name] for name in RATE]).transform("median")
+    hundredths = (100 * values / usual - 1).abs().lt(ALIKE) & values.le(1)
+    known = values.to_numpy(float)
+    return bool((known[known > 0] <= 1).mean() > MIXED or hundredths.any(axis=None))
 
 
 def _lacking(columns: Columns, guessed: Mapping[str, str], metric: Metric) -> Iterator[str]:

@@ -39,6 +39,8 @@ UNREAD, LOSS = "unread ", "loss "
 MOST_BESIDE = 100
 """Columns of that kind."""
 
+ZEROS = {"0", "0.0"}
+"""Rates of 0; one with more digits, as 0.00, may be a small rate that was rounded."""
 TRUE, FALSE = {"true", "yes", "1", "1.0"}, {"false", "no", "0", "0.0", ""}
 TRUTHS = {"true", "false", "yes", "no", "on", "off"}
 """Values that need the name of their column, as numbers do."""
@@ -53,7 +55,8 @@ def rows_of(tables: Sequence[TableFile], columns: Sequence[Columns], remarks: li
     Without a column of tasks each table is one, unless they are parts: of one learning rate each.
     """
     frames, mistakes = [], []
-    tables = [_without_blank(table, found, remarks) for table, found in zip(tables, columns, strict=True)]
+    for leave_out in (_without_blank, _without_training):
+        tables = [leave_out(table, found, remarks) for table, found in zip(tables, columns, strict=True)]
     rates = [set(table.columns[found.of["learning_rate"]]) for table, found in zip(tables, columns, strict=True)]
     parts = len(tables) > 1 and max(map(len, rates)) == 1 < len(set().union(*rates))
     if parts and "task" not in columns[0].of:
@@ -66,7 +69,19 @@ def rows_of(tables: Sequence[TableFile], columns: Sequence[Columns], remarks: li
         given = {"task": ALL if parts else table.stem, "model": ALL, "variant": ALL}
         frames.append(rows.assign(**{name: text for name, text in given.items() if name not in rows}))
     raise_mistakes(mistakes)
-    return pd.concat(frames, ignore_index=True)
+    rows = pd.concat(frames, ignore_index=True)
+    _refuse_spellings(rows)
+    return rows
+
+
+def _refuse_spellings(rows: pd.DataFrame) -> None:
+    """Raise UserError for names that differ in capitals alone: they may be one, and its runs fewer than they are."""
+    for role in ("task", "model", "variant"):
+        names = list(rows[role].unique())
+        first = {name.casefold(): name for name in reversed(names)}
+        if others := [name for name in names if first[name.casefold()] != name]:
+            both = f"{first[others[0].casefold()]!r} and {others[0]!r}"
+            raise UserError(f"{role} has {both}: one or two? write one name, or two that differ in more than capitals")
 
 
 def _without_blank(table: TableFile, columns: Columns, remarks: list[str]) -> TableFile:
@@ -74,10 +89,32 @@ def _without_blank(table: TableFile, columns: Columns, remarks: list[str]) -> Ta
     names = [columns.of[role] for role in ("learning_rate", *SPLITS) if role in columns.of]
     texts = [table.columns[name] for name in names]
     kept = [any(not is_empty(text) for text in fields) for fields in zip(*texts, strict=True)]
+    left = _kept(table, kept)
+    if left is not table:
+        blank = counted(kept.count(False), "row")
+        remarks.append(f"{table.name}: left out: {blank} with neither a learning rate nor a value")
+    return left
+
+
+def _without_training(table: TableFile, columns: Columns, remarks: list[str]) -> TableFile:
+    """Leave out rows whose learning rate is 0, as of an untrained model, unless a schedule may end there."""
+    rates = _texts(table, "learning_rate", columns.of["learning_rate"])
+    kept = [text not in ZEROS for text in rates]
+    if "step" in columns.of:
+        steps = table.columns[columns.of["step"]]
+        if {step for step, of_trained in zip(steps, kept, strict=True) if not of_trained} != set(steps):
+            return table
+    left = _kept(table, kept)
+    if left is not table:
+        untrained = counted(kept.count(False), "row")
+        remarks.append(f"NO TRAINING at a learning rate of 0: {untrained} of {table.name} left out")
+    return left
+
+
+def _kept(table: TableFile, kept: Sequence[bool]) -> TableFile:
+    """Return some rows of a table; the table itself if that are all, or none."""
     if all(kept) or not any(kept):
         return table
-    blank = counted(kept.count(False), "row")
-    remarks.append(f"{table.name}: left out: {blank} with neither a learning rate nor a value")
     held = {name: list(compress(values, kept)) for name, values in table.columns.items()}
     return replace(table, columns=held, lines=list(compress(table.lines, kept)))
 

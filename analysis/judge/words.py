@@ -23,6 +23,7 @@ from lr_sweep.analysis.judge.names import (
     WORDS,
 )
 
+_UNIT = re.compile(r"%|percent|10\^|10\*\*|\de[+-]?\d", re.IGNORECASE)
 MOST_LISTED = 60
 """Names, and characters of each, in a message."""
 
@@ -47,7 +48,13 @@ def is_setting(name: str) -> bool:
 def is_rate(name: str) -> bool:
     """Return whether a learning rate is in a name, and nothing that makes it another number."""
     text = f"_{plain(name)}_"
-    return any(f"_{word}_" in text for word in RATE_WORDS) and not NO_RATE & set(words_of(name))
+    known = any(f"_{word}_" in text for word in RATE_WORDS) and not NO_RATE & set(words_of(name))
+    return known and not has_unit(name)
+
+
+def has_unit(name: str) -> bool:
+    """Return whether the values of a column are not to be taken as they are: those of `lr (x1e-3)`."""
+    return bool(_UNIT.search(name))
 
 
 def is_result(name: str) -> bool:

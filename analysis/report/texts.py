@@ -28,7 +28,7 @@ def say(text: str, **values: Any) -> str:
 def laid_out(table: str, frame: pd.DataFrame, **values: Any) -> Table:
     """Lay out a frame as one of the tables; `values` and `rows`, their number, are for its templates."""
     values["rows"] = len(frame)
-    title, caption, headings, entries = _tables()[table]
+    title, caption, headings, entries = _table(table)
     names = [heading.render(values) for heading in headings]
     shown = [block for name, block in zip(names, entries.blocks.values(), strict=True) if name]
     records: list[dict[Any, Any]] = frame.to_dict("records")
@@ -52,18 +52,11 @@ def _templates() -> Environment:
 
 
 @cache
-def _tables() -> dict[str, tuple[Template, Template, list[Template], Template]]:
-    """Return the title, the caption, the headings, and the entries of each table: blocks of one template, in order."""
-    new = _templates().from_string
-    return {
-        name: (
-            new(table["title"]),
-            new(table["caption"]),
-            [new(heading) for heading in table["columns"]],
-            new("".join(_entry(i, *column) for i, column in enumerate(table["columns"].items()))),
-        )
-        for name, table in _read("tables.yaml").items()
-    }
+def _table(name: str) -> tuple[Template, Template, list[Template], Template]:
+    """Return the title, the caption, the headings, and the entries of a table: blocks of one template, in order."""
+    new, table = _templates().from_string, _read("tables.yaml")[name]
+    entries = "".join(_entry(i, *column) for i, column in enumerate(table["columns"].items()))
+    return new(table["title"]), new(table["caption"]), [new(heading) for heading in table["columns"]], new(entries)
 
 
 def _about(rate: float) -> str:
@@ -79,6 +72,7 @@ def _entry(number: int, heading: str, entry: str | None) -> str:
     return f"{{% block column_{number} %}}{entry or f'{{{{ {heading} }}}}'}{{% endblock %}}"
 
 
+@cache
 def _read(name: str) -> Any:
     return YAML(typ="safe", pure=True).load(Path(__file__).with_name(name))
 

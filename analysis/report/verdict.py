@@ -129,7 +129,10 @@ def _at_fixed_rate(row: Row, metric: Metric, few: Few) -> str:
     behind = -metric.sign * row["fixed_difference"]
     how = f"as {leader} has no value" if math.isnan(behind) else f"by {metric.amount_text(behind)} over {leader}"
     open_ = names[1] in row["best"]
-    return say("fixed", rate=rate_text(rate), leader=leader, winner=winner, flips=row["flips"], how=how, open=open_)
+    same = {"tied": row["fixed_difference"] == 0, "leads": row["leads"][0].difference != 0}
+    return say(
+        "fixed", rate=rate_text(rate), leader=leader, winner=winner, flips=row["flips"], how=how, open=open_, **same
+    )
 
 
 def _strongest(flip: Flip, leader: str, metric: Metric) -> str:

@@ -23,7 +23,7 @@ from lr_sweep.analysis.statistics.finding import CheckFinding, Level, SweptCell,
 from lr_sweep.analysis.statistics.grid_checks import fewer_seeds, grid_findings, is_flat, joint_sem
 from lr_sweep.analysis.statistics.late_rises import Rise, late_rises
 from lr_sweep.analysis.statistics.modes import Modes, two_modes
-from lr_sweep.analysis.statistics.selection import CELL, Cell, comparable, each_cell
+from lr_sweep.analysis.statistics.selection import CELL, Cell, arrays_by_cell, comparable
 from lr_sweep.common.text import rate_text
 
 RISING_LEVEL = 0.05
@@ -211,11 +211,12 @@ def _identical_cells(points: pd.DataFrame) -> dict[Cell, Cell]:
     """Find for each cell the first of its task with the same evaluations, of other runs; most have none."""
     found: dict[Cell, Cell] = {}
     first: dict[tuple[Any, ...], tuple[Cell, set[str]]] = {}
-    for key, rows in each_cell(points):
-        if len(rows) < 2:  # a single number may agree by chance
+    columns = ("learning_rate", "seed", "step", *ACCURACIES)
+    for key, (run_ids, *rows) in arrays_by_cell(points, "run_id", *columns).items():
+        if len(run_ids) < 2:  # a single number may agree by chance
             continue
-        numbers = rows[["learning_rate", "seed", "step", *ACCURACIES]].to_numpy(float).tobytes()
-        ids = set(rows["run_id"])
+        numbers = np.array(rows, float).tobytes()
+        ids = set(run_ids)
         earlier, theirs = first.setdefault((key[0], numbers), (key, ids))
         if not ids & theirs:  # a study may have two names for one model
             found[key] = earlier
@@ -228,10 +229,10 @@ def _ignored_rates(points: pd.DataFrame, metric: Metric) -> dict[Cell, list[floa
     `points` are ordered by run.
     """
     found: dict[Cell, list[float]] = {}
-    for key, rows in each_cell(points):
-        numbers, ids = rows[["step", *ACCURACIES]].to_numpy(float), rows["run_id"].to_numpy()
-        seeds, tried = rows["seed"].to_numpy(int), rows["learning_rate"].to_numpy(float)
-        starts = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1), len(rows)]
+    columns = ("run_id", "seed", "learning_rate", "step", *ACCURACIES)
+    for key, (ids, seeds, tried, *rows) in arrays_by_cell(points, *columns).items():
+        numbers = np.array(rows, float).T.copy()
+        starts = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1), len(ids)]
         at: defaultdict[tuple[int, bytes], list[slice]] = defaultdict(list)
         for start, end in pairwise(starts):
             at[int(seeds[start]), numbers[start:end].tobytes()].append(slice(start, end))
@@ -247,14 +248,16 @@ def _ignored_rates(points: pd.DataFrame, metric: Metric) -> dict[Cell, list[floa
 def _stuck_cells(points: pd.DataFrame, metric: Metric) -> dict[Cell, str]:
     """Describe the evaluations of each cell whose validation accuracy stays at one number."""
     found: dict[Cell, str] = {}
-    for key, rows in each_cell(points):
-        accuracy, number = rows["validation_accuracy"], len(rows)
-        top = metric.sign * (metric.sign * accuracy).max()
-        num_top = int((accuracy == top).sum())
-        if number < STUCK_EVALUATIONS or num_top < STUCK_SHARE * number:
+    for key, (accuracy, ids) in arrays_by_cell(points, "validation_accuracy", "run_id").items():
+        number = len(accuracy)
+        if number < STUCK_EVALUATIONS or np.isnan(accuracy).all():
             continue
-        some, num_runs = num_top < number, rows["run_id"].nunique()
-        everywhere = rows.loc[accuracy == top, "run_id"].nunique() == num_runs
+        top = metric.sign * float(np.nanmax(metric.sign * accuracy))
+        num_top = int((accuracy == top).sum())
+        if num_top < STUCK_SHARE * number:
+            continue
+        some, num_runs = num_top < number, len(set(ids))
+        everywhere = len(set(ids[accuracy == top])) == num_runs
         if not some or (top != metric.perfect and everywhere):
             where = f"{num_top} of {number}" if some else f"all {number}"
             runs = f"{num_runs} run{'s' if num_runs > 1 else ''}{f', and never {metric.better}' if some else ''}"

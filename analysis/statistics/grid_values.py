@@ -8,12 +8,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from lr_sweep.analysis.statistics.aggregate import StudySummary
-from lr_sweep.analysis.statistics.noise import WINDOW, Noise, cell_noise
-from lr_sweep.analysis.statistics.selection import CELL, each_cell
+from lr_sweep.analysis.statistics.noise import WINDOW, Ints, Noise, cell_noise
+from lr_sweep.analysis.statistics.selection import CELL, arrays_by_cell
 from lr_sweep.analysis.statistics.uncertainty import Floats
+
+RUN = ("learning_rate", "seed", "test_accuracy")
+"""Columns of `StudySummary.runs`."""
 
 
 class CellValues(NamedTuple):
@@ -25,13 +27,13 @@ class CellValues(NamedTuple):
     """Rates x seeds; NaN: none."""
 
     @classmethod
-    def of(cls, runs: pd.DataFrame, seeds: Sequence[int] = ()) -> CellValues:
-        """Read a cell's rows of `StudySummary.runs`; `seeds`: of all columns, none: those of the cell."""
-        rates, i = np.unique(runs["learning_rate"].to_numpy(float), return_inverse=True)
-        columns = np.array(seeds) if len(seeds) else np.unique(runs["seed"].to_numpy())
-        tests = np.full((len(rates), len(columns)), math.nan)
-        tests[i, np.searchsorted(columns, runs["seed"].to_numpy())] = runs["test_accuracy"].to_numpy(float)
-        return cls(rates, tests)
+    def of(cls, rates: Floats, seeds: Ints, values: Floats, columns: Sequence[int] = ()) -> CellValues:
+        """Arrange the test values of a cell's runs; `columns`: seeds of all columns, none: those of the cell."""
+        rows, i = np.unique(rates, return_inverse=True)
+        ordered = np.array(columns) if len(columns) else np.unique(seeds)
+        tests = np.full((len(rows), len(ordered)), math.nan)
+        tests[i, np.searchsorted(ordered, seeds)] = values
+        return cls(rows, tests)
 
     def window(self, rate: float, num_seeds: int) -> Floats:
         """Return the values at a rate and at the rates beside it, `WINDOW` x seeds; NaN: no such rate or run."""
@@ -74,8 +76,9 @@ def cell_values(summary: StudySummary) -> list[CellValues]:
     Of a paired study a column is of one seed in all cells.
     """
     seeds = sorted(summary.runs["seed"].unique()) if summary.paired else ()
-    runs = {key: CellValues.of(rows, seeds) for key, rows in each_cell(summary.runs)}
-    return [runs[task, model, variant] for task, model, variant in summary.cells[CELL].itertuples(index=False)]
+    runs = arrays_by_cell(summary.runs, *RUN)
+    each = (runs[cell] for cell in summary.cells[CELL].itertuples(index=False, name=None))
+    return [CellValues.of(rates, of_runs, tests, seeds) for rates, of_runs, tests in each]
 
 
 def sampled(cells: Sequence[CellValues], rates: Iterable[float]) -> Sampled:

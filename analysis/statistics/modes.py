@@ -41,14 +41,16 @@ def two_modes(summary: StudySummary) -> dict[Cell, Modes]:
     found: dict[Cell, Modes] = {}
     if windows.shape[-1] < 3:
         return found
-    for window, values, row in zip(windows, cell_values(summary), cells.to_dict("records"), strict=True):
-        counts = tuple(int(number) for number in (~np.isnan(window)).sum(-1))
-        ratio, gap, at = _widest(np.sort(window)[None])
+    wide, rows = zip(*_widest(np.sort(windows)), strict=True), cells.to_dict("records")
+    for window, values, (ratio, gap, at), row in zip(windows, cell_values(summary), wide, rows, strict=True):
         unit = 1.0 if summary.metric.is_fraction else abs(row["validation_mean"])
-        if gap[0] >= LEAST_GAP * unit and ratio[0] > _limit(counts, LEVEL / len(cells)):
+        if gap < LEAST_GAP * unit:
+            continue
+        counts = tuple((~np.isnan(window)).sum(-1).tolist())
+        if ratio > _limit(counts, LEVEL / len(cells)):
             centre = int(np.flatnonzero(values.rates == row["learning_rate"])[0])
-            rate = centre + (0, -1, 1)[at[0]]
-            found[row["task"], row["model"], row["variant"]] = _split(float(values.rates[rate]), window[at[0]])
+            rate = centre + (0, -1, 1)[at]
+            found[row["task"], row["model"], row["variant"]] = _split(float(values.rates[rate]), window[at])
     return found
 
 

@@ -15,7 +15,7 @@ from scipy.special import fdtri, stdtrit
 
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.noise import Ints
-from lr_sweep.analysis.statistics.selection import CELL, each_cell
+from lr_sweep.analysis.statistics.selection import CELL, arrays_by_cell
 from lr_sweep.analysis.statistics.uncertainty import CONFIDENCE, Floats
 
 REACH = 1.25
@@ -120,21 +120,14 @@ def optima(summary: StudySummary) -> pd.DataFrame:
         (decades between the best rate and its neighbours, the wider of both), `one_seed`, and `note`.
     """
     rows = []
-    for cell, rates in each_cell(summary.learning_rates):
-        curve = curve_of(rates, summary.metric.sign)
+    measured = ("learning_rate", "validation_mean", "validation_sem", "num_values")
+    for cell, (rates, means, sems, counts) in arrays_by_cell(summary.learning_rates, *measured).items():
+        curve = Curve(np.log10(rates), summary.metric.sign * means, counts * sems**2, counts)
         found = optimum(curve)
         ends = dict(zip(("optimum", "low", "high"), np.power(10.0, found[:3]).tolist(), strict=True))
         tried = {"spacing": _spacing(curve), "one_seed": curve.counts.max(initial=0) < 2, "note": found.note}
         rows.append(dict(zip(CELL, cell, strict=True)) | ends | _around(curve, summary.metric.is_fraction) | tried)
     return pd.DataFrame(rows)
-
-
-def curve_of(rates: pd.DataFrame, sign: int) -> Curve:
-    """Read a cell's rows of `StudySummary.learning_rates`; `sign`: -1 if less is better."""
-    rates = rates.sort_values("learning_rate")
-    counts = rates["num_values"].to_numpy(int)
-    log_rates, means = np.log10(rates["learning_rate"].to_numpy(float)), sign * rates["validation_mean"].to_numpy(float)
-    return Curve(log_rates, means, counts * rates["validation_sem"].to_numpy(float) ** 2, counts)
 
 
 def _kept(curve: Curve) -> Ints:
@@ -178,7 +171,7 @@ def _unimodal(curve: Curve, variance: float, dof: int) -> tuple[float, float]:
     errors = np.where(known, curve.variances / np.maximum(curve.counts, 1), variance)
     each = np.where(known, curve.counts - 1, dof)
     both = errors[curve.best] + errors
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         dofs = both**2 / (errors[curve.best] ** 2 / each[curve.best] + errors**2 / each)
         least = stdtrit(np.where(both > 0, dofs, 1.0), (1 + CLEAR) / 2) * np.sqrt(both)
     least = np.fmin(least, stdtrit(dof, (1 + CLEAR) / 2) * math.sqrt(2 * variance))

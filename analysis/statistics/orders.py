@@ -15,7 +15,7 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.aggregate import GROUP, OUTCOMES, StudySummary
-from lr_sweep.analysis.statistics.selection import comparable
+from lr_sweep.analysis.statistics.selection import MEAN_DIGITS
 
 Order = tuple[tuple[str, ...], ...]
 """Variants from best to worst; those in one inner tuple are equal."""
@@ -89,8 +89,8 @@ def by_rate(group: StudySummary) -> dict[float, pd.DataFrame]:
 
 def mean_tests(rows: pd.DataFrame) -> dict[str, float]:
     """Return the mean test accuracy of each variant with a value, rounded so that equal means are equal."""
-    known = rows.dropna(subset=["test_mean"]).set_index("variant")["test_mean"]
-    return {str(variant): comparable(mean) for variant, mean in known.to_dict().items()}
+    means = rows["test_mean"].to_numpy(float).round(MEAN_DIGITS).tolist()
+    return {str(variant): mean for variant, mean in zip(rows["variant"], means, strict=True) if not math.isnan(mean)}
 
 
 def _flipped(tested: pd.DataFrame) -> dict[tuple[Any, ...], tuple[tuple[str, str], ...]]:

@@ -54,6 +54,18 @@ def each_cell(frame: pd.DataFrame) -> Iterator[tuple[Cell, pd.DataFrame]]:
         yield (task, model, variant), rows
 
 
+def arrays_by_cell(frame: pd.DataFrame, *names: str) -> dict[Cell, list[np.ndarray[Any, Any]]]:
+    """Return columns of each cell of a frame, in order of appearance: hundreds of cells take a tenth of `each_cell`."""
+    if frame.empty:
+        return {}
+    codes = frame.groupby(CELL, sort=False).ngroup().to_numpy()
+    order = codes.argsort(kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order])) + 1
+    keys = frame[CELL].drop_duplicates().itertuples(index=False, name=None)
+    columns = (np.split(frame[name].to_numpy()[order], starts) for name in names)
+    return {key: arrays for key, *arrays in zip(keys, *columns, strict=True)}
+
+
 def rows_by_cell(frame: pd.DataFrame) -> dict[Cell, list[Row]]:
     """Return the rows of each cell of a frame, in order of appearance: many small frames would take longest of all."""
     found = defaultdict[Cell, list[Row]](list)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.aggregate import StudySummary
-from lr_sweep.analysis.statistics.selection import CELL, each_cell, rows_by_cell
+from lr_sweep.analysis.statistics.selection import CELL, arrays_by_cell, rows_by_cell
 from lr_sweep.analysis.statistics.uncertainty import Floats
 
 
@@ -89,8 +89,8 @@ def expected_bests(summary: StudySummary) -> pd.DataFrame:
         (unbiased) and `expected_with_replacement` (fractions; see `expected_best`).
     """
     rows, sign = [], summary.metric.sign
-    for cell, rates in each_cell(summary.learning_rates):
-        means = rates["validation_mean"].dropna().to_numpy(dtype=float)
+    for cell, (means,) in arrays_by_cell(summary.learning_rates, "validation_mean").items():
+        means = means[~np.isnan(means)]
         for num_tried in range(1, len(means) + 1):
             expected = (sign * best for best in expected_best(sign * means, num_tried))
             rows.append((*cell, num_tried, len(means), *expected))

@@ -6,6 +6,7 @@ What they cover was simulated: `benchmarks/interval_coverage.py`, results in doc
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import Any
@@ -17,7 +18,7 @@ from scipy.special import stdtrit
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.aggregate import StudySummary
-from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS, each_cell
+from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS, arrays_by_cell
 
 Floats = NDArray[np.float64]
 
@@ -131,12 +132,17 @@ def intervals(summary: StudySummary, rng: np.random.Generator, candidates: pd.Da
         `test_sem`, `low` and `high` (through the selection), `t_low` and `t_high` (at the chosen rate as if it had been
         fixed; all fractions, NaN: none) and `note`, why there is none or what weakens it.
     """
-    runs = dict(each_cell(summary.runs))
-    among = runs if candidates is None else dict(each_cell(candidates))
+    runs = arrays_by_cell(summary.runs, "learning_rate", "test_accuracy")
+    among = summary.runs.assign(choice=summary.runs["learning_rate"])
+    if candidates is not None:
+        among = candidates.assign(choice=candidates.groupby(["learning_rate", "settings"]).ngroup())
+    tried = arrays_by_cell(among, "seed", "choice", "validation_accuracy", "test_accuracy")
     rows = []
     for cell in summary.cells.to_dict("records"):
         key = cell["task"], cell["model"], cell["variant"]
-        rows.append(_cell(cell, runs[key], among[key], rng, summary.metric))
+        rates, tests = runs[key]
+        at_chosen = tests[(rates == cell["learning_rate"]) & ~np.isnan(tests)]
+        rows.append(_cell(cell, at_chosen, tried[key], rng, summary.metric))
     return pd.DataFrame(rows)
 
 
@@ -158,18 +164,14 @@ def _smoothed_error(deviations: Floats, counts: Floats, weights: Floats) -> floa
 
 
 def _cell(
-    cell: dict[Any, Any], runs: pd.DataFrame, among: pd.DataFrame, rng: np.random.Generator, metric: Metric
+    cell: dict[Any, Any], at_chosen: Floats, tried: Sequence[Floats], rng: np.random.Generator, metric: Metric
 ) -> dict[str, Any]:
-    seeds, i = np.unique(among["seed"].to_numpy(), return_inverse=True)
-    tuned = among["learning_rate"]
-    if "settings" in among:
-        tuned = among.groupby(["learning_rate", "settings"]).ngroup()
-    choices, j = np.unique(tuned.to_numpy(), return_inverse=True)
+    """Compute the intervals of a cell; `tried`: seed, choice, validation and test value of each run."""
+    (seeds, i), (choices, j) = (np.unique(each, return_inverse=True) for each in tried[:2])
     validation, test = np.full((2, len(seeds), len(choices)), math.nan)
-    validation[i, j], test[i, j] = among["validation_accuracy"], among["test_accuracy"]
-    at_chosen = runs.loc[runs["learning_rate"] == cell["learning_rate"], "test_accuracy"].dropna()
+    validation[i, j], test[i, j] = tried[2:]
     through = selection_interval(metric.sign * validation, test, rng, metric.ends)
-    fixed = t_interval(at_chosen.to_numpy(dtype=float))
+    fixed = t_interval(at_chosen)
     kept = [*CELL, "learning_rate", "num_seeds", "num_values", "num_tests", "test_mean", "test_sem"]
     ends = {"low": through.low, "high": through.high, "t_low": fixed.low, "t_high": fixed.high}
     notes = [through.note]

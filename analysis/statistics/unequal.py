@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import pandas as pd
+import numpy as np
 
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.finding import CheckFinding, finding_of
+from lr_sweep.analysis.statistics.noise import Ints
+from lr_sweep.analysis.statistics.selection import arrays_by_cell
+from lr_sweep.analysis.statistics.uncertainty import Floats
 from lr_sweep.common.text import counted, rate_text
 
 MOST_RATES = 12
@@ -39,22 +42,24 @@ def unequal_tuning(summary: StudySummary) -> Iterator[CheckFinding]:
     """Compare the variants of each task and model; a finding names what the lesser one lacks."""
     same_range = summary.search is not None or summary.refinement is not None
     for labels, group in summary.groups():
-        tunings = [_tuning(str(variant), runs) for variant, runs in group.runs.groupby("variant", sort=False)]
+        by_cell = arrays_by_cell(group.runs, "learning_rate", "num_steps")
+        tunings = [_tuning(variant, *runs) for (_, _, variant), runs in by_cell.items()]
         for mine in tunings:
             cell = labels | {"variant": mine.variant}
             yield from _fewer_rates(cell, mine, tunings, same_range=same_range)
             yield from _fewer_runs(cell, mine, tunings)
 
 
-def _tuning(variant: str, runs: pd.DataFrame) -> Tuning:
-    most = int(runs["num_steps"].max())
+def _tuning(variant: str, rates: Floats, num_steps: Ints) -> Tuning:
+    tried, num_seeds = np.unique(rates, return_counts=True)
+    most = int(num_steps.max())
     return Tuning(
         variant=variant,
-        rates=frozenset(runs["learning_rate"]),
-        num_runs=len(runs),
-        num_seeds=int(runs.groupby("learning_rate").size().max()),
+        rates=frozenset(tried.tolist()),
+        num_runs=len(rates),
+        num_seeds=int(num_seeds.max()),
         num_steps=most,
-        num_short=int(runs["num_steps"].lt(most).sum()),
+        num_short=int((num_steps < most).sum()),
     )
 
 

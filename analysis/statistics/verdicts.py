@@ -88,7 +88,9 @@ def ranked(
     """Yield each task and model with its summary, and `best` and `leads` of `verdicts`."""
     for labels, group in summary.groups():
         tuned = list(_ranked(group.cells, group.metric))
-        pairs = _pairs(compared[(compared["task"] == labels["task"]) & (compared["model"] == labels["model"])])
+        here = (compared["task"] == labels["task"]) & (compared["model"] == labels["model"])
+        leader = next(iter(tuned), "")
+        pairs = _pairs(compared[here & (compared["variant"].eq(leader) | compared["other"].eq(leader))])
         leads = tuple(pairs[tuned[0], other] for other in tuned[1:])
         yield labels, group, (*tuned[:1], *(lead.over for lead in leads if not lead.distinguishable)), leads
 

@@ -130,6 +130,83 @@ def test_a_setting_of_runs_with_the_same_seed_is_offered(tmp_path: Path) -> None
         study_of(tmp_path, rows_of("variant,gamma,lr,seed,mean_reward", rows), reading)
 
 
+def cells_of(values: dict[tuple[str, float], float], seeds: int = 2) -> list[str]:
+    """Return rows of variant, rate, seed and value; seeds differ by 0.01."""
+    return [f"{name},{rate},{seed},{v + seed / 100:g}" for (name, rate), v in values.items() for seed in range(seeds)]
+
+
+PLANTED = {("a", 0.1): 0.7, ("a", 0.01): 0.8, ("a", 0.001): 0.6, ("b", 0.1): 0.5, ("b", 0.01): 0.4, ("b", 0.001): 0.3}
+BEST = {"a": (0.01, 0.805), "b": (0.1, 0.505)}
+ACCURACIES = "variant,lr,seed,val_acc"
+
+
+@pytest.mark.parametrize("untrained", ["a,0,{},0.9", "none,0.0,{},0.1"], ids=["of a variant", "of its own"])
+def test_rows_without_training_are_left_out_and_said(tmp_path: Path, untrained: str) -> None:
+    rows = [*cells_of(PLANTED), *(untrained.format(seed) for seed in (0, 1))]
+    study = study_of(tmp_path, rows_of(ACCURACIES, rows))
+    assert chosen(study) == {name: (rate, pytest.approx(value)) for name, (rate, value) in BEST.items()}
+    assert "NO TRAINING at a learning rate of 0: 2 rows of table.csv left out" in study.about_table
+
+
+@pytest.mark.parametrize(
+    "rows",
+    ["0.1,1,0.7 0,2,0.8 0.01,1,0.6 0,2,0.9", "0.00,1,0.7 0.00,2,0.8 0.01,1,0.6 0.01,2,0.9"],
+    ids=["a schedule's end", "rounded"],
+)
+def test_a_rate_of_0_that_may_be_another_is_refused(tmp_path: Path, rows: str) -> None:
+    with pytest.raises(UserError, match="want a learning rate from 1e-30"):
+        study_of(tmp_path, rows_of("lr,step,val_acc", rows))
+
+
+@pytest.mark.parametrize(
+    ("head", "changed", "message"),
+    [
+        (ACCURACIES, ("a,0.1,", "A,0.1,"), "variant has 'A' and 'a': one or two"),
+        (ACCURACIES.replace("lr", "lr (x1e-3)"), ("", ""), "no column of learning rates"),
+        (ACCURACIES.replace("lr", "lr (%)"), ("", ""), "no column of learning rates"),
+        (ACCURACIES, (",0.", ",lr=0."), "lr has no numbers: got 'lr=0.1', want learning rates"),
+        (ACCURACIES, ("a,0.01,1,0.81", "a,0.01,1,81"), "a fraction in some rows and percent in others"),
+        (ACCURACIES, ("a,0.01,1,0.81", "a,0.01,1,-0.81"), "accuracy is down to -0.81"),
+    ],
+    ids=["capitals", "unit", "percent", "prefix", "one percent", "negative"],
+)
+def test_what_would_be_read_wrongly_is_refused(
+    tmp_path: Path, head: str, changed: tuple[str, str], message: str
+) -> None:
+    text = rows_of(head, cells_of(PLANTED))
+    with pytest.raises(UserError, match=message):
+        study_of(tmp_path, text.replace(*changed) if changed[0] else text)
+
+
+def test_one_variant_in_two_tables_has_none_to_be_paired_with(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"lr": [0.1] * 3 + [0.01] * 3, "seed": [0, 1, 2] * 2, "val_acc": [0.1, 0.2, 0.3] * 2})
+    study = judge([drawn(tmp_path / f"{name}.csv", frame) for name in "ab"], Reading())
+    assert not [line for line in study.about_table if "--paired" in line]
+
+
+def test_one_fraction_among_percents_is_refused(tmp_path: Path) -> None:
+    rows = cells_of({key: 100 * value for key, value in PLANTED.items()}, seeds=3)
+    text = rows_of(ACCURACIES, rows).replace("a,0.01,1,80.01", "a,0.01,1,0.8001")
+    assert "0.8001" in text
+    with pytest.raises(UserError, match="a fraction in some rows and percent in others"):
+        study_of(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("b", "said"),
+    [
+        ({0.1: 0.5, 0.001: 0.8, 1e-4: 0.3}, "a and b have the same mean. At 1e-3 alone, b leads"),
+        ({0.1: 0.8, 0.001: 0.5, 1e-4: 0.3}, "a and b have the same mean. At 1e-3 alone, a leads. Another"),
+        ({0.1: 0.8, 0.001: 0.6, 1e-4: 0.3}, "same mean. At 1e-3 alone, a and another variant have the same mean."),
+    ],
+    ids=["against", "for", "tied"],
+)
+def test_ties_are_said_as_ties(tmp_path: Path, b: dict[float, float], said: str) -> None:
+    values = {("a", 0.1): 0.7, ("a", 0.01): 0.8, ("a", 0.001): 0.6} | {("b", rate): v for rate, v in b.items()}
+    text = write_judged(study_of(tmp_path, rows_of(ACCURACIES, cells_of(values))), tmp_path / "out").text
+    assert said in " ".join(text.split())
+
+
 # Twins of tables that people published: their columns and traps, with made-up values.
 
 

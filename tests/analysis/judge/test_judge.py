@@ -120,9 +120,9 @@ def test_unequal_tuning_is_found(tmp_path: Path) -> None:
         ("lr,seed\n1,2\n", ["no column of validation or test"]),
         ("lr,val_score\n1,2\n", ["is more score better or worse? give --higher-is-better or --lower-is-better"]),
         (
-            'lr,seed,note,val_acc\n0,1,"two\nlines",0.5\n1e-3,x,,0.5\n-inf,1.5,,high\n',
+            'lr,seed,note,val_acc\n-1,1,"two\nlines",0.5\n1e-3,x,,0.5\n-inf,1.5,,high\n',
             [
-                "table.csv:3: lr: got '0', want a learning rate from 1e-30 to 1e30",
+                "table.csv:3: lr: got '-1', want a learning rate from 1e-30 to 1e30",
                 "table.csv:4: seed: got 'x', want a whole number",
                 *("table.csv:5: lr: got '-inf'", "table.csv:5: seed: got '1.5'", "table.csv:5: val_acc: got 'high'"),
             ],
