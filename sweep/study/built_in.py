@@ -50,6 +50,9 @@ READ_WITH = {
     "lion_beta1": ("optimizer", ("lion",)),
     "lion_beta2": ("optimizer", ("lion",)),
     "muon_momentum": ("optimizer", ("muon",)),
+    "muon_rate_ratio": ("optimizer", ("muon",)),
+    "base_width": ("parametrization", ("mup",)),
+    "base_heads": ("parametrization", ("mup",)),
     "decay_fraction": ("schedule", ("warmup-stable-decay",)),
 }
 """Options that have an effect only with some values of another."""
@@ -205,7 +208,7 @@ def check_protocols(study: BuiltInStudy, cells: Iterable[StudyCell]) -> None:
     """Raise which options of the cells' protocols do not go together, at the variant's options or the study's."""
     cells = list(cells)
     found: dict[tuple[Loc, str], list[str]] = defaultdict(list)
-    for task, _, name, _, protocol, num_steps in cells:
+    for task, model, name, _, protocol, num_steps in cells:
         variant, options = study.variants[name], study.tasks[task].options
         loc: Loc = ("variants", name) if own_protocol(variant) else ("protocol",)
         for problem in [
@@ -213,6 +216,7 @@ def check_protocols(study: BuiltInStudy, cells: Iterable[StudyCell]) -> None:
             *_of_task(protocol, num_steps, TASKS[task].num_train(options)),
             *(_of_budget(protocol) if own_budget(variant) else ()),
             *_of_parts(protocol, variant.trained),
+            *(_of_mup(protocol, study.models[model].body_size.family) if protocol.parametrization == "mup" else ()),
         ]:
             found[loc, problem].append(f"{task}, {name}")
     mistakes = Mistakes()
@@ -254,6 +258,15 @@ def _decay_steps(protocol: Protocol, num_steps: int) -> int:
 def _of_parts(protocol: Protocol, trained: Sequence[str]) -> Iterator[str]:
     if protocol.optimizer == "muon" and MATRICES.isdisjoint(trained):
         yield "optimizer: muon trains matrices of attention and feedforward, which are frozen; want another optimizer"
+
+
+def _of_mup(protocol: Protocol, family: str) -> Iterator[str]:
+    if family != "gpt2":
+        yield f"parametrization: mup is there for gpt2 alone, got a {family}; want standard"
+    if protocol.optimizer not in ("adam", "adamw", "lion"):
+        yield f"parametrization: mup has no rule for optimizer: {protocol.optimizer}; want adam, adamw or lion"
+    if protocol.optimizer == "adam" and protocol.weight_decay:
+        yield "weight_decay: mup has no rule for that of adam, which is in the gradient; want 0, or optimizer: adamw"
 
 
 def check_space(study: BuiltInStudy, space: Space) -> None:

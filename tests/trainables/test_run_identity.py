@@ -66,6 +66,10 @@ OTHER_PROTOCOL: dict[str, Any] = {
     "decay_fraction": 0.1,
     "test_evaluated": "best",
     "attention": "blocked",
+    "muon_rate_ratio": 10.0,
+    "parametrization": "mup",
+    "base_width": 128,
+    "base_heads": 8,
 }
 OTHER_SIZE = {"layers": 3, "heads": 4, "width": 32, "positions": 13}
 """Another value for each field. A field that is added has to be added here, and must change the id."""

@@ -182,6 +182,31 @@ def unread(optimizer: str) -> list[str]:
     ]
 
 
+def test_what_mup_has_no_rule_for_is_refused(tmp_path: Path) -> None:
+    axes = "{optimizer: [sgd, adam, adamw], weight_decay: [0, 0.1]}"
+    found = mistakes(tmp_path, (AXES, axes), ("every: 100", "every: 100, parametrization: mup"))
+    sgd = "parametrization: mup has no rule for optimizer: sgd; want adam, adamw or lion"
+    adam = "weight_decay: mup has no rule for that of adam, which is in the gradient; want 0, or optimizer: adamw"
+    assert [line.partition(": variants.unfrozen-random-")[2] for line in found] == [
+        f"adam-weight-decay-0p1: {adam} (digits, unfrozen-random-adam-weight-decay-0p1)",
+        f"sgd-weight-decay-0: {sgd} (digits, unfrozen-random-sgd-weight-decay-0)",
+        f"sgd-weight-decay-0p1: {sgd} (digits, unfrozen-random-sgd-weight-decay-0p1)",
+    ]
+    lstm = ("size: {layers: 1, heads: 2, width: 16, positions: 12}", "family: lstm, size: {layers: 1, width: 16}")
+    changes = [(f"axes: {AXES}\n", ""), lstm, ("every: 100", "every: 100, parametrization: mup")]
+    assert mistakes(tmp_path, *changes) == [
+        "example.yaml:9: protocol: parametrization: mup is there for gpt2 alone, got a lstm; want standard"
+    ]
+
+
+def test_the_ratio_of_muon_s_rates_is_an_axis(tmp_path: Path) -> None:
+    found = protocols(load(tmp_path, (AXES, "{optimizer: [muon], muon_rate_ratio: [1, 10]}")))
+    assert {name: protocol.muon_rate_ratio for name, protocol in found.items()} == {
+        "unfrozen-random-muon-muon-rate-ratio-1": 1.0,
+        "unfrozen-random-muon-muon-rate-ratio-10": 10.0,
+    }
+
+
 def test_batches_and_budgets_are_checked_for_each_value(tmp_path: Path) -> None:
     found = mistakes(tmp_path, (AXES, "{batch_size: [8, 1198], evaluate_every: [100, 250]}"))
     assert all(line.startswith("example.yaml:6: variants.unfrozen-random-batch-size-") for line in found)
