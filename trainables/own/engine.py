@@ -113,6 +113,7 @@ class OwnTraining:
         if self._session.device == "cpu":
             torch.set_num_threads(CPU_THREADS)  # of this thread: the order of a sum follows their number
         function = import_function(self.run.files.trainable, self._folder, self.run.files.code)
+        seed_generators(self.run.seed)  # again: some libraries draw when a process imports them for the first time
         function(self._session.run, self._session)
         if self._session.step < self._session.run.num_steps:
             raise MisuseError(
