@@ -17,7 +17,7 @@ from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.paper.published import published_best, table_of
 from lr_sweep.analysis.paper.tables import lu_table, paper_tables
 from lr_sweep.analysis.record.read import StudyInfo
-from lr_sweep.analysis.report import figures
+from lr_sweep.analysis.report import figure_frame, figures
 from lr_sweep.analysis.report.blocks import Block, Image, Paragraph, Table, stem_of_each
 from lr_sweep.analysis.report.figures import BEST_RATE, PublishedBest
 from lr_sweep.analysis.report.tables import facts, main_table
@@ -105,7 +105,7 @@ def _sweep_figures(
         caption = _caption(info, each, "Dotted" if best else "")
         cells = each.cells.merge(found, on=CELL, how="left") if info.metric.chosen_on else each.cells
         figure = figures.learning_rate_figure(each.learning_rates, cells, title, caption, best, info.metric)
-        files = figures.save(figure, folder / f"{'figure1' if task else 'learning-rates'}-{stems[model]}")
+        files = figure_frame.save(figure, folder / f"{'figure1' if task else 'learning-rates'}-{stems[model]}")
         numbered = f"Figure {1 if task else 3}. " if _of_papers(info) else ""
         images.append(Image(f"{numbered}{info.metric.title} against learning rate, {model}", *files))
     return images
@@ -117,7 +117,7 @@ def _bar_figure(folder: Path, info: StudyInfo, shown: StudySummary, model: str, 
     title, caption = f"{info.title}: {model}, best learning rates", _caption(info, shown, "Black" if best else "")
     figure = figures.best_rates_figure(shown.cells, title, caption, best, info.metric)
     kind, numbered = ("figure2-left", "Figure 2, left. ") if _of_papers(info) else ("best", "")
-    files = figures.save(figure, folder / f"{kind}-{stem}")
+    files = figure_frame.save(figure, folder / f"{kind}-{stem}")
     return Image(f"{numbered}{info.metric.title} at the best learning rate, {model}", *files)
 
 

@@ -11,7 +11,8 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.report.figures import PublishedBest, Style, near_lu2021, variant_styles
+from lr_sweep.analysis.report.figure_frame import Style, variant_styles
+from lr_sweep.analysis.report.figures import PublishedBest, near_lu2021
 from lr_sweep.analysis.report.handle import handle_data
 from lr_sweep.analysis.report.tables import lost_text, mean_sem_text, seeds_text
 from lr_sweep.analysis.report.texts import say

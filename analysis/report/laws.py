@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.blocks import Block, Bullets, Image, Section, file_stem
-from lr_sweep.analysis.report.figures import (
+from lr_sweep.analysis.report.figure_frame import (
     BETWEEN_COLUMNS,
     FURTHER_MARKS,
     LEFT,

@@ -19,7 +19,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator
 
-from lr_sweep.analysis.report.figures import CHARACTERS_PER_INCH, FURTHER_MARKS, TITLE_CHARACTERS_PER_INCH
+from lr_sweep.analysis.report.figure_frame import CHARACTERS_PER_INCH, FURTHER_MARKS, TITLE_CHARACTERS_PER_INCH
 
 MAX_COLUMNS = 4
 PANEL = 2.6

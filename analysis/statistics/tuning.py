@@ -47,9 +47,10 @@ def expected_bests(summary: StudySummary) -> pd.DataFrame:
     with_value = summary.runs.dropna(subset=["validation_accuracy"])
     runs = arrays_by_cell(with_value, "learning_rate", "seed", "validation_accuracy")
     of_rates = summary.learning_rates.dropna(subset=["validation_mean"])
-    for cell, columns in arrays_by_cell(of_rates, "validation_mean", "test_mean").items():
-        means, tests = (sign * column for column in columns)
-        half = half_widths(CellValues.of(*runs[cell]))
+    for cell, measured in arrays_by_cell(of_rates, "validation_mean", "test_mean").items():
+        means, tests = (sign * each for each in measured)
+        rates, seeds, values = runs[cell]
+        half = half_widths(CellValues.of(rates, seeds, values))
         order = means.argsort(kind="stable")
         least, most = np.sort(means - half), np.sort(means + half)
         if summary.metric.is_fraction:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from lr_sweep.analysis.report.figures import save
+from lr_sweep.analysis.report.figure_frame import save
 from lr_sweep.analysis.report.model_figures import coordinates_figure
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_rows

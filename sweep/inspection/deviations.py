@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from lr_sweep.analysis.report.figures import save
+from lr_sweep.analysis.report.figure_frame import save
 from lr_sweep.analysis.report.model_figures import deviations_figure
 from lr_sweep.common.errors import UserError, unknown
 from lr_sweep.common.files import write_rows
