@@ -31,7 +31,8 @@ def test_the_study_for_those_who_come_from_elsewhere_is_one(tmp_path: Path) -> N
     (study,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     (tmp_path / "train.py").write_text("def train(): ...")
     search, resources = (re.search(rf"`({key}: {{.*?}})`", page) for key in ("search", "resources"))
-    assert search and resources
+    assert search
+    assert resources
     for text in (study, re.sub("learning_rates.*", f"{search[1]}\n{resources[1]}", study)):
         (tmp_path / "mine.yaml").write_text(text)
         assert load_study(tmp_path / "mine.yaml").study == "mine"
