@@ -128,7 +128,7 @@ class Study(Strict):
     """Compares variants at their chosen rates on fresh seeds, as many as it takes; null: on the study's own."""
     seeds: Seeds
     """A number n, for seeds 0 to n - 1, or a list."""
-    selection: Literal[best, final] = "best"
+    selection: Literal["best", "final"] = "best"
     """Which model of a run the report measures: the best on validation data, or the one at the step budget."""
     paired: bool = False
     """Whether the report compares variants by seed, where seeds are seen to move them alike."""

@@ -124,7 +124,7 @@ def _answer(rank: Rank, method: str, *arguments: Any) -> Answer:
     except BaseException as error:
         answer = partial(Answer, str(error) or traceback.format_exc(), type(error).__name__)
     printed = rank.output.take(whole_lines=False)
-    return answer(printed="".join(f"{each.text}\n" for each in printed))
+    return answer(printed="".join(each.text for each in printed))
 
 
 def where_is() -> tuple[str, bool]:
