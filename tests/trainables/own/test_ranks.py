@@ -21,6 +21,7 @@ import psutil
 import pytest
 
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.own_ranks import DDP, NOISY
 from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.tiny_study import ROOT, cohort_here, environment, evaluations, events_of, runs_of
 from lr_sweep.tests.support.waiting import wait_until
@@ -33,35 +34,6 @@ from lr_sweep.trainables.own.ranks import Ranks
 from lr_sweep.trainables.own.run import OwnRun, own_run
 from lr_sweep.trainables.own.state import AS_RANK_0
 
-START = """
-import os
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-dist.init_process_group("gloo")
-"""
-DDP = f"""{START}
-images, target = torch.randn(64, 12), torch.randn(64, 1)
-model = torch.nn.Sequential(torch.nn.Linear(12, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
-model = DistributedDataParallel(model, find_unused_parameters=True)
-optimizer = torch.optim.AdamW(model.parameters(), run.learning_rate)
-for step in session.steps(model=model, optimizer=optimizer):
-    batch = torch.randint(0, 64, (16,))[rank::size]
-    optimizer.zero_grad()
-    torch.nn.functional.mse_loss(model(images[batch]), target[batch]).backward()
-    optimizer.step()
-    if session.due and rank == 0:
-        loss = torch.nn.functional.mse_loss(model.module(images), target).item()
-        session.report(validation=loss, test=loss)
-dist.destroy_process_group()
-"""
-NOISY = DDP.replace(
-    "for step in session.steps(",
-    """torch.manual_seed(100 * run.seed + rank)
-drift = torch.nn.BatchNorm1d(12)
-for step in session.steps(drift=drift, """,
-).replace("model(images[batch])", "model(drift(images[batch] + 0.1 * torch.randn(len(batch), 12)))")
-"""Each rank draws from a stream of its own, and has running means of its own."""
 LOSS = "{name: loss, higher_is_better: false}"
 ALONE = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 
@@ -138,12 +110,12 @@ def life(run: OwnRun, num_steps: int, state: Any, moments: random.Random | None)
             state = one.state()
         except TrainingFunctionError as error:
             timer.join()
-            raise Killed(state) from error
+            raise KilledError(state) from error
     one.close()
     return one, state
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """Has the last state as its argument."""
 
 
@@ -156,7 +128,7 @@ def test_ranks_that_are_killed_resume_with_the_same_bits(tmp_path: Path) -> None
     run = run_of(tmp_path, NOISY, 2, num_steps="60")
     state, moments = None, random.Random(36)
     for _ in range(5):
-        with pytest.raises(Killed) as killed:
+        with pytest.raises(KilledError) as killed:
             life(run, 60, state, moments)
         assert re.search(r"rank [01] of 2 was killed by SIGKILL$", str(killed.value.__cause__))
         (state,) = killed.value.args
@@ -184,7 +156,7 @@ def trains(process: subprocess.Popen[bytes], folder: Path, step: int) -> list[in
 
 @pytest.mark.slow
 def test_ranks_end_with_the_process_that_started_them_and_the_run_resumes_with_the_same_bits(tmp_path: Path) -> None:
-    """Killed at random moments, once while a rank is stopped and cannot see it."""
+    """KilledError at random moments, once while a rank is stopped and cannot see it."""
     run, moments, results = run_of(tmp_path, NOISY, 2, num_steps="2000"), random.Random(36), tmp_path / "results"
     command = [sys.executable, "-c", TRAIN, str(tmp_path / "mine.yaml"), str(results)]
     folder = Results(results).checkpoints(run.run_id)
