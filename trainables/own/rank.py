@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from safetensors.torch import load, save
 
 from lr_sweep.trainables.own.code import CODE_FOLDER
-from lr_sweep.trainables.own.function import THREAD, Function
+from lr_sweep.trainables.own.function import THREAD, Function, Handoff
 from lr_sweep.trainables.own.output import Output
 from lr_sweep.trainables.own.run import OwnRun
 from lr_sweep.trainables.own.state import State, prints_of, without
@@ -129,12 +129,14 @@ def _answer(rank: Rank, method: str, *arguments: Any) -> Answer:
 
 def where_is() -> tuple[str, bool]:
     """Return what the training function does now, and whether it waits for other ranks there."""
-    ids = [thread.ident for thread in threading.enumerate() if thread.name == THREAD]
     frames = sys._current_frames()
-    stack = traceback.extract_stack(frames[ids[0]]) if ids and ids[0] in frames else traceback.StackSummary()
-    if not stack:
-        return "before the function's first line", False
+    stacks = {
+        each.name: traceback.extract_stack(frames[each.ident]) for each in threading.enumerate() if each.ident in frames
+    }
+    stack = stacks.get(THREAD)
+    if stack is None or stack[-1].name == Handoff.pause.__name__:  # its state is saved or restored
+        stack = stacks[threading.main_thread().name]
+    frame = [*stack[-1:], *(frame for frame in stack if f"/{CODE_FOLDER}" in frame.filename)][-1]
     inside = stack[-1].filename.replace(os.sep, "/")
-    frame = [*(frame for frame in stack[-1:]), *(frame for frame in stack if f"/{CODE_FOLDER}" in frame.filename)][-1]
     at = f"{Path(frame.filename).name}:{frame.lineno}, `{frame.line}`"
     return at, any(folder in inside for folder in COLLECTIVES)

@@ -236,8 +236,10 @@ class Encoder:
         return {} if found is None else {"metadata": self.encode(found, f"{path}._metadata")}
 
     def _tensor(self, tensor: Tensor, path: str) -> str:
-        if tensor.layout != torch.strided or tensor.dtype not in DTYPES or tensor.is_meta:
-            what = f"a tensor of layout {tensor.layout}, type {tensor.dtype} on {tensor.device}"
+        is_sharded = hasattr(tensor, "device_mesh")
+        if tensor.layout != torch.strided or tensor.dtype not in DTYPES or tensor.is_meta or is_sharded:
+            kind = "sharded tensor" if is_sharded else "tensor"
+            what = f"a {kind} of layout {tensor.layout}, type {tensor.dtype} on {tensor.device}"
             raise StateError(f"{path}: got {what}, want a dense one of numbers that safetensors has")
         memory = (tensor.device, tensor.untyped_storage().data_ptr())
         key = (*memory, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
