@@ -268,7 +268,8 @@ def decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 def fingerprint(value: Any, tensors: Mapping[str, Tensor]) -> str:
     """Return a hash of what `Encoder.encode` made of a value; equal hashes are of values with equal bits."""
-    hashed = hashlib.sha256(json.dumps(value).encode())
+    text = json.dumps(value).replace('{"tuple": ', '{"list": ')  # torch's `set_state_dict` makes one of the other
+    hashed = hashlib.sha256(text.encode())
     for name in _tensor_names(value):
         tensor = tensors[name].cpu().contiguous()
         hashed.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())

@@ -63,9 +63,8 @@ def test_two_processes_with_sharded_tensors(tmp_path: Path) -> None:
     ddp = "model = DistributedDataParallel(model, find_unused_parameters=True)"
     fsdp = "from torch.distributed.fsdp import fully_shard; fully_shard(model)"
     function = RANKS.replace(ddp, fsdp).replace("model=model, optimizer=optimizer", "sharded=Sharded(model, optimizer)")
-    function = function.replace("session.due and rank == 0", "session.due").replace(
-        "model.module.weight", "model.weight.full_tensor()"
-    )
+    function = function.replace("session.due and rank == 0", "session.due").replace("optim.SGD", "optim.AdamW")
+    function = function.replace("model.module.weight", "model.weight.full_tensor()")
     check(of_page(tmp_path, f"{SHARDED}\n\n{function}", "resources: {processes_per_run: 2}\n")[0])
 
 
