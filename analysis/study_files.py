@@ -33,7 +33,7 @@ from lr_sweep.analysis.report.blocks import (
 from lr_sweep.analysis.report.chart import chart_data
 from lr_sweep.analysis.report.decided import decided_section, decided_texts
 from lr_sweep.analysis.report.findings import checks_line, findings_table, findings_text, folded, write_checks_json
-from lr_sweep.analysis.report.laws import optima_section
+from lr_sweep.analysis.report.laws import optima_section, target_section
 from lr_sweep.analysis.report.page import page_html
 from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.analysis.report.texts import laid_out, say
@@ -184,11 +184,13 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     checks = findings_table(found, tried, of_study).write(folder, "checks")
     chart = SweepChart(say("measured", metric=metric))
     compared = Compared(pairs, tested, ordered, verdicts(summary, pairs, tested))
-    costs = _device_seconds(summary, study.recorded.runs) if study.recorded else None
+    timed = study.recorded.runs if study.recorded else None
+    costs = None if timed is None else _device_seconds(summary, timed)
     said = decided_texts(study.decision)
     opening = verdict_block(compared.verdicts, summary, ordered, costs, said) if metric.chosen_on else Verdict(())
     rests_on = tables.facts(info, summary.runs)
     optimal, moved = optima_section(folder, summary, study.axes) if metric.chosen_on else ([], [])
+    optimal += target_section(folder, summary, study.curves, timed) if metric.chosen_on else []
     about = f"{info.kind} `{info.study}`. {status} {checks_line(found)}"
     how = "How it was made" if study.recorded else "How the table was read"
     made = _provenance(study.recorded.runs) if study.recorded else Bullets(study.about_table)

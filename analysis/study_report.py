@@ -7,11 +7,9 @@ from pathlib import Path
 
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.code_versions import Now
-from lr_sweep.analysis.record.contents import settings
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.report.findings import count_problems
 from lr_sweep.analysis.report.folder import new_report
-from lr_sweep.analysis.statistics.axes import of_contents
 from lr_sweep.analysis.statistics.checks import check_sweep, code_findings
 from lr_sweep.analysis.statistics.finding import CheckFinding, problems_first
 from lr_sweep.analysis.statistics.unequal import unequal_tuning
@@ -82,7 +80,7 @@ def _read(results: Path, study: str, code_now: Now | None) -> Study:
         curves=curves,
         findings=problems_first(found),
         recorded=recorded,
-        axes=of_contents(read.summary.cells, read.wanted, read.runs, settings),
+        axes=read.axes(),
         fresh=read.fresh,
         decision=read.decision,
     )

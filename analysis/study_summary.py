@@ -9,9 +9,11 @@ from pathlib import Path
 import pandas as pd
 
 from lr_sweep.analysis.record import read as record
+from lr_sweep.analysis.record.contents import settings
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.record.rungs import StoppedRates, stopped_of, with_stops
 from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise
+from lr_sweep.analysis.statistics.axes import of_contents
 from lr_sweep.analysis.statistics.decision import Decision, decide
 
 RUN_COLUMNS = ("run_id", "status", "num_steps", "diverged_at_step", "failure")
@@ -35,13 +37,16 @@ class RecordedStudy:
     decision: Decision | None
     """What these say; None: the study has no `decide`."""
 
+    def axes(self) -> pd.DataFrame:
+        """Return what each cell is made of, as of `laws.laws`; `runs` have `content`."""
+        return of_contents(self.summary.cells, self.wanted, self.runs, settings)
+
 
 def with_options(summary: StudySummary, info: StudyInfo) -> StudySummary:
     """Return the summary with how the study wants its variants compared."""
-    within = info.equal_within
-    if within is not None and info.metric.is_fraction:
-        within /= 100
-    return replace(summary, paired=info.paired, equal_within=within)
+    unit = 100 if info.metric.is_fraction else 1
+    within, target = (each if each is None else each / unit for each in (info.equal_within, info.target))
+    return replace(summary, paired=info.paired, equal_within=within, target=target)
 
 
 def read_summary(results: Path, study: str, further_columns: Collection[str] = ()) -> RecordedStudy:

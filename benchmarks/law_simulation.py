@@ -4,7 +4,7 @@
 
 The curves fall from the optimum by 5 to 20 points a squared decade, more on one side, some with a cliff; a rate is
 tried by 3 seeds with noise of 0.5 or 2 points. Prints, in percent, how often an interval has the true value, and of
-laws how often one is claimed.
+laws and of tuning curves how often one is claimed, and one said to be ahead.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lr_sweep.analysis.statistics.laws import fitted_line
-from lr_sweep.analysis.statistics.optimum import Curve, Optimum, optimum
+from lr_sweep.analysis.statistics.grid_values import CellValues
+from lr_sweep.analysis.statistics.laws import fitted
+from lr_sweep.analysis.statistics.optimum import Optimum, optimum
+from lr_sweep.analysis.statistics.peak import Curve
+from lr_sweep.analysis.statistics.tuning import best_weights, half_widths
 from lr_sweep.analysis.statistics.uncertainty import Floats
 
 SHAPES: dict[str, Callable[[Floats], Floats]] = {
@@ -30,6 +33,7 @@ GRIDS = {"9 rates, factor 2": (9, math.log10(2)), "7 rates, half decades": (7, 0
 NOISE = (0.5, 2.0)
 SIZES = 2.0 ** np.arange(4)
 SLOPES = (0.0, -0.5, -1.0)
+PLANE = np.array([0.5, -0.5])
 
 
 class Grid(NamedTuple):
@@ -65,26 +69,66 @@ def laws(
         tops = start + slope * (sizes - sizes.mean())
         found = np.array([grid.tried(SHAPES[shape], top, seeds, rng)[:3] for top in tops])
         if np.isfinite(found).all():
-            line = fitted_line(sizes, found[:, 0], (found[:, 2] - found[:, 1]) / 2, 2 * sizes[-1] - sizes[-2])
-            held.append(abs(line.slope - slope) <= line.half_width)
-            claimed.append(abs(line.slope) > line.half_width)
+            line = fitted(sizes[:, None], found[:, 0], (found[:, 2] - found[:, 1]) / 2, sizes[-1:])
+            held.append(abs(line.slopes[0] - slope) <= line.half_widths[0])
+            claimed.append(abs(line.slopes[0]) > line.half_widths[0])
+    return float(np.mean(held)), float(np.mean(claimed))
+
+
+def planes(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Generator) -> float:
+    """Return how often the intervals of both slopes of a surface over 3 x 3 sizes, 0.5 and -0.5, have them."""
+    held = []
+    sizes = np.array([(x, y) for x in np.log10(SIZES[:3]) for y in np.log10(SIZES[:3])])
+    for start in rng.uniform(-0.25, 0.25, number):
+        tops = start + (sizes - sizes.mean(0)) @ PLANE
+        found = np.array([grid.tried(SHAPES[shape], top, seeds, rng)[:3] for top in tops])
+        if np.isfinite(found).all():
+            fit = fitted(sizes, found[:, 0], (found[:, 2] - found[:, 1]) / 2, sizes[-1])
+            held += list(np.abs(fit.slopes - PLANE) <= fit.half_widths)
+    return float(np.mean(held))
+
+
+def tuned(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Generator) -> tuple[float, float]:
+    """Return how often a tuning curve is within its band at all numbers of rates, and how often one of two is ahead.
+
+    Both have the same optimum, somewhere between the middle rates, so neither is.
+    """
+    held, claimed = [], []
+    half = (grid.log_rates[1] - grid.log_rates[0]) / 2
+    weights = np.array([best_weights(len(grid.log_rates), k + 1) for k in range(len(grid.log_rates))])
+    for top in rng.uniform(-half, half, number):
+        means = SHAPES[shape](grid.log_rates - top)
+        values = means[:, None] + grid.noise * rng.standard_normal((2, len(means), seeds))
+        bands = []
+        for each in values:
+            wide = half_widths(CellValues(grid.log_rates, each))
+            bands.append([weights @ np.sort(each.mean(1) + side * wide) for side in (-1, 1)])
+        true = weights @ np.sort(means)
+        held += [bool(np.all((low <= true) & (true <= high))) for low, high in bands]
+        (low, high), (other_low, other_high) = bands
+        claimed.append(bool(low[-1] > other_high[-1] or other_low[-1] > high[-1]))
     return float(np.mean(held)), float(np.mean(claimed))
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--number", type=int, default=1000, help="cells or laws of each row")
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--seed", type=int, default=0)
     given = options.parse_args()
     rng = np.random.default_rng(given.seed)
-    print("shape       grid                   noise  optimum  " + "  ".join(f"slope {slope:g}" for slope in SLOPES))
+    print(
+        "shape       grid                   noise  optimum  tuning  surface  "
+        + "  ".join(f"slope {slope:g}" for slope in SLOPES)
+    )
     for shape in SHAPES:
         for name, (rates, step) in GRIDS.items():
             for noise in NOISE:
                 grid = Grid(step * (np.arange(rates) - rates // 2), noise)
                 row = [f"{covered(grid, shape, given.seeds, given.number, rng):7.1%}"]
+                row.append("{:.1%} {:.1%}".format(*tuned(grid, shape, given.seeds, given.number, rng)))
+                row.append(f"{planes(grid, shape, given.seeds, max(1, given.number // 10), rng):.1%}")
                 for slope in SLOPES:
                     held, claimed = laws(grid, shape, slope, given.seeds, max(1, given.number // 4), rng)
                     row.append(f"{held:.0%} {claimed:.0%}")

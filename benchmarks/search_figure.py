@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
-from lr_sweep.analysis.report.figures import save
+from lr_sweep.analysis.report.figure_frame import save
 
 SHOWN = ("-", "halving")
 """Rules in the figure: drawn as full and as hollow marks."""

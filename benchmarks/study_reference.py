@@ -24,7 +24,7 @@ from lr_sweep.datasets import TASKS
 from lr_sweep.sweep.study.built_in import BuiltInStudy
 from lr_sweep.sweep.study.cells import Cells
 from lr_sweep.sweep.study.decide import Decide
-from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, StudyModel
+from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, ShippedWeights, StudyModel
 from lr_sweep.sweep.study.own import FunctionStudy, StudyMetric
 from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.study.search import LearningRateGrid, Range, Search
@@ -53,7 +53,7 @@ SECTIONS: dict[str, tuple[type, ...]] = {
     "`cells[]`": (Cells,),
     "`variants.NAME`": (StudyVariant,),
     "`models.NAME`": (StudyModel,),
-    "`models.NAME.pretrained`": (HubWeights, FolderWeights, PretrainedHere),
+    "`models.NAME.pretrained`": (ShippedWeights, HubWeights, FolderWeights, PretrainedHere),
     "`pretrain`, on text": (PretrainRecipe,),
     "`pretrain`, on a task": (TaskRecipe,),
     "`learning_rates`": (LearningRateGrid,),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pandas as pd
 
 from lr_sweep.analysis.record.read import RecordError, read_curves, read_wanted
 from lr_sweep.analysis.statistics.aggregate import StudySummary
+from lr_sweep.analysis.statistics.laws import laws
+from lr_sweep.analysis.statistics.optimum import optima
+from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.common.errors import UserError
@@ -100,9 +104,33 @@ class Sweep:
         """Return the study's numbers as tables: `.runs`, `.learning_rates`, `.cells`."""
         return read_summary(self.results.root, self.study.study).summary
 
+    def optima(self) -> pd.DataFrame:
+        """Return each cell's best learning rate between those tried, with its 95% interval, and what missing it costs.
+
+        Columns: `optimum`, `low`, `high` (learning rates), `basin_low` and `basin_high` (the rates that are nearly as
+        good), `cost_2x` and `cost_10x` (in the metric's unit), and `note`, why there is none.
+        """
+        return optima(self.summary())
+
+    def laws(self) -> pd.DataFrame:
+        """Return how the best learning rate moves along each numeric axis on which cells differ.
+
+        Columns: `axis`, `slope` (of log rate on log size) with `low` and `high`, its 95% interval, and `next_rate` with
+        `next_low` and `next_high`, to start with at `next_size`.
+        """
+        read = read_summary(self.results.root, self.study.study, ("content",))
+        return laws(optima(read.summary), read.axes())
+
     def curves(self) -> pd.DataFrame:
         """Return every evaluation of the study's runs, by `run_id` and `step`."""
         return read_curves(self.results.root, read_wanted(self.results.root, self.study.study)["run_id"])
+
+    def _repr_html_(self) -> str:
+        """Show in a notebook what each variant reached at its chosen rate; before the study was run, its plan."""
+        if not self.results.facts(self.study.study).exists():
+            return f"<pre>{escape(self.plan())}</pre>"
+        shown = [*CELL, "learning_rate", "test_mean", "test_sem", "num_values"]
+        return f"<b>{escape(self.study.study)}</b>{self.summary().cells[shown].to_html(index=False)}"
 
     def report(self) -> Report:
         """Write the report of what is recorded so far; `.page` is the file for a browser, `.text` the tables."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.trainables.backbones import load_family
 from lr_sweep.trainables.backbones.family import Dropout
+from lr_sweep.trainables.parametrization import width_ratio
 from lr_sweep.trainables.parts import sorted_parts
 from lr_sweep.trainables.run import BodySize, Protocol
 
@@ -33,7 +34,7 @@ class Classifier(nn.Module):
 
     def __init__(self, size: BodySize, task: TaskShape, protocol: Protocol) -> None:
         super().__init__()
-        self.task, self.protocol = task, protocol
+        self.task, self.protocol, self.width_ratio = task, protocol, width_ratio(protocol, size.width)
         self.real_valued = task.token_dim is not None
         self.input_layer: nn.Module
         if task.token_dim is not None:
@@ -50,7 +51,8 @@ class Classifier(nn.Module):
 
         `lengths` (B,) int64: real tokens of each example; None: all. `noise` draws masks; None is evaluation mode.
         """
-        return logits_of(self.output_layer(self.features(tokens, lengths, noise)), self.task)
+        read = self.features(tokens, lengths, noise)
+        return logits_of(self.output_layer(read if self.width_ratio == 1.0 else read / self.width_ratio), self.task)
 
     def features(self, tokens: Tensor, lengths: Tensor | None = None, noise: torch.Generator | None = None) -> Tensor:
         """Return the states that the output layer reads, (B M, D); arguments as of `forward`."""

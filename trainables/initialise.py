@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.trainables.backbones import load_family
 from lr_sweep.trainables.backbones.family import Body
+from lr_sweep.trainables.backbones.gpt2 import GPT2
 from lr_sweep.trainables.classifier import Classifier
+from lr_sweep.trainables.parametrization import query_factor, width_ratio
 from lr_sweep.trainables.pretraining.weights import WeightsError
 from lr_sweep.trainables.randomness import keyed_generator
 from lr_sweep.trainables.run import Run
@@ -31,6 +33,8 @@ def build_classifier(run: Run, task: TaskShape, weights: dict[str, Tensor] | Non
     if run.initialisation != "random":
         assert weights is not None, "the run starts from pretrained weights"
         put_weights(model.body, weights if run.initialisation == "pretrained" else alike(weights, run.seed))
+    if isinstance(model.body, GPT2):
+        model.body.multiply_queries(query_factor(run))
     model.freeze_all_but(run.trained)
     return model
 
@@ -40,13 +44,17 @@ def initialise_randomly(model: Classifier, run: Run) -> None:
     """Draw every parameter: the body by its family's rule, then input and output layers."""
     model.body.draw(run.protocol, keyed_generator(run.seed, "body"))
     generator = keyed_generator(run.seed, "input and output")
+    width, base_width = run.model.width, run.model.width / width_ratio(run.protocol, run.model.width)
     if isinstance(model.input_layer, nn.Linear):
-        nn.init.orthogonal_(model.input_layer.weight, gain=run.protocol.input_gain, generator=generator)
+        # An orthogonal matrix's numbers shrink as its larger side grows: here they are as large as the base's.
+        token_dim = model.input_layer.in_features
+        gain = run.protocol.input_gain * math.sqrt(max(width, token_dim) / max(base_width, token_dim))
+        nn.init.orthogonal_(model.input_layer.weight, gain=gain, generator=generator)
         model.input_layer.bias.zero_()
     else:
         assert isinstance(model.input_layer, nn.Embedding)
         model.input_layer.weight.normal_(0.0, 1.0, generator=generator)
-    bound = 1.0 / math.sqrt(run.model.width)  # torch.nn.Linear's default, as in Lu et al.'s code
+    bound = 1.0 / math.sqrt(base_width)  # torch.nn.Linear's default, as in Lu et al.'s code
     model.output_layer.weight.uniform_(-bound, bound, generator=generator)
     model.output_layer.bias.uniform_(-bound, bound, generator=generator)
 

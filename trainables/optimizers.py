@@ -6,15 +6,16 @@ Muon.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.optim.optimizer import ParamsT
 
 from lr_sweep.trainables.backbones.family import parameters_of
 from lr_sweep.trainables.classifier import Classifier
+from lr_sweep.trainables.parametrization import matrix_rate_factor
 from lr_sweep.trainables.run import Protocol
 
 
@@ -30,7 +31,7 @@ def lion_(
 class Lion(Optimizer):
     """Lion (Chen et al. 2023): the sign of an interpolation between momentum and gradient."""
 
-    def __init__(self, params: Iterable[Tensor], lr: float, beta1: float, beta2: float, weight_decay: float) -> None:
+    def __init__(self, params: ParamsT, lr: float, beta1: float, beta2: float, weight_decay: float) -> None:
         super().__init__(params, {"lr": lr, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay})
 
     @torch.no_grad()
@@ -47,8 +48,16 @@ class Lion(Optimizer):
 
 
 def optimizers_of(protocol: Protocol, learning_rate: float, model: Classifier) -> list[Optimizer]:
-    """Return what trains a model's trained parameters: one optimizer, or Muon and AdamW (see `hidden_matrices`)."""
-    p, trained = protocol, [parameter for _, parameter in model.trained_parameters()]
+    """Return what trains a model's trained parameters: one optimizer, or Muon and AdamW (see `hidden_matrices`).
+
+    Each parameter group has a `rate_factor`, which is to multiply the learning rate at each step.
+    """
+    p, factor = protocol, matrix_rate_factor(protocol, model.output_layer.in_features)
+    matrices = hidden_matrices(model) if p.optimizer == "muon" or factor != 1.0 else {}
+    others = [parameter for name, parameter in model.trained_parameters() if name not in matrices]
+    rest: dict[str, Any] = {"params": others, "rate_factor": 1.0}
+    hidden: dict[str, Any] = {"params": list(matrices.values()), "rate_factor": factor}
+    trained = [rest, hidden | {"weight_decay": p.weight_decay / factor}] if matrices else [rest]
     decay: dict[str, Any] = {"lr": learning_rate, "weight_decay": p.weight_decay}
     adam: dict[str, Any] = decay | {"betas": (p.adam_beta1, p.adam_beta2), "eps": p.adam_eps, "fused": True}
     match p.optimizer:
@@ -61,24 +70,18 @@ def optimizers_of(protocol: Protocol, learning_rate: float, model: Classifier) -
         case "lion":
             return [Lion(trained, beta1=p.lion_beta1, beta2=p.lion_beta2, **decay)]
         case "muon":
-            hidden = hidden_matrices(model)
-            others = [parameter for parameter in trained if not any(parameter is matrix for matrix in hidden)]
+            if not matrices:
+                raise ValueError("optimizer muon trains matrices of attention and feedforward, and the run trains none")
             # Updates as large as AdamW's (Liu et al. 2025), so that one learning rate serves both.
-            muon = torch.optim.Muon(hidden, momentum=p.muon_momentum, adjust_lr_fn="match_rms_adamw", **decay)
-            return [muon, torch.optim.AdamW(others, **adam)]
+            muon = torch.optim.Muon([hidden], momentum=p.muon_momentum, adjust_lr_fn="match_rms_adamw", **decay)
+            return [muon, torch.optim.AdamW([rest], **adam)]
 
 
-def hidden_matrices(model: Classifier) -> list[Tensor]:
-    """Return the trained matrices of attention and feedforward, which Muon is for (Jordan et al. 2024).
-
-    Raises ValueError where there is none.
-    """
+def hidden_matrices(model: Classifier) -> dict[str, nn.Parameter]:
+    """Return the trained matrices of attention and feedforward by name, which Muon is for (Jordan et al. 2024)."""
     parts = model.parts()
-    inner = [p for part in ("attention", "feedforward") for p in parameters_of(parts.get(part, []))]
-    found: list[Tensor] = [p for p in inner if p.requires_grad and p.ndim == 2]
-    if not found:
-        raise ValueError("optimizer muon trains matrices of attention and feedforward, and the run trains none")
-    return found
+    inner = {id(p) for part in ("attention", "feedforward") for p in parameters_of(parts.get(part, []))}
+    return {name: p for name, p in model.trained_parameters() if id(p) in inner and p.ndim == 2}
 
 
 def moments_of(protocol: Protocol) -> tuple[str, ...]:
@@ -99,16 +102,24 @@ def counts_steps(protocol: Protocol) -> bool:
 
 
 def step_row(
-    protocol: Protocol, row: Tensor, gradient: Tensor, moments: list[Tensor], steps: Tensor, *, lr: float, skip: Tensor
+    protocol: Protocol,
+    row: Tensor,
+    gradient: Tensor,
+    moments: list[Tensor],
+    steps: Tensor,
+    *,
+    lr: float,
+    skip: Tensor,
+    rate_factor: float = 1.0,
 ) -> None:
-    """Take step `steps` of all trained numbers of a run, (P,), in place, unless `skip` is 1.
+    """Take step `steps` of trained numbers of a run, (P,), in place, unless `skip` is 1; of `lr` by `rate_factor`.
 
     The operations are those under torch's optimizers with `fused=True`. They are called directly, because an optimizer
     with a parameter group for each run spends more time on the groups than a small model's step takes. `steps` and
     `skip` are float32 scalars on the device; gradient and `moments_of` are (P,), too.
     """
     p = protocol
-    decay: dict[str, Any] = {"lr": lr, "weight_decay": p.weight_decay}
+    decay: dict[str, Any] = {"lr": lr * rate_factor, "weight_decay": p.weight_decay / rate_factor}
     fused: dict[str, Any] = decay | {"maximize": False, "found_inf": skip}
     match p.optimizer:
         case "adam" | "adamw":

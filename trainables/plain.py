@@ -105,7 +105,8 @@ class Training:
         if self.run.protocol.gradient_clip_norm is not None:
             clip_grad_norm_(self.trained.values(), self.run.protocol.gradient_clip_norm)
         for optimizer in self.optimizers:
-            optimizer.param_groups[0]["lr"] = learning_rate_at(self.run, step)
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate_at(self.run, step) * group["rate_factor"]
             optimizer.step()
         return loss.detach()
 
@@ -158,7 +159,12 @@ class Training:
 
     def _optimizer_state(self, parameter: nn.Parameter) -> dict[str, Tensor]:
         """Return what the optimizer of a parameter keeps of it, which may be changed; empty before the first step."""
-        (optimizer,) = (each for each in self.optimizers if any(parameter is p for p in each.param_groups[0]["params"]))
+        (optimizer,) = (
+            each
+            for each in self.optimizers
+            for group in each.param_groups
+            if any(parameter is p for p in group["params"])
+        )
         state: dict[str, Tensor] = optimizer.state[parameter]
         return state
 

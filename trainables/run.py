@@ -23,6 +23,7 @@ OptimizerName = Literal["adam", "adamw", "sgd", "lion", "muon"]
 Schedule = Literal["constant", "cosine", "warmup-stable-decay"]
 EngineName = Literal["stacked", "plain", "own"]
 Attention = Literal["written", "blocked", "fused"]
+Parametrization = Literal["standard", "mup"]
 
 OWN_MASKS: tuple[Attention | None, ...] = ("blocked", "fused")
 """Kinds of attention that draw dropout's masks themselves, by (seed, step, layer)."""
@@ -99,7 +100,7 @@ class Protocol:
     precision: Precision = "fp32"
     """Number format of matrix products; `tf32` needs a GPU, `bf16` is autocast's. All else is fp32."""
     optimizer: OptimizerName = "adam"
-    """Optimizer of all trained parameters; `muon` trains the body's matrices, and AdamW the rest at the same rate."""
+    """Optimizer of all trained parameters; `muon` trains the body's matrices, and AdamW the rest."""
     weight_decay: NotNegative = 0.0
     """Weight decay of all trained parameters; Adam and SGD add it to the gradient, the others decouple it, as torch."""
     momentum: Fraction = 0.9
@@ -110,6 +111,15 @@ class Protocol:
     """Lion's decay of the momentum (Chen et al. 2023, section 4.1)."""
     muon_momentum: Fraction = 0.95
     """Muon's momentum; torch's default (Jordan et al. 2024)."""
+    muon_rate_ratio: Positive = 1.0
+    """Muon's learning rate over that of the AdamW beside it; a run's learning rate is AdamW's."""
+    parametrization: Parametrization = "standard"
+    """`mup`: starts and learning rates follow the width, so that the best rate need not (`trainables.parametrization`;
+    Yang et al. 2022); GPT-2 with adam, adamw or lion."""
+    base_width: Dimension = 64
+    """Width at which `mup` is the same as `standard`."""
+    base_heads: Dimension | None = None
+    """Heads at that width; null: as many as the model's."""
     schedule: Schedule = "constant"
     """How the learning rate changes after the warm-up (`trainables.schedules.rate_factor`)."""
     warmup_steps: Annotated[int, Interval(ge=0, le=10**12)] = 0
@@ -123,6 +133,7 @@ _LATER_OPTIONS = {
     for name in (
         *("precision", "optimizer", "weight_decay", "momentum", "lion_beta1", "lion_beta2", "muon_momentum"),
         *("schedule", "warmup_steps", "decay_fraction", "test_evaluated", "attention"),
+        *("muon_rate_ratio", "parametrization", "base_width", "base_heads"),
     )
 }
 """Options that came after runs were recorded, with the values that held before."""

@@ -17,12 +17,13 @@ from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.paper.published import published_best, table_of
 from lr_sweep.analysis.paper.tables import lu_table, paper_tables
 from lr_sweep.analysis.record.read import StudyInfo
-from lr_sweep.analysis.report import figures
+from lr_sweep.analysis.report import figure_frame, figures
 from lr_sweep.analysis.report.blocks import Block, Image, Paragraph, Table, stem_of_each
-from lr_sweep.analysis.report.figures import PublishedBest
+from lr_sweep.analysis.report.figures import BEST_RATE, PublishedBest
 from lr_sweep.analysis.report.tables import facts, main_table
 from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.aggregate import StudySummary
+from lr_sweep.analysis.statistics.optimum import optima
 from lr_sweep.analysis.statistics.selection import CELL
 
 FIGURE_1_TASK = "cifar10-lra"
@@ -45,12 +46,12 @@ def write_paper(folder: Path, info: StudyInfo, summary: StudySummary, curves: pd
     """
     stems = stem_of_each(summary.runs["model"].unique())
     shown = {model: summary.of(model=model) for model in stems}
-    number = table_of(info.study) if _of_papers(info) else None
+    number, found = table_of(info.study) if _of_papers(info) else None, optima(summary)[[*CELL, *BEST_RATE]]
     if number:
         table = lu_table(number, info, summary, curves).write(folder, f"lu2021-table{number}")
         is_swept = summary.learning_rates.groupby(CELL)["learning_rate"].nunique().max() > 1
-        return Written([table], _sweep_figures(folder, info, shown, stems) if is_swept else [], [])
-    sweeps = _sweep_figures(folder, info, shown, stems)
+        return Written([table], _sweep_figures(folder, info, found, shown, stems) if is_swept else [], [])
+    sweeps = _sweep_figures(folder, info, found, shown, stems)
     if not info.metric.chosen_on:
         return Written([], sweeps, [])
     bars: list[Block] = [_bar_figure(folder, info, shown[model], model, stem) for model, stem in stems.items()]
@@ -61,7 +62,7 @@ def write_paper(folder: Path, info: StudyInfo, summary: StudySummary, curves: pd
     for name, table in tables.items():
         table.write(folder, name)
     with_task = {m: each.of(task=FIGURE_1_TASK) for m, each in shown.items() if FIGURE_1_TASK in set(each.runs["task"])}
-    sweeps += _sweep_figures(folder, info, with_task, stems, FIGURE_1_TASK)
+    sweeps += _sweep_figures(folder, info, found, with_task, stems, FIGURE_1_TASK)
     if not with_task:
         left_out.append(f"Figure 1, the sweep on {FIGURE_1_TASK}, is left out: the study does not have this task.")
     by_number = sorted(tables, key=lambda name: name.partition("-")[0])
@@ -89,16 +90,22 @@ def _of_papers(info: StudyInfo) -> bool:
 
 
 def _sweep_figures(
-    folder: Path, info: StudyInfo, shown: Mapping[str, StudySummary], stems: Mapping[str, str], task: str = ""
+    folder: Path,
+    info: StudyInfo,
+    found: pd.DataFrame,
+    shown: Mapping[str, StudySummary],
+    stems: Mapping[str, str],
+    task: str = "",
 ) -> list[Image]:
-    """Draw each model's sweep, over all tasks (Figure 3) or one (Figure 1)."""
+    """Draw each model's sweep, over all tasks (Figure 3) or one (Figure 1); `found`: optima of all cells."""
     images = []
     for model, each in shown.items():
         best = best_published(info, each.cells)
         title = f"{info.title}: {model}, {task}" if task else f"{info.title}: {model}"
         caption = _caption(info, each, "Dotted" if best else "")
-        figure = figures.learning_rate_figure(each.learning_rates, each.cells, title, caption, best, info.metric)
-        files = figures.save(figure, folder / f"{'figure1' if task else 'learning-rates'}-{stems[model]}")
+        cells = each.cells.merge(found, on=CELL, how="left") if info.metric.chosen_on else each.cells
+        figure = figures.learning_rate_figure(each.learning_rates, cells, title, caption, best, info.metric)
+        files = figure_frame.save(figure, folder / f"{'figure1' if task else 'learning-rates'}-{stems[model]}")
         numbered = f"Figure {1 if task else 3}. " if _of_papers(info) else ""
         images.append(Image(f"{numbered}{info.metric.title} against learning rate, {model}", *files))
     return images
@@ -110,7 +117,7 @@ def _bar_figure(folder: Path, info: StudyInfo, shown: StudySummary, model: str, 
     title, caption = f"{info.title}: {model}, best learning rates", _caption(info, shown, "Black" if best else "")
     figure = figures.best_rates_figure(shown.cells, title, caption, best, info.metric)
     kind, numbered = ("figure2-left", "Figure 2, left. ") if _of_papers(info) else ("best", "")
-    files = figures.save(figure, folder / f"{kind}-{stem}")
+    files = figure_frame.save(figure, folder / f"{kind}-{stem}")
     return Image(f"{numbered}{info.metric.title} at the best learning rate, {model}", *files)
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-NOT_MADE_OF = frozenset({"learning_rate", "seed", "protocol_version", "weights_checksum", "task"})
+NOT_MADE_OF = frozenset({"learning_rate", "seed", "protocol_version", "weights_checksum", "task", "schedule_steps"})
 """What differs within a cell, follows from the rest, or is a name."""
 
 

@@ -113,6 +113,8 @@ class StudyInfo:
     """Key `paired`: whether variants are compared by seed."""
     equal_within: float | None = None
     """Key `equal_within`, in points of percent, or in the metric's unit; None: no variants are called equal."""
+    target: float | None = None
+    """Key `target`, in percent or in the metric's unit; None: the worst variant's best."""
     from_table: bool = False
     """Whether its runs are those of a user's table; nothing published is shown beside them."""
 
@@ -174,12 +176,12 @@ def _study_info(results: Path, study: str, content: Mapping[str, Any]) -> StudyI
         raise ValueError(f"got keys {sorted(content)}, want study and title")
     if (selection := content.get("selection", "best")) not in ("best", "final"):
         raise ValueError(f"got the selection {selection!r}, want best or final")
-    for key in ("refine", "winners"):
-        if not isinstance(content.get(key), int | None):
+    numbers = {"refine": int, "winners": int, "equal_within": int | float, "target": int | float}
+    for key, kind in numbers.items():
+        if not isinstance(content.get(key), kind | None):
             raise ValueError(f"got {content[key]!r} as {key}, want a number")
-    within, paired = content.get("equal_within"), content.get("paired", False)
-    if not (within is None or isinstance(within, int | float)) or not isinstance(paired, bool):
-        raise ValueError(f"got equal_within {within!r} and paired {paired!r}, want a number, and true or false")
+    if not isinstance(paired := content.get("paired", False), bool):
+        raise ValueError(f"got paired {paired!r}, want true or false")
     try:
         search = SearchRange(**content["search"]) if "search" in content else None
     except TypeError as error:
@@ -200,7 +202,8 @@ def _study_info(results: Path, study: str, content: Mapping[str, Any]) -> StudyI
         stops_early="stop_early" in content,
         decide=Deciding.from_json(content["decide"]) if "decide" in content else None,
         paired=paired,
-        equal_within=within,
+        equal_within=content.get("equal_within"),
+        target=content.get("target"),
     )
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.report.figures import PublishedBest, Style, near_lu2021, variant_styles
+from lr_sweep.analysis.report.figure_frame import Style, variant_styles
+from lr_sweep.analysis.report.figures import PublishedBest, near_lu2021
 from lr_sweep.analysis.report.handle import handle_data
 from lr_sweep.analysis.report.tables import lost_text, mean_sem_text, seeds_text
+from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.aggregate import GROUP, OUTCOMES, StudySummary
+from lr_sweep.analysis.statistics.optimum import optima
 from lr_sweep.analysis.statistics.selection import CELL, rows_by_cell
 from lr_sweep.analysis.statistics.verdicts import LU2021_LEARNING_RATE
 from lr_sweep.common.text import percent_text, rate_text
@@ -30,7 +35,7 @@ def chart_data(summary: StudySummary, published: PublishedBest, orders: pd.DataF
     is accuracy on test data, chosen on validation data.
     """
     metric = summary.metric
-    rates_of = rows_by_cell(summary.learning_rates)
+    rates_of, best_of = rows_by_cell(summary.learning_rates), rows_by_cell(optima(summary)) if metric.chosen_on else {}
     lu2021 = {"rate": LU2021_LEARNING_RATE, "label": f"Lu et al. 2021 ({rate_text(LU2021_LEARNING_RATE)})"}
     orders_of = dict(list(orders.groupby(GROUP, sort=False)))
     panels = []
@@ -40,6 +45,7 @@ def chart_data(summary: StudySummary, published: PublishedBest, orders: pd.DataF
             cells = {tuple(cell[key] for key in CELL): cell for cell in of_task.to_dict("records")}
             lines = [
                 _line(cell, rates_of[key], styles[cell["variant"]], (published or {}).get(key), metric)
+                | {"optimum": _optimum(*best_of.get(key, ()))}
                 for key, cell in cells.items()
             ]
             swept = [row["learning_rate"] for key in cells for row in rates_of[key]]
@@ -67,6 +73,12 @@ def _line(cell: Row, rates: Sequence[Row], style: Style, published: float | None
         "published_text": None if published is None else percent_text(published / 100),
         "points": [_point(row, row["learning_rate"] == cell["learning_rate"], metric) for row in rates],
     }
+
+
+def _optimum(found: Row = MappingProxyType({})) -> dict[str, Any] | None:
+    """Return the best rate between the ends of its interval, and both as text."""
+    rates = [found.get(name, math.nan) for name in ("low", "optimum", "high")]
+    return {"rates": rates, "text": say("optimum", **found)} if all(map(math.isfinite, rates)) else None
 
 
 def _point(row: Row, chosen: bool, metric: Metric) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from matplotlib.ticker import MaxNLocator
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.blocks import Block, Image, Section
-from lr_sweep.analysis.report.figures import FURTHER_MARKS, MIN_WIDTH, dress, framed, plain, save
+from lr_sweep.analysis.report.figure_frame import FURTHER_MARKS, MIN_WIDTH, dress, framed, plain, save
 from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.report.verdict import sized

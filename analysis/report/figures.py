@@ -3,64 +3,40 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import cycle
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import LogLocator, NullLocator
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.report.figure_frame import (
+    BETWEEN_COLUMNS,
+    LEFT,
+    PANEL_WIDTH,
+    RIGHT,
+    Style,
+    dress,
+    framed,
+    mark_rates,
+    plain,
+    variant_styles,
+)
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.verdicts import LU2021_LEARNING_RATE
-from lr_sweep.common.text import rate_text
 
-
-class Style(NamedTuple):
-    """How a variant's line looks."""
-
-    colour: str
-    """At least 3:1 against the page's light and dark ground."""
-    marker: str
-    """Matplotlib's letter."""
-    dash: tuple[int, ...] = ()
-    """Lengths of dashes and gaps in pixels; empty: solid."""
-
-
-# Hues after Okabe and Ito, which are distinct with any colour vision, in the narrow range of lightness that is legible
-# on white and on black. Marker and dash distinguish the lines where colour does not.
-STYLES = {
-    "frozen-random": Style("#A87900", "v", (3, 2)),
-    "frozen-pretrained": Style("#D55E00", "o", (9, 3, 2, 3)),
-    "unfrozen-random": Style("#0A8F6A", "s", (8, 3)),
-    "unfrozen-pretrained": Style("#0A78BA", "D"),
-}
-FURTHER_MARKS = [("#8A6FD1", "^"), ("#B5547F", "P"), ("#7F7F7F", "X"), ("#9A6B3F", "p")]
-FURTHER_DASHES: list[tuple[int, ...]] = [(), (8, 3), (3, 2), (9, 3, 2, 3), (14, 4)]
-"""One more than marks, so that 20 variants in turn differ in one or the other."""
+BEST_RATE = ["optimum", "low", "high"]
+"""Columns of `optimum.optima`."""
 PublishedBest = Mapping[tuple[str, str, str], float] | None
 """Published best test accuracy in percent, by task, model and variant; None: no study of the papers."""
-
 MAX_COLUMNS = 3
 HALF_DECADE = math.sqrt(10)
-
-# Inches. Laid out by hand: matplotlib's layouts put a figure's title and its legend on top of each other.
-PANEL_WIDTH, PANEL_HEIGHT = 3.7, 2.6
-LEFT, RIGHT, BETWEEN_COLUMNS, BETWEEN_ROWS = 0.65, 0.2, 0.7, 0.85
-TOP, BOTTOM, TITLE_ROW, LEGEND_ROW, CAPTION_ROW = 0.52, 0.6, 0.23, 0.24, 0.135
-MIN_WIDTH = 6.6
 BAR_WIDTH = 0.3
 LINE_WIDTH = 1.6
 """Points."""
@@ -75,12 +51,6 @@ HATCH = "////"
 """Of the bar of a mean over fewer seeds than others."""
 MOST_VARIANTS, NAMED_VARIANTS = 20, 12
 """Of more variants than the first number a figure names as many as the second; 40 lines cannot be distinguished."""
-WIDE = 400
-"""Largest over smallest of rates whose decades alone are marked."""
-MOST_SVG_PANELS = 8
-"""A figure of more is PNG alone: its SVG is larger, and takes as long again."""
-CHARACTERS_PER_INCH = 18
-TITLE_CHARACTERS_PER_INCH = 9
 
 
 def learning_rate_figure(
@@ -93,7 +63,8 @@ def learning_rate_figure(
 ) -> Figure:
     """Draw test accuracy against learning rate, a panel a task, a line a variant (Rothermel et al. 2021, Figure 3).
 
-    `rates` and `cells` are one model's rows of `StudySummary`; dotted lines are what was published of these cells.
+    `rates` and `cells` are one model's rows of `StudySummary`, the latter with `BEST_RATE` where it is to be marked;
+    dotted lines are what was published of these cells.
     """
     tasks, styles, unnamed = list(rates["task"].unique()), *_named(cells, rates["variant"].unique(), metric)
     columns = 2 if len(tasks) == 4 else min(len(tasks), MAX_COLUMNS)
@@ -162,28 +133,6 @@ def best_rates_figure(
     return figure
 
 
-def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
-    """Write `stem.png` and, of few panels, `stem.svg`; return their paths.
-
-    The same figure gives the same bytes.
-    """
-    png, svg = (stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg"))
-    if len(figure.axes) > MOST_SVG_PANELS:
-        figure.savefig(png, dpi=100, pil_kwargs={"compress_level": 1})
-        return (png,)
-    figure.savefig(png, dpi=150)
-    # Otherwise element ids are random and the file says when it was made.
-    with matplotlib.rc_context({"svg.hashsalt": "lr-sweep"}):
-        figure.savefig(svg, metadata={"Date": None})
-    return png, svg
-
-
-def variant_styles(variants: list[str]) -> dict[str, Style]:
-    """Choose a colour, a marker and a dash for each of a figure's variants."""
-    further = (Style(*mark, dash) for mark, dash in zip(cycle(FURTHER_MARKS), cycle(FURTHER_DASHES), strict=False))
-    return {variant: STYLES.get(variant) or next(further) for variant in variants}
-
-
 def _named(cells: pd.DataFrame, variants: Iterable[str], metric: Metric) -> tuple[dict[str, Style], int]:
     """Choose the variants that a figure names, with their styles, and count the others.
 
@@ -206,35 +155,6 @@ def near_lu2021(learning_rates: Iterable[float]) -> bool:
     """Return whether a sweep comes within half a decade of the learning rate of Lu et al. 2021."""
     tried = list(learning_rates)
     return min(tried) / HALF_DECADE <= LU2021_LEARNING_RATE <= max(tried) * HALF_DECADE
-
-
-def framed(
-    title: str, caption: str, handles: Sequence[Artist], width: float, rows: int, columns: int
-) -> tuple[Figure, list[Axes]]:
-    """Make a figure of equal panels, with a title and a legend above and a caption below; `width` in inches."""
-    width = max(width, MIN_WIDTH)
-    text = plain(textwrap.fill(caption, int(CHARACTERS_PER_INCH * (width - RIGHT))))
-    heading = plain(textwrap.fill(title, int(TITLE_CHARACTERS_PER_INCH * width)))
-    title_height = TITLE_ROW * (heading.count("\n") + 1)
-    per_row = max(1, math.floor(width / (0.5 + 0.08 * max(len(str(handle.get_label())) for handle in handles))))
-    top = TOP + title_height + LEGEND_ROW * math.ceil(len(handles) / per_row)
-    bottom = BOTTOM + CAPTION_ROW * (text.count("\n") + 1)
-    height = top + bottom + PANEL_HEIGHT * rows + BETWEEN_ROWS * (rows - 1)
-    panel_width = (width - LEFT - RIGHT - BETWEEN_COLUMNS * (columns - 1)) / columns
-    figure = Figure(figsize=(width, height))
-    FigureCanvasAgg(figure)
-    margins = {"left": LEFT / width, "right": 1 - RIGHT / width, "top": 1 - top / height, "bottom": bottom / height}
-    margins |= {"wspace": BETWEEN_COLUMNS / panel_width, "hspace": BETWEEN_ROWS / PANEL_HEIGHT}
-    figure.text(0.5, 1 - 0.1 / height, heading, ha="center", va="top", fontsize=12, fontweight="bold")
-    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 1 - (0.09 + title_height) / height)}
-    figure.legend(handles=handles, ncols=per_row, frameon=False, fontsize=9, **place)
-    figure.text(0.1 / width, 0.08 / height, text, va="bottom", fontsize=7.5, color="0.25", linespacing=1.25)
-    return figure, list(figure.subplots(rows, columns, squeeze=False, gridspec_kw=margins).flatten())
-
-
-def plain(text: str) -> str:
-    """Keep matplotlib from reading dollars of users' names as formulas."""
-    return text.replace("$", r"\$")
 
 
 def _draw_panel(
@@ -262,6 +182,8 @@ def _draw_panel(
     rings = shown[shown["learning_rate"].eq(shown["chosen"]) & shown["mean"].notna()]
     look: dict[str, Any] = {"s": RING**2, "facecolors": "none", "zorder": 4, "linewidths": 1}
     panel.scatter(rings["learning_rate"], rings["mean"], edgecolors=list(rings["colour"]), **look)
+    if "optimum" in cells:
+        _draw_optima(panel, rings.merge(cells[[*CELL, *BEST_RATE]], on=CELL).dropna(subset=BEST_RATE))
     panel.set_xlim(rates["learning_rate"].min() / 1.8, rates["learning_rate"].max() * 1.8)
     mark_rates(panel.xaxis, *panel.get_xlim())
     if rates["test_mean"].isna().all():
@@ -292,6 +214,13 @@ def _draw_line(panel: Axes, rows: Sequence[np.ndarray[Any, Any]], style: Style, 
         panel.plot(rates[lost], heights, "x", transform=panel.get_xaxis_transform(), **cross)
 
 
+def _draw_optima(panel: Axes, rows: pd.DataFrame) -> None:
+    """Draw the best rates between those tried, with their intervals, at the height of the chosen ones."""
+    heights, colours = rows["mean"], list(rows["colour"])
+    panel.hlines(heights, rows["low"], rows["high"], colors=colours, linewidths=5, alpha=0.35, zorder=2.5)
+    panel.scatter(rows["optimum"], heights, s=CAP**2 * 4, c=colours, marker="|", linewidths=1.5, zorder=4)
+
+
 def _draw_unnamed(panel: Axes, rows: pd.DataFrame, metric: Metric) -> None:
     """Draw the means of variants without a name, in one colour and at once."""
     known = rows.dropna(subset=["test_mean"])
@@ -315,22 +244,6 @@ def _draw_spread(panel: Axes, rows: pd.DataFrame) -> None:
 def _line(style: Style) -> dict[str, Any]:
     dash = tuple(length / LINE_WIDTH for length in style.dash)  # matplotlib counts in line widths
     return {"color": style.colour, "marker": style.marker, "markersize": 5, "linestyle": (0, dash) if dash else "-"}
-
-
-def mark_rates(axis: Axis, low: float, high: float) -> None:
-    """Mark decades on a logarithmic axis, or in a narrow range 1, 2 and 5 of each."""
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_locator(LogLocator(numticks=12) if high / low >= WIDE else LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(lambda rate, _: rate_text(float(f"{rate:.1g}")))  # without formulas, which take 0.1 s
-
-
-def dress(panel: Axes, grid: Literal["both", "y"], metric: Metric) -> None:
-    """Label the axis of the metric, and draw a grid."""
-    panel.set_ylabel(plain(metric.axis))
-    panel.ticklabel_format(axis="y", useOffset=False)  # labels are values, not differences from one
-    panel.grid(axis=grid, color="0.9", linewidth=0.7)
-    panel.set_axisbelow(True)
-    panel.spines[["top", "right"]].set_visible(False)
 
 
 def _all_diverged(rates: pd.DataFrame) -> pd.Series:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,27 +13,64 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.report.blocks import Block, Image, Section, file_stem
-from lr_sweep.analysis.report.figures import FURTHER_MARKS, MIN_WIDTH, dress, framed, mark_rates, plain, save
+from lr_sweep.analysis.report.blocks import Block, Bullets, Image, Section, file_stem
+from lr_sweep.analysis.report.figure_frame import (
+    BETWEEN_COLUMNS,
+    FURTHER_MARKS,
+    LEFT,
+    MIN_WIDTH,
+    PANEL_WIDTH,
+    RIGHT,
+    STYLES,
+    dress,
+    framed,
+    mark_rates,
+    plain,
+    save,
+    variant_styles,
+)
 from lr_sweep.analysis.report.further_tables import sensitivity_table
 from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.analysis.report.texts import laid_out, say
-from lr_sweep.analysis.statistics.aggregate import StudySummary
-from lr_sweep.analysis.statistics.laws import laws, series_of
+from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
+from lr_sweep.analysis.statistics.laws import Surface, laws, series_of, surfaces
 from lr_sweep.analysis.statistics.optimum import optima
 from lr_sweep.analysis.statistics.selection import CELL
-from lr_sweep.analysis.statistics.sensitivity import expected_bests, sensitivities
+from lr_sweep.analysis.statistics.sensitivity import sensitivities
+from lr_sweep.analysis.statistics.targets import steps_to_target
+from lr_sweep.analysis.statistics.tuning import ahead, expected_bests
 
 MOST_FIGURES, MOST_SAID = 4, 3
-"""Laws that are drawn, and said in a sentence; the table has all."""
+"""Laws that are drawn (and panels of tuning curves), and said in a sentence; the table has all."""
+MOST_BANDS = 6
+"""Most variants whose bands are drawn: of more, none could be seen."""
+MOST_AHEAD = 10
+"""Variants that are said to beat others at equal numbers of learning rates."""
+LEAST_TRIED = 3
+"""Learning rates of a tuning curve that is drawn."""
 CAPTION = "Bars: 95% intervals. Line: the law; cross: the rate to expect at the next size."
 
 
+def target_section(
+    folder: Path, summary: StudySummary, curves: pd.DataFrame, timed: pd.DataFrame | None
+) -> list[Section]:
+    """Write when variants reach a target, if runs have curves; `timed`: columns of `RUNS`; None: of a table."""
+    per_step = pd.Series(dtype=float)
+    if timed is not None:
+        per_step = pd.Series((timed["device_s"] / timed["num_steps"]).to_numpy(float), timed["run_id"])
+    found = steps_to_target(summary, curves, per_step)
+    if found.empty:
+        return []
+    table = laid_out("targets", found, metric=summary.metric, given=summary.target is not None)
+    return [Section("Steps to a target", [replace(table.write(folder, "targets", found), folded=True)])]
+
+
 def law_texts(found: pd.DataFrame) -> Sequence[str]:
-    """Say each law as a sentence."""
+    """Say each law of one axis as a sentence."""
     rows: list[dict[Any, Any]] = found.head(MOST_SAID).to_dict("records")
     return [say("law", **row) for row in rows]
 
@@ -55,8 +93,61 @@ def optima_section(folder: Path, summary: StudySummary, axes: pd.DataFrame) -> t
     if len(found):
         moved = laid_out("laws", found, metric=metric).write(folder, "laws", found)
         shown = [moved, *_figures(folder, summary, best, axes, found)]
+    shown += _tuning(folder, bests, metric)
     body = [*shown, *(replace(each, folded=True) for each in tables)]
-    return [Section("The best learning rate", body)], law_texts(found)
+    return [Section("The best learning rate", body)], [*law_texts(found), *surface_texts(surfaces(best, axes))]
+
+
+def surface_texts(found: Sequence[Surface]) -> Sequence[str]:
+    """Say each law of two axes as a sentence."""
+    return [
+        say(
+            "surface",
+            **{"axes": axes, "sizes": sizes, "slopes": fit.slopes, "halves": fit.half_widths},
+            **{"rate": 10**fit.at_next, "half": 10**fit.half_at_next},
+        )
+        for axes, sizes, fit in found[:MOST_SAID]
+    ]
+
+
+def tuning_texts(found: pd.DataFrame) -> list[str]:
+    """Say which variants beat others at every equal number of learning rates tried, a sentence each."""
+    rows = found.groupby([*GROUP, "variant"], sort=False)
+    return [
+        say("ahead", task=task, variant=variant, pairs=each.to_dict("records"))
+        for (task, _, variant), each in list(rows)[:MOST_AHEAD]
+    ]
+
+
+def _tuning(folder: Path, bests: pd.DataFrame, metric: Metric) -> list[Block]:
+    """Say which variants are ahead; draw the tuning curves of the first tasks and models, if there are bands to see."""
+    if bests["num_rates"].max() < LEAST_TRIED or bests["low"].isna().all():
+        return []
+    said = tuning_texts(ahead(bests, metric.sign))
+    drawn = [_tuning_figure(folder, bests, metric)] if bests["variant"].nunique() <= MOST_BANDS else []
+    return [*drawn, *([Bullets(said)] if said else [])]
+
+
+def _tuning_figure(folder: Path, bests: pd.DataFrame, metric: Metric) -> Image:
+    groups = list(bests.groupby(GROUP, sort=False))[:MOST_FIGURES]
+    styles = variant_styles(list(bests["variant"].unique()))
+    handles = [Line2D([], [], color=style.colour, marker=style.marker, label=plain(v)) for v, style in styles.items()]
+    title, columns = "Best of so many learning rates", min(len(groups), 2)
+    width = LEFT + RIGHT + PANEL_WIDTH * columns + BETWEEN_COLUMNS * (columns - 1)
+    figure, panels = framed(title, say("tuning", metric=metric), handles, width, math.ceil(len(groups) / 2), columns)
+    for panel in panels[len(groups) :]:
+        panel.set_visible(False)
+    for panel, ((task, model), of_group) in zip(panels, groups, strict=False):
+        for variant, curve in of_group.groupby("variant", sort=False):
+            style, values = styles[str(variant)], metric.scale * curve[["expected", "low", "high"]]
+            panel.plot(curve["num_tried"], values["expected"], color=style.colour, marker=style.marker, markersize=4)
+            panel.fill_between(curve["num_tried"], values["low"], values["high"], color=style.colour, alpha=0.15)
+        panel.set_title(plain(f"{task}, {model}"), fontsize=10.5)
+        panel.set_xlabel("learning rates tried")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        dress(panel, "both", metric)
+        panel.set_ylabel(plain(metric.validation))
+    return Image(title, *save(figure, folder / "tuning"))
 
 
 def _figures(
@@ -73,7 +164,8 @@ def _figures(
 
 
 def _figure(summary: StudySummary, best: pd.DataFrame, sizes: pd.Series[float], law: Row, title: str) -> Figure:
-    styles = [FURTHER_MARKS[i % len(FURTHER_MARKS)] for i in range(len(sizes))]
+    marks = [*FURTHER_MARKS, *((style.colour, style.marker) for style in STYLES.values())]
+    styles = [marks[i % len(marks)] for i in range(len(sizes))]
     handles = [
         Line2D([], [], color=colour, marker=marker, label=plain(f"{law['axis']} {size:g}"))
         for (colour, marker), size in zip(styles, sizes, strict=True)

@@ -47,6 +47,8 @@ class StudySummary:
     """Whether variants are to be compared by seed, as their runs share what a seed decides."""
     equal_within: float | None = None
     """Two variants are equal if their means certainly differ by less (fraction); None: none are called equal."""
+    target: float | None = None
+    """The validation value (fraction) that steps are counted to; None: the worst variant's best."""
 
     @property
     def chosen_runs(self) -> pd.DataFrame:

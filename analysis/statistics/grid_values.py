@@ -19,21 +19,21 @@ RUN = ("learning_rate", "seed", "test_accuracy")
 
 
 class CellValues(NamedTuple):
-    """Test values of a cell; seeds of one column are the same at all rates."""
+    """Values of a cell on one split; seeds of one column are the same at all rates."""
 
     rates: Floats
     """Rising."""
-    tests: Floats
+    values: Floats
     """Rates x seeds; NaN: none."""
 
     @classmethod
     def of(cls, rates: Floats, seeds: Ints, values: Floats, columns: Sequence[int] = ()) -> CellValues:
-        """Arrange the test values of a cell's runs; `columns`: seeds of all columns, none: those of the cell."""
+        """Arrange the values of a cell's runs; `columns`: seeds of all columns, none: those of the cell."""
         rows, i = np.unique(rates, return_inverse=True)
         ordered = np.array(columns) if len(columns) else np.unique(seeds)
-        tests = np.full((len(rows), len(ordered)), math.nan)
-        tests[i, np.searchsorted(ordered, seeds)] = values
-        return cls(rows, tests)
+        found = np.full((len(rows), len(ordered)), math.nan)
+        found[i, np.searchsorted(ordered, seeds)] = values
+        return cls(rows, found)
 
     def window(self, rate: float, num_seeds: int) -> Floats:
         """Return the values at a rate and at the rates beside it, `WINDOW` x seeds; NaN: no such rate or run."""
@@ -41,7 +41,7 @@ class CellValues(NamedTuple):
         (at,) = np.flatnonzero(self.rates == rate) if rate in self.rates else (None,)
         for row, index in enumerate(() if at is None else (at, at - 1, at + 1)):
             if 0 <= index < len(self.rates):
-                found[row, : self.tests.shape[1]] = self.tests[index]
+                found[row, : self.values.shape[1]] = self.values[index]
         return found
 
 
@@ -83,7 +83,7 @@ def cell_values(summary: StudySummary) -> list[CellValues]:
 
 def sampled(cells: Sequence[CellValues], rates: Iterable[float]) -> Sampled:
     """Return what is known of each cell at one of its rates; NaN, or a rate it has not: nothing."""
-    num_seeds = max((cell.tests.shape[1] for cell in cells), default=0)
+    num_seeds = max((cell.values.shape[1] for cell in cells), default=0)
     windows = [cell.window(rate, num_seeds) for cell, rate in zip(cells, rates, strict=True)]
     stacked = np.array(windows).reshape(-1, WINDOW, num_seeds)
     return Sampled(stacked, cell_noise(stacked))

@@ -1,12 +1,13 @@
-"""How the best learning rate moves along a numeric axis, such as width, batch size or steps: a power law.
+"""How the best learning rate moves along a numeric axis, such as width, batch size or steps, or two: power laws.
 
-The log of each cell's optimum is fitted by least squares against the log of the axis.
+The log of each cell's optimum is fitted by least squares against the log of the axis, or of both.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import combinations, permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ from lr_sweep.analysis.statistics.uncertainty import Floats
 
 LEAST_SIZES = 3
 """Through two there is always a line."""
+LEAST_POINTS, MOST_ALIKE = 6, 0.9
+"""Cells of a law of two axes, and the correlation of the axes' logarithms up to which they vary independently."""
 NORMAL = 1.959964
 """Half of a 95% interval in standard errors."""
 COLUMNS = (
@@ -26,39 +29,55 @@ COLUMNS = (
 )
 
 
-class Line(NamedTuple):
-    """A line through optima, against the log10 of one size."""
+class Fit(NamedTuple):
+    """A line or plane through optima, against the log10 of one size or of several."""
 
-    slope: float
-    half_width: float
-    """Of the slope's 95% interval."""
+    slopes: Floats
+    half_widths: Floats
+    """Of the slopes' 95% intervals."""
     at_next: float
     half_at_next: float
     """Of the 95% interval of the next optimum."""
 
 
-def fitted_line(sizes: Floats, optima: Floats, halves: Floats, next_size: float) -> Line:
-    """Fit a line; all are log10, `halves` the half widths of the optima's 95% intervals.
+def fitted(sizes: Floats, optima: Floats, halves: Floats, next_sizes: Floats) -> Fit:
+    """Fit optima by least squares; all are log10, `halves` the half widths of the optima's 95% intervals.
 
-    The uncertainty of the optima is carried on; or, if they scatter around the line more than that, their scatter is
+    The uncertainty of the optima is carried on; or, if they scatter around the fit more than that, their scatter is
     what counts, with the factor of Student's t. The next optimum scatters as they do.
+
+    Args:
+        sizes: cells x axes.
+        optima: one a cell, more than there are axes by two or more.
+        halves: one a cell.
+        next_sizes: one an axis.
     """
-    centred = sizes - sizes.mean()
-    weights = centred / (centred @ centred)
-    slope = float(weights @ optima)
-    dof = len(sizes) - 2
-    scatter = float(np.sum((optima - optima.mean() - slope * centred) ** 2)) / dof
+    centre = sizes.mean(0)
+    design = np.column_stack([np.ones(len(sizes)), sizes - centre])
+    weights = np.linalg.pinv(design)
+    found = weights @ optima
+    dof = len(optima) - len(found)
+    scatter = float(np.sum((optima - design @ found) ** 2)) / dof
     errors = (halves / NORMAL) ** 2
-    at_next = 1 / len(sizes) + (next_size - sizes.mean()) * weights
+    at_next = np.array([1.0, *(next_sizes - centre)])
     factor, noise = NORMAL, errors
     if scatter > errors.mean():
-        factor, noise = float(stdtrit(dof, 0.975)), np.full(len(sizes), scatter)
-    return Line(
-        slope,
-        factor * math.sqrt(weights**2 @ noise),
-        float(at_next @ optima),
-        factor * math.sqrt(at_next**2 @ noise + noise.mean()),
+        factor, noise = float(stdtrit(dof, 0.975)), np.full(len(optima), scatter)
+    return Fit(
+        found[1:],
+        factor * np.sqrt(weights[1:] ** 2 @ noise),
+        float(at_next @ found),
+        factor * math.sqrt((at_next @ weights) ** 2 @ noise + noise.mean()),
     )
+
+
+class Surface(NamedTuple):
+    """A law of two axes at once."""
+
+    axes: tuple[str, str]
+    next_sizes: tuple[float, ...]
+    """The last size of each, times its step."""
+    fit: Fit
 
 
 def laws(found: pd.DataFrame, axes: pd.DataFrame) -> pd.DataFrame:
@@ -83,24 +102,68 @@ def laws(found: pd.DataFrame, axes: pd.DataFrame) -> pd.DataFrame:
 
 def series_of(axes: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield each numeric axis with cells that differ in it, and in what follows from it, alone."""
-    numeric = [str(name) for name in axes if _is_size(axes[name])]
-    for i, axis in enumerate(numeric):
-        if any(_follows(axes, other, axis) and _follows(axes, axis, other) for other in numeric[:i]):
-            continue  # the same series by another name
-        others = [str(name) for name in axes if name != axis and not _follows(axes, axis, str(name))]
-        groups = axes.groupby(others, sort=False, dropna=False) if others else [((), axes)]
-        for series in (rows for _, rows in groups):
+    for axis in _sizes(axes):
+        for series in _alike(axes, [axis]):
             if series[axis].nunique() >= LEAST_SIZES and series[axis].is_unique:
                 yield axis, series.sort_values(axis)
+
+
+def surfaces(found: pd.DataFrame, axes: pd.DataFrame) -> list[Surface]:
+    """Fit the optima of cells that differ in two numeric axes, which vary independently, and in nothing else.
+
+    Arguments as of `laws`; cells without an optimum are left out.
+    """
+    pairs = [
+        pair for pair in combinations(_sizes(axes), 2) if not any(_follows(axes, [x], y) for x, y in permutations(pair))
+    ]
+    fits = [_surface(found.loc[rows.index], rows, pair) for pair in pairs for rows in _alike(axes, list(pair))]
+    return [each for each in fits if each is not None]
+
+
+def _surface(found: pd.DataFrame, rows: pd.DataFrame, pair: tuple[str, str]) -> Surface | None:
+    known = found["optimum"].notna()
+    found, sizes = found[known], rows.loc[known, list(pair)].astype(float)
+    x, y = (np.log10(sizes[name].to_numpy()) for name in pair)
+    if len(sizes) < LEAST_POINTS or min(np.ptp(x), np.ptp(y)) == 0 or abs(np.corrcoef(x, y)[0, 1]) > MOST_ALIKE:
+        return None
+    ahead = [_next(np.unique(sizes[name])) for name in pair]
+    fit = fitted(np.column_stack([x, y]), *log_optima(found), np.log10(ahead))
+    return Surface(pair, tuple(ahead), fit)
+
+
+def _sizes(axes: pd.DataFrame) -> list[str]:
+    """Return the numeric axes, without those that are others by another name."""
+    sizes: list[str] = []
+    for axis in (str(name) for name in axes if _is_size(axes[name])):
+        if not any(_follows(axes, [other], axis) and _follows(axes, [axis], other) for other in sizes):
+            sizes.append(axis)
+    return sizes
+
+
+def _alike(axes: pd.DataFrame, varied: list[str]) -> list[pd.DataFrame]:
+    """Return the cells that differ in some axes, and in what follows from these, alone."""
+    others = [str(name) for name in axes if name not in varied and not _follows(axes, varied, str(name))]
+    return [rows for _, rows in axes.groupby(others, sort=False, dropna=False)] if others else [axes]
+
+
+def _next(sizes: Floats) -> float:
+    """Return the last size times its step."""
+    return float(sizes[-1] ** 2 / sizes[-2])
+
+
+def log_optima(found: pd.DataFrame) -> tuple[Floats, Floats]:
+    """Return the log10 of optima, and half the widths of their intervals."""
+    at, low, high = (np.log10(found[name].to_numpy(float)) for name in ("optimum", "low", "high"))
+    return at, np.where(found["one_seed"], NORMAL * found["spacing"] / math.sqrt(12), (high - low) / 2)
 
 
 def _is_size(values: pd.Series) -> bool:
     return all(isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 for value in values)
 
 
-def _follows(axes: pd.DataFrame, axis: str, other: str) -> bool:
-    """Return whether each value of an axis has one value of the other column."""
-    return bool(axes.groupby(axis)[other].nunique(dropna=False).eq(1).all())
+def _follows(axes: pd.DataFrame, varied: list[str], other: str) -> bool:
+    """Return whether each combination of values of some axes has one value of the other column."""
+    return bool(axes.groupby(varied)[other].nunique(dropna=False).eq(1).all())
 
 
 def _law(found: pd.DataFrame, sizes: pd.Series[float], axis: str, named: Sequence[str]) -> dict[str, Any]:
@@ -111,13 +174,10 @@ def _law(found: pd.DataFrame, sizes: pd.Series[float], axis: str, named: Sequenc
     if unread.any():
         at = ", ".join(f"{size:g}" for size in sizes[unread])
         return known | {"note": f"no law can be read: at {axis} {at} {found.loc[unread, 'note'].iloc[0]}"}
-    next_size = sizes.iloc[-1] ** 2 / sizes.iloc[-2]
-    x, y, low, high = (
-        np.log10(each.to_numpy(float)) for each in (sizes, found["optimum"], found["low"], found["high"])
-    )
-    halves = np.where(found["one_seed"], NORMAL * found["spacing"] / math.sqrt(12), (high - low) / 2)
-    line = fitted_line(x, y, halves, math.log10(next_size))
-    slope = {"slope": line.slope, "low": line.slope - line.half_width, "high": line.slope + line.half_width}
+    next_size = _next(np.asarray(sizes, np.float64))
+    line = fitted(np.log10(sizes.to_numpy(float))[:, None], *log_optima(found), np.log10([next_size]))
+    (at_slope,), (half_slope,) = line.slopes, line.half_widths
+    slope = {"slope": at_slope, "low": at_slope - half_slope, "high": at_slope + half_slope}
     rate, half = 10**line.at_next, 10**line.half_at_next
     ahead = {"next_size": next_size, "next_rate": rate, "next_low": rate / half, "next_high": rate * half}
     moves = slope["low"] > 0 or slope["high"] < 0

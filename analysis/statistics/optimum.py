@@ -7,6 +7,7 @@ each side, as a cliff on one side is the rule. What this was measured to do: doc
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from scipy.special import fdtri, stdtrit
 
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.noise import Ints
+from lr_sweep.analysis.statistics.peak import Curve, vertex
 from lr_sweep.analysis.statistics.selection import CELL, arrays_by_cell
 from lr_sweep.analysis.statistics.uncertainty import CONFIDENCE, Floats
 
@@ -36,24 +38,6 @@ CLEAR = 0.99
 """Confidence, two-sided, of a rate being worse than the best one."""
 NEAR = 0.01
 """Rates belong to the basin within a point of accuracy, or within this share of another metric's best mean."""
-
-
-class Curve(NamedTuple):
-    """Means over seeds at the learning rates of a cell; more is better."""
-
-    log_rates: Floats
-    """log10, rising."""
-    means: Floats
-    """NaN: no seed has a value."""
-    variances: Floats
-    """Of a run, over seeds; NaN: fewer than two."""
-    counts: Ints
-    """Seeds with a value."""
-
-    @property
-    def best(self) -> int:
-        """The index of the best mean, the lowest rate of equals."""
-        return int(np.nanargmax(self.means))
 
 
 class Optimum(NamedTuple):
@@ -82,9 +66,9 @@ def optimum(curve: Curve) -> Optimum:
     if len(kept) > PARAMETERS:
         return _fitted(curve, kept, variance, dof)
     if dof == 0:
-        return Optimum(_vertex(curve), math.nan, math.nan, "one seed, too few rates: no interval")
+        return Optimum(vertex(curve), math.nan, math.nan, "one seed, too few rates: no interval")
     low, high = _unimodal(curve, variance, dof)
-    return Optimum(float(np.clip(_vertex(curve), low, high)), low, high, "too few rates for a fit: between worse rates")
+    return Optimum(float(np.clip(vertex(curve), low, high)), low, high, "too few rates for a fit: between worse rates")
 
 
 def _fitted(curve: Curve, kept: Ints, variance: float, dof: int) -> Optimum:
@@ -101,7 +85,7 @@ def _fitted(curve: Curve, kept: Ints, variance: float, dof: int) -> Optimum:
     limit, (low, high) = _limit(misfit, misfit_dof, variance, dof), _unimodal(curve, variance, dof)
     held = math.isfinite(limit)
     # Four numbers fitted to single values follow their noise; the parabola through the best three does less.
-    best = candidates[misfits.argmin()] if held and not one_seed else _vertex(curve)
+    best = candidates[misfits.argmin()] if held and not one_seed else vertex(curve)
     at = float(np.clip(best, low, high))
     inside = candidates[(misfits <= misfit + limit) & (candidates >= low) & (candidates <= high)]
     note = "" if held else "parabolas do not hold: between worse rates"
@@ -109,6 +93,7 @@ def _fitted(curve: Curve, kept: Ints, variance: float, dof: int) -> Optimum:
     return Optimum(at, max(low, inside.min(initial=at) - step), min(high, inside.max(initial=at) + step), note)
 
 
+@lru_cache(maxsize=2)
 def optima(summary: StudySummary) -> pd.DataFrame:
     """Estimate the optimum of every cell.
 
@@ -200,13 +185,6 @@ def _spacing(curve: Curve) -> float:
     if not np.isfinite(curve.means).any():
         return math.nan
     return float(np.diff(curve.log_rates[max(0, curve.best - 1) : curve.best + 2]).max(initial=0.0))
-
-
-def _vertex(curve: Curve) -> float:
-    """Return where the parabola through the best rate and those beside it is highest; one has no value: the best."""
-    three = slice(curve.best - 1, curve.best + 2)
-    bend, slope, _ = np.polyfit(curve.log_rates[three] - curve.log_rates[curve.best], curve.means[three], 2)
-    return float(curve.log_rates[curve.best] - (slope / (2 * bend) if bend < 0 else 0.0))
 
 
 def _limit(misfit: float, misfit_dof: int, variance: float, dof: int) -> float:

@@ -1,14 +1,43 @@
-"""The peak of a sweep between the grid's learning rates: what a finer grid would bring, and how sure that is."""
+"""A cell's curve over its learning rates, and the parabola at its peak: what a finer grid would bring, and how sure."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy.special import stdtrit
 
+from lr_sweep.analysis.statistics.noise import Ints
 from lr_sweep.analysis.statistics.uncertainty import Floats
+
+
+class Curve(NamedTuple):
+    """Means over seeds at the learning rates of a cell; more is better."""
+
+    log_rates: Floats
+    """log10, rising."""
+    means: Floats
+    """NaN: no seed has a value."""
+    variances: Floats
+    """Of a run, over seeds; NaN: fewer than two."""
+    counts: Ints
+    """Seeds with a value."""
+
+    @property
+    def best(self) -> int:
+        """The index of the best mean, the lowest rate of equals."""
+        return int(np.nanargmax(self.means))
+
+
+def curve_of(rates: pd.DataFrame, sign: int) -> Curve:
+    """Read a cell's rows of `StudySummary.learning_rates`; `sign`: -1 if less is better."""
+    rates = rates.sort_values("learning_rate")
+    counts = rates["num_values"].to_numpy(int)
+    log_rates, means = np.log10(rates["learning_rate"].to_numpy(float)), sign * rates["validation_mean"].to_numpy(float)
+    return Curve(log_rates, means, counts * rates["validation_sem"].to_numpy(float) ** 2, counts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +61,7 @@ class Gain:
         return 2 * self.size - self.lower(confidence)
 
 
-def fitted_gain(log_rates: Floats, means: Floats, sems: Floats, num_values: Floats, best: int) -> Gain:
+def fitted_gain(curve: Curve, best: int) -> Gain:
     """Fit a parabola through the best rate, its neighbours and the next rate beyond the better one; read its peak.
 
     Least squares with equal weights: standard errors of few seeds are too noisy to weight by, so their mean square
@@ -40,32 +69,51 @@ def fitted_gain(log_rates: Floats, means: Floats, sems: Floats, num_values: Floa
     noise, as beside a cliff, the miss is the noise. Of three rates nothing shows it. The uncertainty of the peak's
     height is by the delta method.
 
-    Args:
-        log_rates: log10 of the learning rates that have a value, rising.
-        means: of the seeds, one a rate; more is better.
-        sems: their standard errors; NaN: one seed, counted as exact.
-        num_values: number of seeds of each.
-        best: index of the chosen rate; neither the first nor the last.
+    `best`: index of the chosen rate, neither the first nor the last; all rates have a value.
     """
-    assert 0 < best < len(means) - 1, f"got rate {best} of {len(means)}, want one inside"
-    window = _window(means, best)
-    x, y = log_rates[window] - log_rates[best], means[window]
-    design = np.stack([np.ones(len(x)), x, x**2], axis=1)
-    inverse = np.linalg.inv(design.T @ design)
-    _, slope, bend = coefficients = inverse @ design.T @ y
-    if bend >= 0:  # no peak between these rates
-        return Gain(size=0.0, sem=0.0, dof=1, at=float(log_rates[best]), fit_seen=len(x) > 3)
-    noise = float(np.mean(np.nan_to_num(sems[window]) ** 2))
-    if len(x) > 3:
-        noise = max(noise, float(np.sum((y - design @ coefficients) ** 2)) / (len(x) - 3))
+    assert 0 < best < len(curve.means) - 1, f"got rate {best} of {len(curve.means)}, want one inside"
+    window = _window(curve.means, best)
+    fit = _fitted(curve, window, best)
+    fit_seen = len(fit.residuals) > 3
+    if fit.bend >= 0:  # no peak between these rates
+        return Gain(size=0.0, sem=0.0, dof=1, at=float(curve.log_rates[best]), fit_seen=fit_seen)
+    noise = float(np.mean(np.nan_to_num(curve.variances[window] / curve.counts[window])))
+    if fit_seen:
+        noise = max(noise, float(fit.residuals @ fit.residuals) / (len(fit.residuals) - 3))
+    slope, bend = fit.slope, fit.bend
     gradient = np.array([0.0, -slope / (2 * bend), slope**2 / (4 * bend**2)])
     return Gain(
-        size=float(-(slope**2) / (4 * bend)),
-        sem=math.sqrt(noise * float(gradient @ inverse @ gradient)),
-        dof=max(1, int(np.sum(num_values[window] - 1))),
-        at=float(log_rates[best] - slope / (2 * bend)),
-        fit_seen=len(x) > 3,
+        size=-(slope**2) / (4 * bend),
+        sem=math.sqrt(noise * float(gradient @ fit.inverse @ gradient)),
+        dof=max(1, int(np.sum(curve.counts[window] - 1))),
+        at=float(curve.log_rates[best] - slope / (2 * bend)),
+        fit_seen=fit_seen,
     )
+
+
+def vertex(curve: Curve) -> float:
+    """Return where the parabola through the best rate and those beside it is highest; one has no value: the best."""
+    fit = _fitted(curve, slice(curve.best - 1, curve.best + 2), curve.best)
+    return float(curve.log_rates[curve.best] - (fit.slope / (2 * fit.bend) if fit.bend < 0 else 0.0))
+
+
+class _Parabola(NamedTuple):
+    """Fitted by least squares with equal weights, around the best rate."""
+
+    slope: float
+    """At the best rate."""
+    bend: float
+    residuals: Floats
+    inverse: Floats
+    """Of the normal equations: height, slope and bend have these covariances, in units of the noise."""
+
+
+def _fitted(curve: Curve, window: slice, best: int) -> _Parabola:
+    x, y = curve.log_rates[window] - curve.log_rates[best], curve.means[window]
+    design = np.stack([np.ones(len(x)), x, x**2], axis=1)
+    inverse = np.linalg.inv(design.T @ design)
+    _, slope, bend = found = inverse @ design.T @ y
+    return _Parabola(float(slope), float(bend), y - design @ found, inverse)
 
 
 def _window(means: Floats, best: int) -> slice:

@@ -1,7 +1,4 @@
-"""How much the learning rate matters: a number per cell, and what trying fewer of them would have found.
-
-Both read validation accuracy only.
-"""
+"""How much the learning rate matters: a number per cell, of validation data."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import pandas as pd
 
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.aggregate import StudySummary
-from lr_sweep.analysis.statistics.selection import CELL, arrays_by_cell, rows_by_cell
+from lr_sweep.analysis.statistics.selection import CELL, rows_by_cell
 from lr_sweep.analysis.statistics.uncertainty import Floats
 
 
@@ -32,31 +29,6 @@ def mean_shortfall(rates: Floats, accuracies: Floats) -> float:
     log_rates = np.log(rates)
     shortfall = accuracies.max() - accuracies
     return float(np.trapezoid(shortfall, log_rates) / (log_rates[-1] - log_rates[0]))
-
-
-def expected_best(accuracies: Floats, num_tried: int) -> tuple[float, float]:
-    """Return the expected highest accuracy of so many learning rates, picked at random from those that were swept.
-
-    Args:
-        accuracies: validation accuracies, one a learning rate; n of them; more is better.
-        num_tried: k, from 1 to n.
-
-    Returns:
-        First the expectation over all subsets of k different ones, which is unbiased (Tang et al. 2020, "Showing Your
-        Work Doesn't Always Work") and the noisier of the two (Dodge et al. 2021, "Expected Validation Performance and
-        Estimation of a Random Variable's Maximum"); then that of k draws with replacement (Dodge et al. 2019, "Show
-        Your Work"), which is too low, the more so as k nears n. Both are fractions, equal at k = 1.
-    """
-    n = len(accuracies)
-    assert 1 <= num_tried <= n, f"got {num_tried} learning rates tried of {n}"
-    rising = np.sort(accuracies)
-    # The share of subsets whose best has index i, C(i, k - 1) / C(n, k), from the highest index down: each is the
-    # last one times (i - k + 1) / i. The binomials themselves have hundreds of digits.
-    indices = np.arange(n - 1, 0, -1)
-    factors = ((indices - num_tried + 1) / indices).clip(min=0.0)
-    without = np.cumprod([num_tried / n, *factors])[::-1]
-    below = (np.arange(n + 1) / n) ** num_tried
-    return float(rising @ without), float(rising @ np.diff(below))
 
 
 def sensitivities(summary: StudySummary) -> pd.DataFrame:
@@ -79,23 +51,6 @@ def sensitivities(summary: StudySummary) -> pd.DataFrame:
         for cell, rates in rows_by_cell(scores).items()
     ]
     return pd.DataFrame(rows)
-
-
-def expected_bests(summary: StudySummary) -> pd.DataFrame:
-    """Return every cell's expected best validation accuracy against the number of learning rates tried.
-
-    Returns:
-        One row a cell and number: the cell's columns, `num_tried`, `num_rates` (with a value) and `expected`
-        (unbiased) and `expected_with_replacement` (fractions; see `expected_best`).
-    """
-    rows, sign = [], summary.metric.sign
-    for cell, (means,) in arrays_by_cell(summary.learning_rates, "validation_mean").items():
-        means = means[~np.isnan(means)]
-        for num_tried in range(1, len(means) + 1):
-            expected = (sign * best for best in expected_best(sign * means, num_tried))
-            rows.append((*cell, num_tried, len(means), *expected))
-    columns = [*CELL, "num_tried", "num_rates", "expected", "expected_with_replacement"]
-    return pd.DataFrame(rows, columns=columns)
 
 
 def _sensitivity(rates: list[Row], lowest: float) -> dict[str, Any]:

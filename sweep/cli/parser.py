@@ -11,7 +11,7 @@ import typer
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.program import PROGRAM
-from lr_sweep.sweep.cli import streams, study_commands  # noqa: F401 - the order of `--help`
+from lr_sweep.sweep.cli import init_command, streams, study_commands  # noqa: F401 - the order of `--help`
 
 # isort: split
 from lr_sweep.sweep.cli import cluster_commands, report_commands, results_commands  # noqa: F401

@@ -99,6 +99,26 @@ def deviations(
     print("\n".join(map(str, write_deviations(weights, model, recorded, out))))
 
 
+@command("law-width-mup --out figures")
+def coordinates(
+    study: opt.Study,
+    rate: Annotated[
+        float | None,
+        opt.option("RATE", "default: the middle one of the study", partial(opt.above_zero, what="a learning rate")),
+    ] = None,
+    steps: Annotated[int, opt.number("gradient steps of each run", partial(opt.whole, most=1000))] = 5,
+    data_dir: opt.DataDir = None,
+    out: opt.Out = Path(),
+) -> None:
+    """Write how large activations are against the width over a study's first steps, as a table and a figure
+    (Yang et al. 2022, section D.1): where they grow with it, the best learning rate moves with it.
+    """
+    from lr_sweep.sweep.inspection.coordinates import write_coordinates
+
+    for paths, said in write_coordinates(study, opt.data_folder(data_dir), out, rate=rate, num_steps=steps):
+        print("\n".join([*map(str, paths), said]))
+
+
 @command("quickstart.tar quickstart")
 def export(
     target: Annotated[

@@ -56,6 +56,7 @@ def plan(
     only: opt.Only = None,
     measure: Annotated[bool, opt.flag("time a few steps of each cell here first, and keep the timings")] = False,
     ids: Annotated[bool, opt.flag("list every run with its id and state")] = False,
+    suggest: Annotated[bool, opt.flag("print a grid for each cell, by the laws of recorded studies")] = False,
 ) -> None:
     """Print the grid, what is done, what `run` would train, what it needs and costs; train nothing."""
     from lr_sweep.sweep.plan.placement import Placement, devices_here
@@ -77,7 +78,11 @@ def plan(
             machine = devices_here(cpus, None if count_gpus else gpus or 0)
         if measure:
             _measure(planned, placement.trials_at_once([machine]))
-        print(plan_on(planned, machine, gpu, price))
+        streams.print_facts(plan_on(planned, machine, gpu, price))
+        if suggest:
+            from lr_sweep.sweep.plan.suggest import suggestion_lines  # with pandas, for which no other plan waits
+
+            print("\n".join(["", *suggestion_lines(planned)]))
         if ids:
             print("\n".join(id_lines(planned)))
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lr_sweep.analysis.report.figures import save
+from lr_sweep.analysis.report.figure_frame import save
 from lr_sweep.analysis.report.model_figures import attention_figure
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import whole_file

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,10 +9,10 @@ from typing import Any
 
 from torch import Tensor
 
-from lr_sweep.analysis.report.figures import save
+from lr_sweep.analysis.report.figure_frame import save
 from lr_sweep.analysis.report.model_figures import deviations_figure
 from lr_sweep.common.errors import UserError, unknown
-from lr_sweep.common.files import whole_file
+from lr_sweep.common.files import write_rows
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.backbones import find_backbone
 from lr_sweep.sweep.study.file import load_built_in_study
@@ -43,10 +42,7 @@ def write_deviations(given: str, model: str | None, results: Results, folder: Pa
         raise UserError(f"{where}: no attention or feedforward of a GPT-2 among its weights (h.0.attn.c_attn.weight)")
     folder.mkdir(parents=True, exist_ok=True)
     stem = folder / f"deviations-{name}"
-    with whole_file(stem.with_suffix(".csv")) as partial, partial.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(stem.with_suffix(".csv"), rows)
     caption = (
         f"Weights in {where}. Standard deviation of all numbers of a tensor, about their mean. Dashed: the default "
         f"initialisation of GPT-2, {WEIGHT_STD:g} for weights and 0 for biases."

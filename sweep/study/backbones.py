@@ -13,7 +13,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
 from lr_sweep.common.text import duration, percent
 from lr_sweep.datasets.files import default_data_dir
-from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, Recipe, StudyModel
+from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere, Recipe, ShippedWeights, StudyModel
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.pretraining.recipe import (
     VALIDATION_SHARE,
@@ -25,12 +25,14 @@ from lr_sweep.trainables.pretraining.recipe import (
     text_files,
 )
 from lr_sweep.trainables.pretraining.weights import (
+    SHIPPED,
     WEIGHTS,
     WeightsError,
     WeightsSource,
     check_made_here,
     check_weights_fit,
     find_weights,
+    made_here_as,
     weights_checksum,
 )
 from lr_sweep.trainables.run import ModelSize
@@ -137,8 +139,12 @@ def _gpt2_size(model: StudyModel) -> ModelSize:
     return model.size
 
 
-def _named_source(model: StudyModel, pretrained: HubWeights | FolderWeights) -> tuple[WeightsSource, str]:
+def _named_source(
+    model: StudyModel, pretrained: HubWeights | FolderWeights | ShippedWeights
+) -> tuple[WeightsSource, str]:
     family = model.size.family
+    if isinstance(pretrained, ShippedWeights):
+        return WeightsSource(shipped=pretrained.shipped), made_here_as(SHIPPED / pretrained.shipped)
     if isinstance(pretrained, FolderWeights):
         return WeightsSource(folder=str(pretrained.folder), family=family), f"the weights in {pretrained.folder.name}"
     source = WeightsSource(**dict(pretrained), family=family)

@@ -31,7 +31,7 @@ from lr_sweep.sweep.study.model import StudyModel
 from lr_sweep.sweep.study.search import Axis, Range, Space
 from lr_sweep.sweep.study.study import Examples, Study, StudyTask
 from lr_sweep.sweep.study.validation import Loc, Mistakes, each_entry, mistake, read_record, shown
-from lr_sweep.sweep.study.variants import check_option, checked_axes, own_protocol, variants_of
+from lr_sweep.sweep.study.variants import check_option, checked_axes, own_budget, own_protocol, variants_of
 from lr_sweep.trainables.memory import part_sizes
 from lr_sweep.trainables.own.run import RANK_TIMEOUT_S
 from lr_sweep.trainables.parts import VARIANTS, Variant
@@ -51,6 +51,9 @@ READ_WITH = {
     "lion_beta1": ("optimizer", ("lion",)),
     "lion_beta2": ("optimizer", ("lion",)),
     "muon_momentum": ("optimizer", ("muon",)),
+    "muon_rate_ratio": ("optimizer", ("muon",)),
+    "base_width": ("parametrization", ("mup",)),
+    "base_heads": ("parametrization", ("mup",)),
     "decay_fraction": ("schedule", ("warmup-stable-decay",)),
 }
 """Options that have an effect only with some values of another."""
@@ -77,7 +80,7 @@ class BuiltInStudy(Study):
     models: Annotated[dict[str, StudyModel], Len(1)]
     """Models by a known name or by one of the study's own; tables show the name."""
     axes: Annotated[dict[str, Any], PlainValidator(checked_axes)] = Field(default={}, exclude=True)
-    """Protocol options with lists of values; default: none. Every variant is trained with each combination."""
+    """Protocol options, and `num_steps`, with lists of values; default: none. Variants have each combination."""
 
     # --- fields
 
@@ -173,7 +176,7 @@ class BuiltInStudy(Study):
     def run(self, cell: StudyCell, options: Mapping[str, Any], examples: Examples, weights: str | None) -> Run:
         """Return a run of a cell with options that a search chose; `weights` is the checksum of pretrained weights."""
         parts, size = self.variants[cell.variant], self.models[cell.model].body_size
-        protocol, num_steps = changed(cell.protocol, options), self.tasks[cell.task].num_steps
+        protocol = changed(cell.protocol, options)
         assert examples.shape, "that of a task of this program is known"
         return Run(
             task=cell.task,
@@ -186,7 +189,7 @@ class BuiltInStudy(Study):
             learning_rate=0.0,
             seed=0,
             protocol=replace(protocol, attention=attention_for(protocol, size, examples.shape.num_tokens)),
-            schedule_steps=num_steps if depends_on_budget(protocol) else None,
+            schedule_steps=cell.num_steps if depends_on_budget(protocol) else None,
         )
 
     def fetch(self, data_dir: Path) -> None:
@@ -209,13 +212,15 @@ def check_protocols(study: BuiltInStudy, cells: Iterable[StudyCell]) -> None:
     """Raise which options of the cells' protocols do not go together, at the variant's options or the study's."""
     cells = list(cells)
     found: dict[tuple[Loc, str], list[str]] = defaultdict(list)
-    for task, _, name, _, protocol in cells:
-        variant, wanted = study.variants[name], study.tasks[task]
+    for task, model, name, _, protocol, num_steps in cells:
+        variant, options = study.variants[name], study.tasks[task].options
         loc: Loc = ("variants", name) if own_protocol(variant) else ("protocol",)
         for problem in [
             *_unread_options(protocol),
-            *_of_task(protocol, wanted.num_steps, TASKS[task].num_train(wanted.options)),
+            *_of_task(protocol, num_steps, TASKS[task].num_train(options)),
+            *(_of_budget(protocol) if own_budget(variant) else ()),
             *_of_parts(protocol, variant.trained),
+            *(_of_mup(protocol, study.models[model].body_size.family) if protocol.parametrization == "mup" else ()),
         ]:
             found[loc, problem].append(f"{task}, {name}")
     mistakes = Mistakes()
@@ -243,6 +248,11 @@ def _of_task(protocol: Protocol, num_steps: int, num_train: int) -> Iterator[str
         yield f"warmup_steps: {protocol.warmup_steps} leave no room for the schedule in {num_steps} steps; want fewer"
 
 
+def _of_budget(protocol: Protocol) -> Iterator[str]:
+    if not depends_on_budget(protocol):
+        yield "num_steps: has no effect on runs with schedule: constant; want schedule: cosine or warmup-stable-decay"
+
+
 def _decay_steps(protocol: Protocol, num_steps: int) -> int:
     if protocol.schedule == "warmup-stable-decay":
         return max(1, round(protocol.decay_fraction * num_steps))
@@ -252,6 +262,15 @@ def _decay_steps(protocol: Protocol, num_steps: int) -> int:
 def _of_parts(protocol: Protocol, trained: Sequence[str]) -> Iterator[str]:
     if protocol.optimizer == "muon" and MATRICES.isdisjoint(trained):
         yield "optimizer: muon trains matrices of attention and feedforward, which are frozen; want another optimizer"
+
+
+def _of_mup(protocol: Protocol, family: str) -> Iterator[str]:
+    if family != "gpt2":
+        yield f"parametrization: mup is there for gpt2 alone, got a {family}; want standard"
+    if protocol.optimizer not in ("adam", "adamw", "lion"):
+        yield f"parametrization: mup has no rule for optimizer: {protocol.optimizer}; want adam, adamw or lion"
+    if protocol.optimizer == "adam" and protocol.weight_decay:
+        yield "weight_decay: mup has no rule for that of adam, which is in the gradient; want 0, or optimizer: adamw"
 
 
 def check_space(study: BuiltInStudy, space: Space) -> None:

@@ -56,6 +56,8 @@ class StudyCell(NamedTuple):
     learning_rates: tuple[float, ...]
     """In ascending order."""
     protocol: Any
+    num_steps: int
+    """The step budget."""
 
 
 def by_names(entries: Sequence[Cells], axes: Mapping[str, Collection[str]]) -> Iterator[tuple[int, tuple[str, ...]]]:

@@ -37,6 +37,7 @@ from lr_sweep.sweep.study.validation import (
 from lr_sweep.trainables.backbones import FAMILIES, size_type
 from lr_sweep.trainables.models import MODELS
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, TaskRecipe, endless_tasks, in_data_dir
+from lr_sweep.trainables.pretraining.weights import shipped_names
 from lr_sweep.trainables.run import BodySize, ModelSize
 
 Recipe = PretrainRecipe | TaskRecipe
@@ -137,6 +138,13 @@ class HubWeights(Strict):
     """Checksum that `model.safetensors` must have; null: any."""
 
 
+class ShippedWeights(Strict):
+    """Weights that come with this program, the same bytes on every machine."""
+
+    shipped: Annotated[str, one_of("shipped weights", shipped_names())]
+    """`python-2x64` (GPT-2 on Python's sources, of quickstart) or `books-2x128` (on English books)."""
+
+
 class FolderWeights(Strict):
     """Weights on this machine."""
 
@@ -151,18 +159,23 @@ class PretrainedHere(Strict):
     """Recipe by which this program trains the weights: on text, or on a `task`."""
 
 
+SOURCES = ("shipped", "hub", "folder", "pretrain")
+"""Keys of `pretrained`, of which a model has one."""
+
+
 def _source_tag(value: Any) -> str | None:
     """Return the tag of the kind of weights, by its key; None: not exactly one of the keys."""
-    chosen = [key for key in ("hub", "folder", "pretrain") if isinstance(value, Mapping) and key in value]
+    chosen = [key for key in SOURCES if isinstance(value, Mapping) and key in value]
     return f"({chosen[0]})" if len(chosen) == 1 else None
 
 
 Pretrained = Annotated[
-    Annotated[HubWeights, Tag("(hub)")]
+    Annotated[ShippedWeights, Tag("(shipped)")]
+    | Annotated[HubWeights, Tag("(hub)")]
     | Annotated[FolderWeights, Tag("(folder)")]
     | Annotated[PretrainedHere, Tag("(pretrain)")],
     Discriminator(
-        _source_tag, custom_error_type=MISTAKE, custom_error_message="want exactly one of: hub, folder, pretrain"
+        _source_tag, custom_error_type=MISTAKE, custom_error_message=f"want exactly one of: {', '.join(SOURCES)}"
     ),
 ]
 
@@ -183,7 +196,7 @@ class StudyModel(Strict):
     depth: Count | None = None
     """Only so many first layers are built (Lu et al. 2021, section 3.10); null: all."""
     pretrained: Pretrained | None = None
-    """Where pretrained weights come from: `hub`, `folder` or `pretrain`; null: the hub for a known model, else none."""
+    """Their source: `shipped`, `hub`, `folder` or `pretrain`; null: the hub for a known model, else none."""
 
     @property
     def body_size(self) -> BodySize:
@@ -237,7 +250,7 @@ class StudyModel(Strict):
         with mistakes.below():
             model = cls.model_validate(fields, context=context)
         if wanted_by and "pretrained" not in fields:
-            mistakes.add(f"variant {wanted_by!r} needs `pretrained`, with one of: hub, folder, pretrain")
+            mistakes.add(f"variant {wanted_by!r} needs `pretrained`, with one of: {', '.join(SOURCES)}")
         if known and model and model.size != known.size:
             mistakes.add(
                 f"{base or name!r} is a known model of another size; leave `size` out, or choose another name", "size"

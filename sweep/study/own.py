@@ -46,6 +46,7 @@ _RECORDED = (
         "selection",
         "paired",
         "equal_within",
+        "target",
         "code",
         "metric",
         "tasks",

@@ -230,7 +230,7 @@ def _first(study: Study, cell: StudyCell, backbone: Backbone | None, examples: E
         run_id="",
         model=cell.model,
         variant=cell.variant,
-        num_steps=study.tasks[cell.task].num_steps,
+        num_steps=cell.num_steps,
         shape=examples.shape,
         weights=backbone.source if backbone else None,
         pretrained_on=backbone.description if backbone else None,

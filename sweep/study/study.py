@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from annotated_types import Interval, Len
-from pydantic import AfterValidator, Field, Tag, TypeAdapter, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, AllowInfNan, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.common.limits import Count, Positive, Seed, Steps
@@ -25,7 +25,6 @@ from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.study.search import RatesOrSearch, Search, alike, ascending
 from lr_sweep.sweep.study.stop_early import StopEarly
 from lr_sweep.sweep.study.validation import (
-    STRICT,
     Mistakes,
     NameRule,
     Strict,
@@ -35,17 +34,16 @@ from lr_sweep.sweep.study.validation import (
     shown,
     some_distinct,
 )
-from lr_sweep.sweep.study.variants import own_protocol
+from lr_sweep.sweep.study.variants import STEPS, own_budget, own_protocol
 from lr_sweep.trainables.own.run import OwnFiles
 from lr_sweep.trainables.run import AnyRun
 
 MAX_RUNS = 100_000
 """Largest number of runs of a study; a plan of so many takes ten seconds."""
-FACTS = ("refine", "winners", "paired", "equal_within")
+FACTS = ("refine", "winners", "paired", "equal_within", "target")
 """Fields that reports read, where they are not the default."""
 LEAST_GRID = 3
 """Learning rates of a grid that can be refined: with fewer, no peak can be seen to lie inside."""
-_STEPS = TypeAdapter(Steps, config=STRICT)
 
 
 def _file_name(study: str, info: ValidationInfo) -> str:
@@ -134,6 +132,8 @@ class Study(Strict):
     """Whether the report compares variants by seed, where seeds are seen to move them alike."""
     equal_within: Positive | None = None
     """Differences below it are none, in points of percent, or of another metric in its unit; null: none are."""
+    target: Annotated[float, AllowInfNan(False)] | None = None
+    """Validation value, in percent or the metric's unit, that steps are counted to; null: the worst variant's best."""
     resources: Resources = Resources()
     """What each trial holds."""
 
@@ -214,7 +214,7 @@ class Study(Strict):
                 options = cls.read_options(name, given)
             if num_steps is not None:
                 with mistakes.below("num_steps"):
-                    num_steps = _STEPS.validate_python(num_steps)
+                    num_steps = STEPS.validate_python(num_steps)
                     _check_budget(num_steps, info)
             elif "num_steps" in info.data:  # else the study's is a mistake itself
                 mistakes.add("its step budget is missing: give num_steps here, or for the whole study")
@@ -292,7 +292,8 @@ class Study(Strict):
         for task, model, variant in product(*axes.values()):
             if (entry := found.get((task, model, variant))) is not None:
                 protocol = changed(protocols[variant], entries[entry].protocol)
-                yield StudyCell(task, model, variant, rates[entry], protocol)
+                num_steps = own_budget(self.variants[variant]) or self.tasks[task].num_steps
+                yield StudyCell(task, model, variant, rates[entry], protocol, num_steps)
 
     def learning_rate_grid(self) -> tuple[float, ...]:
         """Return the learning rates of the study's cells in ascending order; none for a search."""

@@ -11,8 +11,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError, ValidationInfo
 
 from lr_sweep.common.errors import unknown
+from lr_sweep.common.limits import Steps
 from lr_sweep.sweep.study.cells import MAX_CELLS, changed
 from lr_sweep.sweep.study.validation import (
+    STRICT,
     Mistakes,
     NameRule,
     each_entry,
@@ -25,18 +27,27 @@ from lr_sweep.sweep.study.validation import (
 from lr_sweep.trainables.parts import VARIANTS, Variant
 from lr_sweep.trainables.run import Protocol
 
+BUDGET = "num_steps"
+STEPS = TypeAdapter(Steps, config=STRICT)
+
 
 @dataclass(frozen=True, kw_only=True)
 class StudyVariant(Variant):
     """A variant of the study's own."""
 
     protocol: dict[str, Any] = field(default_factory=dict)
-    """Options that differ from the study's protocol; not `precision`."""
+    """Options that differ from the study's protocol (not `precision`), and from its tasks' `num_steps`."""
 
 
 def own_protocol(variant: Any) -> dict[str, Any]:
     """Return the options of the protocol that are a variant's own."""
-    return variant.protocol if isinstance(variant, StudyVariant) else {}
+    own = variant.protocol if isinstance(variant, StudyVariant) else {}
+    return {name: value for name, value in own.items() if name != BUDGET}
+
+
+def own_budget(variant: Any) -> int | None:
+    """Return a variant's own step budget; None: it has the task's."""
+    return variant.protocol.get(BUDGET) if isinstance(variant, StudyVariant) else None
 
 
 def variants_of(value: Any, info: ValidationInfo) -> dict[str, Variant]:
@@ -63,9 +74,9 @@ def _combined(variants: Mapping[str, Variant], axes: Mapping[str, Sequence[Any]]
     found: dict[str, Variant] = {}
     for (name, variant), values in product(variants.items(), product(*axes.values())):
         options = dict(zip(axes, values, strict=True))
-        own = {**own_protocol(variant), **options}
+        own = variant.protocol if isinstance(variant, StudyVariant) else {}
         found[_NAME.validate_python(_name(name, options))] = StudyVariant(
-            initialisation=variant.initialisation, trained=variant.trained, protocol=own
+            initialisation=variant.initialisation, trained=variant.trained, protocol={**own, **options}
         )
     return found
 
@@ -87,8 +98,10 @@ def _variant(name: str, value: Any, protocol: Protocol) -> Variant:
 def _own(given: StudyVariant, protocol: Protocol) -> Variant:
     if not given.protocol:
         return Variant(initialisation=given.initialisation, trained=given.trained)
-    with reworded(vars(protocol), "protocol"):
-        changed(protocol, given.protocol)
+    with reworded([*vars(protocol), BUDGET], "protocol"):
+        changed(protocol, own_protocol(given))
+        if BUDGET in given.protocol:
+            check_option(BUDGET, given.protocol[BUDGET])
     return given
 
 
@@ -96,7 +109,7 @@ def checked_axes(axes: Any) -> dict[str, tuple[Any, ...]]:
     """Return the axes of a study, values of the protocol's options by their names; raise all mistakes in them."""
     if not isinstance(axes, Mapping):
         raise ValueError(f"got {shown(axes)}, want a mapping of the protocol's options to lists of values")
-    mistakes, options = Mistakes(), vars(Protocol())
+    mistakes, options = Mistakes(), [*vars(Protocol()), BUDGET]
     for option, values in axes.items():
         with mistakes.below(option):
             if option not in options:
@@ -113,7 +126,10 @@ def checked_axes(axes: Any) -> dict[str, tuple[Any, ...]]:
 
 
 def check_option(option: str, value: Any) -> None:
-    """Raise ValueError if an option of the protocol cannot have a value."""
+    """Raise ValueError if an option of the protocol, or the step budget, cannot have a value."""
+    if option == BUDGET:
+        STEPS.validate_python(value)
+        return
     try:
         changed(Protocol(), {option: value})
     except ValidationError as error:

@@ -17,4 +17,4 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
             path.write_bytes(b"")
         return paths
 
-    monkeypatch.setattr("lr_sweep.analysis.report.figures.save", empty)
+    monkeypatch.setattr("lr_sweep.analysis.report.figure_frame.save", empty)

@@ -32,6 +32,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sgd": {"weight_decay": 0.5},
     "sgd-plain": {"optimizer": "sgd", "momentum": 0.0},
     "lion": {"weight_decay": 0.5},
+    "adamw-mup": {"optimizer": "adamw", "weight_decay": 0.5, "parametrization": "mup", "base_heads": 4},
+    "lion-mup": {"optimizer": "lion", "weight_decay": 0.5, "parametrization": "mup", "base_width": 8},
 }
 PROTOCOLS = {name: Protocol(**{"optimizer": name} | options) for name, options in OPTIONS.items()}
 BY_HAND = {
@@ -81,7 +83,7 @@ def test_muon_trains_the_body_s_matrices_and_adamw_the_rest() -> None:
     model = build_classifier(run, DATA.shape, None)
     names = {id(p): name for name, p in model.named_parameters()}
     expected = {f"body.h.{n}.{layer}.weight" for n in (0, 1) for layer in LAYERS}
-    assert {names[id(matrix)] for matrix in hidden_matrices(model)} == expected
+    assert hidden_matrices(model).keys() == expected
     muon, adamw = optimizers_of(run.protocol, 0.1, model)
     assert (type(muon), type(adamw)) == (torch.optim.Muon, torch.optim.AdamW)
     grouped = [p for optimizer in (muon, adamw) for group in optimizer.param_groups for p in group["params"]]
@@ -108,6 +110,21 @@ def test_a_step_of_muon_by_hand() -> None:
     assert matrix.data[0, 1:].tolist() == pytest.approx([0.95] * 15)
 
 
+def test_muon_s_matrices_take_steps_of_the_ratio_times_the_rate() -> None:
+    """One gradient, decay 0: with a ratio of 4 the matrices move four times as far, and all else as far as before."""
+    moved = []
+    for ratio in (1.0, 4.0):
+        training = plain_of(run_of(optimizer="muon", muon_rate_ratio=ratio, learning_rate=2**-9))
+        before = {name: p.detach().clone() for name, p in training.trained.items()}
+        training.train_chunk(1)
+        assert [optimizer.param_groups[0]["lr"] for optimizer in training.optimizers] == [ratio * 2**-9, 2**-9]
+        moved.append({name: p.detach() - before[name] for name, p in training.trained.items()})
+    matrices = hidden_matrices(training.model)
+    assert 0 < len(matrices) < len(moved[0])
+    for name, once in moved[0].items():
+        torch.testing.assert_close(moved[1][name], once * (4 if name in matrices else 1), rtol=1e-3, atol=1e-7)
+
+
 def test_muon_without_a_matrix_is_refused() -> None:
     with pytest.raises(ValueError, match="muon trains matrices of attention and feedforward"):
         plain(run_of("frozen-random", optimizer="muon"))
@@ -125,11 +142,13 @@ CASES = [
     ("sgd", "cosine"),
     ("sgd-plain", "constant"),
     ("lion", "warmup-stable-decay"),
+    ("adamw-mup", "cosine"),
+    ("lion-mup", "constant"),
 ]
 
 
 def case(name: str, schedule: str, **changes: Any) -> Run:
-    rate = {"adam": 1e-3, "adamw": 1e-3, "muon": 1e-3, "sgd": 1e-2, "sgd-plain": 1e-1, "lion": 3e-4}[name]
+    rate = {"sgd": 1e-2, "sgd-plain": 1e-1, "lion": 3e-4, "lion-mup": 3e-4}.get(name, 1e-3)
     options = {"optimizer": name, "learning_rate": rate} | OPTIONS.get(name, {}) | SCHEDULES[schedule]
     return run_of(**options | changes)
 

@@ -66,6 +66,10 @@ OTHER_PROTOCOL: dict[str, Any] = {
     "decay_fraction": 0.1,
     "test_evaluated": "best",
     "attention": "blocked",
+    "muon_rate_ratio": 10.0,
+    "parametrization": "mup",
+    "base_width": 128,
+    "base_heads": 8,
 }
 OTHER_SIZE = {"layers": 3, "heads": 4, "width": 32, "positions": 13}
 """Another value for each field. A field that is added has to be added here, and must change the id."""
@@ -274,3 +278,17 @@ def test_the_shipped_tasks_have_the_ids_they_had(shipped: dict[str, list[WantedR
         "remote-homology": "c78a2c373a09e899",
     }
     assert first.keys() == SHIPPED
+
+
+def test_studies_with_shipped_weights_have_the_same_ids_on_every_machine(tmp_path: Path) -> None:
+    runs = {run.variant: run for run in _runs(load_study("quickstart"), tmp_path) if run.run.seed == 0}
+    ids = {name: run.run_id for name, run in runs.items()}  # of each variant's last learning rate
+    assert ids == {
+        "frozen-random": "082ae403a4a25ebe",
+        "frozen-pretrained": "6ac4f827d9310669",
+        "unfrozen-random": "3f15210cd2fde41a",
+        "unfrozen-pretrained": "efdb2ce814eb0709",
+    }
+    for study in ("mnist-converged", "cifar10-converged", "listops-short"):
+        checksums = {run.run.weights_checksum for run in _runs(load_study(study), tmp_path)}
+        assert checksums == {None, "1eade0b59caab4807f84ff4cba3bd9deee9cc3c2bfe462570477bd89e6dd9b5b"}

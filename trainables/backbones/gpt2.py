@@ -9,7 +9,7 @@ Shape legend: `B` batch, `T` tokens, `D` width, `H` heads, `K` = D / H.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from lr_sweep.trainables.attention import AttentionNoise, attend_long
 from lr_sweep.trainables.backbones.config import gpt2_mistakes
 from lr_sweep.trainables.backbones.family import WEIGHT_STD, Body, Dropout
+from lr_sweep.trainables.parametrization import width_ratio
 from lr_sweep.trainables.run import OWN_MASKS, ModelSize, Protocol
 
 Size = ModelSize
@@ -43,7 +44,7 @@ class Attention(nn.Module):
 
     def __init__(self, size: ModelSize, layer: int) -> None:
         super().__init__()
-        self.heads, self.layer = size.heads, layer
+        self.heads, self.layer, self.query_factor = size.heads, layer, 1.0
         self.c_attn = Conv1D(size.width, 3 * size.width)
         self.c_proj = Conv1D(size.width, size.width)
 
@@ -66,11 +67,12 @@ class Attention(nn.Module):
         q, k, _ = self._heads(x)
         return _causal_weights(q, k)
 
-    def _heads(self, x: Tensor) -> Tensor:
-        """Return queries, keys and values, (3, B, H, T, K)."""
+    def _heads(self, x: Tensor) -> Sequence[Tensor]:
+        """Return queries, keys and values, each (B, H, T, K)."""
         batch, tokens, width = x.shape
         qkv = self.c_attn(x).view(batch, tokens, 3, self.heads, width // self.heads)  # (B, T, 3, H, K)
-        return qkv.permute(2, 0, 3, 1, 4)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        return (q if self.query_factor == 1.0 else q * self.query_factor), k, v
 
 
 def _causal_weights(q: Tensor, k: Tensor) -> Tensor:
@@ -132,6 +134,11 @@ class GPT2(Body):
             x = block(x, dropout)
         return self.ln_f(x)  # (B, T, D)
 
+    def multiply_queries(self, factor: float) -> None:
+        """Have every block's attention multiply its queries (`parametrization.query_factor`)."""
+        for block in self.h:
+            block.attn.query_factor = factor  # type: ignore[union-attr]
+
     def attention_weights(self, embeddings: Tensor, layer: int) -> Tensor:
         """Return a block's attention weights in evaluation mode, (B, H, T, T) of (B, T, D); `layer` counts from 0."""
         x = embeddings + self.wpe.weight[: embeddings.shape[1]]  # (B, T, D)
@@ -157,6 +164,7 @@ class GPT2(Body):
             if isinstance(module, Conv1D):
                 scaled = protocol.random_init == "library" and name.endswith("c_proj")
                 std = WEIGHT_STD / math.sqrt(2 * self.size.layers) if scaled else WEIGHT_STD
+                std /= math.sqrt(width_ratio(protocol, self.size.width))
                 module.weight.normal_(0.0, std, generator=generator)
             elif isinstance(module, nn.Embedding):
                 own = self.size.positions

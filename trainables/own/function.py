@@ -120,6 +120,7 @@ class Function:
         elif ":" in device:
             torch.cuda.set_device(device)  # of this thread, too
         function = import_function(self._run.files.trainable, self._folder, self._run.files.code)
+        seed_generators(self._run.seed)  # again: some libraries draw when a process imports them for the first time
         function(self._session.run, self._session)
         if self._session.step < self._session.run.num_steps:
             raise MisuseError(

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import sysconfig
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -65,11 +66,16 @@ class PretrainRecipe:
 
     def description(self, size: ModelSize) -> str:
         """Return what tables call the weights."""
-        tokens = self.num_steps * self.batch_size * self.num_tokens
-        return (
-            f"byte-level GPT-2 of {size.layers} layers x width {size.width}, trained for {self.num_steps} steps "
-            f"({tokens / 1e6:.1f} MB) on {describe_corpus(self)}"
-        )
+        return describe_training(asdict(size), self.content(), describe_corpus(self))
+
+
+def describe_training(size: Mapping[str, Any], recipe: Mapping[str, Any], text: str) -> str:
+    """Return what tables call weights that were trained on text, by the fields of their size and recipe."""
+    tokens = recipe["num_steps"] * recipe["batch_size"] * recipe["num_tokens"]
+    return (
+        f"byte-level GPT-2 of {size['layers']} layers x width {size['width']}, trained for {recipe['num_steps']} steps "
+        f"({tokens / 1e6:.1f} MB) on {text}"
+    )
 
 
 def in_data_dir(path: Path) -> bool:

@@ -17,8 +17,11 @@ from safetensors import SafetensorError, safe_open
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file, is_changed, open_plain, read_plain
 from lr_sweep.trainables.pretraining import fit
+from lr_sweep.trainables.pretraining.recipe import describe_training
 from lr_sweep.trainables.run import BodySize
 
+SHIPPED = Path(__file__).with_name("shipped")
+"""A folder of weights for each name that a study can give; made by `pretrain`, with recipe and checksums."""
 WEIGHTS, CONFIG, FACTS = "model.safetensors", "config.json", "pretraining.json"
 """Files of a folder of weights. The last one has the checksum of the first; only pretraining here writes it."""
 FILES = "files_sha256"
@@ -37,10 +40,12 @@ class WeightsError(UserError):
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsSource:
-    """A `save_pretrained` folder by path, or a hub repository at a revision. Exactly one of the two is set."""
+    """A `save_pretrained` folder by path, a hub repository at a revision, or weights of this program; exactly one."""
 
     folder: str | None = None
     """Path of a folder with `model.safetensors`."""
+    shipped: str | None = None
+    """Name of weights that come with this program; their path differs between machines."""
     hub: str | None = None
     """Repository, such as `openai-community/gpt2`."""
     revision: str | None = None
@@ -51,8 +56,8 @@ class WeightsSource:
     """Kind of model that they are of, a name in `trainables.backbones.FAMILIES`."""
 
     def __str__(self) -> str:
-        if self.folder is not None:
-            return self.folder
+        if self.folder is not None or self.shipped is not None:
+            return self.folder or f"the shipped weights {self.shipped}"
         return f"{self.hub}@{self.revision[:7]}" if self.revision else str(self.hub)
 
 
@@ -62,8 +67,8 @@ def find_weights(source: WeightsSource, *, download: bool) -> Path | None:
     Raises:
         WeightsError: they cannot be fetched, or are not the wanted bytes.
     """
-    if source.folder is not None:
-        folder = Path(source.folder)
+    if source.hub is None:
+        folder = SHIPPED / source.shipped if source.shipped else Path(str(source.folder))
         if not (folder / WEIGHTS).is_file():
             raise WeightsError(f"no pretrained weights at {folder}: {_what_is_there(folder, source.family)}")
     else:
@@ -81,6 +86,17 @@ def find_weights(source: WeightsSource, *, download: bool) -> Path | None:
     if (folder / FACTS).exists():
         check_made_here(folder)
     return folder
+
+
+def shipped_names() -> list[str]:
+    """Return the names of the weights that come with this program."""
+    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{WEIGHTS}"))
+
+
+def made_here_as(folder: Path) -> str:
+    """Return what tables call weights that this program pretrained on text, by their `pretraining.json`."""
+    facts = _read_object(folder / FACTS)
+    return describe_training(facts["size"], facts["recipe"], facts["text"])
 
 
 def check_weights_fit(folder: Path, size: BodySize) -> None:

@@ -24,6 +24,7 @@ from lr_sweep.trainables.engine import Pace, steps_per_evaluation
 from lr_sweep.trainables.evaluation import evaluated_splits, named_scores, wants_test
 from lr_sweep.trainables.memory import keep_freed_memory
 from lr_sweep.trainables.optimizers import counts_steps, moments_of
+from lr_sweep.trainables.parametrization import query_factor
 from lr_sweep.trainables.plain import CHUNK_STEPS, CPU_THREADS
 from lr_sweep.trainables.precision import products_in
 from lr_sweep.trainables.run import OWN_MASKS, Run, gpt2_size
@@ -126,7 +127,12 @@ class StackedTraining:
     def _model_of(self, slots: Sequence[StackedSlot], trained: dict[str, Tensor]) -> StackedModel:
         starts, run = [slot.start for slot in slots], slots[0].run
         return StackedModel(
-            gpt2_size(run), run.protocol, self.data.shape, trained | stacked_constants(starts), shared_layers(starts)
+            gpt2_size(run),
+            run.protocol,
+            self.data.shape,
+            trained | stacked_constants(starts),
+            shared_layers(starts),
+            query_factor(run),
         )
 
     def advance(self, *, for_s: float = math.inf) -> list[tuple[StackedSlot, Evaluation]]:

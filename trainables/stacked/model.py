@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.trainables.attention import AttentionNoise, attend_long
 from lr_sweep.trainables.classifier import logits_of, read_positions
+from lr_sweep.trainables.parametrization import width_ratio
 from lr_sweep.trainables.run import OWN_MASKS, ModelSize, Protocol
 from lr_sweep.trainables.stacked.attention import attend, attend_causally, joined_masks, num_joined, same_example
 from lr_sweep.trainables.stacked.layers import Shared, add_positions, affine, embed, gelu, linear, shared_linear
@@ -85,8 +86,10 @@ class StackedModel:
         task: TaskShape,
         parameters: dict[str, Tensor],
         shared: dict[str, list[Shared]],
+        query_factor: float,
     ) -> None:
         """Take parameters (R, ...) by `Classifier`'s names, the trained ones with `.grad`, and frozen linear layers."""
+        self.query_factor, self.width_ratio = query_factor, width_ratio(protocol, size.width)
         self.size, self.protocol, self.task = size, protocol, task
         self.parameters, self.shared = parameters, shared
         self.num_runs = len(parameters["output_layer.bias"])
@@ -145,6 +148,7 @@ class StackedModel:
             x = self._block(f"body.h.{block}", x, dropout)
         read = self._last_block(f"body.h.{self.size.layers - 1}", x, batch, dropout)  # (R, B M, D)
         normed = self._normed("body.ln_f", read)
+        normed = normed if self.width_ratio == 1.0 else normed / self.width_ratio
         out = linear(normed, self.parameters["output_layer.weight.T"], self.parameters["output_layer.bias"])
         return logits_of(out, self.task)
 
@@ -181,8 +185,11 @@ class StackedModel:
         joined = 1 if own_masks else num_joined(batch, tokens, normed.device)
         qkv = qkv.view(-1, joined * tokens, 3, heads, width // heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # (S, H, J T, D / H)
-        mixed = self._mixed(q, k, v, joined, dropout)  # (S, H, J T, D / H)
+        mixed = self._mixed(self._queries(q), k, v, joined, dropout)  # (S, H, J T, D / H)
         return mixed.transpose(1, 2).reshape(self.num_runs, -1, width)  # (R, N, D)
+
+    def _queries(self, q: Tensor) -> Tensor:
+        return q if self.query_factor == 1.0 else q * self.query_factor
 
     def _mixed(self, q: Tensor, k: Tensor, v: Tensor, joined: int, dropout: StackedDropout | None) -> Tensor:
         if dropout and self.protocol.attention in OWN_MASKS:
@@ -206,7 +213,7 @@ class StackedModel:
         else:
             q = self._layer(f"{name}.attn.c_attnqueries", read.states(normed.view(x.shape)))  # (R, B M, D)
             kv = self._layer(f"{name}.attn.c_attnkeys_values", normed)  # (R, N, 2 D)
-            mixed = self._read_attention(q, kv, x.shape[2], read, dropout)  # (R, B M, D)
+            mixed = self._read_attention(self._queries(q), kv, x.shape[2], read, dropout)  # (R, B M, D)
         attended = self._layer(f"{name}.attn.c_proj", mixed)  # (R, B M, D)
         h = _read_added(read.states(x), attended, read, dropout)  # (R, B M, D)
         return _read_added(h, self._fed(name, h), read, dropout)

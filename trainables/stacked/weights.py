@@ -20,7 +20,8 @@ from torch import Tensor
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.trainables.backbones.gpt2 import Conv1D
 from lr_sweep.trainables.initialise import build_classifier
-from lr_sweep.trainables.optimizers import moments_of, step_row
+from lr_sweep.trainables.optimizers import hidden_matrices, moments_of, step_row
+from lr_sweep.trainables.parametrization import matrix_rate_factor
 from lr_sweep.trainables.run import Protocol, Run
 from lr_sweep.trainables.stacked.layers import Shared
 
@@ -36,11 +37,21 @@ POSITIONS = "body.wpe.weight"
 class Layout:
     """Where each trained tensor stands in a run's row."""
 
-    def __init__(self, shapes: dict[str, torch.Size]) -> None:
+    def __init__(self, shapes: dict[str, torch.Size], rate_factors: dict[str, float]) -> None:
+        """Place tensors of one factor of the learning rate side by side; a factor that is not given is 1."""
         self.spans, self.row_size = dict[str, tuple[int, torch.Size]](), 0
-        for name, shape in shapes.items():
-            self.spans[name] = (self.row_size, shape)
-            self.row_size += math.ceil(shape.numel() / ALIGNMENT) * ALIGNMENT
+        self.stretches: list[tuple[slice, float]] = []
+        """Where tensors of one factor stand, and the factor."""
+        by_factor = {
+            factor: [name for name in shapes if rate_factors.get(name, 1.0) == factor]
+            for factor in dict.fromkeys([1.0, *rate_factors.values()])
+        }
+        for factor, names in by_factor.items():
+            began = self.row_size
+            for name in names:
+                self.spans[name] = (self.row_size, shapes[name])
+                self.row_size += math.ceil(shapes[name].numel() / ALIGNMENT) * ALIGNMENT
+            self.stretches.append((slice(began, self.row_size), factor))
 
     def views(self, rows: Tensor) -> dict[str, Tensor]:
         """Return the tensors in rows (R, P), each (R, ...), sharing memory."""
@@ -96,7 +107,9 @@ def start_of(run: Run, task: TaskShape, weights: dict[str, Tensor] | None, devic
     }
     unused = {POSITIONS: trained[POSITIONS][task.num_tokens :]} if POSITIONS in trained else {}
     used = {name: tensor[: task.num_tokens] if name == POSITIONS else tensor for name, tensor in trained.items()}
-    layout = Layout({name: tensor.shape for name, tensor in used.items()})
+    factor = matrix_rate_factor(run.protocol, run.model.width)
+    factors = dict.fromkeys(hidden_matrices(model), factor)
+    layout = Layout({name: tensor.shape for name, tensor in used.items()}, factors)
     return Start(
         layout=layout,
         row=layout.row(used),
@@ -133,8 +146,15 @@ class Rows:
         }
         for name, parameter in self.parameters.items():
             parameter.grad = gradients[name]
+        moments = list(self.moments.values())
         self._by_run = [
-            (self.values[row], self.gradients[row], [moment[row] for moment in self.moments.values()], steps)
+            [
+                (
+                    factor,
+                    (self.values[row, at], self.gradients[row, at], [moment[row, at] for moment in moments], steps),
+                )
+                for at, factor in self.layout.stretches
+            ]
             for row, steps in enumerate(self.steps)
         ]
 
@@ -170,7 +190,8 @@ class Rows:
         """Take a step of each run by its learning rate; those with `stopped` (R,) float32 = 1 stay as they are."""
         self.steps += 1 - stopped
         for of_run, rate, skip in zip(self._by_run, rates, stopped.unbind(), strict=True):
-            step_row(self.protocol, *of_run, lr=rate, skip=skip)
+            for factor, tensors in of_run:
+                step_row(self.protocol, *tensors, lr=rate, skip=skip, rate_factor=factor)
 
 
 def shared_layers(starts: Sequence[Start]) -> dict[str, list[Shared]]:

@@ -85,7 +85,17 @@ function drawLine(svg, scale, line, row, width) {
   const path = known.map((point) => `${scale.x(point.rate)},${scale.y(point.mean)}`);
   add(group, "polyline", { points: path.join(" "), stroke: line.colour, "stroke-width": 2, "stroke-dasharray": line.dash, fill: "none" });
   for (const point of known.filter((each) => each.sem)) drawSem(group, scale, line, point);
+  if (line.optimum) drawOptimum(group, scale, line);
   for (const point of line.points) drawPoint(group, scale, line, point, scale.floor - LOST_ROW * (row + 0.6));
+}
+
+function drawOptimum(group, scale, line) {
+  const [low, at, high] = line.optimum.rates.map(scale.x);
+  const y = scale.y(line.points.find((point) => point.chosen).mean);
+  const mark = add(group, "g", { class: "optimum" });
+  add(mark, "title", {}, line.optimum.text);
+  add(mark, "line", { x1: low, x2: high, y1: y, y2: y, stroke: line.colour, "stroke-width": 7, "stroke-opacity": 0.35 });
+  add(mark, "line", { x1: at, x2: at, y1: y - 7, y2: y + 7, stroke: line.colour, "stroke-width": 2 });
 }
 
 function drawSem(group, scale, line, point) {
@@ -123,6 +133,7 @@ function drawKey() {
   const ring = { cx: 13, cy: 10, class: "sample" };
   const rule = { x1: 0, x2: 26, y1: 10, y2: 10, "stroke-width": 1.5, class: "sample" };
   entry(every.some((point) => point.chosen), `chosen on ${metric.chosen_on}`, (svg) => add(svg, "circle", { ...ring, r: 9 }));
+  entry(shown.lines.some((line) => line.optimum), "best rate between those tried, 95% interval", (svg) => add(svg, "line", { ...rule, "stroke-width": 7, "stroke-opacity": 0.35 }));
   entry(has("partial"), "fewer seeds", (svg) => add(svg, "circle", { ...ring, r: 4.5 }));
   entry(has("diverged"), "all seeds diverged", (svg) => cross(svg, 13, 10, "currentColor"));
   entry(has("none"), "no value: failed or missing", (svg) => add(svg, "circle", { ...ring, r: 3, "stroke-dasharray": "2 2" }));

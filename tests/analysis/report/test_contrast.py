@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from lr_sweep.analysis.report.figures import FURTHER_MARKS, STYLES, variant_styles
+from lr_sweep.analysis.report.figure_frame import FURTHER_MARKS, STYLES, variant_styles
 from lr_sweep.analysis.report.page import WEB
 
 LINES = [*(style.colour for style in STYLES.values()), *(colour for colour, _ in FURTHER_MARKS)]

@@ -29,7 +29,8 @@ from lr_sweep.analysis.report.further_tables import (
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
 from lr_sweep.analysis.statistics.orders import orders, reversals
-from lr_sweep.analysis.statistics.sensitivity import expected_bests, sensitivities
+from lr_sweep.analysis.statistics.sensitivity import sensitivities
+from lr_sweep.analysis.statistics.tuning import expected_bests
 from lr_sweep.analysis.statistics.uncertainty import intervals
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.tests.support.records import SyntheticRecord, flips_in, summary_of

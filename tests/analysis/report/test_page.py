@@ -19,6 +19,7 @@ from lr_sweep.analysis.report.blocks import Bullets, Image, Paragraph, Section, 
 from lr_sweep.analysis.report.chart import chart_data
 from lr_sweep.analysis.report.page import page_html
 from lr_sweep.analysis.statistics.aggregate import GROUP, OUTCOMES, StudySummary
+from lr_sweep.analysis.statistics.optimum import optima
 from lr_sweep.analysis.statistics.orders import orders
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.study_report import write_report
@@ -217,11 +218,13 @@ def test_ten_thousand_runs_take_two_seconds_and_three_megabytes() -> None:
     rates = cells.merge(pd.DataFrame({"learning_rate": np.geomspace(1e-6, 1e-1, 25)}), how="cross")
     counts: dict[str, Any] = dict.fromkeys(OUTCOMES, 0) | {"complete": 2, "num_wanted": 2, "num_values": 2}
     counts |= {"num_tests": 2, "num_seeds": 2, "most_seeds": 2, "num_lacking": 0}
-    rates = rates.assign(test_mean=0.123456789, test_sem=0.0123456789, **counts)
+    peaks = {"validation_mean": 0.9 - 0.1 * np.abs(np.log10(rates["learning_rate"]) + 3), "validation_sem": 0.01}
+    rates = rates.assign(test_mean=0.123456789, test_sem=0.0123456789, **peaks, **counts)
     chosen = cells.assign(learning_rate=1e-6, test_mean=0.123456789, **counts)
     summary = StudySummary(runs=pd.DataFrame(columns=CELL), learning_rates=rates, cells=chosen)
     no_flips = pd.DataFrame(columns=[*GROUP, "better", "worse", "learning_rate", "flips"]).astype({"flips": bool})
     ordered = orders(summary, no_flips)
+    optima(summary)  # of another part of the report
     table = Table(title="T", caption="C", header=("a",) * 26, rows=(("12.3 ± 1.2",) * 26,) * 10)
     began = time.process_time()
     page = page_html("T", [Section("S", [table] * 20)], chart_data(summary, {}, ordered))

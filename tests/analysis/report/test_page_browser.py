@@ -88,7 +88,7 @@ def test_its_figures_are_there(opened: Browser) -> None:
     assert count(opened, "#plot svg .published") == 2
     assert count(opened, "#plot svg .chosen") == 2
     assert opened.evaluate("[...document.images].every(image => image.decode && image.naturalWidth > 300)")
-    assert count(opened, "img") == 4
+    assert count(opened, "img") == 5
 
 
 def test_a_hover_shows_the_value_as_the_tables_write_it(opened: Browser) -> None:
@@ -215,7 +215,7 @@ def test_it_is_whole_without_scripts(window: Browser, page: Path) -> None:
         root = window.call("DOM.getDocument")["root"]["nodeId"]
         found = window.call("DOM.querySelectorAll", nodeId=root, selector="details[open] img")["nodeIds"]
         tall = [window.call("DOM.getBoxModel", nodeId=node)["model"]["height"] for node in found]
-        assert len(tall) == 4
+        assert len(tall) == 5
         assert min(tall) > 200
         assert window.call("DOM.querySelectorAll", nodeId=root, selector="#sweep[hidden]")["nodeIds"] != []
     finally:

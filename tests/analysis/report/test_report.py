@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from lr_sweep.analysis.__main__ import main
 from lr_sweep.analysis.record import read as record
-from lr_sweep.analysis.report import figures, tables
+from lr_sweep.analysis.report import figure_frame, figures, tables
 from lr_sweep.analysis.report.chart import chart_data
 from lr_sweep.analysis.report.folder import LOCK
 from lr_sweep.analysis.statistics.orders import orders
@@ -129,6 +129,7 @@ def test_report_has_its_parts(report: Report) -> None:
         # No frozen-pretrained variant: no table 2. One model: no table 4. No cifar10-lra: no figure 1.
         *(f"{table}.{form}" for table in (*PAPER_TABLES, *FURTHER_TABLES) for form in ("md", "csv")),
         *(f"{figure}-gpt2.{form}" for figure in ("learning-rates", "figure2-left") for form in ("png", "svg")),
+        *("tuning.png", "tuning.svg"),
     }
     assert all(path.stat().st_size > 0 for path in report.files)
     page = (report.folder / "report.md").read_text()
@@ -162,7 +163,7 @@ def test_a_report_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pyt
     def fail(figure: Figure, stem: Path) -> tuple[Path, Path]:
         raise OSError("disk full")
 
-    monkeypatch.setattr(figures, "save", fail)
+    monkeypatch.setattr(figure_frame, "save", fail)
     with pytest.raises(OSError, match="disk full"):
         write_report(tmp_path, "small")
     assert page.read_bytes() == before
@@ -212,7 +213,7 @@ def test_figure_shows_what_was_chosen_and_what_diverged(tmp_path: Path) -> None:
     assert len(ends.get_offsets()) == 2 * len(drawn)  # type: ignore[arg-type]
     (cross,) = [line for line in figure.axes[0].lines if line.get_marker() == "x"]
     assert points(cross)[0][0] == 1e-2
-    first, second = figures.save(figure, tmp_path / "a"), figures.save(figure, tmp_path / "b")
+    first, second = figure_frame.save(figure, tmp_path / "a"), figure_frame.save(figure, tmp_path / "b")
     assert first[0].stat().st_size > 20_000
     assert first[1].read_bytes() == second[1].read_bytes()
     assert b"<dc:date>" not in first[1].read_bytes()

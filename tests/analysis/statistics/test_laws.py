@@ -13,8 +13,9 @@ from lr_sweep.analysis.judge.judge import judged
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.analysis.record.contents import settings
+from lr_sweep.analysis.report.laws import surface_texts
 from lr_sweep.analysis.statistics.axes import of_contents, of_labels
-from lr_sweep.analysis.statistics.laws import fitted_line, laws
+from lr_sweep.analysis.statistics.laws import fitted, laws, surfaces
 
 WIDTHS = (128, 256, 512, 1024)
 MUP_ISSUE = (-8.7, -9.6, -10.7, -11.3)
@@ -30,17 +31,17 @@ def found(optima: list[float], **further: object) -> pd.DataFrame:
 
 def test_a_line_by_hand() -> None:
     """Sizes 0, 1, 2 and optima 0, -1.2, -1.8: slope -0.9, residuals -0.1, 0.2, -0.1, so a scatter of 0.06."""
-    line = fitted_line(np.arange(3.0), np.array([0, -1.2, -1.8]), np.full(3, 0.01), 3.0)
-    assert line.slope == pytest.approx(-0.9)
-    assert line.half_width == pytest.approx(12.706 * math.sqrt(0.06 / 2), rel=1e-3)
+    line = fitted(np.arange(3.0)[:, None], np.array([0, -1.2, -1.8]), np.full(3, 0.01), np.array([3.0]))
+    assert line.slopes == pytest.approx(-0.9)
+    assert line.half_widths == pytest.approx(12.706 * math.sqrt(0.06 / 2), rel=1e-3)
     assert line.at_next == pytest.approx(-2.8)
     assert line.half_at_next == pytest.approx(12.706 * math.sqrt(0.06 * (1 + 1 / 3 + 4 / 2)), rel=1e-3)
 
 
 def test_intervals_of_optima_are_carried_on() -> None:
     """Half widths of 1.96 are standard errors of 1, and the slope's is 1 / sqrt(2)."""
-    line = fitted_line(np.arange(3.0), np.array([0.0, -1, -2]), np.full(3, 1.96), 3.0)
-    assert line.half_width == pytest.approx(1.96 / math.sqrt(2), rel=1e-4)
+    line = fitted(np.arange(3.0)[:, None], np.array([0.0, -1, -2]), np.full(3, 1.96), np.array([3.0]))
+    assert line.half_widths == pytest.approx(1.96 / math.sqrt(2), rel=1e-4)
 
 
 def test_the_public_table_is_not_mup() -> None:
@@ -107,3 +108,27 @@ def test_one_command_on_a_table_of_widths(tmp_path: Path) -> None:
     assert {"laws.csv", "optima.csv", "law-0-width.png"} <= {path.name for path in report.files}
     page = report.page.read_text()
     assert "How the best learning rate moves" in page
+
+
+GRID = pd.DataFrame([(batch, steps) for batch in (8, 32) for steps in (1, 10, 100)], columns=["batch", "steps"])
+
+
+def test_two_axes_at_once_by_hand() -> None:
+    """Optima on 1e-3 batch^0.5 steps^-0.25: exact. At the next sizes, 128 and 1000, it is 1e-3 x 11.31 x 0.1778."""
+    axes = GRID.assign(heads=2 * GRID["batch"], data="d")
+    (surface,) = surfaces(found(list(1e-3 * GRID["batch"] ** 0.5 * GRID["steps"] ** -0.25)), axes)
+    assert surface.axes == ("batch", "steps")
+    assert surface.fit.slopes == pytest.approx([0.5, -0.25])
+    assert surface.next_sizes == (128, 1000)
+    assert 10**surface.fit.at_next == pytest.approx(2.012e-3, rel=1e-3)
+    # Halves of log10(1.01); the batch's logarithms are 0.301 from their middle, six times.
+    assert surface.fit.half_widths[0] == pytest.approx(math.log10(1.01) / (0.30103 * math.sqrt(6)), rel=1e-3)
+    assert surface_texts([surface])[0].startswith(
+        "the best learning rate goes as batch^0.50 (0.49 to 0.51) steps^−0.25"
+    )
+
+
+def test_axes_that_vary_together_or_at_five_points_have_no_surface() -> None:
+    assert not surfaces(found([1e-3] * 5), GRID.iloc[:5])
+    together = pd.DataFrame({"batch": [8, 8, 16, 32, 64, 64], "steps": [1, 2, 4, 8, 16, 17]})
+    assert not surfaces(found([1e-3] * 6), together)

@@ -16,7 +16,8 @@ from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise
 from lr_sweep.analysis.statistics.checks import check_sweep
 from lr_sweep.analysis.statistics.orders import orders, reversals
-from lr_sweep.analysis.statistics.sensitivity import expected_bests, sensitivities
+from lr_sweep.analysis.statistics.sensitivity import sensitivities
+from lr_sweep.analysis.statistics.tuning import expected_bests
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.tests.support.records import SyntheticRecord, flips_in
 
@@ -88,7 +89,8 @@ def test_sensitivities_are_the_same(both: tuple[StudySummary, StudySummary]) -> 
     accuracy, error = both
     pd.testing.assert_frame_equal(sensitivities(error), sensitivities(accuracy))
     found, reference = expected_bests(error), expected_bests(accuracy)
-    pd.testing.assert_series_equal(found["expected"], 1 - reference["expected"])
+    for name, mirrored in (("expected", "expected"), ("low", "high"), ("high", "low"), ("test", "test")):
+        pd.testing.assert_series_equal(found[name], 1 - reference[mirrored], check_names=False)
 
 
 def test_checks_are_the_same(tmp_path: Path) -> None:

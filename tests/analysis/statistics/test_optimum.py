@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lr_sweep.analysis.statistics.optimum import Curve, optima, optimum
+from lr_sweep.analysis.report.chart import chart_data
+from lr_sweep.analysis.statistics.optimum import optima, optimum
+from lr_sweep.analysis.statistics.orders import orders
+from lr_sweep.analysis.statistics.peak import Curve
 from lr_sweep.analysis.statistics.uncertainty import Floats
-from lr_sweep.tests.support.records import SyntheticRecord, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, flips_in, summary_of
 
 NAN = math.nan
 
@@ -114,3 +117,7 @@ def test_of_a_record(tmp_path: Path) -> None:
     assert row["cost_10x"] == pytest.approx(0.2)
     assert row["cost_2x"] == pytest.approx(0.2 * math.log10(2))
     assert (row["spacing"], row["one_seed"]) == (1, False)
+    read = summary_of(tmp_path)
+    (line,) = chart_data(read, {}, orders(read, flips_in(read)))["panels"][0]["lines"]
+    assert line["optimum"]["rates"] == [row["low"], row["optimum"], row["high"]]  # the mark on the page's chart
+    assert line["optimum"]["text"] == "best rate 1.5e-2 (1e-3 to 1e-1)"

@@ -9,16 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lr_sweep.analysis.statistics.peak import fitted_gain
+from lr_sweep.analysis.statistics.peak import Curve, fitted_gain
+from lr_sweep.analysis.statistics.uncertainty import Floats
 
-RATES = np.array([-5.0, -4.0, -3.0, -2.0, -1.0])
-NO_NOISE, SEEDS = np.zeros(5), np.full(5, 3.0)
+
+def curve(means: list[float] | Floats, sem: float = 0.0) -> Curve:
+    """A curve over 1e-5, 1e-4 and so on, with three seeds."""
+    size = len(means)
+    return Curve(np.arange(size) - 5.0, np.asarray(means), np.full(size, 3 * sem**2), np.full(size, 3))
 
 
 @given(st.floats(-0.49, 0.49), st.floats(0.01, 0.3))
 def test_a_parabola_is_found_exactly(offset: float, bend: float) -> None:
     """The best rate, -3, misses the peak at -3 + offset by bend x offset^2."""
-    gain = fitted_gain(RATES, 0.8 - bend * (RATES + 3 - offset) ** 2, NO_NOISE, SEEDS, 2)
+    gain = fitted_gain(curve(0.8 - bend * (np.arange(5) - 2 - offset) ** 2), 2)
     assert gain.size == pytest.approx(bend * offset**2, abs=1e-9)
     assert gain.at == pytest.approx(-3 + offset, abs=1e-6)
     assert gain.lower(0.99) <= gain.size <= gain.upper(0.99)
@@ -30,7 +34,7 @@ def test_its_error_by_hand() -> None:
     Slope b = (0.6 - 0.5) / 2 = 0.05, bend c = (0.5 + 0.6 - 1.2) / 2 = -0.05, gain b^2 / (-4 c) = 0.0125. Its gradient:
     1/2 by b and 1/4 by c; variances by rate: b 1/2, c 3/2, no covariance. 0.01 sqrt(1/8 + 3/32) = 0.004677.
     """
-    gain = fitted_gain(RATES[:3], np.array([0.5, 0.6, 0.6]), np.full(3, 0.01), SEEDS[:3], 1)
+    gain = fitted_gain(curve([0.5, 0.6, 0.6], sem=0.01), 1)
     assert gain.size == pytest.approx(0.0125)
     assert gain.sem == pytest.approx(0.01 * math.sqrt(7 / 32))
     assert gain.at == pytest.approx(-3.5)
@@ -38,10 +42,10 @@ def test_its_error_by_hand() -> None:
 
 
 def test_a_plateau_that_ends_in_a_cliff_is_no_parabola() -> None:
-    gain = fitted_gain(RATES, np.array([0.58, 0.59, 0.60, 0.10, 0.10]), NO_NOISE, SEEDS, 2)
+    gain = fitted_gain(curve([0.58, 0.59, 0.60, 0.10, 0.10]), 2)
     assert gain.lower(0.99) < 0
 
 
 def test_without_a_peak_there_is_no_gain() -> None:
     """One seed, so a chosen rate may lie on a line."""
-    assert fitted_gain(RATES[:3], np.array([0.5, 0.6, 0.7]), NO_NOISE[:3], SEEDS[:3], 1).size == 0.0
+    assert fitted_gain(curve([0.5, 0.6, 0.7]), 1).size == 0.0

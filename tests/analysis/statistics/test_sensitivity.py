@@ -1,26 +1,17 @@
-"""Learning-rate sensitivity and expected bests, by hand and against plain enumeration; cells: `test_golden_report`."""
+"""Learning-rate sensitivity by hand; cells: `test_golden_report`."""
 
 from __future__ import annotations
 
 import math
-from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lr_sweep.analysis.report.further_tables import sensitivity_table
-from lr_sweep.analysis.statistics.sensitivity import (
-    expected_best,
-    expected_bests,
-    mean_shortfall,
-    sensitivities,
-)
+from lr_sweep.analysis.statistics.sensitivity import mean_shortfall, sensitivities
+from lr_sweep.analysis.statistics.tuning import expected_bests
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
-
-ACCURACIES = st.lists(st.floats(0, 1), min_size=1, max_size=6)
 
 
 @pytest.mark.parametrize(
@@ -35,30 +26,6 @@ ACCURACIES = st.lists(st.floats(0, 1), min_size=1, max_size=6)
 )
 def test_shortfall_by_hand(rates: tuple[float, ...], accuracies: tuple[float, ...], expected: float) -> None:
     assert mean_shortfall(np.array(rates), np.array(accuracies)) == pytest.approx(expected, nan_ok=True)
-
-
-def test_expected_best_by_hand() -> None:
-    """Pairs of 0.1, 0.2, 0.6 have bests 0.2, 0.6, 0.6; nine draws of two have 0.1, three times 0.2, five times 0.6."""
-    unbiased, biased = expected_best(np.array([0.6, 0.1, 0.2]), 2)
-    assert unbiased == pytest.approx(1.4 / 3)
-    assert biased == pytest.approx((0.1 + 3 * 0.2 + 5 * 0.6) / 9)
-
-
-@given(ACCURACIES, st.data())
-def test_expected_best_is_the_mean_over_all_choices(accuracies: list[float], data: st.DataObject) -> None:
-    tried = data.draw(st.integers(1, len(accuracies)))
-    unbiased, biased = expected_best(np.array(accuracies), tried)
-    subsets = [max(chosen) for chosen in combinations(accuracies, tried)]
-    draws = [max(chosen) for chosen in product(accuracies, repeat=tried)]
-    assert unbiased == pytest.approx(sum(subsets) / len(subsets))
-    assert biased == pytest.approx(sum(draws) / len(draws))
-    assert biased <= unbiased + 1e-12
-
-
-@pytest.mark.parametrize("tried", [0, 4])
-def test_more_than_there_are_is_refused(tried: int) -> None:
-    with pytest.raises(AssertionError, match=f"got {tried} learning rates tried of 3"):
-        expected_best(np.array([0.1, 0.2, 0.3]), tried)
 
 
 def test_missing_rates_are_left_out(tmp_path: Path) -> None:

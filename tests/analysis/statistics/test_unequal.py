@@ -111,3 +111,11 @@ def wanted_by(name: str) -> pd.DataFrame:
 def test_no_shipped_study_tunes_unequally(name: str) -> None:
     wanted = wanted_by(name)
     assert list(unequal_tuning(StudySummary(runs=wanted, learning_rates=wanted, cells=wanted))) == []
+
+
+@pytest.mark.parametrize(("longer", "problems"), [("num-steps-600", []), ("longer", [A + "-num-steps-300"])])
+def test_variants_named_by_their_budgets_differ_on_purpose(tmp_path: Path, longer: str, problems: list[str]) -> None:
+    made = SyntheticRecord(tmp_path)
+    grid(made, f"{A}-num-steps-300", (1e-3,))
+    grid(made, f"{A}-{longer}", (1e-3,), budget=600)
+    assert [each.variant for each in found_in(made)] == problems

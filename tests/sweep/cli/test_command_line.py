@@ -17,7 +17,8 @@ from lr_sweep.tests.support.command_lines import arguments_of, refused, said
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
 
 NAMES = ["plan", "run", "pretrain", "data", "submit", "job", "cluster", "report", "judge", "ui", "mlflow"]
-NAMES += ["mcp", "stop", "status", "ls", "show", "attention", "deviations", "export", "import", "verify", "gc"]
+NAMES += ["mcp", "stop", "status", "ls", "show", "attention", "deviations", "coordinates"]
+NAMES += ["export", "import", "verify", "gc"]
 
 
 def test_help_lists_the_commands() -> None:

@@ -71,6 +71,7 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("show", PATH | NUMBER, "--results", PATH),
     ("attention", PATH | NUMBER, "--results", PATH, "--out", PATH, "--layer", NUMBER, "--examples", NUMBER),
     ("deviations", PATH, "--results", PATH, "--model", PATH),
+    ("coordinates", PATH, "--rate", NUMBER, "--steps", NUMBER, "--out", PATH),
     ("verify", "--results", PATH),
     ("gc", "--yes", "--results", PATH),
     ("mlflow", "sync", STUDY_NAME, "--results", PATH),

@@ -182,6 +182,31 @@ def unread(optimizer: str) -> list[str]:
     ]
 
 
+def test_what_mup_has_no_rule_for_is_refused(tmp_path: Path) -> None:
+    axes = "{optimizer: [sgd, adam, adamw], weight_decay: [0, 0.1]}"
+    found = mistakes(tmp_path, (AXES, axes), ("every: 100", "every: 100, parametrization: mup"))
+    sgd = "parametrization: mup has no rule for optimizer: sgd; want adam, adamw or lion"
+    adam = "weight_decay: mup has no rule for that of adam, which is in the gradient; want 0, or optimizer: adamw"
+    assert [line.partition(": variants.unfrozen-random-")[2] for line in found] == [
+        f"adam-weight-decay-0p1: {adam} (digits, unfrozen-random-adam-weight-decay-0p1)",
+        f"sgd-weight-decay-0: {sgd} (digits, unfrozen-random-sgd-weight-decay-0)",
+        f"sgd-weight-decay-0p1: {sgd} (digits, unfrozen-random-sgd-weight-decay-0p1)",
+    ]
+    lstm = ("size: {layers: 1, heads: 2, width: 16, positions: 12}", "family: lstm, size: {layers: 1, width: 16}")
+    changes = [(f"axes: {AXES}\n", ""), lstm, ("every: 100", "every: 100, parametrization: mup")]
+    assert mistakes(tmp_path, *changes) == [
+        "example.yaml:9: protocol: parametrization: mup is there for gpt2 alone, got a lstm; want standard"
+    ]
+
+
+def test_the_ratio_of_muon_s_rates_is_an_axis(tmp_path: Path) -> None:
+    found = protocols(load(tmp_path, (AXES, "{optimizer: [muon], muon_rate_ratio: [1, 10]}")))
+    assert {name: protocol.muon_rate_ratio for name, protocol in found.items()} == {
+        "unfrozen-random-muon-muon-rate-ratio-1": 1.0,
+        "unfrozen-random-muon-muon-rate-ratio-10": 10.0,
+    }
+
+
 def test_batches_and_budgets_are_checked_for_each_value(tmp_path: Path) -> None:
     found = mistakes(tmp_path, (AXES, "{batch_size: [8, 1198], evaluate_every: [100, 250]}"))
     assert all(line.startswith("example.yaml:6: variants.unfrozen-random-batch-size-") for line in found)
@@ -213,3 +238,26 @@ def test_the_selection_of_final_models_is_recorded_with_the_study(tmp_path: Path
         write_wanted(results, study, runs_of(tmp_path / "example.yaml", results.root))
         assert read_study(results.root, "example").metric.model == selection
         assert ("selection" in (results.study("example") / "study.json").read_text()) == (selection == "final")
+
+
+def test_an_axis_of_step_budgets(tmp_path: Path) -> None:
+    """Each budget is a variant, whose runs are others: their schedule ends with it."""
+    study = load(tmp_path, (AXES, "{num_steps: [200, 600]}"), ("every: 100", "every: 100, schedule: cosine"))
+    wanted = runs_of(tmp_path / "example.yaml", tmp_path)
+    assert load_study(write(tmp_path, study_to_yaml(study))).plain() == study.plain()
+    assert {run.variant: run.num_steps for run in wanted} == {
+        "unfrozen-random-num-steps-200": 200,
+        "unfrozen-random-num-steps-600": 600,
+    }
+    assert {run.num_steps: run.run.content()["schedule_steps"] for run in wanted} == {200: 200, 600: 600}
+    assert len({run.run_id for run in wanted}) == len(wanted)
+
+
+def test_budgets_that_make_no_other_runs_are_refused(tmp_path: Path) -> None:
+    assert mistakes(tmp_path, (AXES, "{num_steps: [150, 600]}"))[-2:] == [
+        "example.yaml:10: protocol: evaluate_every: 150 steps are no multiple of 100 "
+        "(digits, unfrozen-random-num-steps-150)",
+        "example.yaml:10: protocol: num_steps: has no effect on runs with schedule: constant; want schedule: cosine or "
+        "warmup-stable-decay",
+    ]
+    assert "num_steps[0]: got 0, want greater than or equal to 1" in mistakes(tmp_path, (AXES, "{num_steps: [0]}"))[-1]

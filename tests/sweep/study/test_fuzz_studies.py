@@ -31,6 +31,7 @@ OPTIONS = {
     "dropout": [0, 0.1, 0.5],
     "weight_decay": [0, 1e-4, 0.1],
     "warmup_steps": [0, 10],
+    "parametrization": ["standard", "mup"],
 }
 SIZES = [4, 4, 4, 4, 3]
 

@@ -118,10 +118,14 @@ from lr_sweep.trainables.run import ModelSize, Protocol
         ("high: 1e-2", "high: 3e-2", "10: learning_rates.high: 3e-2 is no whole number of grid steps"),
         # models
         (SIZE + "\n", "", "6: models.tiny: unknown model 'tiny'; valid: bert-base-uncased, distilgpt2, gpt2"),
-        (PRETRAINED + "\n", "", "6: models.tiny: variant 'frozen-pretrained' needs `pretrained`, with one of: hub"),
+        (
+            PRETRAINED + "\n",
+            "",
+            "6: models.tiny: variant 'frozen-pretrained' needs `pretrained`, with one of: shipped, hub",
+        ),
         ("  tiny:", "  gpt2:", "7: models.gpt2.size: 'gpt2' is a known model of another size"),
-        ("{pretrain: {}}", "{}", "8: models.tiny.pretrained: want exactly one of: hub, folder, pretrain"),
-        ("{pretrain: {}}", "{pretrain: {}, hub: a/b}", "8: models.tiny.pretrained: want exactly one of: hub"),
+        ("{pretrain: {}}", "{}", "8: models.tiny.pretrained: want exactly one of: shipped, hub, folder, pretrain"),
+        ("{pretrain: {}}", "{pretrain: {}, hub: a/b}", "8: models.tiny.pretrained: want exactly one of: shipped, hub"),
         ("{pretrain: {}}", "{folder: nowhere}", "8: models.tiny.pretrained.folder: nothing is at "),
         ("{pretrain: {}}", "{hub: a/b, sha256: 12ab}", '8: models.tiny.pretrained.sha256: got "12ab", want 64'),
         ("{}", "{text: [no.txt]}", "8: models.tiny.pretrained.pretrain.text[0]: nothing is at "),

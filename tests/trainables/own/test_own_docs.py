@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.own_study import write_own_study
-from lr_sweep.tests.support.tiny_study import ROOT, environment, runs_of
+from lr_sweep.tests.support.tiny_study import ROOT, runs_of
 from lr_sweep.trainables.own.engine import OwnTraining
 from lr_sweep.trainables.own.probe import probe
 from lr_sweep.trainables.own.run import own_run
 
 PAGE = (ROOT / "docs" / "own-training.md").read_text()
 PLAIN, FOLDER, RANKS, SHARDED = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-HUGGING_FACE = (ROOT / "docs" / "examples" / "hugging_face.py").read_text()
 
 
 def of_page(tmp_path: Path, function: str, more: str = "") -> list[WantedRun]:
@@ -66,20 +63,6 @@ def test_two_processes_with_sharded_tensors(tmp_path: Path) -> None:
     function = function.replace("session.due and rank == 0", "session.due").replace("optim.SGD", "optim.AdamW")
     function = function.replace("model.module.weight", "model.weight.full_tensor()")
     check(of_page(tmp_path, f"{SHARDED}\n\n{function}", "resources: {processes_per_run: 2}\n")[0])
-
-
-@pytest.mark.slow
-def test_hugging_faces_trainer(tmp_path: Path) -> None:
-    """In a process that finds no `datasets` but Hugging Face's, as workers are."""
-    code = f"""
-from lr_sweep.trainables.import_path import hide_checkout
-hide_checkout()
-from pathlib import Path
-from lr_sweep.tests.trainables.own.test_own_docs import HUGGING_FACE, check, of_page
-check(of_page(Path({str(tmp_path)!r}), HUGGING_FACE)[0])
-"""
-    done = subprocess.run([sys.executable, "-c", code], env=environment(), cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def test_the_study_of_the_page_has_the_grid_that_it_shows(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -198,3 +199,21 @@ def test_each_run_imports_its_modules_afresh(tmp_path: Path) -> None:
         one.advance()
         one.advance()
         one.close()
+
+
+def test_what_a_library_draws_at_its_first_import_changes_nothing(tmp_path: Path) -> None:
+    body = REPORTING.replace("validation=step / 100", "validation=random.random()")
+    study = write_function(tmp_path, body)
+    first_import = "import sys, random\nif not hasattr(sys, '_drawn'): sys._drawn = random.random()\nimport torch"
+    train = tmp_path / "train.py"
+    train.write_text(train.read_text().replace("import torch", first_import, 1))
+    wanted, found = only_run(study), []
+    for _ in range(2):
+        one = training(wanted)
+        one.advance()
+        one.advance()
+        one.close()
+        found.append(losses(one))
+    del sys._drawn  # type: ignore[attr-defined]
+    assert found[0] == found[1]
+    assert len(set(found[0])) == 2

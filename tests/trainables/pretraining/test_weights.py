@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import socket
 import time
 from pathlib import Path
@@ -14,12 +15,15 @@ from lr_sweep.tests.support.servers.weights_hub import COMMIT, MINE, hub  # noqa
 from lr_sweep.tests.support.tiny_study import SIZE as TINY
 from lr_sweep.tests.support.tiny_study import write_config, write_weights
 from lr_sweep.trainables.pretraining.weights import (
+    FACTS,
     WeightsError,
     WeightsSource,
     check_weights_fit,
     find_weights,
+    shipped_names,
     weights_checksum,
 )
+from lr_sweep.trainables.run import ModelSize
 
 Hub = tuple[Path, list[str]]
 
@@ -142,3 +146,14 @@ def test_weights_in_another_form_are_reported_with_how_to_convert_them(tmp_path:
         find_weights(WeightsSource(folder=str(tmp_path)), download=False)
     assert message in str(caught.value)
     assert f".from_pretrained('{tmp_path}').save_pretrained('NEW', max_shard_size='1TB')" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_shipped_weights_are_the_recorded_bytes_of_a_model_of_their_size(name: str) -> None:
+    folder = find_weights(WeightsSource(shipped=name), download=False)  # compares checksums
+    assert folder is not None
+    facts = json.loads((folder / FACTS).read_text())
+    size = ModelSize(**facts["size"])
+    check_weights_fit(folder, size)
+    assert name.endswith(f"{size.layers}x{size.width}")
+    assert facts["held_out_bits_per_byte"] < 0.5 * facts["held_out_bits_per_byte_before"]

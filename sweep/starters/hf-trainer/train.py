@@ -1,4 +1,4 @@
-"""A training function around Hugging Face's Trainer: `trainable: hugging_face.py:train`. It learns made-up texts."""
+"""What one run trains, by Hugging Face's Trainer: `train` is called once a run. The model learns made-up texts."""
 
 import torch
 from torch.utils.data import IterableDataset
@@ -64,6 +64,7 @@ def train(run, session):
     arguments = TrainingArguments(
         output_dir=session.files / "trainer",
         learning_rate=run.learning_rate,
+        weight_decay=run.options["weight_decay"],
         seed=run.seed,
         max_steps=run.num_steps,
         lr_scheduler_type="constant",

@@ -1,4 +1,4 @@
-"""A sweep without any tool: writes `digits.csv`, a row an evaluation, for `python -m sweep judge digits.csv`."""
+"""A sweep without any tool: writes `runs.csv`, a row an evaluation, which `lr-sweep judge runs.csv` reads."""
 
 import csv
 from pathlib import Path
@@ -23,7 +23,7 @@ def accuracy(model: torch.nn.Module, split: torch.Tensor) -> float:
         return (model(images[split]).argmax(dim=1) == labels[split]).float().mean().item()
 
 
-with Path("digits.csv").open("w", newline="") as file:
+with Path("runs.csv").open("w", newline="") as file:
     table = csv.writer(file)
     table.writerow(["variant", "lr", "seed", "step", "val_acc", "test_acc"])
     for name, optimizer_class in OPTIMIZERS.items():

@@ -1,0 +1,124 @@
+"""What all figures share: colours and marks, a frame with title, legend and caption, axes, files."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import matplotlib
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
+
+from lr_sweep.analysis.metric import Metric
+from lr_sweep.common.text import rate_text
+
+
+class Style(NamedTuple):
+    """How a variant's line looks."""
+
+    colour: str
+    """At least 3:1 against the page's light and dark ground."""
+    marker: str
+    """Matplotlib's letter."""
+    dash: tuple[int, ...] = ()
+    """Lengths of dashes and gaps in pixels; empty: solid."""
+
+
+# Hues after Okabe and Ito, which are distinct with any colour vision, in the narrow range of lightness that is legible
+# on white and on black. Marker and dash distinguish the lines where colour does not.
+STYLES = {
+    "frozen-random": Style("#A87900", "v", (3, 2)),
+    "frozen-pretrained": Style("#D55E00", "o", (9, 3, 2, 3)),
+    "unfrozen-random": Style("#0A8F6A", "s", (8, 3)),
+    "unfrozen-pretrained": Style("#0A78BA", "D"),
+}
+FURTHER_MARKS = [("#8A6FD1", "^"), ("#B5547F", "P"), ("#7F7F7F", "X"), ("#9A6B3F", "p")]
+FURTHER_DASHES: list[tuple[int, ...]] = [(), (8, 3), (3, 2), (9, 3, 2, 3), (14, 4)]
+"""One more than marks, so that 20 variants in turn differ in one or the other."""
+
+# Inches. Laid out by hand: matplotlib's layouts put a figure's title and its legend on top of each other.
+PANEL_WIDTH, PANEL_HEIGHT = 3.7, 2.6
+LEFT, RIGHT, BETWEEN_COLUMNS, BETWEEN_ROWS = 0.65, 0.2, 0.7, 0.85
+TOP, BOTTOM, TITLE_ROW, LEGEND_ROW, CAPTION_ROW = 0.52, 0.6, 0.23, 0.24, 0.135
+MIN_WIDTH = 6.6
+WIDE = 400
+"""Largest over smallest of rates whose decades alone are marked."""
+MOST_SVG_PANELS = 8
+"""A figure of more is PNG alone: its SVG is larger, and takes as long again."""
+CHARACTERS_PER_INCH = 18
+TITLE_CHARACTERS_PER_INCH = 9
+
+
+def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
+    """Write `stem.png` and, of few panels, `stem.svg`; return their paths.
+
+    The same figure gives the same bytes.
+    """
+    png, svg = (stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg"))
+    if len(figure.axes) > MOST_SVG_PANELS:
+        figure.savefig(png, dpi=100, pil_kwargs={"compress_level": 1})
+        return (png,)
+    figure.savefig(png, dpi=150)
+    # Otherwise element ids are random and the file says when it was made.
+    with matplotlib.rc_context({"svg.hashsalt": "lr-sweep"}):
+        figure.savefig(svg, metadata={"Date": None})
+    return png, svg
+
+
+def variant_styles(variants: list[str]) -> dict[str, Style]:
+    """Choose a colour, a marker and a dash for each of a figure's variants."""
+    further = (Style(*mark, dash) for mark, dash in zip(cycle(FURTHER_MARKS), cycle(FURTHER_DASHES), strict=False))
+    return {variant: STYLES.get(variant) or next(further) for variant in variants}
+
+
+def framed(
+    title: str, caption: str, handles: Sequence[Artist], width: float, rows: int, columns: int
+) -> tuple[Figure, list[Axes]]:
+    """Make a figure of equal panels, with a title and a legend above and a caption below; `width` in inches."""
+    width = max(width, MIN_WIDTH)
+    text = plain(textwrap.fill(caption, int(CHARACTERS_PER_INCH * (width - RIGHT))))
+    heading = plain(textwrap.fill(title, int(TITLE_CHARACTERS_PER_INCH * width)))
+    title_height = TITLE_ROW * (heading.count("\n") + 1)
+    per_row = max(1, math.floor(width / (0.5 + 0.08 * max(len(str(handle.get_label())) for handle in handles))))
+    top = TOP + title_height + LEGEND_ROW * math.ceil(len(handles) / per_row)
+    bottom = BOTTOM + CAPTION_ROW * (text.count("\n") + 1)
+    height = top + bottom + PANEL_HEIGHT * rows + BETWEEN_ROWS * (rows - 1)
+    panel_width = (width - LEFT - RIGHT - BETWEEN_COLUMNS * (columns - 1)) / columns
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    margins = {"left": LEFT / width, "right": 1 - RIGHT / width, "top": 1 - top / height, "bottom": bottom / height}
+    margins |= {"wspace": BETWEEN_COLUMNS / panel_width, "hspace": BETWEEN_ROWS / PANEL_HEIGHT}
+    figure.text(0.5, 1 - 0.1 / height, heading, ha="center", va="top", fontsize=12, fontweight="bold")
+    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 1 - (0.09 + title_height) / height)}
+    figure.legend(handles=handles, ncols=per_row, frameon=False, fontsize=9, **place)
+    figure.text(0.1 / width, 0.08 / height, text, va="bottom", fontsize=7.5, color="0.25", linespacing=1.25)
+    return figure, list(figure.subplots(rows, columns, squeeze=False, gridspec_kw=margins).flatten())
+
+
+def plain(text: str) -> str:
+    """Keep matplotlib from reading dollars of users' names as formulas."""
+    return text.replace("$", r"\$")
+
+
+def mark_rates(axis: Axis, low: float, high: float) -> None:
+    """Mark decades on a logarithmic axis, or in a narrow range 1, 2 and 5 of each."""
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_locator(LogLocator(numticks=12) if high / low >= WIDE else LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(lambda rate, _: rate_text(float(f"{rate:.1g}")))  # without formulas, which take 0.1 s
+
+
+def dress(panel: Axes, grid: Literal["both", "y"], metric: Metric) -> None:
+    """Label the axis of the metric, and draw a grid."""
+    panel.set_ylabel(plain(metric.axis))
+    panel.ticklabel_format(axis="y", useOffset=False)  # labels are values, not differences from one
+    panel.grid(axis=grid, color="0.9", linewidth=0.7)
+    panel.set_axisbelow(True)
+    panel.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,88 @@
+"""What one run trains, by Lightning's Trainer: `train` is called once a run. The model learns made-up sums."""
+
+import pytorch_lightning as lightning
+import torch
+from torch.nn.functional import mse_loss
+from torch.utils.data import DataLoader, IterableDataset
+
+
+class Sweep(lightning.Callback):
+    """Calls the session around each of the trainer's steps."""
+
+    def __init__(self, session, evaluate):
+        self.session, self.evaluate = session, evaluate
+
+    def on_train_batch_start(self, trainer, model, batch, batch_idx):
+        """Begin a step."""
+        self.session.begin_step()
+
+    def on_train_batch_end(self, trainer, model, outputs, batch, batch_idx):
+        """Report where an evaluation is due, and end the step."""
+        if self.session.due:
+            self.session.report(validation=self.evaluate(model, 1), test=self.evaluate(model, 2))
+        self.session.end_step()
+        trainer.should_stop = self.session.step == self.session.run.num_steps
+
+
+class Sums(IterableDataset):
+    """Random numbers with their sum, a function of the run's seed and the example's number."""
+
+    def __init__(self, run, session, size):
+        self.run, self.session, self.size = run, session, size
+
+    def __iter__(self):
+        number = self.session.step * self.size
+        while True:
+            number += 1
+            yield example(self.run.seed, number)
+
+
+def example(seed, number):
+    """Return eight numbers and their sum."""
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
+    numbers = torch.randn(8, generator=generator)
+    return numbers, numbers.sum(0, keepdim=True)
+
+
+class Model(lightning.LightningModule):
+    """A module as you have it."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+        decay = run.options["weight_decay"]
+        self.optimizer = torch.optim.AdamW(self.parameters(), lr=run.learning_rate, weight_decay=decay)
+
+    def training_step(self, batch, batch_idx):
+        """Return the loss of a batch."""
+        numbers, sums = batch
+        return mse_loss(self.layers(numbers), sums)
+
+    def configure_optimizers(self):
+        """Return the optimizer, which is there from the start, so that a resumed run can restore it."""
+        return self.optimizer
+
+
+@torch.no_grad()
+def evaluate(model, split):
+    """Return the loss on a split's sums."""
+    numbers, sums = map(torch.stack, zip(*[example(-split, number) for number in range(64)], strict=True))
+    return mse_loss(model.layers(numbers.to(model.device)), sums.to(model.device))
+
+
+def train(run, session):
+    """Train one run; `start` restores what a resumed one has, before the trainer asks for its first examples."""
+    model = Model(run)
+    session.start(model=model, optimizer=model.optimizer)
+    trainer = lightning.Trainer(
+        max_epochs=-1,
+        accelerator="cpu" if session.device == "cpu" else "gpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=session.files / "lightning",
+        callbacks=[Sweep(session, evaluate)],
+    )
+    trainer.fit(model, DataLoader(Sums(run, session, size=4), batch_size=4))

@@ -1,0 +1,40 @@
+"""What one run trains: `train` is called once a run, with its learning rate, seed and options."""
+
+import torch
+from sklearn.datasets import load_digits
+from torch.nn.functional import cross_entropy
+
+
+def data(device):
+    """Return images (N, 64) float32, labels (N,) int64, and three splits of indices: train, validation, test."""
+    images, labels = map(torch.tensor, load_digits(return_X_y=True))
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
+    return images.float().to(device) / 16, labels.to(device), order.split([1000, 400, len(order) - 1400])
+
+
+def build_optimizer(model, rate, options):
+    """Return the optimizer of a variant, by the options that the study gives it."""
+    if options["optimizer"] == "adamw":
+        return torch.optim.AdamW(model.parameters(), lr=rate)
+    return torch.optim.SGD(model.parameters(), lr=rate, momentum=options["momentum"])
+
+
+def train(run, session):
+    """Train one run; torch, numpy and `random` are seeded with run.seed."""
+    images, labels, (training, validation, test) = data(session.device)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10)).to(session.device)
+    optimizer = build_optimizer(model, run.learning_rate, run.options)
+
+    @torch.no_grad()
+    def accuracy(split):
+        return (model(images[split]).argmax(dim=1) == labels[split]).float().mean()
+
+    # What is named here is saved, and restored after a crash with the random state. Draw batches by the
+    # random generators, as here, or by the step's number: then a resumed run is the same to the bit.
+    for _step in session.steps(model=model, optimizer=optimizer):
+        batch = training[torch.randint(len(training), (64,))]
+        optimizer.zero_grad()
+        cross_entropy(model(images[batch]), labels[batch]).backward()
+        optimizer.step()
+        if session.due:  # every protocol.evaluate_every steps; validation chooses, test is only reported
+            session.report(validation=accuracy(validation), test=accuracy(test))

@@ -1,0 +1,70 @@
+"""Grids that the record suggests, from a law worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.plan.plan import Plan
+from lr_sweep.sweep.plan.suggest import suggestion_lines
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.study.file import load_study
+from lr_sweep.tests.support.records import SyntheticRecord
+
+STUDY = """\
+study: {name}
+tasks: {{digits: {{num_steps: 300}}}}
+models: {{tiny: {{size: {{layers: 1, heads: 2, width: 16, positions: 12}}}}}}
+variants: [unfrozen-random]
+axes: {{batch_size: [{sizes}]}}
+learning_rates: [1e-4, 3.16e-4, 1e-3, 3.16e-3, 1e-2]
+seeds: 2
+protocol: {{evaluate_every: 100}}
+"""
+OPTIMA = {"8": -3.5, "16": -3.25, "32": -3.0, "64": -2.75}
+"""log10, of sizes: they rise by a quarter of a decade as the size doubles."""
+
+
+def plan(folder: Path, name: str, sizes: str, text: str = STUDY) -> Plan:
+    path = folder / f"{name}.yaml"
+    path.write_text(text.format(name=name, sizes=sizes))
+    study = load_study(path)
+    return Plan(study, Placement(resources=study.resources), Results(folder / "results"), folder)
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """A study of three sizes, whose curves are parabolas around their optima."""
+    made = SyntheticRecord(tmp_path / "results", "first")
+    for run in plan(tmp_path, "first", "8, 16, 32").wanted:
+        made.wanted.append(run.row())
+        away = math.log10(run.run.learning_rate) - OPTIMA[run.variant.split("-")[-1]]
+        value = 0.9 - 0.08 * away**2 + 0.001 * run.run.seed
+        content = run.run.canonical_json()
+        made.end(made.wanted[-1], [(300, value, value)], "complete", 300, content=content)
+    made.write()
+    return tmp_path
+
+
+def test_a_cell_of_another_size_starts_where_the_law_says(recorded: Path) -> None:
+    """The next size continues the line: 10^-2.75 is 1.78e-3. The grid reaches half a decade to both sides."""
+    said, grid = suggestion_lines(plan(recorded, "next", "64"))
+    assert said.startswith("suggested  digits tiny unfrozen-random-batch-size-64: by the law over batch_size of first ")
+    assert "(8 to 32), at 64 start at 1.8e-3" in said
+    rates = YAML(typ="safe").load(grid)["learning_rates"]
+    assert [math.log10(float(rate)) for rate in rates] == pytest.approx([-3.25, -3, -2.75, -2.5, -2.25], abs=0.05)
+
+
+def test_nothing_is_suggested_from_what_differs_otherwise(recorded: Path) -> None:
+    text = STUDY.replace("[unfrozen-random]", "[frozen-random]").replace("width: 16", "width: 32")
+    (line,) = suggestion_lines(plan(recorded, "other", "64", text))
+    assert line.startswith("suggested  nothing")
+
+
+def test_nothing_is_suggested_without_a_record(tmp_path: Path) -> None:
+    (line,) = suggestion_lines(plan(tmp_path, "next", "64"))
+    assert line.startswith("suggested  nothing")
