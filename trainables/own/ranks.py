@@ -242,8 +242,8 @@ class Ranks:
         names = f"rank{'s' * (len(hang) > 1)} {', '.join(map(str, hang))} of {self._run.processes}"
         places = "; ".join(f"rank {number} {at}" for number, (at, _) in found.items())
         return (
-            f"{names} hang{'s' * (len(hang) == 1)}: no answer in {timeout_s:g} s (resources.rank_timeout_s) on the way "
-            f"to step {self._step}: {places}"
+            f"{names} hang{'s' * (len(hang) == 1)}: no answer in {timeout_s:g} s (resources.rank_timeout_s; {START_S:g} "
+            f"s for imports) on the way to step {self._step}: {places}"
         )
 
 

@@ -199,7 +199,7 @@ def test_a_rank_that_hangs_is_named_with_its_line(tmp_path: Path) -> None:
     found = hang(tmp_path, DDP.replace("    optimizer.zero_grad()", SLEEPS))
     what, zero, one = re.split(": |; ", found.splitlines()[1], maxsplit=3)[0], *found.split("rank ")[-2:]
     assert what == "rank 1 of 2 hangs"
-    assert "no answer in 6 s (resources.rank_timeout_s) on the way to step 3: rank 0" in found
+    assert "no answer in 6 s (resources.rank_timeout_s; 300 s for imports) on the way to step 3: rank 0" in found
     assert re.match(r"0 waits for others at train.py:20, `torch.nn.functional.mse_loss.*backward\(\)`; $", zero)
     assert one == "1 is at train.py:18, `import time; time.sleep(1000)`"
 
