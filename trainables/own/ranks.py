@@ -241,10 +241,9 @@ class Ranks:
         hang = [number for number, (_, waits) in found.items() if not waits] or list(found)
         names = f"rank{'s' * (len(hang) > 1)} {', '.join(map(str, hang))} of {self._run.processes}"
         places = "; ".join(f"rank {number} {at}" for number, (at, _) in found.items())
-        return (
-            f"{names} hang{'s' * (len(hang) == 1)}: no answer in {timeout_s:g} s (resources.rank_timeout_s; {START_S:g} "
-            f"s for imports) on the way to step {self._step}: {places}"
-        )
+        verb = "hang" if len(hang) > 1 else "hangs"
+        limit = f"{timeout_s:g} s (resources.rank_timeout_s; {START_S:g} s for imports)"
+        return f"{names} {verb}: no answer in {limit} on the way to step {self._step}: {places}"
 
 
 def ready(ranks: Sequence[RankProcess], timeout_s: float) -> list[RankProcess]:
