@@ -268,7 +268,7 @@ def _serve_here(results: Results, host: str, port: int) -> int:
     def show(link: str) -> None:
         print(f"live page  {link}")
         for study, page in pages.items():
-            print(f"MLflow     {page}{f'  ({study})' if study else ''}")
+            print(f"{f'MLflow, {study}' if study else 'MLflow'}  {page}")
         print("The link's token lets its owner stop and resume. MLflow takes 5 to 20 s. Ctrl-C ends both.", flush=True)
 
     with ExitStack() as stack:
@@ -276,7 +276,7 @@ def _serve_here(results: Results, host: str, port: int) -> int:
             pages = stack.enter_context(mlflow_pages(results.root, host, port))
         except MirrorError as problem:
             pages = {}
-            print(f"MLflow     not served: {problem}")
+            print(f"MLflow     not served: {problem}; start `ui` again then")
         if pages and host not in (LOOPBACK, "::1", "localhost"):
             print(f"Warning: anyone who can reach {host}:{port} can read and change the mirror; it has no password.")
         stack.enter_context(suppress(KeyboardInterrupt))

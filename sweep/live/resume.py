@@ -17,8 +17,11 @@ class Resumed:
     def __init__(self, results: Results) -> None:
         self.results, self._children = results, dict[str, Child]()
 
-    def start(self, study: str) -> None:
-        """Start `run` of a study as it is recorded, unless that is running; what it prints goes to a log."""
+    def start(self, study: str, *, retry: bool) -> None:
+        """Start `run` of a study as it is recorded, unless that is running; what it prints goes to a log.
+
+        `retry`: train failed runs again, and stopped ones further.
+        """
         if study in self._children and self._children[study].poll() is None:
             return
         # The module by its whole name: this process's current folder may be any.
@@ -26,7 +29,7 @@ class Resumed:
         self.results.logs.mkdir(exist_ok=True)
         with self._log(study).open("wb") as log:
             self._children[study] = subprocess.Popen(
-                [*run, "--results", str(self.results.root)],
+                [*run, "--results", str(self.results.root), *(["--retry-failed"] if retry else [])],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

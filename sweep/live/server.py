@@ -48,7 +48,8 @@ POLICY = (
 )
 REPORT_POLICY = "frame-ancestors 'none'"
 """A report's page has the rest of its own."""
-HEADERS = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
+HEADERS = {"Cache-Control": "no-store", "Referrer-Policy": "same-origin", "X-Content-Type-Options": "nosniff"}
+"""Without any referrer, browsers would send the origin `null` with the page's own forms."""
 ENTER = '<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><a href="/">The page</a>'
 """Answers the link: a redirect would be sent without the cookie where the link stood on another site's page."""
 MOST_LOG = 200_000
@@ -112,17 +113,17 @@ class Reports:
     def __init__(self, live: Live) -> None:
         self.live, self._lock = live, threading.Lock()
         self._seen: dict[str, tuple[Stamp, bool]] = {}
-        self._written_until: dict[str, float] = {}
+        self.written_until: dict[str, float] = {}
 
     def page(self, study: str) -> bytes:
         """Return a study's page; it reads itself again while a sweep runs."""
         results, now = self.live.results, self.live.monotonic
         with self._lock:
             seen = record_stamp(results.root, study), results.being_written()
-            if self._seen.get(study) != seen and (began := now()) >= self._written_until.get(study, began):
+            if self._seen.get(study) != seen and (began := now()) >= self.written_until.get(study, began):
                 write_report(results.root, study, version_here, refresh_s=REFRESH_S if seen[1] else None)
                 self._seen[study] = seen
-                self._written_until[study] = now() + (now() - began) / MOST_OF_A_CORE
+                self.written_until[study] = now() + (now() - began) / MOST_OF_A_CORE
             return (results.report(study) / "index.html").read_bytes()
 
     def close(self) -> None:
@@ -183,12 +184,12 @@ class Page:
         return self._changed()
 
     def resume(self, request: Request) -> Response:
-        """Train what is left of a study, in a process that outlives this one."""
+        """Train what is left of a study, or also what failed or was stopped, in a process that outlives this one."""
         self._check_here()
         study = self._study(request)
         if self.live.holder():
             raise UserError(f"a sweep is running in {self.live.results.root} already: wait for it, or stop it")
-        self.resumed.start(study)
+        self.resumed.start(study, retry=request.url.path.endswith("/retry"))
         return self._changed()
 
     async def events(self, request: Request) -> Response:
@@ -257,6 +258,7 @@ def live_app(live: Live, token: str, port: int, mlflow: Mapping[str, str]) -> St
             Route("/events", page.events),
             Route("/studies/{study}/report", page.report),
             Route("/studies/{study}/resume", page.resume, methods=["POST"]),
+            Route("/studies/{study}/retry", page.resume, methods=["POST"]),
             Route("/runs/{run_id}", page.run),
             Route("/runs/{run_id}/stop", page.stop_run, methods=["POST"]),
             Route("/stop", page.stop_sweep, methods=["POST"]),
@@ -265,7 +267,7 @@ def live_app(live: Live, token: str, port: int, mlflow: Mapping[str, str]) -> St
         lifespan=lifespan,
     )
     app.add_middleware(Guard, token=token, hosts=(f"{LOOPBACK}:{port}", f"localhost:{port}"))
-    app.state.closing = lambda: False
+    app.state.closing, app.state.reports = (lambda: False), page.reports
     return app
 
 

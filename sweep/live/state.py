@@ -77,6 +77,8 @@ class StudyView:
     failed: tuple[FailedRun, ...] = ()
     is_left: bool = False
     """Whether `run` would train something."""
+    num_on_request: int = 0
+    """Runs that `run --retry-failed` alone would train."""
     spread: str = ""
     """The validation values between which the curves are drawn."""
 
@@ -190,6 +192,7 @@ class Live:
             num_failed=len(failed),
             failed=tuple(_failed_run(row, found.ends[row["run_id"]]) for row in failed[:MOST_RUNS]),
             is_left=any(not state.over and not state.on_request for state in states),
+            num_on_request=sum(state.on_request for state in states),
             spread=spread,
         )
 
@@ -222,7 +225,7 @@ class Live:
                 )
             )
         spread = f"{metric.validation}, drawn from {metric.score_text(low)} to {metric.score_text(high)}"
-        return shown, spread if len(values) else ""
+        return shown, spread if high > low else ""
 
 
 def _read_recorded(results: Results, study: str, stamp: tuple[object, ...]) -> _Recorded:
