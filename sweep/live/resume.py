@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.results.directory import Results
 
 Child = subprocess.Popen[bytes]
@@ -18,12 +19,12 @@ class Resumed:
         self.results, self._children = results, dict[str, Child]()
 
     def start(self, study: str, *, retry: bool) -> None:
-        """Start `run` of a study as it is recorded, unless that is running; what it prints goes to a log.
+        """Start `run` of a study as it is recorded, unless one is running; what it prints goes to a log.
 
-        `retry`: train failed runs again, and stopped ones further.
+        `retry`: train failed runs again, and stopped ones further. Raises UserError if one runs.
         """
-        if study in self._children and self._children[study].poll() is None:
-            return
+        if self.results.being_written() or self.is_running():
+            raise UserError(f"a sweep is running in {self.results.root} already: wait for it, or stop it")
         # The module by its whole name: this process's current folder may be any.
         run = [sys.executable, "-m", "lr_sweep.sweep", "run", str(self.results.options(study))]
         self.results.logs.mkdir(exist_ok=True)
@@ -35,6 +36,10 @@ class Resumed:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    def is_running(self) -> bool:
+        """Return whether one that was started here has not ended; it may hold no lock yet, or none any more."""
+        return any(child.poll() is None for child in self._children.values())
 
     def problems(self) -> dict[str, str]:
         """Return what those that failed said last, by study."""

@@ -149,8 +149,7 @@ class Page:
     def overview(self, request: Request) -> Response:
         """Show all studies."""
         size = {"width": WIDTH, "height": HEIGHT}
-        problems = self.resumed.problems()
-        return self._html("overview.html", view=self.live.view(), mlflow=self.mlflow, problems=problems, size=size)
+        return self._html("overview.html", view=self.live.view(), mlflow=self.mlflow, resumed=self.resumed, size=size)
 
     def report(self, request: Request) -> Response:
         """Show the report of a study."""
@@ -187,8 +186,6 @@ class Page:
         """Train what is left of a study, or also what failed or was stopped, in a process that outlives this one."""
         self._check_here()
         study = self._study(request)
-        if self.live.holder():
-            raise UserError(f"a sweep is running in {self.live.results.root} already: wait for it, or stop it")
         self.resumed.start(study, retry=request.url.path.endswith("/retry"))
         return self._changed()
 
@@ -198,9 +195,9 @@ class Page:
         async def changes() -> AsyncIterator[str]:
             seen = None
             while not request.app.state.closing():
-                view = await run_in_threadpool(self.live.view)
-                yield "data: changed\n\n" if view != seen else ": \n\n"  # which notices that the page was closed
-                seen = view
+                now = await run_in_threadpool(self.live.view), self.resumed.is_running()
+                yield "data: changed\n\n" if now != seen else ": \n\n"  # which notices that the page was closed
+                seen = now
                 await asyncio.sleep(POLL_S)
 
         return StreamingResponse(changes(), media_type="text/event-stream")
