@@ -10,9 +10,11 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from lr_sweep.common.network import check_answers
 from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.tune.prepare import write_wanted
@@ -49,16 +51,23 @@ def page(results: Results, profile: Path) -> Iterator[tuple[Browser, str]]:
             assert ui.stdout
             link = next(found[0] for line in ui.stdout if (found := re.search(r"http://\S+/\?token=\w+", line)))
             with browser(profile) as window:
-                wait_until(lambda: _opened(window, link), "the page")
+                wait_until(lambda: answers(int(urlsplit(link).port or 0)), "the server")
+                window.open(link)
+                shows(window, "Studies")
+                window.wait_until("location.search === '' && document.readyState === 'complete'")
                 yield window, link.partition("?")[0]
         finally:
             ui.send_signal(signal.SIGTERM)
     assert ui.returncode == 0
 
 
-def _opened(window: Browser, link: str) -> bool:
-    window.open(link)
-    return "Studies" in window.text()
+def answers(port: int) -> bool:
+    """Return whether a server is up."""
+    try:
+        check_answers("127.0.0.1", port)
+    except OSError:
+        return False
+    return True
 
 
 def shows(window: Browser, text: str) -> None:
