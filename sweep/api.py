@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from lr_sweep.analysis.record.read import RecordError, read_curves, read_wanted
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.laws import laws
 from lr_sweep.analysis.statistics.optimum import optima
+from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.common.errors import UserError
@@ -122,6 +124,13 @@ class Sweep:
     def curves(self) -> pd.DataFrame:
         """Return every evaluation of the study's runs, by `run_id` and `step`."""
         return read_curves(self.results.root, read_wanted(self.results.root, self.study.study)["run_id"])
+
+    def _repr_html_(self) -> str:
+        """Show in a notebook what each variant reached at its chosen rate; before the study was run, its plan."""
+        if not self.results.facts(self.study.study).exists():
+            return f"<pre>{escape(self.plan())}</pre>"
+        shown = [*CELL, "learning_rate", "test_mean", "test_sem", "num_values"]
+        return f"<b>{escape(self.study.study)}</b>{self.summary().cells[shown].to_html(index=False)}"
 
     def report(self) -> Report:
         """Write the report of what is recorded so far; `.page` is the file for a browser, `.text` the tables."""

@@ -26,6 +26,25 @@ def test_the_study_of_the_readme_is_one(tmp_path: Path) -> None:
     assert load_study(tmp_path / "mine.yaml").study == "mine"
 
 
+def test_the_study_for_those_who_come_from_elsewhere_is_one(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "coming-from.md").read_text()
+    (study,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "train.py").write_text("def train(): ...")
+    search, resources = (re.search(rf"`({key}: {{.*?}})`", page) for key in ("search", "resources"))
+    assert search
+    assert resources
+    for text in (study, re.sub("learning_rates.*", f"{search[1]}\n{resources[1]}", study)):
+        (tmp_path / "mine.yaml").write_text(text)
+        assert load_study(tmp_path / "mine.yaml").study == "mine"
+
+
+def test_the_messages_of_troubleshooting_are_messages() -> None:
+    source = "\n".join(path.read_text() for top in PACKAGES for path in sorted((ROOT / top).rglob("*.py")))
+    messages = re.findall(r"^\| `(.*?)` \|", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)
+    assert len(messages) > 10
+    assert [message for message in messages if message not in re.sub(r'"\s+f?"', "", source)] == []
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):

@@ -6,8 +6,10 @@ import csv
 import hashlib
 import io
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +28,8 @@ SEPARATOR = re.compile(r"sep=([,;\t|])", re.IGNORECASE)
 """The first line that a spreadsheet may write."""
 MOST_HEAD = 100_000
 """Characters in which the line of names begins."""
-PARQUET = b"PAR1"
+PARQUET, GZIP, ZIP = b"PAR1", b"\x1f\x8b", b"PK\x03\x04"
+"""How these files begin."""
 MOST_NAME = 200
 """Characters of a name; longer ones make lines of a report, and figures, without end."""
 MAX_FIELD = 10_000_000
@@ -73,7 +76,19 @@ def read_table_file(path: Path) -> TableFile:
     except OSError as error:
         what = "it is a folder" if path.is_dir() else error.strerror or reason(error)
         raise UserError(f"{path} cannot be read ({what}): name a CSV or Parquet file") from error
-    return table_of(path, content)
+    return table_of(path, _unpacked(path, content) if content.startswith(GZIP) else content)
+
+
+def _unpacked(path: Path, content: bytes) -> bytes:
+    """Decompress a file of gzip; raises UserError if it is damaged, or too large."""
+    unpacking = zlib.decompressobj(wbits=31)  # gzip's header and checksum
+    try:
+        found = unpacking.decompress(content, MOST_BYTES)
+    except zlib.error as error:
+        raise UserError(f"{path} cannot be decompressed ({error}): write it again") from error
+    if not unpacking.eof:
+        raise UserError(f"{path} is cut, or has more than {MOST_BYTES:,} bytes: write it again, with fewer columns")
+    return found
 
 
 def table_of(path: Path, content: bytes) -> TableFile:
@@ -206,11 +221,16 @@ def _rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _decoded(path: Path, content: bytes) -> str:
-    """Decode UTF-8, with a mark at its start or without, or UTF-16 as spreadsheets write it."""
+    """Decode UTF-8, with a mark at its start or without, or what spreadsheets write: UTF-16, Windows-1252."""
+    if content.startswith(ZIP):
+        raise UserError(f"{path} is a spreadsheet or another archive: save it as CSV, and name that")
     encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
     try:
         return content.decode(encoding)
     except UnicodeDecodeError as error:
+        with suppress(UnicodeDecodeError):
+            if b"\0" not in content:  # names alone depend on it: numbers are ASCII in both
+                return content.decode("cp1252")
         raise UserError(f"{path} is no text in UTF-8 (byte {error.start}): {FORMAT}") from error
 
 

@@ -7,10 +7,14 @@ import errno
 import io
 import os
 import sys
+import textwrap
 from collections.abc import Iterator
+from functools import partial
 
 from lr_sweep.common.errors import UserError
 
+MOST_COLUMNS = 100
+"""Of a terminal, that long lines fill."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of an output that takes no more. One of another file has its name, or was explained where it was written."""
 REDIRECT = "Redirect it to a file with room, or to /dev/null; the same command can be given again."
@@ -71,3 +75,15 @@ def agreed(question: str, elsewhere: str) -> bool:
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
         return False
+
+
+def print_facts(text: str, label: int = 11) -> None:
+    """Print lines that begin with a label; on a terminal the long ones are broken, below what follows the label."""
+    if sys.stdout.isatty():
+        width = min(MOST_COLUMNS, os.get_terminal_size(sys.stdout.fileno()).columns)
+        fill = partial(textwrap.fill, width=width, break_long_words=False, break_on_hyphens=False)
+        is_fact = [line[label - 1 : label] == " " and "   " not in line[label:] for line in text.splitlines()]
+        indent = " " * label
+        lines = [fill(t, subsequent_indent=indent) if f else t for t, f in zip(text.splitlines(), is_fact, strict=True)]
+        text = "\n".join(lines)
+    print(text)

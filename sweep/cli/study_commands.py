@@ -78,7 +78,7 @@ def plan(
             machine = devices_here(cpus, None if count_gpus else gpus or 0)
         if measure:
             _measure(planned, placement.trials_at_once([machine]))
-        print(plan_on(planned, machine, gpu, price))
+        streams.print_facts(plan_on(planned, machine, gpu, price))
         if suggest:
             from lr_sweep.sweep.plan.suggest import suggestion_lines  # with pandas, for which no other plan waits
 

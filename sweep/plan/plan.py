@@ -182,7 +182,7 @@ def _decide_lines(plan: Plan, decide: Decide) -> list[str]:
 
 
 def _cell_lines(plan: Plan) -> list[str]:
-    heads = ("task", "model", "variant", "runs", "steps", "trained parameters", "done", "to train")
+    heads = ("task", "model", "variant", "runs", "steps", "parameters", "done", "left")
     rows: list[tuple[str, ...]] = [heads]
     to_train = Counter(run.cell for run in plan.reconciled.to_train)
     for cell, runs in by_cell(plan.wanted).items():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
 
 from lr_sweep.analysis.judge.table_file import read_table_file
+from lr_sweep.common.errors import UserError
 
 LAYOUTS = {
     "comments": "# made by a script\n# on Monday\n\nlr,val_loss\n0.1,5\n# half of them\n0.2,6\n# the end\n",
@@ -27,3 +29,28 @@ def test_layouts(tmp_path: Path, text: str) -> None:
     assert found == {"lr": ["0.1", "0.2"], "val_loss": ["5", "6"]}
     lines = text.splitlines()
     assert [lines[line - 1].strip("| ")[:3] for line in table.lines] == ["0.1", "0.2"]
+
+
+def test_a_spreadsheets_encoding_and_a_compressed_file(tmp_path: Path) -> None:
+    text = "größe,lr,val_loss\nklein,0.1,5\ngroß,0.2,6\n"
+    (tmp_path / "a.csv").write_bytes(text.encode("cp1252"))
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(text.encode()))
+    for name in ("a.csv", "b.csv.gz"):
+        columns = read_table_file(tmp_path / name).columns
+        assert columns == {"größe": ["klein", "groß"], "lr": ["0.1", "0.2"], "val_loss": ["5", "6"]}
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (gzip.compress(b"lr,val_loss\n" * 1000)[:-9], "is cut, or has more than 100,000,000 bytes"),
+        (gzip.compress(bytes(100_000_001)), "is cut, or has more than 100,000,000 bytes"),
+        (b"\x1f\x8b\x00 no gzip", "cannot be decompressed"),
+        (b"PK\x03\x04 a workbook", "is a spreadsheet or another archive: save it as CSV"),
+        (b"lr,val_loss\n\xff\x00,1\n", "is no text in UTF-8"),
+    ],
+)
+def test_what_is_no_table(tmp_path: Path, content: bytes, problem: str) -> None:
+    (tmp_path / "table").write_bytes(content)
+    with pytest.raises(UserError, match=problem):
+        read_table_file(tmp_path / "table")
