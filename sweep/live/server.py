@@ -11,7 +11,7 @@ import signal
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from lr_sweep.sweep.inspection.show import find_run, log_text
 from lr_sweep.sweep.inspection.stop import request_stop
 from lr_sweep.sweep.live.resume import Resumed
 from lr_sweep.sweep.live.state import HEIGHT, MOST_OF_A_CORE, WIDTH, Live
+from lr_sweep.sweep.results.directory import storage_problems
 from lr_sweep.sweep.results.run_state import run_title
 
 LOOPBACK = "127.0.0.1"
@@ -121,7 +122,8 @@ class Reports:
         with self._lock:
             seen = record_stamp(results.root, study), results.being_written()
             if self._seen.get(study) != seen and (began := now()) >= self.written_until.get(study, began):
-                write_report(results.root, study, version_here, refresh_s=REFRESH_S if seen[1] else None)
+                with storage_problems(results.root):
+                    write_report(results.root, study, version_here, refresh_s=REFRESH_S if seen[1] else None)
                 self._seen[study] = seen
                 self.written_until[study] = now() + (now() - began) / MOST_OF_A_CORE
             return (results.report(study) / "index.html").read_bytes()
@@ -130,7 +132,8 @@ class Reports:
         """Write those that read themselves again once more, without that."""
         for study, (_, refreshes) in self._seen.items():
             if refreshes:
-                write_report(self.live.results.root, study, version_here)
+                with suppress(UserError, OSError):  # the results may be gone
+                    write_report(self.live.results.root, study, version_here)
 
 
 class Page:

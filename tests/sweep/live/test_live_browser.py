@@ -72,7 +72,7 @@ def answers(port: int) -> bool:
 
 def shows(window: Browser, text: str) -> None:
     """Wait until the page shows a text, without reading it again by hand."""
-    script = f"document.body.innerText.replace(/\\s+/g, ' ').includes({json.dumps(text)})"
+    script = f"(document.body?.innerText ?? '').replace(/\\s+/g, ' ').includes({json.dumps(text)})"
     wait_until(lambda: window.evaluate(script), text)
 
 
