@@ -311,8 +311,10 @@ def _combined(study: BuiltInStudy, space: Space) -> Iterator[str]:
     ends = [_ends(axis) for axis in space.values()]
     if (number := prod(map(len, ends))) > MAX_COMBINATIONS:
         raise mistake(f"these are {number} combinations, want at most {MAX_COMBINATIONS}", "search", "space")
-    # Models and learning rates make no difference.
-    cells = list(dict.fromkeys(cell._replace(model="", learning_rates=()) for cell in study.cell_list()))
+    # Of models the family alone makes a difference, and learning rates make none.
+    of_family = {study.models[name].size.family: name for name in reversed(study.models)}
+    first = {name: of_family[model.size.family] for name, model in study.models.items()}
+    cells = list(dict.fromkeys(c._replace(model=first[c.model], learning_rates=()) for c in study.cell_list()))
     if number * len(cells) > MAX_CHECKS:
         counts = f"these are {number} combinations of values x {len(cells)} of tasks and variants"
         raise mistake(f"{counts} to check, want at most {MAX_CHECKS}; give fewer values", "search", "space")

@@ -44,11 +44,11 @@ def test_a_study_has_the_cells_it_names_with_what_is_their_own(tmp_path: Path) -
     every_500, no_dropout = Protocol(evaluate_every=500), Protocol(evaluate_every=1000, dropout=0)
     cells = list(load(tmp_path).cell_list())
     assert cells == [
-        ("digits", "gpt2", "frozen-pretrained", (1e-3,), Protocol(evaluate_every=1000)),
-        ("digits", "recurrent", "unfrozen-random", (1e-4, 3e-4), no_dropout),
-        ("bit-xor", "gpt2", "frozen-pretrained", (1e-3,), Protocol(evaluate_every=1000)),
-        ("bit-xor", "recurrent", "unfrozen-random", (1e-4, 3e-4), no_dropout),
-        ("bit-xor", "three", "unfrozen-random", (1e-3,), every_500),
+        ("digits", "gpt2", "frozen-pretrained", (1e-3,), Protocol(evaluate_every=1000), 2000),
+        ("digits", "recurrent", "unfrozen-random", (1e-4, 3e-4), no_dropout, 2000),
+        ("bit-xor", "gpt2", "frozen-pretrained", (1e-3,), Protocol(evaluate_every=1000), 4000),
+        ("bit-xor", "recurrent", "unfrozen-random", (1e-4, 3e-4), no_dropout, 4000),
+        ("bit-xor", "three", "unfrozen-random", (1e-3,), every_500, 4000),
     ]
 
 
