@@ -199,6 +199,15 @@ def test_what_mup_has_no_rule_for_is_refused(tmp_path: Path) -> None:
     ]
 
 
+def test_a_search_over_a_width_s_base_under_mup(tmp_path: Path) -> None:
+    search = "search: {low: 1e-5, high: 1e-1, rates: 6, space: {base_width: [8, 16]}}"
+    changes = [(f"axes: {AXES}\n", f"{search}\n"), ("every: 100", "every: 100, parametrization: mup")]
+    grid = next(line for line in STUDY.splitlines(keepends=True) if line.startswith("learning_rates"))
+    study = load(tmp_path, *changes, (grid, ""))
+    assert study.search is not None
+    assert study.search.space == {"base_width": (8, 16)}
+
+
 def test_the_ratio_of_muon_s_rates_is_an_axis(tmp_path: Path) -> None:
     found = protocols(load(tmp_path, (AXES, "{optimizer: [muon], muon_rate_ratio: [1, 10]}")))
     assert {name: protocol.muon_rate_ratio for name, protocol in found.items()} == {
