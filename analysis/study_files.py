@@ -149,13 +149,11 @@ def limits(study: Study) -> Sequence[str]:
     if not metric.chosen_on:
         return (f"No learning rate is chosen: there is no validation data, and {metric.test} selects nothing.",)
     is_tested = metric.chosen_on != metric.reported_on
-    step = "at the step that validation chose" if metric.model == "best" else "at its last step"
-    read = step if tables.has_steps(study.summary.runs) else "as the table has it"
+    read = "at the step that validation chose" if metric.model == "best" else "at its last step"
+    read = read if tables.has_steps(study.summary.runs) else "as the table has it"
     grounds = "of the table" if table else "for the step budgets, the pretrained weights and the data named above"
-    measured = (
-        f"The {metric.test} was read once for each run, {read}. The figure shows it at every "
-        "learning rate, for reading, not for choosing."
-    )
+    shown = "The figure shows it at every learning rate, for reading, not for choosing."
+    measured = f"The {metric.test} was read once for each run, {read}. {shown}"
     return (
         f"A learning rate where a seed has no value is chosen only if every learning rate "
         f"lacks one.{f' {metric.title} selects nothing.' if is_tested else ''}",
@@ -186,8 +184,8 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     compared = Compared(pairs, tested, ordered, verdicts(summary, pairs, tested))
     timed = study.recorded.runs if study.recorded else None
     costs = None if timed is None else _device_seconds(summary, timed)
-    said = decided_texts(study.decision)
-    opening = verdict_block(compared.verdicts, summary, ordered, costs, said) if metric.chosen_on else Verdict(())
+    decided = decided_texts(study.decision)
+    opening = verdict_block(compared.verdicts, summary, ordered, costs, decided) if metric.chosen_on else Verdict(())
     rests_on = tables.facts(info, summary.runs)
     optimal, moved = optima_section(folder, summary, study.axes) if metric.chosen_on else ([], [])
     optimal += target_section(folder, summary, study.curves, timed) if metric.chosen_on else []
@@ -209,8 +207,7 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     ]
     (folder / "report.md").write_text(report_markdown(info.title, sections), encoding="utf-8")
     data = chart_data(summary, best_published(info, summary.cells), ordered)
-    page = page_html(info.title, sections, data, refresh_s)
-    (folder / "index.html").write_text(page, encoding="utf-8")
+    (folder / "index.html").write_text(page_html(info.title, sections, data, refresh_s), encoding="utf-8")
     checked = findings_text(found, tried, of_study)
     laws = (textwrap.fill(each, TEXT_WIDTH, subsequent_indent="  ") for each in moved)
     first = [*filter(None, [opening.text()]), *laws]
