@@ -24,7 +24,7 @@ from lr_sweep.trainables.memory import (
     activation_numbers,
     largest_stack,
     mask_numbers,
-    part_sizes,
+    run_sizes,
     stack_bytes,
 )
 from lr_sweep.trainables.run import QUERY_BLOCK, Run, engine_of, gpt2_size
@@ -105,7 +105,7 @@ def _timing(runs: Sequence[Run], task: TaskShape, gpu: Gpu, share: float) -> Tim
 
 def step_work(run: Run, task: TaskShape, num_runs: int, num_seeds: int) -> Work:
     """Return the work of a gradient step of a stack."""
-    sizes = part_sizes(run.model, task) | {"positions": task.num_tokens * run.model.width}  # those in use
+    sizes = run_sizes(run, task) | {"positions": task.num_tokens * run.model.width}  # those in use
     trained = sum(sizes[part] for part in run.trained)
     stored = activation_numbers(run, task) + (mask_numbers(run, task) if num_seeds > 1 else 0)
     weights, kernels = _long_attention(run, task)
@@ -136,7 +136,7 @@ def evaluation_work(run: Run, task: TaskShape, num_runs: int, num_seeds: int) ->
     num_examples = run.protocol.train_examples_evaluated + module.num_held_out(module.Options(**run.task_options))
     num_batches = math.ceil(num_examples / max(1, TOKENS_A_BATCH // task.num_tokens))
     stored = num_examples * activation_numbers(run, task) / run.protocol.batch_size
-    trained = sum(part_sizes(run.model, task)[part] for part in run.trained)
+    trained = sum(run_sizes(run, task)[part] for part in run.trained)
     weights = num_batches * (num_runs * trained + _frozen_numbers(run, task, num_seeds))
     return Work(
         flops=num_runs * num_examples * _forward_flops(run, task),
@@ -147,13 +147,14 @@ def evaluation_work(run: Run, task: TaskShape, num_runs: int, num_seeds: int) ->
 
 def _forward_flops(run: Run, task: TaskShape) -> float:
     """Return what an example takes forward: two operations for each weight and token, and attention's products."""
-    sizes, size = part_sizes(run.model, task), run.model
-    weights = sizes["attention"] + sizes["feedforward"] + (0 if task.token_dim is None else sizes["input"])
+    sizes, size = run_sizes(run, task), run.model
+    weights = sum(sizes[part] for part in ("attention", "feedforward", "lora"))
+    weights += 0 if task.token_dim is None else sizes["input"]
     return 2 * task.num_tokens * weights + 4 * size.layers * task.num_tokens**2 * size.width
 
 
 def _frozen_numbers(run: Run, task: TaskShape, num_seeds: int) -> int:
     """Return the frozen weights of a stack: pretrained ones are shared, random ones are the seed's."""
-    sizes = part_sizes(run.model, task)
+    sizes = run_sizes(run, task)
     frozen = sum(sizes[part] for part in ("attention", "feedforward") if part not in run.trained)
     return frozen * (1 if run.initialisation == "pretrained" else num_seeds)
