@@ -71,14 +71,16 @@ class _Linear(Function):
 
 def _affine_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     added = None if bias is None else bias.unsqueeze(1)  # (R, 1, O)
-    if x.shape[-1] == 1:  # the one shape whose batched product has other bits with other R
+    if x.shape[-1] == 1:  # a batched product of such a shape, or with one number out, has other bits with other R
         return x * weight if added is None else torch.addcmul(added, x, weight)  # (R, N, O)
+    if weight.shape[-1] == 1 and added is None:
+        return (x * weight.mT).sum(-1, keepdim=True)  # (R, N, 1)
     return product(x, weight, added, num_runs=len(x))  # (R, N, O)
 
 
 def _weight_gradient(x: Tensor, grad: Tensor, out: Tensor) -> None:
-    if x.shape[-1] == 1:
-        torch.sum(x * grad, 1, keepdim=True, dtype=out.dtype, out=out)  # (R, 1, O)
+    if 1 in (x.shape[-1], grad.shape[-1]):
+        torch.sum(x * grad, 1, keepdim=True, dtype=out.dtype, out=out if x.shape[-1] == 1 else out.mT)
     elif grad.dtype == out.dtype:
         batched(x.mT, grad, out=out)  # (R, I, O)
     else:
