@@ -35,6 +35,8 @@ LAUNCH_S = Span(low=4e-6, middle=8e-6, high=16e-6)
 """From one eager operation of torch to the next, on the CPU. Assumed."""
 KERNELS_A_STEP, KERNELS_A_BLOCK = 65, 97
 """Operations of a stack's step that are no views, counted, whatever the number of runs; the second for each block."""
+KERNELS_A_BLOCK_ADAPTED, KERNELS_A_BLOCK_ADAPTED_EVALUATED = 40, 16
+"""More of each block with adapters, in a step and in a batch of an evaluation. Counted at rank 8."""
 KERNELS_A_QUERY_BLOCK = 52
 """More of each run and block of queries of `trainables.attention`, there and back. Counted; 44 where
 the masks are another run's, too."""
@@ -109,13 +111,14 @@ def step_work(run: Run, task: TaskShape, num_runs: int, num_seeds: int) -> Work:
     trained = sum(sizes[part] for part in run.trained)
     stored = activation_numbers(run, task) + (mask_numbers(run, task) if num_seeds > 1 else 0)
     weights, kernels = _long_attention(run, task)
+    adapted = KERNELS_A_BLOCK_ADAPTED if "lora" in run.trained else 0
     passes = PASSES * stored + PASSES_BLOCKED * weights + PASSES_A_TRAINED_NUMBER * trained
     # Going back, gradients of activations take as long as the forward pass, and so do those of trained weights.
     rounds = 2 + sum(part in run.trained for part in ("attention", "feedforward")) / 2
     return Work(
         flops=num_runs * rounds * run.protocol.batch_size * _forward_flops(run, task),
         traffic_bytes=BYTES * (num_runs * passes + 2 * _frozen_numbers(run, task, num_seeds)),
-        launches=KERNELS_A_STEP + KERNELS_A_BLOCK * run.model.layers + num_runs * kernels,
+        launches=KERNELS_A_STEP + (KERNELS_A_BLOCK + adapted) * run.model.layers + num_runs * kernels,
     )
 
 
@@ -137,11 +140,12 @@ def evaluation_work(run: Run, task: TaskShape, num_runs: int, num_seeds: int) ->
     num_batches = math.ceil(num_examples / max(1, TOKENS_A_BATCH // task.num_tokens))
     stored = num_examples * activation_numbers(run, task) / run.protocol.batch_size
     trained = sum(run_sizes(run, task)[part] for part in run.trained)
+    adapted = KERNELS_A_BLOCK_ADAPTED_EVALUATED if "lora" in run.trained else 0
     weights = num_batches * (num_runs * trained + _frozen_numbers(run, task, num_seeds))
     return Work(
         flops=num_runs * num_examples * _forward_flops(run, task),
         traffic_bytes=BYTES * (PASSES_EVALUATED * num_runs * stored + weights),
-        launches=num_batches * (KERNELS_EVALUATED + KERNELS_A_BLOCK_EVALUATED * run.model.layers),
+        launches=num_batches * (KERNELS_EVALUATED + (KERNELS_A_BLOCK_EVALUATED + adapted) * run.model.layers),
     )
 
 

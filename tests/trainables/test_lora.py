@@ -21,8 +21,10 @@ from lr_sweep.tests.support.engine_runs import (
     stack_of,
     stacked,
 )
-from lr_sweep.tests.support.small_runs import SIZE, real_valued_task, run_of
+from lr_sweep.tests.support.small_runs import SIZE, random_weights, real_valued_task, run_of
+from lr_sweep.trainables.backbones.family import parameters_of
 from lr_sweep.trainables.backbones.gpt2 import Adapter, Conv1D
+from lr_sweep.trainables.initialise import build_classifier
 from lr_sweep.trainables.memory import trained_parameters
 from lr_sweep.trainables.parts import EVERYTHING, FROZEN_BODY
 from lr_sweep.trainables.run import Protocol, Run
@@ -121,22 +123,29 @@ def test_other_runs_of_a_stack_change_no_bit(variant: str, rank: int, dropout: f
         assert_same_in(group, alone)
 
 
-def test_either_engine_resumes_to_the_last_bit() -> None:
+def test_both_engines_resume_to_the_last_bit() -> None:
     run = lora_run()
-    for begin, resumed_in in ((plain_of(run), plain_of(run)),):
-        begin.advance()
-        tensors, progress = begin.state()
-        resumed_in.load_state({name: t.clone() for name, t in tensors.items()}, progress)
-        for training in (begin, resumed_in):
-            training.advance()
-        assert same_bits(resumed_in.state()[0], begin.state()[0])
-        assert {name.split(".lora.")[1] for name in tensors if ".lora." in name} == {"a", "b"}
+    undisturbed, resumed = plain_of(run), plain_of(run)
+    undisturbed.advance()
+    tensors, progress = undisturbed.state()
+    assert {name.split(".lora.")[1] for name in tensors if ".lora." in name} == {"a", "b"}
+    resumed.load_state({name: tensor.clone() for name, tensor in tensors.items()}, progress)
+    for training in (undisturbed, resumed):
+        training.advance()
+    assert same_bits(resumed.state()[0], undisturbed.state()[0])
     whole, (slot,) = stacked([run], 20)
     half, (first,) = stacked([run], 10)
     again, (second,) = stack_of([run])
     again.load_state(second, *half.state(first))
     go_on(again, 20)
     assert same_bits(again.state(second)[0], whole.state(slot)[0])
+
+
+def test_every_parameter_is_in_one_part() -> None:
+    model = build_classifier(lora_run(), real_valued_task().shape, random_weights())
+    parts = model.parts()
+    found = [id(p) for part in (*EVERYTHING, "lora") for p in parameters_of(parts[part])]
+    assert sorted(found) == sorted(id(p) for p in model.parameters())
 
 
 def test_ranks_and_alphas_are_part_of_the_id() -> None:

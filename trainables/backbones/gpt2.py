@@ -160,7 +160,8 @@ class GPT2(Body):
     def adapt(self, protocol: Protocol, generator: torch.Generator) -> None:
         """Put an adapter beside every linear layer of every block."""
         for layer in self._linear_layers():
-            layer.lora = Adapter(*layer.weight.shape, protocol, generator)
+            num_in, num_out = layer.weight.shape
+            layer.lora = Adapter(num_in, num_out, protocol, generator)
 
     def _linear_layers(self) -> list[Conv1D]:
         return [module for module in self.modules() if isinstance(module, Conv1D)]
