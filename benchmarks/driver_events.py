@@ -32,7 +32,7 @@ from lr_sweep.common.network import check_answers
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.store.results import StoredResults
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.sweep.study.study import Resources
+from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.terminal import output_to
 from lr_sweep.sweep.tune import driver
 from lr_sweep.sweep.tune.nodes import Machines

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lr_sweep.trainables.own.run import RANK_TIMEOUT_S
 from lr_sweep.trainables.run import AnyRun, EngineName
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class Cohort:
     """`cpu` or `cuda`."""
     device_share: float = 1.0
     """GPUs that the trial holds, else CPUs."""
+    rank_timeout_s: float = RANK_TIMEOUT_S
+    """How long the processes of a run of one's own function may take from one answer to the next."""
     checkpoints: Path
     """Folder of a folder for each run, by run id; on a disk that outlives the worker unless there is a `store`."""
     store: str | None = None

@@ -204,7 +204,8 @@ def new_engine(
     Arguments and errors are those of `Session`; `output` keeps what a training function prints.
     """
     if cohort.engine == "own":
-        return PlainEngine(lambda run: OwnTraining(run, cohort.num_steps, cohort.device, wall_clock, output)), 1
+        given = cohort.num_steps, cohort.device, wall_clock, output, cohort.rank_timeout_s
+        return PlainEngine(lambda run: OwnTraining(run, *given)), 1
     runs, device = [run for run in cohort.runs if isinstance(run, Run)], torch.device(cohort.device)
     data = task_data(runs[0], cohort.data_dir, cohort.device)
     weights = pretrained_tensors(runs[0], cohort.weights, store)

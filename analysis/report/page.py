@@ -28,8 +28,8 @@ def page_html(title: str, sections: Sequence[Section], data: Mapping[str, Any], 
     `refresh_s`: seconds after which the page reads itself again; None: never.
     Raises ValueError for a number in `data` that is NaN or infinite, which browsers do not read.
     """
-    script = "\n".join(_web(name) for name in SCRIPTS)
-    values = {"title": title, "sections": sections, "data": data, "refresh_s": refresh_s, "style": _web("page.css")}
+    script = "\n".join(web_text(name) for name in SCRIPTS)
+    values = {"title": title, "sections": sections, "data": data, "refresh_s": refresh_s, "style": web_text("page.css")}
     # In a block, which keeps the scripts' names out of the page's global ones.
     values["script"] = f'"use strict";\n{{\n{script}\n}}\n'
     return _templates().get_template("page.html").render(values)
@@ -52,7 +52,8 @@ def _templates() -> Environment:
     return templates
 
 
-def _web(name: str) -> str:
+def web_text(name: str) -> str:
+    """Return a script or style of the page by its file's name."""
     return (WEB / name).read_text(encoding="utf-8")
 
 

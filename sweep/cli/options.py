@@ -174,7 +174,7 @@ def load_studies(names: list[str], **resources: float | None) -> list[LoadedStud
     from pydantic import ValidationError
 
     from lr_sweep.sweep.study.file import load_study
-    from lr_sweep.sweep.study.study import Resources
+    from lr_sweep.sweep.study.resources import Resources
 
     given = {name: value for name, value in resources.items() if value is not None}
     studies = [load_study(name) for name in names]

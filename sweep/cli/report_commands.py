@@ -244,21 +244,58 @@ def ui(
     cluster: Annotated[
         Path | None, opt.option("FILE", "file given to `ray up`: open tunnels to its head", opt.local_path)
     ] = None,
-    host: Annotated[str, opt.option("HOST", "address to listen on; by default only this machine's")] = "127.0.0.1",
-    port: Annotated[int, opt.number("port to listen on", partial(opt.whole, most=65_535))] = 5000,
+    host: Annotated[
+        str, opt.option("HOST", "address for MLflow to listen on; by default only this machine's")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, opt.number("port for MLflow to listen on; the live page has the next one", partial(opt.whole, most=65_535))
+    ] = 5000,
 ) -> int:
-    """Open the MLflow pages of a results directory, or those of a cluster and Ray's, through ssh."""
-    from lr_sweep.sweep.mirror.client import end_by_signals, open_ui
+    """Serve a live page of a results directory with MLflow beside it, or open MLflow and Ray's page of a cluster."""
+    from lr_sweep.sweep.mirror.client import end_by_signals
 
     opt.not_together(results=results, cluster=cluster)
     end_by_signals()
     if cluster is None:
-        return open_ui(opt.open_results(results or "results").root, host, port)
+        return _serve_here(opt.open_results(results or "results"), host, port)
     from lr_sweep.sweep.cluster.tunnels import open_tunnels
 
     if host != "127.0.0.1":
         raise UserError("--host works only with --results: tunnels to a cluster listen on 127.0.0.1")
     return open_tunnels(cluster, port)
+
+
+def _serve_here(results: Results, host: str, port: int) -> int:
+    """Serve the live page and MLflow's until Ctrl-C."""
+    from contextlib import ExitStack, suppress
+
+    from lr_sweep.analysis.record.read import check_format
+    from lr_sweep.common.network import check_listening
+    from lr_sweep.sweep.live.server import LOOPBACK, serve
+    from lr_sweep.sweep.live.state import Live
+    from lr_sweep.sweep.mirror.client import MirrorError, mlflow_pages
+
+    check_format(results.root)
+    live_port = port + 1 if port < 65_535 else port - 1
+    check_listening(LOOPBACK, live_port, "another program may have it: --port sets MLflow's, and this is the next one")
+
+    def show(link: str) -> None:
+        print(f"live page  {link}")
+        for study, page in pages.items():
+            print(f"{f'MLflow, {study}' if study else 'MLflow'}  {page}")
+        print("The link's token lets its owner stop and resume. MLflow takes 5 to 20 s. Ctrl-C ends both.", flush=True)
+
+    with ExitStack() as stack:
+        try:
+            pages = stack.enter_context(mlflow_pages(results.root, host, port))
+        except MirrorError as problem:
+            pages = {}
+            print(f"MLflow     not served: {problem}; start `ui` again then")
+        if pages and host not in (LOOPBACK, "::1", "localhost"):
+            print(f"Warning: anyone who can reach {host}:{port} can read and change the mirror; it has no password.")
+        stack.enter_context(suppress(KeyboardInterrupt))
+        serve(Live(results), live_port, pages, show)
+    return 0
 
 
 @command("sync  # into $MLFLOW_TRACKING_URI, else the database in the results directory")

@@ -134,6 +134,6 @@ def _mlflow_pages(port: int) -> list[str]:
     """Return the addresses of the pages with the sweep's runs, or why there is none yet."""
     server = f"http://{LOOPBACK}:{port}"
     try:
-        return study_pages(server, server)
+        return list(study_pages(server, server).values())
     except MirrorError as problem:
         return [f"no page yet: {problem}"]

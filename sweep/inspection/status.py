@@ -23,14 +23,14 @@ from lr_sweep.sweep.results.run_state import (
 
 def status_text(results: Results, study: str, now: float | None = None) -> str:
     """Return a study's runs by cell and state, and what is running; raises RecordError if it was never run here."""
-    activity = _activity(results, time.time() if now is None else now)
+    doing = activity(results, time.time() if now is None else now)
     if _pretrains_first(results, study):
-        return "\n".join([f"{study}: no run yet", activity, f"results: {results.location}"])
+        return "\n".join([f"{study}: no run yet", doing, f"results: {results.location}"])
     info = read_study(results.root, study)
     wanted = read_wanted_rows(results.root, study)
     ends = read_ends(results, [row["run_id"] for row in wanted], ["failure"])
     states = study_states(results, study, wanted, ends)
-    lines = [study_heading(info.study, info.title), activity, *_decision_lines(results, info), ""]
+    lines = [study_heading(info.study, info.title), doing, *_decision_lines(results, info), ""]
     lines += _cell_lines(wanted, states)
     for row, state in zip(wanted, states, strict=True):
         if state is State.FAILED:
@@ -72,7 +72,7 @@ def counts_lines(head: Sequence[str], counts: Mapping[tuple[str, ...], Counter[S
     return aligned(rows, right=range(len(head), len(head) + len(shown)))
 
 
-def _activity(results: Results, now: float) -> str:
+def activity(results: Results, now: float) -> str:
     """Return which process writes here and its latest progress; it may train another study than the one asked for."""
     if not results.being_written():
         return "no sweep is running; `run` trains what is left"

@@ -148,21 +148,19 @@ def _own_database(uri: str) -> Path | None:
     return None if os.environ.get("MLFLOW_TRACKING_URI") else _database_at(uri)
 
 
-def open_ui(results: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
-    """Serve MLflow's page, without a password, until Ctrl-C; return the exit code, 0 if a server of the user's has it.
+@contextmanager
+def mlflow_pages(results: Path, host: str = "127.0.0.1", port: int = 5000) -> Iterator[dict[str, str]]:
+    """Serve MLflow's pages, without a password, for as long as the block runs; yield their addresses (`study_pages`).
 
+    A server of the user's has them already: its address alone is given.
     Raises MirrorError if there is no mirror yet or it cannot be read, UserError if the address cannot be listened on.
     """
     uri = tracking_uri(results)
     if is_server(uri):
-        print(f"The mirror is on the MLflow server at {shown_uri(uri)} (MLFLOW_TRACKING_URI): open it there.")
-        return 0
+        yield {"": shown_uri(uri)}
+        return
     pages = study_pages(uri, f"http://{host}:{port}")
     check_listening(host, port, "another program may have it: choose another with --port")
-    if host not in ("127.0.0.1", "::1", "localhost"):
-        print(f"Warning: anyone who can reach {host}:{port} can read and change the mirror; it has no password.")
-    print("\n".join(pages))
-    print("Open one in a browser when the server is up (5 to 20 seconds). Ctrl-C ends it.", flush=True)
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
     command += ["--no-serve-artifacts", "--default-artifact-root", artifact_location(results)]
     # The address goes by the environment: it may hold a password, and every user can list command lines.
@@ -176,9 +174,7 @@ def open_ui(results: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
     # In a session of its own, since it answers a Ctrl-C of the terminal with a traceback, and SIGTERM quietly.
     with subprocess.Popen(command, env=environment, start_new_session=True) as server:
         try:
-            return server.wait()
-        except KeyboardInterrupt:
-            return 0
+            yield pages
         finally:
             server.terminate()
 
@@ -199,8 +195,8 @@ def end_by_signals() -> None:
         signal.signal(signal.SIGHUP, signal.default_int_handler)
 
 
-def study_pages(uri: str, server: str) -> list[str]:
-    """Return addresses on an MLflow server: for each study the page with charts of its runs, then that of all runs.
+def study_pages(uri: str, server: str) -> dict[str, str]:
+    """Return addresses on an MLflow server: by study, charts of its runs; under "", last, the page of all runs.
 
     MLflow's own first page is for language models. Raises MirrorError if the store at `uri` holds nothing of ours.
     """
@@ -214,4 +210,4 @@ def study_pages(uri: str, server: str) -> list[str]:
         raise MirrorError(f"MLflow at {shown_uri(uri)} has no experiment {EXPERIMENT}; `run` makes it")
     page = f"{server}/#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning"
     views = sorted(tag.removeprefix(VIEW_TAG) for tag in experiment.tags if tag.startswith(VIEW_TAG))
-    return [f"{page}&compareRunsMode=CHART&viewStateShareKey={view}" for view in views] + [page]
+    return {view: f"{page}&compareRunsMode=CHART&viewStateShareKey={view}" for view in views} | {"": page}

@@ -136,7 +136,7 @@ class Moment:
 
     wall_s: float
     own_s: float
-    """CPU time of this process."""
+    """CPU time of this process, and of those that it started and that have ended."""
     all_s: float | None
     """CPU time of all processes, and of other virtual machines on the same CPUs; None: the system counts none."""
     cpus: int
@@ -150,7 +150,7 @@ class Moment:
             user, nice, system, _idle, _waiting, irq, softirq, steal = map(int, lines[0][1:9])
             all_s = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
             cpus = len(lines) - 1
-        return cls(wall_s=time.monotonic(), own_s=time.process_time(), all_s=all_s, cpus=cpus)
+        return cls(wall_s=time.monotonic(), own_s=sum(os.times()[:4]), all_s=all_s, cpus=cpus)
 
 
 def others_share(before: Moment, after: Moment, *, wants_a_cpu: bool) -> float:

@@ -11,8 +11,8 @@ from lr_sweep.common.files import write_json
 from lr_sweep.common.text import rate_text
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.study.runs import Cell, WantedRun, alike
-from lr_sweep.sweep.study.study import Resources
 from lr_sweep.trainables.memory import run_sizes
 from lr_sweep.trainables.run import Precision, Run, engine_of
 

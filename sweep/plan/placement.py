@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.network import check_answers, check_loopback
-from lr_sweep.sweep.study.study import Resources
+from lr_sweep.sweep.study.resources import Resources
 
 GPU_FILES = ("proc/driver/nvidia/gpus/*", "dev/nvidia[0-9]*", "dev/nvhost*", "dev/dxg", "dev/kfd")
 """Device files of GPUs on Linux: NVIDIA's, its boards', those below Windows, AMD's."""
@@ -40,23 +40,26 @@ class Placement:
     @property
     def trial(self) -> dict[str, float]:
         """What a trial holds, by Ray's names."""
-        return {"CPU": self.resources.cpus_per_trial, "GPU": self.resources.gpus_per_trial}
+        each = {"CPU": self.resources.cpus_per_trial, "GPU": self.resources.gpus_per_trial}
+        return {name: number * self.resources.processes_per_run for name, number in each.items()}
 
     def trials_at_once(self, nodes: Nodes) -> int:
         """Return how many trials these nodes hold; at least 1."""
-        by_cpu = [node.get("CPU", 0) / self.resources.cpus_per_trial for node in nodes]
+        by_cpu = [node.get("CPU", 0) / self.trial["CPU"] for node in nodes]
         by_gpu = [self._by_gpu(node.get("GPU", 0)) for node in nodes]
         return max(1, sum(int(min(each)) for each in zip(by_cpu, by_gpu, strict=True)))
 
     def _by_gpu(self, gpus: float) -> float:
         """Return how many trials fit on a node's GPUs: what a trial holds is of one device, as Ray gives it."""
-        share = self.resources.gpus_per_trial
+        share = self.trial["GPU"]
+        if share > 1:
+            return gpus // share
         return int(gpus) * int(1 / share + 1e-9) if share else math.inf  # 3 x 0.3333 fill a GPU
 
     @property
     def devices_per_trial(self) -> float:
         """GPUs a trial holds, else CPUs."""
-        return self.resources.gpus_per_trial or self.resources.cpus_per_trial
+        return self.trial["GPU"] or self.trial["CPU"]
 
 
 def devices_here(cpus: int | None, gpus: int | None) -> dict[str, float]:
@@ -131,7 +134,9 @@ def check_fit(placement: Placement, nodes: Nodes) -> None:
         return
     have = "; ".join(sorted(described(node) for node in nodes))
     where = f"the cluster at {placement.address}" if placement.address else "this machine"
+    processes = placement.resources.processes_per_run
+    of = f" for the {processes} processes of a run, which are on one node" if processes > 1 else ""
     raise UserError(
-        f"a trial asks for {described(placement.trial)}, but {where} has no such node (nodes: {have}). Ask for less "
-        f"with --cpus-per-trial and --gpus-per-trial or in the study's `resources`, or use a larger cluster."
+        f"a trial asks for {described(placement.trial)}{of}, but {where} has no such node (nodes: {have}). Ask for "
+        f"less with --cpus-per-trial and --gpus-per-trial or in the study's `resources`, or use a larger cluster."
     )

@@ -102,13 +102,14 @@ def plan_on(plan: Plan, machine: dict[str, float], gpu: Gpu | None = None, price
 def plan_text(plan: Plan, cost: Cost, *, elsewhere: bool = False) -> str:
     """Return the plan for the terminal; `elsewhere`: without disk and cost."""
     lines = [study_heading(plan.study.study, plan.study.title), "", *_grid_lines(plan), "", *_cell_lines(plan), ""]
-    to_train, resources = plan.reconciled.to_train, plan.study.resources
+    to_train, processes = plan.reconciled.to_train, plan.study.resources.processes_per_run
+    of = f", of {processes} processes that train a run together" if processes > 1 else ""
     lines += [
         *_weights_lines(plan.backbones),
         f"runs       {len(plan.wanted)} wanted: {state_counts(plan.reconciled.counts())}",
         f"to train   {counted(len(to_train), 'run')} in {counted(cost.num_trials, 'trial')}, "
         f"at most {sum(run.num_steps for run in to_train):,} gradient steps",
-        f"resources  {resources.cpus_per_trial} CPU and {resources.gpus_per_trial:g} GPU a trial",
+        f"resources  {described(plan.placement.trial)} a trial{of}",
         *_engine_lines(plan),
     ]
     lines += [f"{'' if index else 'changed':11}{line}" for index, line in enumerate(_changed_lines(plan))]

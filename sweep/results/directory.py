@@ -114,6 +114,9 @@ class Results(Paths):
         """Return where it is, as `--results` takes it."""
         return self.uri or str(self.root)
 
+    def refresh(self) -> None:
+        """Make a copy what its store holds now; a disk needs none."""
+
     def settle(self) -> None:
         """Wait until all machines can see what was written so far: on a disk they do."""
 

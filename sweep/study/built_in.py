@@ -9,7 +9,7 @@ from functools import partial
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Len
 from pydantic import (
@@ -33,6 +33,7 @@ from lr_sweep.sweep.study.study import Examples, Study, StudyTask
 from lr_sweep.sweep.study.validation import Loc, Mistakes, each_entry, mistake, read_record, shown
 from lr_sweep.sweep.study.variants import check_option, checked_axes, own_budget, own_protocol, variants_of
 from lr_sweep.trainables.memory import part_sizes
+from lr_sweep.trainables.own.run import RANK_TIMEOUT_S
 from lr_sweep.trainables.parts import VARIANTS, Variant
 from lr_sweep.trainables.run import Protocol, Run, attention_for
 from lr_sweep.trainables.schedules import depends_on_budget
@@ -68,6 +69,9 @@ MAX_CHECKS = 20_000
 
 class BuiltInStudy(Study):
     """A study that trains models of this program on tasks of this program."""
+
+    unused_resources: ClassVar = {"processes_per_run": (1,), "rank_timeout_s": (RANK_TIMEOUT_S,)}
+    why_unused = "only a function of the user's own trains a run in several processes"
 
     protocol: Annotated[Protocol, PlainValidator(partial(read_record, Protocol))] = Protocol()
     """How each run is trained and evaluated."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Len
 from pydantic import (
@@ -25,15 +25,13 @@ from pydantic import (
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.common.limits import Steps
 from lr_sweep.sweep.study.cells import StudyCell
-from lr_sweep.sweep.study.study import Examples, Resources, Study, StudyTask
+from lr_sweep.sweep.study.study import Examples, Study, StudyTask
 from lr_sweep.sweep.study.validation import Mistakes, NameRule, Strict, each_entry, mistake, read_record, shown
 from lr_sweep.trainables.own.code import data_file, module_name, sha256_of
 from lr_sweep.trainables.own.run import OwnFiles, OwnRun
 
 FUNCTION = "train"
 """Label of the model and the variant of a study that names none."""
-UNUSED_RESOURCES = {"engine": ("stacked",), "compile": (False,), "runs_per_trial": (None, 1)}
-"""Resources that have no effect here, with the values that say nothing else."""
 MAX_CODE_BYTES = 2_000_000
 """Of all code files: they travel with every run."""
 WANTED = "a list of paths and patterns that start from the study file's folder, such as [train.py, parts/*.py]"
@@ -239,6 +237,9 @@ NamedOptions = Annotated[dict[str, dict[str, Any]], PlainValidator(_named_option
 class FunctionStudy(Study):
     """A study that calls a training function of the user's own for each run."""
 
+    unused_resources: ClassVar = {"engine": ("stacked",), "compile": (False,), "runs_per_trial": (None, 1)}
+    why_unused = "runs of the user's own function train one by one"
+
     protocol: Annotated[OwnProtocol, PlainValidator(partial(read_record, OwnProtocol))]
     """How each run is evaluated: `evaluate_every` alone."""
     variants: NamedOptions = Field(default={FUNCTION: {}})
@@ -270,16 +271,6 @@ class FunctionStudy(Study):
     def read_options(cls, task: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Build the options of a task; raises its mistakes."""
         return _options(task, given)
-
-    @field_validator("resources")
-    @classmethod
-    def _check_resources(cls, resources: Resources) -> Resources:
-        mistakes = Mistakes()
-        for name, allowed in UNUSED_RESOURCES.items():
-            if getattr(resources, name) not in allowed:
-                mistakes.add("has no effect here: runs of the user's own function train one by one; leave it out", name)
-        mistakes.raise_all()
-        return resources
 
     @model_validator(mode="after")
     def _check_options(self) -> FunctionStudy:
@@ -325,6 +316,7 @@ class FunctionStudy(Study):
             seed=0,
             evaluate_every=cell.protocol.evaluate_every,
             metric=self.metric.as_json(),
+            processes=self.resources.processes_per_run,
         )
 
     def fetch(self, data_dir: Path) -> None:
@@ -339,8 +331,6 @@ class FunctionStudy(Study):
     def plain(self) -> dict[str, Any]:
         """Return the study as its file has it, with all defaults filled in, as plain JSON values."""
         content = super().plain() | {"code": list(self.code.code), "metric": dict(self.metric.as_json())}
-        resources = self.resources.model_dump().items()
-        content["resources"] = {name: value for name, value in resources if name not in UNUSED_RESOURCES}
         if self.cells is None:
             del content["cells"]
         return {name: content[name] for name in _RECORDED if name in content}

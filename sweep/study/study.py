@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from annotated_types import Interval, Len
 from pydantic import AfterValidator, AllowInfNan, Field, Tag, ValidationInfo, field_validator, model_validator
@@ -21,6 +21,7 @@ from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.study.cells import AXES, Cells, StudyCell, by_names, changed, check_cells
 from lr_sweep.sweep.study.decide import Decide
 from lr_sweep.sweep.study.model import StudyModel
+from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.study.search import RatesOrSearch, Search, alike, ascending
 from lr_sweep.sweep.study.stop_early import StopEarly
 from lr_sweep.sweep.study.validation import (
@@ -71,37 +72,6 @@ class StudyTask(Strict):
     """Gradient steps of each run; a multiple of `protocol.evaluate_every`."""
     options: Any
     """Of a built-in task its `Options`, defaults filled in; of a function's task what the study says."""
-
-
-class Resources(Strict):
-    """What a trial holds and how it trains. None of it changes a run's numbers."""
-
-    cpus_per_trial: Count = 1
-    """CPU cores."""
-    gpus_per_trial: Annotated[float, Interval(ge=0, le=1)] = 0
-    """GPUs, one at most; with a fraction, trials share one, and its memory is not divided among them."""
-    engine: Literal["stacked", "plain"] = "stacked"
-    """`stacked` trains the runs of a trial together; `plain`, the reference, one after the other."""
-    compile: bool = False
-    """Use `torch.compile` in the stacked engine: takes minutes for each cell, needs a C++ compiler."""
-    runs_per_trial: Count | None = None
-    """Largest cohort; null: as many runs of a cell as keep all devices busy and fit into memory."""
-    retries: Annotated[int, Interval(ge=0, le=1000)] = 2
-    """How many times a trial is started again after a crash."""
-
-    @field_validator("gpus_per_trial")
-    @classmethod
-    def _check_share(cls, gpus: float) -> float:
-        if 0 < gpus < 0.001:  # a trial takes hundreds of megabytes, and Ray counts in steps of 0.0001
-            raise ValueError(f"got {gpus:g}, want 0, or from 0.001 to 1")
-        return gpus
-
-    @field_validator("compile")
-    @classmethod
-    def _check_compile(cls, compiled: bool, info: ValidationInfo) -> bool:
-        if compiled and info.data.get("engine") == "plain":
-            raise ValueError("got true with engine: plain, which is never compiled; want engine: stacked")
-        return compiled
 
 
 class Examples(NamedTuple):
@@ -166,6 +136,20 @@ class Study(Strict):
     """Validation value, in percent or the metric's unit, that steps are counted to; null: the worst variant's best."""
     resources: Resources = Resources()
     """What each trial holds."""
+
+    unused_resources: ClassVar[dict[str, tuple[Any, ...]]]
+    """Resources that have no effect on such a study, with the values that say nothing else."""
+    why_unused: ClassVar[str]
+
+    @field_validator("resources")
+    @classmethod
+    def _check_resources(cls, resources: Resources) -> Resources:
+        mistakes = Mistakes()
+        for name, allowed in cls.unused_resources.items():
+            if getattr(resources, name) not in allowed:
+                mistakes.add(f"has no effect here: {cls.why_unused}; leave it out", name)
+        mistakes.raise_all()
+        return resources
 
     # --- what each way of training implements
 
@@ -336,6 +320,8 @@ class Study(Strict):
         content: dict[str, Any] = self.model_dump(mode="json", warnings=False)
         for task in content["tasks"].values():
             task |= task.pop("options")
+        for name in self.unused_resources:
+            del content["resources"][name]
         del content["search" if self.search is None else "learning_rates"]
         return content
 

@@ -154,6 +154,10 @@ class StudyProgress(Sink):
             if self._runs[run_id].status == "running":
                 self._runs[run_id].status = "waiting"
 
+    def training(self) -> dict[str, int]:
+        """Return the step of each run that trains now."""
+        return {run_id: run.step for run_id, run in self._runs.items() if run.status == "running"}
+
     def summary(self) -> Summary:
         """Sum up this moment."""
         now, paces = self.clock(), self._paces()

@@ -47,6 +47,7 @@ def cohort_of(
         compiled=placement.resources.compile and engine == "stacked",
         device=placement.device,
         device_share=placement.devices_per_trial,
+        rank_timeout_s=placement.resources.rank_timeout_s,
         checkpoints=options.results.checkpoints(first.run_id).parent,
         store=options.results.uri,
         data_dir=options.data_dir,

@@ -38,7 +38,7 @@ def new_tuner(
 ) -> tune.Tuner:
     """Return a tuner that trains each cohort as one trial, in the order given; arguments as of `train_cohorts`."""
     patch_tune()
-    resources: Any = {"cpu": placement.resources.cpus_per_trial, "gpu": placement.resources.gpus_per_trial}
+    resources: Any = {"cpu": placement.trial["CPU"], "gpu": placement.trial["GPU"]}
     if excluded := callback.machines.excluded:  # Ray (2.60) gives every node its id as a label
         elsewhere = {"ray.io/node-id": f"!in({','.join(sorted(excluded))})"}
         resources = tune.PlacementGroupFactory([placement.trial], bundle_label_selector=[elsewhere])

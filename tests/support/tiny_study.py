@@ -23,8 +23,8 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.recorder import Recorder
 from lr_sweep.sweep.study.backbones import find_backbones
 from lr_sweep.sweep.study.file import load_study
+from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.study.runs import WantedRun, wanted_runs
-from lr_sweep.sweep.study.study import Resources
 from lr_sweep.sweep.tune.options import Options
 from lr_sweep.sweep.tune.prepare import write_wanted
 from lr_sweep.sweep.tune.trials import cohort_of

@@ -13,18 +13,13 @@ from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
-from typing import Any
-
-from torch import Tensor
 
 from lr_sweep.trainables.own.engine import OwnTraining
 from lr_sweep.trainables.own.run import OwnRun
-from lr_sweep.trainables.own.state import fingerprint
+from lr_sweep.trainables.own.state import State, by_rank, fingerprint, prints_of
 
 HALF = 4
 """Steps after which the second part resumes; each half ends with an evaluation."""
-
-State = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +86,10 @@ def _differing(one: State, other: State) -> tuple[str, ...]:
 
 def _prints(state: State) -> dict[str, str]:
     tensors, progress = state
-    prints = {name: fingerprint(value, tensors) for name, value in progress["own"]["saved"].items()}
+    prints: dict[str, str] = {}
+    for rank, (own, values) in enumerate(by_rank(tensors, progress["own"])):
+        of = f" of rank {rank}" if rank else ""
+        prints |= {f"{name}{of}": each for name, each in prints_of(own, values).items()}
+        prints[f"the random generators{of}"] = fingerprint(values["generators"], own)
     curve = [point | {"time_ms": 0, "elapsed_s": 0} for point in progress["curve"]]
-    generators = fingerprint(progress["own"]["generators"], tensors)
-    return prints | {"the random generators": generators, "the reported numbers": json.dumps(curve)}
+    return prints | {"the reported numbers": json.dumps(curve)}

@@ -12,6 +12,9 @@ from typing import Any
 
 from lr_sweep.trainables.run import PROTOCOL_VERSION, AnyRun
 
+RANK_TIMEOUT_S = 600.0
+"""After which torch.distributed itself ends a collective of NCCL's."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class OwnFiles:
@@ -52,6 +55,8 @@ class OwnRun(AnyRun):
     """Gradient steps between evaluations."""
     metric: Mapping[str, Any]
     """What `session.report` is given of each split: `name`, `higher_is_better`, `is_fraction`."""
+    processes: int = 1
+    """Processes that train it together; one per device."""
     weights_checksum: None = None
 
     @property
@@ -81,6 +86,8 @@ class OwnRun(AnyRun):
             **{name: dict(getattr(self, name)) for name in mappings},
             "protocol": {"evaluate_every": self.evaluate_every},
             "protocol_version": PROTOCOL_VERSION,
+            # Sums over ranks round otherwise, and the function sees WORLD_SIZE. Of one process, ids are as ever.
+            **({"processes": self.processes} if self.processes > 1 else {}),
         }
 
 

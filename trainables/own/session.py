@@ -47,11 +47,14 @@ class RunToTrain:
 class OwnSession:
     """Drives a training function step by step: it waits where the session saves or reports, and where the run ends."""
 
-    def __init__(self, run: RunToTrain, device: str, files: Path, pause: Callable[[], None]) -> None:
-        """Take what is fixed; `pause` returns once the run's next step is to be taken."""
+    def __init__(self, run: RunToTrain, device: str, files: Path, pause: Callable[[], None], rank: int = 0) -> None:
+        """Take what is fixed; `pause` returns once the run's next step is to be taken.
+
+        `rank` is that of this process among those of the run: what other ranks than 0 report is ignored.
+        """
         self.run = run
         self.device = device
-        """`cpu` or `cuda`."""
+        """`cpu` or `cuda`; of several processes each has its own, as `cuda:1`."""
         self.files = files
         """Folder with the study's code and data files, by their names in the study."""
         self.step = 0
@@ -62,7 +65,7 @@ class OwnSession:
         """What was reported in the step under way, by the names of `report`; NaN: not reported."""
         self.generators: dict[str, Any] | None = None
         """States of the random generators to restore at the first step, not before: a loop may draw before it."""
-        self._pause = pause
+        self._pause, self._rank = pause, rank
         self._in_step = False
 
     def steps(self, **saved: Any) -> Iterator[int]:
@@ -120,6 +123,8 @@ class OwnSession:
             every = self.run.evaluate_every
             at = f"step {self.step + 1}" if self._in_step else "no step"
             raise MisuseError(f"session.report was called in {at}, want it where session.due, every {every} steps")
+        if self._rank:
+            return
         if self.reported is not None:
             raise MisuseError(f"session.report was called twice in step {self.step + 1}, want one call")
         scores = {"validation": validation, "test": test, "train": train}
@@ -143,7 +148,7 @@ class OwnSession:
         """End the step under way; `steps` does it."""
         if not self._in_step:
             raise MisuseError("end_step was called without begin_step")
-        if self.due and self.reported is None:
+        if self.due and self.reported is None and not self._rank:
             raise MisuseError(
                 f"step {self.step + 1} ended without an evaluation: call session.report(validation=..., test=...) "
                 f"where session.due, every {self.run.evaluate_every} steps"

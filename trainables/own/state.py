@@ -9,7 +9,7 @@ import hashlib
 import json
 import random
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,10 @@ DTYPES = (
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint64, torch.uint32, torch.uint16, torch.uint8),
 )
 """Types of tensors that safetensors can save."""
+State = tuple[dict[str, Tensor], dict[str, Any]]
+"""Tensors by name, and JSON values that refer to them."""
+AS_RANK_0 = {"rank": 0}
+"""In the state of another rank, in place of a thing whose bits are those of rank 0's."""
 LARGEST_NUMPY_SEED = 2**32
 
 
@@ -82,8 +86,15 @@ def _state(thing: Any) -> Any:
         return {path.relative_to(folder).as_posix(): torch.from_numpy(np.fromfile(path, np.uint8)) for path in files}
 
 
-def restore(saved: Mapping[str, Any], tensors: dict[str, Tensor], values: Mapping[str, Any]) -> dict[str, Any]:
+def restore(
+    saved: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    values: Mapping[str, Any],
+    first: tuple[Mapping[str, Tensor], Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
     """Restore things from what `state_of` returned; return the states of the random generators.
+
+    `first` is the state of rank 0, which has what `without` left out of another rank's.
 
     Raises:
         StateError: the state is of other things.
@@ -91,7 +102,11 @@ def restore(saved: Mapping[str, Any], tensors: dict[str, Tensor], values: Mappin
     if saved.keys() != values["saved"].keys():
         raise StateError(f"the checkpoint has {', '.join(values['saved'])}, session.steps got {', '.join(saved)}")
     for name, thing in saved.items():
-        _restore(thing, decode(values["saved"][name], tensors))
+        value, of = values["saved"][name], tensors
+        if value == AS_RANK_0:
+            assert first is not None, "only other ranks leave something out"
+            of, value = first[0], first[1]["saved"][name]
+        _restore(thing, decode(value, of))
     generators: dict[str, Any] = decode(values["generators"], tensors)
     return generators
 
@@ -108,6 +123,38 @@ def _restore(thing: Any, state: Any) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content.numpy().tobytes())
         thing.load(folder)
+
+
+def joined(states: Sequence[State]) -> State:
+    """Return the states of all ranks as one, with `by_rank` as its inverse."""
+    tensors = {f"{_prefix(rank)}{name}": each for rank, (own, _) in enumerate(states) for name, each in own.items()}
+    return tensors, {**states[0][1], "ranks": [values for _, values in states[1:]]}
+
+
+def by_rank(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> list[State]:
+    """Return the state of each rank; of a run in one process, its state."""
+    first = {name: values[name] for name in ("saved", "generators")}
+    own: list[dict[str, Tensor]] = [{} for _ in range(1 + len(values.get("ranks", [])))]
+    for name, tensor in tensors.items():
+        rank, _, plain = name.rpartition(".")
+        own[int(rank.removeprefix("rank") or 0)][plain] = tensor
+    return list(zip(own, [first, *values.get("ranks", [])], strict=True))
+
+
+def _prefix(rank: int) -> str:
+    return f"rank{rank}." if rank else ""
+
+
+def prints_of(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fingerprints of the things of a state, by name."""
+    return {name: fingerprint(value, tensors) for name, value in values["saved"].items()}
+
+
+def without(names: Iterable[str], tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> State:
+    """Return a rank's state without these things, which rank 0 has with the same bits."""
+    rest = {**values, "saved": {**values["saved"], **dict.fromkeys(names, AS_RANK_0)}}
+    kept = {name for part in (*rest["saved"].values(), rest["generators"]) for name in _tensor_names(part)}
+    return {name: tensor for name, tensor in tensors.items() if name in kept}, rest
 
 
 # --- random generators
@@ -189,8 +236,10 @@ class Encoder:
         return {} if found is None else {"metadata": self.encode(found, f"{path}._metadata")}
 
     def _tensor(self, tensor: Tensor, path: str) -> str:
-        if tensor.layout != torch.strided or tensor.dtype not in DTYPES or tensor.is_meta:
-            what = f"a tensor of layout {tensor.layout}, type {tensor.dtype} on {tensor.device}"
+        is_sharded = hasattr(tensor, "device_mesh")
+        if tensor.layout != torch.strided or tensor.dtype not in DTYPES or tensor.is_meta or is_sharded:
+            kind = "sharded tensor" if is_sharded else "tensor"
+            what = f"a {kind} of layout {tensor.layout}, type {tensor.dtype} on {tensor.device}"
             raise StateError(f"{path}: got {what}, want a dense one of numbers that safetensors has")
         memory = (tensor.device, tensor.untyped_storage().data_ptr())
         key = (*memory, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
@@ -202,7 +251,7 @@ class Encoder:
         return name
 
 
-def decode(value: Any, tensors: dict[str, Tensor]) -> Any:
+def decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
     """Return what `Encoder.encode` was given; tensors are on the CPU."""
     if not isinstance(value, dict):
         return value
@@ -217,9 +266,10 @@ def decode(value: Any, tensors: dict[str, Tensor]) -> Any:
     return TENSORS[kind](tensors[inner])
 
 
-def fingerprint(value: Any, tensors: dict[str, Tensor]) -> str:
+def fingerprint(value: Any, tensors: Mapping[str, Tensor]) -> str:
     """Return a hash of what `Encoder.encode` made of a value; equal hashes are of values with equal bits."""
-    hashed = hashlib.sha256(json.dumps(value).encode())
+    text = json.dumps(value).replace('{"tuple": ', '{"list": ')  # torch's `set_state_dict` makes one of the other
+    hashed = hashlib.sha256(text.encode())
     for name in _tensor_names(value):
         tensor = tensors[name].cpu().contiguous()
         hashed.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())

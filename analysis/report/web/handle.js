@@ -63,6 +63,7 @@ function drawHandle(svg, scale, width) {
   const axis = { x: MARGIN.left, width: width - MARGIN.left - MARGIN.right, y: scale.floor, height: 26, class: "reach axis-reach" };
   for (const target of [node, add(svg, "rect", axis)]) listen(target, svg);
   handle = { node, label, scale };
+  svg.addEventListener("click", (event) => event.pointerType === "mouse" && follow(event, svg)); // a tap shows values
   node.addEventListener("keydown", step);
   moveTo(at);
 }

@@ -49,6 +49,7 @@ def test_a_spreadsheets_encoding_and_a_compressed_file(tmp_path: Path) -> None:
         (b"PK\x03\x04 a workbook", "is a spreadsheet or another archive: save it as CSV"),
         (b"lr,val_loss\n\xff\x00,1\n", "is no text in UTF-8"),
     ],
+    ids=["cut", "large", "no gzip", "a workbook", "bytes"],
 )
 def test_what_is_no_table(tmp_path: Path, content: bytes, problem: str) -> None:
     (tmp_path / "table").write_bytes(content)

@@ -88,9 +88,11 @@ def test_it_snaps_to_the_closest_rate_that_was_tried(opened: Browser) -> None:
     assert paragraphs(opened) == expected("1e-2")
 
 
-def test_a_click_on_the_axis_moves_it_there(opened: Browser) -> None:
+@pytest.mark.parametrize("above", [-10, 60], ids=["on the axis", "on the figure"])
+def test_a_click_moves_it_there(opened: Browser, above: int) -> None:
     opened.point_at(".axis-reach")
-    x, y = opened.evaluate("(b => [b.x + 5, b.y + 10])(document.querySelector('.axis-reach').getBoundingClientRect())")
+    box = "document.querySelector('.axis-reach').getBoundingClientRect()"
+    x, y = opened.evaluate(f"(b => [b.x + 5, b.y - {above}])({box})")
     for kind in ("mousePressed", "mouseReleased"):
         opened.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
     assert paragraphs(opened) == expected("1e-5")

@@ -121,7 +121,7 @@ def test_options_for_gpus_are_refused_without_one_by_plan(tmp_path: Path, option
             ("pretrain", "quickstart", "--results", "/proc/x"),
             "/proc/x: No such file or directory. Make the folder it should be in",
         ),
-        (("ui", "--results", "/proc/x"), "there is no MLflow store at /proc/x/mlflow.db"),
+        (("ui", "--results", "/proc/x"), "no results directory at /proc/x"),
         (("job", "status", "--address", "http://h:99999"), "want the URL of a cluster's job server"),
     ],
 )

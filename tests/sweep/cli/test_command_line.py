@@ -16,7 +16,7 @@ from lr_sweep.tests.datasets.test_files import OFFLINE
 from lr_sweep.tests.support.command_lines import arguments_of, refused, said
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
 
-NAMES = ["plan", "run", "pretrain", "data", "submit", "job", "cluster", "report", "judge", "ui", "mlflow"]
+NAMES = ["init", "plan", "run", "pretrain", "data", "submit", "job", "cluster", "report", "judge", "ui", "mlflow"]
 NAMES += ["mcp", "stop", "status", "ls", "show", "attention", "deviations", "coordinates"]
 NAMES += ["export", "import", "verify", "gc"]
 

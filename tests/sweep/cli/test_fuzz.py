@@ -78,7 +78,7 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("export", PATH, STUDY_NAME, "--results", PATH),
     ("import", PATH, "--results", PATH),
     ("data", PATH, "--data-dir", PATH),
-    ("ui", "--results", PATH, "--host", ADDRESS, "--port", NUMBER),
+    ("ui", "--results", PATH.filter(lambda path: path != "record"), "--host", ADDRESS, "--port", NUMBER),
     ("ui", "--cluster", PATH, "--port", NUMBER),
 )
 LINES = st.sampled_from(COMMANDS).flatmap(

@@ -1,8 +1,9 @@
-"""`ui`: MLflow's page, served until Ctrl-C."""
+"""`ui`: MLflow's page beside the live one, served until Ctrl-C."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -15,7 +16,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.mirror.client import EXPERIMENT, open_client, open_ui, tracking_uri
+from lr_sweep.sweep.mirror.client import EXPERIMENT, mlflow_pages, open_client, tracking_uri
 from lr_sweep.tests.support.mirrored_record import find, new_mirror
 from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
 
@@ -26,30 +27,27 @@ def _own_store(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_store_yet(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"there is no MLflow store at .*`run` makes one"):
-        open_ui(tmp_path)
+    with pytest.raises(UserError, match=r"there is no MLflow store at .*`run` makes one"), mlflow_pages(tmp_path):
+        pass
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_store_of_something_else_and_a_port_that_is_taken(tmp_path: Path, store: Path) -> None:
     shutil.copy(store, tmp_path / "mlflow.db")
-    with pytest.raises(UserError, match=f"no experiment {EXPERIMENT}"):
-        open_ui(tmp_path)
+    with pytest.raises(UserError, match=f"no experiment {EXPERIMENT}"), mlflow_pages(tmp_path):
+        pass
     open_client(tracking_uri(tmp_path)).create_experiment(EXPERIMENT)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(UserError, match=rf"cannot listen on 127.0.0.1:{port} .* --port"):
-            open_ui(tmp_path, port=port)
+        taken = pytest.raises(UserError, match=rf"cannot listen on 127.0.0.1:{port} .* --port")
+        with taken, mlflow_pages(tmp_path, port=port):
+            pass
 
 
-def test_server_of_the_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_server_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@host:5000")
-    assert open_ui(tmp_path) == 0
-    printed = capsys.readouterr().out
-    assert "http://host:5000" in printed
-    assert "secret" not in printed
+    with mlflow_pages(tmp_path) as pages:
+        assert pages == {"": "http://host:5000"}
 
 
 @pytest.mark.slow
@@ -88,5 +86,6 @@ def test_serves_until_it_is_ended_and_leaves_nothing_behind(results: Path, tmp_p
     assert ui.returncode == 0
     page = f"http://127.0.0.1:{port}/#/experiments/{study.info.experiment_id}/runs?workflowType=machine_learning"
     assert page in printed
+    assert re.search(rf"^live page  http://127.0.0.1:{port + 1}/\?token=[0-9a-f]{{32}}$", printed, re.M)
     assert "Traceback" not in printed
     assert not mlflow_answers(port)

@@ -10,8 +10,8 @@ import pytest
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.network import check_loopback
-from lr_sweep.sweep.plan.placement import Placement, check_beforehand, cpus_here
-from lr_sweep.sweep.study.study import Resources
+from lr_sweep.sweep.plan.placement import Placement, check_beforehand, check_fit, cpus_here
+from lr_sweep.sweep.study.resources import Resources
 
 
 def test_cpus_that_an_affinity_excludes_do_not_count() -> None:
@@ -34,3 +34,18 @@ def test_a_machine_without_a_loopback_network_is_refused() -> None:
     check_loopback()
     with pytest.raises(UserError, match="no loopback network .192.0.2.1: .*ip link set lo up"):
         check_loopback("192.0.2.1")
+
+
+def test_processes_of_a_run_need_one_node() -> None:
+    four = Placement(resources=Resources(cpus_per_trial=2, gpus_per_trial=1, processes_per_run=4))
+    assert four.trial == {"CPU": 8, "GPU": 4}
+    assert four.devices_per_trial == 4
+    node = {"CPU": 32.0, "GPU": 8.0}
+    assert four.trials_at_once([node, {"CPU": 32.0, "GPU": 3.0}, {"CPU": 15.0, "GPU": 8.0}]) == 2 + 0 + 1
+    check_fit(four, [node])
+    with pytest.raises(UserError) as raised:
+        check_fit(four, [{"CPU": 32.0, "GPU": 3.0}] * 2)
+    assert str(raised.value).startswith(
+        "a trial asks for 8 CPU and 4 GPU for the 4 processes of a run, which are on one node, but this machine has no "
+        "such node (nodes: 32 CPU and 3 GPU; 32 CPU and 3 GPU)."
+    )

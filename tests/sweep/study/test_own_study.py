@@ -10,7 +10,8 @@ import pytest
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.tests.support.own_study import write_function, write_own_study
-from lr_sweep.tests.support.tiny_study import runs_of
+from lr_sweep.tests.support.tiny_study import runs_of, write_study
+from lr_sweep.trainables.own.run import own_run
 
 BODY = "for step in session.steps():\n    pass"
 
@@ -165,4 +166,21 @@ def test_code_that_cannot_be_imported_is_a_mistake_of_the_study(tmp_path: Path) 
         "code: queue.py would hide a module of Python's own; rename it",
         "code: train.py imports helper.py, which is not listed; add it",
         "code: train.py imports parts/model.py, which is not listed; add it",
+    ]
+
+
+def test_processes_are_of_a_function_and_each_has_a_whole_gpu(tmp_path: Path) -> None:
+    study = write_function(tmp_path, BODY, resources="{gpus_per_trial: 0.5, processes_per_run: 2}")
+    want = "got 2 with gpus_per_trial: 0.5, want gpus_per_trial: 1, or 0"
+    assert [line.partition(": ")[2] for line in mistakes(study)] == [f"resources.processes_per_run: {want}"]
+    study = write_function(tmp_path, BODY, resources="{gpus_per_trial: 1, processes_per_run: 2}")
+    (run,) = runs_of(study, tmp_path)
+    assert own_run(run.run).processes == 2
+    study.write_text(study_to_yaml(load_study(study)))
+    assert [each.run_id for each in runs_of(study, tmp_path)] == [run.run_id]
+    (tmp_path / "tiny").mkdir()
+    built_in = write_study(tmp_path / "tiny", resources="{processes_per_run: 2}")
+    why = "only a function of the user's own trains a run in several processes"
+    assert [line.partition(": ")[2] for line in mistakes(built_in)] == [
+        f"resources.processes_per_run: has no effect here: {why}; leave it out"
     ]

@@ -10,7 +10,7 @@ import pytest
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.packing import KILLED
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.sweep.study.study import Resources
+from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.tune.nodes import MAX_LOSSES, Machines
 from lr_sweep.sweep.tune.ray_session import RayLostError
 from lr_sweep.sweep.tune.shares import Share

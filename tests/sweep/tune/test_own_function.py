@@ -6,15 +6,19 @@ import json
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.own_ranks import NOISY
 from lr_sweep.tests.support.own_study import write_function, write_own_study
 from lr_sweep.tests.support.tiny_study import (
     ROOT,
     cohort_here,
+    command_line,
     curves,
     environment,
     events_of,
@@ -24,6 +28,7 @@ from lr_sweep.tests.support.tiny_study import (
     sweep,
     trained_here,
 )
+from lr_sweep.tests.support.waiting import wait_until
 from lr_sweep.trainables.checkpoint import checkpoints
 
 TRAIN_WITHOUT_RAY = """
@@ -131,3 +136,40 @@ def test_a_function_is_searched_with_its_own_options_and_stopped_early(tmp_path:
     assert stopped
     assert set(stopped) <= {5, 10, 15}
     assert in_process("verify", "--results", results)[1].endswith("0 weights: no problems\n")
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_run_in_two_processes_loses_a_rank_the_trial_and_the_driver(tmp_path: Path) -> None:
+    changes = {"protocol": "{evaluate_every: 50}", "num_steps": "2500", "resources": "{processes_per_run: 2}"}
+    study = write_function(tmp_path, NOISY, metric="{name: loss, higher_is_better: false}", **changes)
+    results = tmp_path / "results"
+    code, planned = in_process("plan", study, "--results", results, "--cpus", "2")
+    assert code == 0
+    assert "resources  2 CPU and 0 GPU a trial, of 2 processes that train a run together\n" in planned
+    (wanted,) = runs_of(study, results)
+    folder = Results(results).checkpoints(wanted.run_id)
+    command = command_line("run", study, "--results", results, "--cpus", "2")
+    driver, seen = subprocess.Popen(command, cwd=ROOT, env=environment()), list[int]()
+    for what in ("rank", "trial", "driver"):
+        ranks = wait_until(partial(ranks_that_trained, driver, folder, max(seen, default=0)), "a checkpoint")
+        seen.append(int(checkpoints(folder)[0].name.split("-")[1]))
+        {"rank": ranks[1], "trial": ranks[0].parent(), "driver": psutil.Process(driver.pid)}[what].kill()
+        wait_until(lambda gone=ranks: not any(each.is_running() for each in gone), "the end of all ranks")
+    driver.wait()
+    assert 0 < seen[0] < seen[1] < seen[2] < 2500
+    code, output = sweep("run", study, "--results", results, "--cpus", "2")
+    assert code == 0, output
+    (expected,) = trained_here(study, tmp_path / "here").values()
+    assert repr(curves(results)[wanted.run_id]) == repr(expected)
+
+
+def ranks_that_trained(driver: subprocess.Popen[bytes], folder: Path, step: int) -> list[psutil.Process]:
+    """The two ranks below a driver whose run has saved a later step, else none."""
+    assert driver.poll() is None
+    saved = checkpoints(folder)
+    if not saved or int(saved[0].name.split("-")[1]) <= step:
+        return []
+    below = psutil.Process(driver.pid).children(recursive=True)
+    ranks = [each for each in below if "own.rank import" in " ".join(each.cmdline())]
+    return ranks if len(ranks) == 2 else []

@@ -18,7 +18,7 @@ from ray._private import utils
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.scratch import own_folder
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.study.study import Resources
+from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.tune import ray_session as module
 from lr_sweep.sweep.tune.ray_session import _MAX_FOLDER_BYTES, RayLostError, private_ray, ray_session
 

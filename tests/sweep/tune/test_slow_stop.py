@@ -11,7 +11,7 @@ import pytest
 from ray import tune
 
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.study.study import Resources
+from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import ray_session
 from lr_sweep.sweep.tune.trial_events import Leave

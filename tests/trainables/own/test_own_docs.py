@@ -15,16 +15,16 @@ from lr_sweep.trainables.own.probe import probe
 from lr_sweep.trainables.own.run import own_run
 
 PAGE = (ROOT / "docs" / "own-training.md").read_text()
-PLAIN, FOLDER = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PLAIN, FOLDER, RANKS, SHARDED = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
-def of_page(tmp_path: Path, function: str) -> list[WantedRun]:
-    """The runs of the page's study, with a function of the page."""
+def of_page(tmp_path: Path, function: str, more: str = "") -> list[WantedRun]:
+    """The runs of the page's study, with a function of the page, and more lines of the study."""
     folder = tmp_path / "own"
     write_own_study(folder).unlink()
     (folder / "train.py").write_text(function)
     (study,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    (folder / "mine.yaml").write_text(study)
+    (folder / "mine.yaml").write_text(study + more)
     return runs_of(folder / "mine.yaml", tmp_path)
 
 
@@ -48,6 +48,21 @@ def test_plain_loop(tmp_path: Path, variant: str) -> None:
 
 def test_files_in_a_folder(tmp_path: Path) -> None:
     check(of_page(tmp_path, FOLDER)[0])
+
+
+@pytest.mark.slow
+def test_two_processes(tmp_path: Path) -> None:
+    check(of_page(tmp_path, RANKS, "resources: {processes_per_run: 2}\n")[0])
+
+
+@pytest.mark.slow
+def test_two_processes_with_sharded_tensors(tmp_path: Path) -> None:
+    ddp = "model = DistributedDataParallel(model, find_unused_parameters=True)"
+    fsdp = "from torch.distributed.fsdp import fully_shard; fully_shard(model)"
+    function = RANKS.replace(ddp, fsdp).replace("model=model, optimizer=optimizer", "sharded=Sharded(model, optimizer)")
+    function = function.replace("session.due and rank == 0", "session.due").replace("optim.SGD", "optim.AdamW")
+    function = function.replace("model.module.weight", "model.weight.full_tensor()")
+    check(of_page(tmp_path, f"{SHARDED}\n\n{function}", "resources: {processes_per_run: 2}\n")[0])
 
 
 def test_the_study_of_the_page_has_the_grid_that_it_shows(tmp_path: Path) -> None:

@@ -1,0 +1,54 @@
+"""Sweeps that the live page starts: `run` of a recorded study, in a process that outlives the page's server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from lr_sweep.common.errors import UserError
+from lr_sweep.sweep.results.directory import Results
+
+Child = subprocess.Popen[bytes]
+
+
+class Resumed:
+    """The `run` that was started last for each study."""
+
+    def __init__(self, results: Results) -> None:
+        self.results, self._children = results, dict[str, Child]()
+
+    def start(self, study: str, *, retry: bool) -> None:
+        """Start `run` of a study as it is recorded, unless one is running; what it prints goes to a log.
+
+        `retry`: train failed runs again, and stopped ones further. Raises UserError if one runs.
+        """
+        if self.results.being_written() or self.is_running():
+            raise UserError(f"a sweep is running in {self.results.root} already: wait for it, or stop it")
+        # The module by its whole name: this process's current folder may be any.
+        run = [sys.executable, "-m", "lr_sweep.sweep", "run", str(self.results.options(study))]
+        self.results.logs.mkdir(exist_ok=True)
+        with self._log(study).open("wb") as log:
+            self._children[study] = subprocess.Popen(
+                [*run, "--results", str(self.results.root), *(["--retry-failed"] if retry else [])],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def is_running(self) -> bool:
+        """Return whether one that was started here has not ended; it may hold no lock yet, or none any more."""
+        return any(child.poll() is None for child in self._children.values())
+
+    def problems(self) -> dict[str, str]:
+        """Return what those that failed said last, by study."""
+        failed = [study for study, child in self._children.items() if child.poll() not in (None, 0, 130)]
+        return {study: self._last_line(study) for study in failed}
+
+    def _last_line(self, study: str) -> str:
+        lines = self._log(study).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it printed nothing"
+
+    def _log(self, study: str) -> Path:
+        return self.results.logs / f"ui-{study}.log"

@@ -1,0 +1,278 @@
+"""What the live page shows of a results directory: rows are read again only once a run has ended."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.record import read as record
+from lr_sweep.analysis.record.columns import Row
+from lr_sweep.analysis.record.index import row_stamps
+from lr_sweep.analysis.record.read import RecordError, StudyInfo
+from lr_sweep.common.text import duration, failure_line
+from lr_sweep.sweep.inspection.status import activity
+from lr_sweep.sweep.results.directory import Results, read_state
+from lr_sweep.sweep.results.run_state import SHOWN, State, read_ends, run_title, shown_states, study_states
+
+REFRESH_S = 2.0
+"""Seconds for which what was read counts as new; a running sweep reports as often."""
+MOST_OF_A_CORE = 0.1
+"""Part of a core that reading may take: a large record is read less often."""
+MOST_RUNS = 24
+"""Training runs of a study that are shown, and failed ones."""
+MOST_POINTS = 60
+"""Evaluations of a curve that are drawn."""
+WIDTH, HEIGHT = 120, 28
+"""Of a curve's drawing, in units of its own."""
+WANTED_COLUMNS = ("run_id", "task", "model", "variant", "learning_rate", "seed", "num_steps", "fresh")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRun:
+    """A run that trains now."""
+
+    run_id: str
+    title: str
+    step: int
+    num_steps: int
+    latest: str
+    """Its last validation value; empty: it has none yet."""
+    points: str
+    """Of its curve, as SVG's `polyline` takes them."""
+    stop_asked: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedRun:
+    """A failed run, and why."""
+
+    run_id: str
+    title: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyView:
+    """What is shown of a study; `problem` alone, where its record cannot be read."""
+
+    name: str
+    title: str = ""
+    problem: str = ""
+    num_wanted: int = 0
+    num_ended: int = 0
+    counts: tuple[tuple[str, int], ...] = ()
+    """Runs by state."""
+    cost: str = ""
+    decided: str = ""
+    """How many pairs fresh seeds have decided; empty: the study has no `decide`."""
+    num_training: int = 0
+    training: tuple[TrainingRun, ...] = ()
+    num_failed: int = 0
+    failed: tuple[FailedRun, ...] = ()
+    is_left: bool = False
+    """Whether `run` would train something."""
+    num_on_request: int = 0
+    """Runs that `run --retry-failed` alone would train."""
+    spread: str = ""
+    """The validation values between which the curves are drawn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What the page shows."""
+
+    activity: str
+    is_running: bool
+    studies: tuple[StudyView, ...]
+    stop_asked: bool = False
+    """Whether the sweep that runs was asked to stop from here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Recorded:
+    """What was read of a study, until one of its files changes."""
+
+    stamp: tuple[object, ...]
+    info: StudyInfo
+    wanted: Sequence[Row]
+    ends: Mapping[str, Row]
+    planned_s: Mapping[tuple[str, int], float]
+    """Device seconds, by run and its number of steps."""
+    decided: str
+
+
+class Live:
+    """A results directory as the page shows it; several threads may ask."""
+
+    def __init__(
+        self,
+        results: Results,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.results, self.clock, self.monotonic = results, clock, monotonic
+        self._lock, self._read_until = threading.Lock(), -math.inf
+        self._recorded: dict[str, _Recorded] = {}
+        self._view = View(activity="", is_running=False, studies=())
+        self._stop_asked_of: dict[str, Any] | None = None
+
+    def view(self) -> View:
+        """Return what is there now, or a moment ago."""
+        with self._lock:
+            began = self.monotonic()
+            if began >= self._read_until:
+                self._view = self._read()
+                ended = self.monotonic()
+                self._read_until = ended + max(REFRESH_S, (ended - began) / MOST_OF_A_CORE)
+            return self._view
+
+    def expire(self) -> None:
+        """Read again for the next one who asks: something was changed."""
+        self._read_until = -math.inf
+
+    def holder(self) -> dict[str, Any]:
+        """Return what the running sweep says of itself; empty: none runs."""
+        return read_state(self.results.holder) if self.results.being_written() else {}
+
+    def stop_asked_of(self, holder: dict[str, Any]) -> None:
+        """Note that this sweep was asked to stop."""
+        self._stop_asked_of = holder
+        self.expire()
+
+    def _read(self) -> View:
+        self.results.refresh()
+        holder = self.holder()
+        rows = hash(frozenset(row_stamps(self.results.root).items()))
+        studies = [self._study(name, rows, holder) for name in record.recorded_studies(self.results.root)]
+        return View(
+            activity=activity(self.results, self.clock()),
+            is_running=bool(holder),
+            # What trains comes first.
+            studies=tuple(sorted(studies, key=lambda study: study.name != holder.get("study"))),
+            stop_asked=bool(holder) and holder == self._stop_asked_of,
+        )
+
+    def _study(self, name: str, rows: int, holder: Mapping[str, Any]) -> StudyView:
+        try:
+            return self._study_view(self._recorded_study(name, rows), holder)
+        except RecordError as error:
+            return StudyView(name=name, problem=str(error))
+
+    def _recorded_study(self, name: str, rows: int) -> _Recorded:
+        wanted_at = self.results.wanted(name)
+        stamp = (rows, wanted_at.stat().st_mtime_ns if wanted_at.exists() else None)
+        if (kept := self._recorded.get(name)) is None or kept.stamp != stamp:
+            kept = self._recorded[name] = _read_recorded(self.results, name, stamp)
+        return kept
+
+    def _study_view(self, found: _Recorded, holder: Mapping[str, Any]) -> StudyView:
+        name = found.info.study
+        states = study_states(self.results, name, found.wanted, found.ends)
+        failed = [row for row, state in zip(found.wanted, states, strict=True) if state is State.FAILED]
+        counts = Counter(states)
+        steps = self._steps(name) if holder.get("study") == name else {}
+        training = [row for row in found.wanted if row["run_id"] in steps]
+        shown, spread = self._training(training[:MOST_RUNS], steps, found.info.metric)
+        return StudyView(
+            name=name,
+            title=found.info.title,
+            num_wanted=len(states),
+            num_ended=sum(state.over or state.on_request for state in states),
+            counts=tuple((SHOWN[state], counts[state]) for state in shown_states(counts)),
+            cost=_cost(found, states),
+            decided=found.decided,
+            num_training=len(training),
+            training=tuple(shown),
+            num_failed=len(failed),
+            failed=tuple(_failed_run(row, found.ends[row["run_id"]]) for row in failed[:MOST_RUNS]),
+            is_left=any(not state.over and not state.on_request for state in states),
+            num_on_request=sum(state.on_request for state in states),
+            spread=spread,
+        )
+
+    def _steps(self, study: str) -> dict[str, int]:
+        """Return how far the runs are that train now."""
+        steps = read_state(self.results.progress(study)).get("training", {})
+        return steps if isinstance(steps, dict) else {}
+
+    def _training(self, rows: Sequence[Row], steps: Mapping[str, int], metric: Metric) -> tuple[list[TrainingRun], str]:
+        ids = [row["run_id"] for row in rows]
+        curves = record.read_curves(self.results.root, ids, ("run_id", "step", "validation_accuracy"))
+        curves = curves[curves["validation_accuracy"].notna()]
+        values = curves["validation_accuracy"]
+        low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
+        by_run = {str(run_id): curve for run_id, curve in curves.groupby("run_id")}
+        asked = {path.name for path in self.results.stop_requests.glob("*")}
+        shown = []
+        for row in rows:
+            curve = by_run.get(row["run_id"])
+            points = [] if curve is None else list(zip(curve["step"], curve["validation_accuracy"], strict=True))
+            shown.append(
+                TrainingRun(
+                    run_id=row["run_id"],
+                    title=run_title(row),
+                    step=steps[row["run_id"]],
+                    num_steps=row["num_steps"],
+                    latest=metric.score_text(points[-1][1], digits=1) if points else "",
+                    points=_polyline(points, row["num_steps"], low, high),
+                    stop_asked=row["run_id"] in asked,
+                )
+            )
+        spread = f"{metric.validation}, drawn from {metric.score_text(low)} to {metric.score_text(high)}"
+        return shown, spread if high > low else ""
+
+
+def _read_recorded(results: Results, study: str, stamp: tuple[object, ...]) -> _Recorded:
+    info, wanted = record.read_study(results.root, study), record.read_wanted_rows(results.root, study, WANTED_COLUMNS)
+    planned = record.read_planned(results.root, study)
+    decided = ""
+    if info.decide is not None:
+        from lr_sweep.analysis.study_summary import read_summary  # imported late: other studies need none
+
+        decision = read_summary(results.root, study).decision
+        decided = decision.progress() if decision else ""
+    return _Recorded(
+        stamp=stamp,
+        info=info,
+        wanted=wanted,
+        ends=read_ends(results, [row["run_id"] for row in wanted], ("failure", "device_s")),
+        planned_s=dict(
+            zip(zip(planned["run_id"], planned["num_steps"], strict=True), planned["device_s"], strict=True)
+        ),
+        decided=decided,
+    )
+
+
+def _cost(found: _Recorded, states: Sequence[State]) -> str:
+    used_s = sum(found.ends[row["run_id"]]["device_s"] for row in found.wanted if row["run_id"] in found.ends)
+    left = [row for row, state in zip(found.wanted, states, strict=True) if not state.over and not state.on_request]
+    planned = [found.planned_s.get((row["run_id"], row["num_steps"]), math.nan) for row in left]
+    known = [seconds for seconds in planned if math.isfinite(seconds)]
+    text = f"device time {duration(used_s)} so far"
+    if not left:
+        return text
+    if not known:
+        return f"{text}, what is left is not known"
+    return f"{text}, {'about' if len(known) == len(left) else 'at least'} {duration(sum(known))} left"
+
+
+def _failed_run(row: Row, end: Row) -> FailedRun:
+    return FailedRun(
+        run_id=row["run_id"], title=run_title(row), reason=failure_line(end["failure"] or "no reason given")
+    )
+
+
+def _polyline(points: Sequence[tuple[int, float]], num_steps: int, low: float, high: float) -> str:
+    """Return a curve's points, thinned; the last one is among them."""
+    every = math.ceil(len(points) / MOST_POINTS)
+    kept = [*points[:-1][::every], *points[-1:]] if points else []
+    height = (HEIGHT - 4) / (high - low) if high > low else 0.0
+    return " ".join(
+        f"{WIDTH * min(1.0, step / num_steps):.1f},{HEIGHT - 2 - height * (value - low):.1f}" for step, value in kept
+    )

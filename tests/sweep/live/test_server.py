@@ -1,0 +1,222 @@
+"""The live page: who gets an answer, what it shows, and what it changes."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from lr_sweep.common.files import write_json
+from lr_sweep.sweep.live.server import live_app
+from lr_sweep.sweep.live.state import Live
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.page_record import HOSTILE, hostile_record, page_record
+from lr_sweep.tests.support.records import SyntheticRecord
+
+TOKEN, PORT = "0123456789abcdef" * 2, 5001
+ORIGIN = f"http://127.0.0.1:{PORT}"
+COOKIE = {f"lr-sweep-{PORT}": TOKEN}
+MLFLOW = {"small": "http://127.0.0.1:5000/#/small", "": "http://127.0.0.1:5000/#/all"}
+
+
+def app_of(results: Path) -> Starlette:
+    return live_app(Live(Results(results)), TOKEN, PORT, MLFLOW)
+
+
+def client_of(app: Starlette, cookies: dict[str, str] | None = None) -> TestClient:
+    return TestClient(app, base_url=ORIGIN, cookies=COOKIE if cookies is None else cookies, follow_redirects=False)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> SyntheticRecord:
+    record = page_record(tmp_path / "results")
+    record.write()
+    return record
+
+
+@pytest.fixture
+def client(made: SyntheticRecord) -> Iterator[TestClient]:
+    with client_of(app_of(made.results)) as client:
+        yield client
+
+
+def waiting_run(made: SyntheticRecord) -> str:
+    return next(str(row["run_id"]) for row in made.wanted if not Results(made.results).run(row["run_id"]).exists())
+
+
+def test_the_link_gives_the_token_as_a_cookie_and_only_the_right_one_does(made: SyntheticRecord) -> None:
+    new = client_of(app_of(made.results), {})
+    for path in (
+        "/",
+        "/?token=",
+        "/?token=" + "0" * 32,
+        f"/studies/small/report?token={TOKEN}",
+        "/live.js",
+        "/nothing",
+    ):
+        assert new.get(path).status_code == 403
+    assert new.post(f"/stop?token={TOKEN}", headers={"origin": ORIGIN}).status_code == 403
+    assert "small" not in new.get("/").text
+    entered = new.get(f"/?token={TOKEN}")
+    cookie = entered.headers["set-cookie"]
+    assert cookie == f"lr-sweep-{PORT}={TOKEN}; HttpOnly; Path=/; SameSite=strict"
+    assert 'http-equiv="refresh"' in entered.text
+    assert "small" in new.get("/").text
+
+
+@pytest.mark.parametrize("cookie", ["", "x", TOKEN[:-1], TOKEN + "0", TOKEN.upper(), "é"])
+def test_a_wrong_cookie(made: SyntheticRecord, cookie: str) -> None:
+    header = {"cookie": f"lr-sweep-{PORT}={cookie}".encode()}
+    assert client_of(app_of(made.results), {}).get("/", headers=header).status_code == 403
+
+
+@pytest.mark.parametrize("host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1", "127.0.0.1:80", ""])
+def test_another_host_is_refused_though_the_token_is_right(client: TestClient, host: str) -> None:
+    assert client.get("/", headers={"host": host}).status_code == 403
+    assert client.get("/", headers={"host": f"localhost:{PORT}"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "origin", [None, "null", "http://evil.example", "http://127.0.0.1:5000", f"https://127.0.0.1:{PORT}"]
+)
+def test_another_origin_changes_nothing(client: TestClient, made: SyntheticRecord, origin: str | None) -> None:
+    results, run_id = Results(made.results), waiting_run(made)
+    headers = {} if origin is None else {"origin": origin}
+    with results.writing("small"):
+        for path in (f"/runs/{run_id}/stop", "/stop", "/studies/small/resume"):
+            assert client.post(path, headers=headers).status_code == 403
+        assert not results.stop_requests.exists()
+
+
+PATHS = [
+    *("/studies/../report", "/studies/%2e%2e/report", "/studies/..%2f..%2fetc/report", "/studies/small%2f../report"),
+    *("/studies/small/../../format.json", "/studies/nothing/report", "/runs/..%2fformat", "/runs/%2e%2e"),
+    *("/runs/0000", "/runs/" + "0" * 15 + "%00", "/runs/ABCDEF0123456789", "/live.css/../live.py", "/format.json"),
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_address_leads_out_of_what_is_there(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code == 404
+
+
+def test_an_unknown_run_is_refused_with_the_reason(client: TestClient) -> None:
+    answer = client.get("/runs/" + "0" * 16)
+    assert (answer.status_code, "no run" in answer.text) == (400, True)
+
+
+def test_the_overview_says_how_far_the_study_is(client: TestClient) -> None:
+    answer = client.get("/")
+    text = re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", answer.text))
+    assert "20 of 22 runs ended" in text
+    assert " 17 complete 2 diverged 1 failed 2 waiting " in text
+    assert "device time 0:10:00 so far, what is left is not known" in text
+    assert "mnist gpt2 unfrozen-pretrained 1e-3 seed 1 : node lost" in text
+    assert MLFLOW["small"] in answer.text
+    assert MLFLOW[""] in answer.text
+    assert "No sweep is running" in text
+
+
+def test_every_answer_forbids_what_is_not_its_own(client: TestClient) -> None:
+    for path in ("/", "/live.js", "/live.css", "/nothing"):
+        headers = client.get(path).headers
+        assert headers["content-security-policy"].startswith("default-src 'none'; style-src 'self'; script-src 'self';")
+        assert (headers["cache-control"], headers["referrer-policy"]) == ("no-store", "same-origin")
+    page = client.get("/studies/small/report")
+    assert page.headers["content-security-policy"] == "frame-ancestors 'none'"
+    assert "default-src 'none'" in page.text  # the rest is in the page
+    assert re.findall(r'(?:src|href)="(?!/|data:|http://127)', client.get("/").text) == []
+
+
+def test_what_trains_is_shown_with_its_curve_and_can_be_stopped(client: TestClient, made: SyntheticRecord) -> None:
+    results, run_id = Results(made.results), waiting_run(made)
+    made.write_curve(run_id, [(100, 0.5, 0.4), (200, 0.75, 0.6)])
+    with results.writing("small"):
+        state = {"steps_per_s": 10.0, "time_left_s": 60.0, "updated_at": 0.0, "training": {run_id: 210}}
+        write_json(results.progress("small"), state)
+        page = client.get("/").text
+        assert "Training now" in page
+        assert "210 of 300" in page
+        assert 'points="40.0,26.0 80.0,2.0"' in page
+        assert "75.0" in page
+        assert "drawn from 50.00" in page
+        answer = client.post(f"/runs/{run_id}/stop", headers={"origin": ORIGIN})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        assert [path.name for path in results.stop_requests.iterdir()] == [run_id]
+        page = client.get("/").text
+        assert "stopping" in page
+        assert f"/runs/{run_id}/stop" not in page
+    assert "no sweep is running in" in client.post(f"/runs/{run_id}/stop", headers={"origin": ORIGIN}).text
+
+
+def test_a_sweep_is_asked_to_stop_once(
+    client: TestClient, made: SyntheticRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[tuple[int, int]] = []
+    monkeypatch.setattr("os.kill", lambda pid, number: killed.append((pid, number)))
+    results = Results(made.results)
+    assert "no sweep is running" in client.post("/stop", headers={"origin": ORIGIN}).text
+    with results.writing("small"):
+        for _ in range(2):
+            assert client.post("/stop", headers={"origin": ORIGIN}).status_code == 303
+        assert "Stopping: running runs save checkpoints first" in client.get("/").text
+        assert (
+            "already: wait for it, or stop it" in client.post("/studies/small/resume", headers={"origin": ORIGIN}).text
+        )
+        write_json(results.holder, {"pid": 1, "host": f"not-{socket.gethostname()}", "study": "small"})
+        assert "no sweep is running on this machine" in client.post("/stop", headers={"origin": ORIGIN}).text
+    assert killed == [(os.getpid(), 15)]
+
+
+def test_a_report_is_written_again_when_a_run_has_ended(client: TestClient, made: SyntheticRecord) -> None:
+    results = Results(made.results)
+    live = "Live: this page reads itself again"
+    assert live not in client.get("/studies/small/report").text
+    page = results.report("small") / "index.html"
+    first = page.stat().st_ino
+    assert client.get("/studies/small/report").content == page.read_bytes()
+    assert page.stat().st_ino == first
+    with results.writing("small"):
+        client.app.state.reports.written_until.clear()  # type: ignore[attr-defined]
+        assert live in client.get("/studies/small/report").text
+    made.end(made.wanted[-1], [(300, 0.9, 0.9)], "complete", 300)
+    client.__exit__()
+    assert live not in page.read_text()
+
+
+def test_names_are_text(tmp_path: Path) -> None:
+    page = client_of(app_of(hostile_record(tmp_path / "results").write())).get("/").text
+    assert HOSTILE not in page
+
+
+def test_the_log_of_a_run(client: TestClient, made: SyntheticRecord) -> None:
+    results, run_id = Results(made.results), str(made.wanted[0]["run_id"])
+    assert "has no log" in client.get(f"/runs/{run_id}").text
+    results.log(run_id).parent.mkdir(parents=True)
+    results.log(run_id).write_text("started\n| <script>\n")
+    page = client.get(f"/runs/{run_id}").text
+    assert "mnist gpt2 frozen-random 1e-4 seed 0" in page
+    assert "started\n| &lt;script&gt;" in page
+
+
+def test_a_change_is_sent_and_no_change_is_not(made: SyntheticRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lr_sweep.sweep.live.server.POLL_S", 0.01)
+    app, looks = app_of(made.results), iter([False, False, False, True])
+    app.state.closing = lambda: next(looks)
+    assert client_of(app).get("/events").text == "data: changed\n\n: \n\n: \n\n"
+
+
+def test_a_study_that_cannot_be_read_leaves_the_others(made: SyntheticRecord, tmp_path: Path) -> None:
+    other = SyntheticRecord(made.results, "other")
+    other.add(1e-3, 0, [(300, 0.5, 0.5)])
+    other.write()
+    Results(made.results).wanted("small").write_bytes(b"damaged")
+    page = client_of(app_of(made.results)).get("/").text
+    assert "wanted.parquet" in page
+    assert "1 of 1 runs ended" in page

@@ -1,0 +1,266 @@
+"""A training function in several processes (gloo): its curve, kills, hangs and errors. No Ray: two CPUs hold four."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.own_ranks import DDP, NOISY
+from lr_sweep.tests.support.own_study import write_function
+from lr_sweep.tests.support.tiny_study import ROOT, cohort_here, environment, evaluations, events_of, runs_of
+from lr_sweep.tests.support.waiting import wait_until
+from lr_sweep.trainables.checkpoint import checkpoints
+from lr_sweep.trainables.own.code import TrainingFunctionError
+from lr_sweep.trainables.own.engine import OwnTraining
+from lr_sweep.trainables.own.output import Output
+from lr_sweep.trainables.own.probe import probe
+from lr_sweep.trainables.own.ranks import Ranks
+from lr_sweep.trainables.own.run import OwnRun, own_run
+from lr_sweep.trainables.own.state import AS_RANK_0
+
+LOSS = "{name: loss, higher_is_better: false}"
+ALONE = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+
+
+def run_of(folder: Path, body: str, processes: int, **changes: str) -> OwnRun:
+    resources = f"{{processes_per_run: {processes}}}"
+    study = write_function(folder, body, metric=LOSS, resources=resources, **changes)
+    return own_run(runs_of(study, folder / "results")[0].run)
+
+
+def started(run: OwnRun, num_steps: int = 10, timeout_s: float = 60.0, output: Output | None = None) -> OwnTraining:
+    return OwnTraining(run, num_steps, "cpu", lambda: 0.0, output, timeout_s)
+
+
+def curve(one: OwnTraining) -> list[float]:
+    return [point.validation_accuracy for point in one.progress.curve]
+
+
+def to_end(one: OwnTraining, num_steps: int = 10) -> list[float]:
+    while one.progress.step < num_steps and not one.progress.diverged:
+        one.advance()
+    one.close()
+    return curve(one)
+
+
+def pids(one: OwnTraining) -> list[int]:
+    assert isinstance(one._function, Ranks)
+    return [rank.process.pid for rank in one._function._ranks]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [2, 4])
+def test_the_curve_is_that_of_the_same_batches_in_one_process(
+    tmp_path: Path, processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of(tmp_path, DDP, processes)
+    for name, value in ALONE.items():
+        monkeypatch.setenv(name, value)
+    expected = to_end(started(replace(run, processes=1)))
+    assert to_end(started(run)) == pytest.approx(expected, rel=1e-5)
+    assert expected[1] < expected[0]
+
+
+def test_a_checkpoint_has_of_other_ranks_only_what_differs(tmp_path: Path) -> None:
+    with closing(started(run_of(tmp_path, NOISY, 2))) as one:
+        one.advance(for_s=0.0)
+        own = one.state()[1]["own"]
+        (other,) = own["ranks"]
+        assert {name for name, value in other["saved"].items() if value == AS_RANK_0} == {"model", "optimizer"}
+        assert other["saved"].keys() == own["saved"].keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [2, 4])
+def test_probe_finds_that_it_repeats_and_resumes(tmp_path: Path, processes: int) -> None:
+    found = probe(run_of(tmp_path, NOISY, processes), "cpu")
+    assert found.text() == "deterministic, and resumes exactly"
+    assert len(found.step_s) == 4
+
+
+def life(run: OwnRun, num_steps: int, state: Any, moments: random.Random | None) -> tuple[OwnTraining, Any]:
+    """Train a run from a state, until a rank is killed at a random moment, or to its end; return its last state."""
+    one, timer = started(run, num_steps), threading.Timer(0, lambda: None)
+    if state is not None:
+        one.load_state(state[0], json.loads(json.dumps(state[1])))
+    if moments is not None:
+        at, victim = one.progress.step + moments.randrange(1, 8), moments.choice(pids(one))
+        timer = threading.Timer(moments.uniform(0, 0.02), os.kill, (victim, signal.SIGKILL))
+    while one.progress.step < num_steps:
+        if moments is not None and one.progress.step == at:
+            timer.start()
+        try:
+            one.advance(for_s=0.0)
+            state = one.state()
+        except TrainingFunctionError as error:
+            timer.join()
+            raise KilledError(state) from error
+    one.close()
+    return one, state
+
+
+class KilledError(Exception):
+    """Has the last state as its argument."""
+
+
+def are_gone(processes: list[int]) -> bool:
+    return not any(map(psutil.pid_exists, processes))
+
+
+@pytest.mark.slow
+def test_ranks_that_are_killed_resume_with_the_same_bits(tmp_path: Path) -> None:
+    run = run_of(tmp_path, NOISY, 2, num_steps="60")
+    state, moments = None, random.Random(36)
+    for _ in range(5):
+        with pytest.raises(KilledError) as killed:
+            life(run, 60, state, moments)
+        assert re.search(r"rank [01] of 2 was killed by SIGKILL$", str(killed.value.__cause__))
+        (state,) = killed.value.args
+    resumed = curve(life(run, 60, state, None)[0])
+    assert resumed == to_end(started(run, 60), 60)
+    assert len(set(resumed)) == 12
+
+
+TRAIN = """
+import sys
+from pathlib import Path
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.tiny_study import cohort_here, events_of, runs_of
+study, results = map(Path, sys.argv[1:])
+for event in events_of(cohort_here(runs_of(study, results)[:1], Results(results), every_s=0.0)):
+    pass
+"""
+
+
+def trains(process: subprocess.Popen[bytes], folder: Path, step: int) -> list[int]:
+    """The ranks of a process that has saved a later step, else none."""
+    assert process.poll() is None
+    return [each.pid for each in psutil.Process(process.pid).children()] if newest(folder) > step else []
+
+
+@pytest.mark.slow
+def test_ranks_end_with_the_process_that_started_them_and_the_run_resumes_with_the_same_bits(tmp_path: Path) -> None:
+    """KilledError at random moments, once while a rank is stopped and cannot see it."""
+    run, moments, results = run_of(tmp_path, NOISY, 2, num_steps="2000"), random.Random(36), tmp_path / "results"
+    command = [sys.executable, "-c", TRAIN, str(tmp_path / "mine.yaml"), str(results)]
+    folder = Results(results).checkpoints(run.run_id)
+    for stopped in (False, False, True):
+        process = subprocess.Popen(command, cwd=ROOT, env=environment())
+        ranks = wait_until(partial(trains, process, folder, newest(folder)), "a checkpoint")
+        if stopped:
+            os.kill(ranks[1], signal.SIGSTOP)
+        time.sleep(moments.uniform(0, 0.3))
+        process.kill()
+        process.wait()
+        wait_until(partial(are_gone, ranks), "the end of the ranks")
+    assert 0 < newest(folder) < 2000
+    resumed = events_of(cohort_here(runs_of(tmp_path / "mine.yaml", results), Results(results)))
+    points = [point.validation_accuracy for event in resumed for point in evaluations(event)]
+    assert points == to_end(started(run, 2000), 2000)
+
+
+def newest(folder: Path) -> int:
+    """The step of the newest checkpoint."""
+    return max((int(path.name.split("-")[1]) for path in checkpoints(folder)), default=0)
+
+
+SLEEPS = "    if step == 3 and rank == 1:\n        import time; time.sleep(1000)\n    optimizer.zero_grad()"
+
+
+def hang(tmp_path: Path, body: str) -> str:
+    """What is raised of a run with a rank that hangs, and within a few seconds."""
+    run = run_of(tmp_path, body, 2)
+    with closing(started(run, timeout_s=6.0)) as one:
+        ranks, began = pids(one), time.monotonic()
+        with pytest.raises(TrainingFunctionError) as raised:
+            one.advance()
+    assert 6 < time.monotonic() - began < 12
+    assert are_gone(ranks)
+    return str(raised.value)
+
+
+def test_a_rank_that_hangs_is_named_with_its_line(tmp_path: Path) -> None:
+    found = hang(tmp_path, DDP.replace("    optimizer.zero_grad()", SLEEPS))
+    what, zero, one = re.split(": |; ", found.splitlines()[1], maxsplit=3)[0], *found.split("rank ")[-2:]
+    assert what == "rank 1 of 2 hangs"
+    assert "no answer in 6 s (resources.rank_timeout_s; 300 s for imports) on the way to step 3: rank 0" in found
+    assert re.match(r"0 waits for others at train.py:20, `torch.nn.functional.mse_loss.*backward\(\)`; $", zero)
+    assert one == "1 is at train.py:18, `import time; time.sleep(1000)`"
+
+
+def test_a_rank_that_is_stopped_is_named(tmp_path: Path) -> None:
+    stops = SLEEPS.replace("import time; time.sleep(1000)", "os.kill(os.getpid(), 19)")
+    found = hang(tmp_path, DDP.replace("    optimizer.zero_grad()", stops))
+    assert "rank 1 of 2 hangs" in found
+    assert found.endswith("; rank 1 does not answer")
+
+
+def test_a_rank_that_raises_gives_the_reason(tmp_path: Path) -> None:
+    body = DDP.replace(
+        "    optimizer.zero_grad()", "    if step == 3 and rank == 1:\n        raise ValueError('boom')\n"
+    )
+    with pytest.raises(TrainingFunctionError) as raised:
+        to_end(started(run_of(tmp_path, body, 2)))
+    assert str(raised.value).splitlines() == [
+        "the training function failed:",
+        "Rank 1 of 2, most recent call last:",
+        '  File "train.py", line 18, in train',
+        "    raise ValueError('boom')",
+        "ValueError: boom",
+    ]
+
+
+def test_a_rank_that_ends_before_the_group_is_whole_ends_the_others(tmp_path: Path) -> None:
+    body = DDP.replace("dist.init", "if rank == 1:\n    os._exit(3)\ndist.init", 1)
+    with pytest.raises(TrainingFunctionError, match="rank 1 of 2 ended with exit code 3$"):
+        started(run_of(tmp_path, body, 2))
+
+
+VARIABLES = """
+import os
+print({name: os.environ[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR")})
+for step in session.steps():
+    if session.due:
+        session.report(validation=step + int(os.environ["RANK"]), test=0.0)
+"""
+
+
+def test_ranks_see_what_torchrun_sets_and_rank_0_reports(tmp_path: Path) -> None:
+    output = Output()
+    one = started(run_of(tmp_path, VARIABLES, 2), output=output)
+    assert to_end(one) == [5.0, 10.0]
+    lines = sorted(line for printed in output.take() for line in printed.text.splitlines())
+    same = "'WORLD_SIZE': '2', 'LOCAL_WORLD_SIZE': '2', 'MASTER_ADDR': '127.0.0.1'}"
+    own = [f"{{'RANK': '{rank}', 'LOCAL_RANK': '{rank}', {same}" for rank in range(2)]
+    assert lines == [f"[rank 1] {own[1]}", own[0]]
+
+
+def test_a_run_that_diverges_ends_in_all_ranks(tmp_path: Path) -> None:
+    body = VARIABLES.replace("step + int(", "float('nan') * int(").replace("* int(os.environ", "+ len(os.environ")
+    one = started(run_of(tmp_path, body, 2))
+    assert to_end(one) == []
+    assert one.progress.diverged_at_step == 5
+
+
+def test_one_process_has_the_id_it_always_had(tmp_path: Path) -> None:
+    one, two = run_of(tmp_path, DDP, 1), run_of(tmp_path, DDP, 2)
+    plain = own_run(runs_of(write_function(tmp_path, DDP, metric=LOSS), tmp_path / "results")[0].run)
+    assert plain.run_id == one.run_id != two.run_id
+    assert "processes" not in one.content()
+    assert two.content()["processes"] == 2

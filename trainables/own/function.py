@@ -1,0 +1,184 @@
+"""A training function called in this process: in a thread of its own, which waits between two steps."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lr_sweep.trainables.own.code import FAILURE, TrainingFunctionError, import_function, own_traceback
+from lr_sweep.trainables.own.output import Output
+from lr_sweep.trainables.own.run import OwnRun
+from lr_sweep.trainables.own.session import MisuseError, OwnSession, RunToTrain
+from lr_sweep.trainables.own.state import (
+    State,
+    generator_states,
+    restore,
+    restore_generators,
+    seed_generators,
+    state_of,
+)
+from lr_sweep.trainables.plain import CPU_THREADS
+
+THREAD = "training-function"
+"""Name of the function's thread."""
+
+
+class SessionClosedError(BaseException):
+    """Raised inside a training function whose run ends here; not an Exception, so that no `except` of its stops it."""
+
+
+class Handoff:
+    """Calls a function in a thread of its own, which runs only inside `resume`, until it calls `pause` or ends."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._closing = False
+        self.error: BaseException | None = None
+        """What the function raised."""
+        self.ended = False
+        # A daemon: a process that saved its runs and exits does not wait for the function.
+        self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
+
+    def resume(self) -> None:
+        """Let the function run until it pauses or ends; the calling thread waits."""
+        assert not self.ended, "there is nothing left to run"
+        if self._thread.ident is None:
+            self._thread.start()
+        else:
+            self._go.release()
+        self._back.acquire()
+
+    def pause(self) -> None:
+        """Hand back to the thread that called `resume`, until it does so again; called by the function.
+
+        Raises:
+            SessionClosedError: by `close`.
+        """
+        self._back.release()
+        self._go.acquire()
+        if self._closing:
+            raise SessionClosedError
+
+    def close(self) -> None:
+        """End the function where it pauses; its `finally` blocks run."""
+        if self._thread.ident is not None and not self.ended:
+            self._closing = True
+            self.resume()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except SessionClosedError:
+            pass
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.ended = True
+            self._back.release()
+
+
+class Function:
+    """One call of a training function, by one process of its run."""
+
+    def __init__(self, run: OwnRun, num_steps: int, device: str, folder: Path, output: Output, rank: int = 0) -> None:
+        """Call the function, up to the beginning of its first step.
+
+        Args:
+            run: what is trained, to `num_steps`.
+            device: `cpu`, `cuda`, or one of several as `cuda:1`.
+            folder: has the run's code and data (`unpacked`).
+            output: keeps what the function prints.
+            rank: of this process among those of the run; only what rank 0 reports counts.
+
+        Raises:
+            OwnCodeError: its files define no such function.
+            TrainingFunctionError: it raised.
+        """
+        self._run, self._folder, self._output = run, folder, output
+        self._handoff = Handoff(self._call)
+        names = [field.name for field in fields(RunToTrain) if field.name != "num_steps"]
+        to_train = RunToTrain(**{name: getattr(run, name) for name in names}, num_steps=num_steps)
+        self._session = OwnSession(to_train, device, folder, self._pause, rank)
+        self._pause_at, self._pause_at_step = 0.0, math.inf
+        seed_generators(run.seed)
+        self._generators = generator_states()
+        self._resume()
+
+    def _call(self) -> None:
+        device = self._session.device
+        if device == "cpu":
+            torch.set_num_threads(CPU_THREADS)  # of this thread: the order of a sum follows their number
+        elif ":" in device:
+            torch.cuda.set_device(device)  # of this thread, too
+        function = import_function(self._run.files.trainable, self._folder, self._run.files.code)
+        seed_generators(self._run.seed)  # again: some libraries draw when a process imports them for the first time
+        function(self._session.run, self._session)
+        if self._session.step < self._session.run.num_steps:
+            raise MisuseError(
+                f"the function returned after step {self._session.step} of {self._session.run.num_steps}, want it to "
+                f"loop over session.steps to its end"
+            )
+
+    def _pause(self) -> None:
+        """Wait for the session where there is something to save or to report; called by the function between steps."""
+        step = self._session.step
+        must = not step or self._session.reported is not None or step >= self._session.run.num_steps
+        if must or step >= self._pause_at_step or time.monotonic() >= self._pause_at:
+            self._handoff.pause()
+
+    def _resume(self) -> None:
+        """Let the function run to its next pause, with its own random numbers."""
+        restore_generators(self._generators)
+        with self._output.kept_for(self._run.run_id):
+            self._handoff.resume()
+        self._generators = generator_states()
+        if error := self._handoff.error:
+            if isinstance(error, MemoryError | torch.OutOfMemoryError):
+                raise error
+            text = own_traceback(error, self._folder)
+            raise TrainingFunctionError(f"{FAILURE}\n{text}") from None
+
+    def advance(self, *, for_s: float = math.inf, to_step: float = math.inf) -> tuple[int, dict[str, float] | None]:
+        """Train to the next report, to a step, or for `for_s` seconds; return the step, and what was reported there."""
+        self._pause_at, self._pause_at_step = time.monotonic() + for_s, to_step
+        self._session.reported = None
+        self._resume()
+        return self._session.step, self._session.reported
+
+    def state(self) -> State:
+        """Return what is needed to resume: tensors by name, plain JSON values; raises StateError."""
+        assert self._session.saved is not None, "the function pauses first where it says what is saved"
+        return state_of(self._session.saved, self._session.generators or self._generators)
+
+    def load_state(
+        self,
+        step: int,
+        tensors: Mapping[str, Tensor],
+        values: Mapping[str, Any],
+        first: tuple[Mapping[str, Tensor], Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Resume after a step from what `state` returned; `first` is the state of rank 0 (`own.state.restore`)."""
+        assert self._session.saved is not None, "as of `state`"
+        self._session.generators = restore(self._session.saved, tensors, values, first)
+        self._session.step = step
+
+    def close(self, *, at_end: bool) -> None:
+        """Let the function end: by itself after its last step, else where it pauses.
+
+        Raises:
+            TrainingFunctionError: it raised after its last step.
+        """
+        try:
+            if at_end:
+                self._resume()
+        finally:
+            self._handoff.close()

@@ -1,0 +1,276 @@
+"""A run in several processes of one machine, each with a rank, as `torchrun` starts them.
+
+All ranks stop after the same step, because they are told which one before they train to it. What each then saves is one
+consistent checkpoint. Ranks share a fate: when one raises, dies or hangs, all are ended.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load, save
+from torch import Tensor
+from torch.distributed import TCPStore
+
+from lr_sweep.datasets.task import DataError
+from lr_sweep.trainables.own.code import FAILURE, OwnCodeError, TrainingFunctionError
+from lr_sweep.trainables.own.output import Output
+from lr_sweep.trainables.own.rank import WHERE, Answer, Packed, Request
+from lr_sweep.trainables.own.run import OwnRun
+from lr_sweep.trainables.own.state import State, StateError, by_rank, joined
+
+ADDRESS = "127.0.0.1"
+LOOPBACK = "lo" if sys.platform == "linux" else "lo0"
+START_S = 300.0
+"""How long processes may take to import torch, on a busy machine."""
+CHUNK_S = 2.0
+"""Seconds of training between two answers, about; the first is after one step, the next after two at most."""
+LAST_WORDS_S = 1.0
+"""After one rank has failed, how long the others may take to fail from it: not the first one need be the cause."""
+WHERE_S = 2.0
+TICK_S = 0.2
+LOST_CONNECTION = re.compile(r"closed by peer|reset by peer|broken pipe|refused|NCCL|DistBackendError", re.IGNORECASE)
+"""What the ranks raise that have lost another one."""
+MAIN = """\
+from lr_sweep.trainables.import_path import hide_checkout
+hide_checkout()  # before any library looks for Hugging Face's `datasets`
+from lr_sweep.trainables.own.rank import main
+main({})
+"""
+LOST = "lost"
+"""In place of the class of an error: the process has ended, or its connection does not work."""
+ERRORS: dict[str, type[Exception]] = {
+    **{each.__name__: each for each in (DataError, OwnCodeError, StateError, MemoryError)},
+    "OutOfMemoryError": MemoryError,
+}
+
+
+class RankProcess:
+    """A rank's process, and the connection to it. Neither sending nor receiving waits for ever."""
+
+    def __init__(self, number: int, variables: Mapping[str, str], timeout_s: float) -> None:
+        """Start it with some environment variables; it then imports torch, and answers once without a request."""
+        ours, theirs = socket.socketpair()
+        limit = struct.pack("ll", math.ceil(timeout_s), 0)
+        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):  # of a message that has begun
+            ours.setsockopt(socket.SOL_SOCKET, option, limit)
+        code = MAIN.format(theirs.fileno())
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-c", code],
+                stdin=subprocess.DEVNULL,
+                env=os.environ | variables,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # with it end the processes that it has started
+            )
+        self.number, self.connection = number, Connection(ours.detach())
+
+    def send(self, request: Request) -> None:
+        """Send a request; that the process has died shows where its answer is received."""
+        with suppress(OSError):
+            self.connection.send(request)
+
+    def receive(self) -> Answer:
+        """Return an answer, which is there or under way, or that the rank is lost."""
+        with suppress(EOFError, OSError):
+            if not self.is_dead:
+                answer: Answer = self.connection.recv()
+                return answer
+        return Answer(self._end(), LOST)
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it has ended, and has sent nothing before."""
+        return self.process.poll() is not None and not self.connection.poll()
+
+    def _end(self) -> str:
+        with suppress(subprocess.TimeoutExpired):
+            code = self.process.wait(LAST_WORDS_S)
+            return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return "does not answer"
+
+    def where(self) -> tuple[str, bool]:
+        """Return what it does now, and whether it waits for other ranks there."""
+        self.send(WHERE)
+        until = time.monotonic() + WHERE_S
+        while self.connection.poll(max(0.0, until - time.monotonic())):
+            answer = self.receive()
+            if answer.where:
+                at, waits = answer.value
+                return f"{'waits for others' if waits else 'is'} at {at}", waits
+            if answer.error == LOST:
+                break
+        return "does not answer", False
+
+    def kill(self) -> None:
+        """End the process and those that it started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.connection.close()
+
+
+class Ranks:
+    """A training function in several processes, used as a `Function` is."""
+
+    def __init__(
+        self, run: OwnRun, num_steps: int, device: str, folder: Path, output: Output, rank_timeout_s: float
+    ) -> None:
+        """Start the processes, and call the function in each, up to the beginning of its first step.
+
+        Raises as `Function`, and TrainingFunctionError for a rank that dies or gives no answer in `rank_timeout_s`.
+        """
+        self._run, self._num_steps, self._output, self._timeout_s = run, num_steps, output, rank_timeout_s
+        self._step, self._taken, self._step_s = 0, 1, math.inf
+        self._ranks: list[RankProcess] = []
+        weakref.finalize(self, kill_all, self._ranks)
+        self._store, port = rendezvous()
+        with self._all_or_none():
+            for number in range(run.processes):
+                variables = rank_variables(number, run.processes, port)
+                self._ranks.append(RankProcess(number, variables, rank_timeout_s))
+            self._answers(START_S)
+        of_rank = device if device == "cpu" else f"{device}:{{}}"
+        self._ask([("start", run, num_steps, of_rank.format(rank), folder, rank) for rank in range(run.processes)])
+
+    def advance(self, *, for_s: float = math.inf) -> tuple[int, dict[str, float] | None]:
+        """Train to the next report, or for `for_s` seconds; return the step, and what rank 0 reported there."""
+        until = time.monotonic() + for_s
+        while True:
+            began, first = time.monotonic(), self._step
+            due = (first // self._run.evaluate_every + 1) * self._run.evaluate_every
+            wanted = int(max(0.0, min(CHUNK_S, until - began)) / self._step_s)
+            self._step = min(due, self._num_steps, first + max(1, min(wanted, 2 * self._taken)))
+            scores, *_ = self._ask([("advance", self._step)] * self._run.processes)
+            if scores is None:
+                self._taken = self._step - first
+                self._step_s = (time.monotonic() - began) / self._taken
+            if scores is not None or self._step >= self._num_steps or time.monotonic() >= until:
+                return self._step, scores
+
+    def state(self) -> State:
+        """Return what is needed to resume: of rank 0 all, of another rank what has other bits there."""
+        prints: list[dict[str, str]] = self._ask([("state",)] * self._run.processes)
+        same = [tuple(name for name, each in rank.items() if prints[0].get(name) == each) for rank in prints[1:]]
+        packed: list[Packed] = self._ask([("send_state", names) for names in ((), *same)])
+        return joined([(load(tensors), dict(values)) for tensors, values in packed])
+
+    def load_state(self, step: int, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        """Resume after a step from what `state` returned."""
+        packed = [(save(each), of_rank) for each, of_rank in by_rank(tensors, values)]
+        self._ask([("load_state", step, own, packed[0]) for own in packed])
+        self._step = step
+
+    def close(self, *, at_end: bool) -> None:
+        """Let the function end in every rank; raises TrainingFunctionError if it raises after its last step."""
+        try:
+            with suppress(*() if at_end else (TrainingFunctionError,)):
+                self._ask([("close", at_end)] * len(self._ranks))
+        finally:
+            kill_all(self._ranks)
+
+    def _ask(self, requests: Sequence[Request]) -> list[Any]:
+        """Send each rank its request; return what they answer, or end all ranks and raise why one of them failed."""
+        with self._all_or_none():
+            for rank, request in zip(self._ranks, requests, strict=True):
+                rank.send(request)
+            return self._answers(self._timeout_s)
+
+    @contextmanager
+    def _all_or_none(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            kill_all(self._ranks)
+            raise
+
+    def _answers(self, timeout_s: float) -> list[Any]:
+        answers: dict[int, Answer] = {}
+        until = time.monotonic() + timeout_s
+        while missing := [rank for rank in self._ranks if rank.number not in answers]:
+            if (left_s := until - time.monotonic()) <= 0:
+                break
+            for rank in ready(missing, min(left_s, TICK_S)):
+                answers[rank.number] = answer = rank.receive()
+                self._print(rank.number, answer.printed)
+                if answer.error:
+                    until = min(until, time.monotonic() + LAST_WORDS_S)
+        if failed := {number: answer for number, answer in answers.items() if answer.error}:
+            raise self._failure(failed)
+        if missing:
+            raise TrainingFunctionError(f"{FAILURE}\n{self._hanging(missing, timeout_s)}")
+        return [answers[rank.number].value for rank in self._ranks]
+
+    def _print(self, rank: int, text: str) -> None:
+        """Keep what a rank printed for the log of its run; the process itself printed it, too."""
+        with self._output.kept_for(self._run.run_id):
+            self._output.add("".join(f"{f'[rank {rank}] ' if rank else ''}{line}\n" for line in text.splitlines()))
+
+    def _failure(self, failed: Mapping[int, Answer]) -> Exception:
+        """Return the error of the rank that failed by itself: one that died, or the first that did not lose another."""
+
+        def is_effect(answer: Answer) -> int:
+            return 0 if answer.error == LOST else 2 if LOST_CONNECTION.search(answer.value) else 1
+
+        number, answer = min(failed.items(), key=lambda each: is_effect(each[1]))
+        name = f"rank {number} of {self._run.processes}"
+        if answer.error == "TrainingFunctionError":
+            marked = answer.value.replace("Most recent call last:", f"{name.capitalize()}, most recent call last:", 1)
+            return TrainingFunctionError(marked)
+        if kind := ERRORS.get(answer.error or ""):
+            return kind(f"{name}: {answer.value}")
+        return TrainingFunctionError(f"{FAILURE}\n{name} {answer.value}")
+
+    def _hanging(self, missing: Sequence[RankProcess], timeout_s: float) -> str:
+        """Return which ranks do not answer, and where each is: those that wait for others do not hang themselves."""
+        found = {rank.number: rank.where() for rank in missing}
+        hang = [number for number, (_, waits) in found.items() if not waits] or list(found)
+        names = f"rank{'s' * (len(hang) > 1)} {', '.join(map(str, hang))} of {self._run.processes}"
+        places = "; ".join(f"rank {number} {at}" for number, (at, _) in found.items())
+        verb = "hang" if len(hang) > 1 else "hangs"
+        limit = f"{timeout_s:g} s (resources.rank_timeout_s; {START_S:g} s for imports)"
+        return f"{names} {verb}: no answer in {limit} on the way to step {self._step}: {places}"
+
+
+def ready(ranks: Sequence[RankProcess], timeout_s: float) -> list[RankProcess]:
+    """Return the ranks that have answered, or have died, within some seconds."""
+    found = wait([rank.connection for rank in ranks], timeout_s)
+    return [rank for rank in ranks if rank.connection in found or rank.is_dead]
+
+
+def kill_all(ranks: list[RankProcess]) -> None:
+    """End processes, and forget them."""
+    while ranks:
+        ranks.pop().kill()
+
+
+def rendezvous() -> tuple[TCPStore, int]:
+    """Return the store by which ranks find each other, and its port; this machine alone can reach it."""
+    listening = socket.create_server((ADDRESS, 0))
+    port: int = listening.getsockname()[1]
+    store = TCPStore(ADDRESS, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach())
+    return store, port
+
+
+def rank_variables(rank: int, num_ranks: int, port: int) -> dict[str, str]:
+    """Return the environment variables of a rank, as `torchrun` sets them on one machine."""
+    numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": num_ranks, "LOCAL_WORLD_SIZE": num_ranks}
+    at = {"MASTER_ADDR": ADDRESS, "MASTER_PORT": str(port)}
+    # Our process has the store, as torchrun's has: a port that rank 0 opens may be taken meanwhile.
+    agent = {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
+    interface = {name: os.environ.get(name, LOOPBACK) for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
+    return {**{name: str(number) for name, number in numbers.items()}, **at, **agent, **interface}
