@@ -18,8 +18,9 @@ PARTS: dict[str, str] = {
     "attention": "query, key, value and output projections of every block",
     "feedforward": "both linear layers of every block's feedforward",
     "last_attention": "attention of the last block, which is a part of `attention`",
+    "lora": "low-rank adapters beside every linear layer of attention and feedforward; GPT-2 alone",
 }
-"""Every parameter of a classifier is in exactly one of the first six (`Classifier.parts`)."""
+"""Every parameter of a classifier is in exactly one of the first six and `lora` (`Classifier.parts`)."""
 
 
 def sorted_parts(trained: Iterable[str]) -> tuple[str, ...]:
@@ -59,7 +60,8 @@ class Variant:
     initialisation: Initialisation
     """How the body starts; `statistics`: random, with the mean and deviation of each pretrained tensor."""
     trained: tuple[str, ...]
-    """Parts that are trained: input, output, positions, layer_norms, attention, feedforward, last_attention."""
+    """Parts that are trained: input, output, positions, layer_norms, attention, feedforward, last_attention,
+    lora."""
 
     def __post_init__(self) -> None:
         known = get_args(Initialisation)

@@ -120,6 +120,10 @@ class Protocol:
     """Width at which `mup` is the same as `standard`."""
     base_heads: Dimension | None = None
     """Heads at that width; null: as many as the model's."""
+    lora_rank: Count = 8
+    """Rank r of the adapters of the part `lora` (Hu et al. 2021, appendix D, RoBERTa base)."""
+    lora_alpha: Positive = 8.0
+    """Adapters add alpha / r x A B to what a linear layer makes of x (the same source; one alpha for all ranks)."""
     schedule: Schedule = "constant"
     """How the learning rate changes after the warm-up (`trainables.schedules.rate_factor`)."""
     warmup_steps: Annotated[int, Interval(ge=0, le=10**12)] = 0
@@ -133,7 +137,7 @@ _LATER_OPTIONS = {
     for name in (
         *("precision", "optimizer", "weight_decay", "momentum", "lion_beta1", "lion_beta2", "muon_momentum"),
         *("schedule", "warmup_steps", "decay_fraction", "test_evaluated", "attention"),
-        *("muon_rate_ratio", "parametrization", "base_width", "base_heads"),
+        *("muon_rate_ratio", "parametrization", "base_width", "base_heads", "lora_rank", "lora_alpha"),
     )
 }
 """Options that came after runs were recorded, with the values that held before."""

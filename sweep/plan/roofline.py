@@ -24,7 +24,7 @@ from lr_sweep.trainables.memory import (
     activation_numbers,
     largest_stack,
     mask_numbers,
-    part_sizes,
+    run_sizes,
     stack_bytes,
 )
 from lr_sweep.trainables.run import QUERY_BLOCK, Run, engine_of, gpt2_size
@@ -35,6 +35,8 @@ LAUNCH_S = Span(low=4e-6, middle=8e-6, high=16e-6)
 """From one eager operation of torch to the next, on the CPU. Assumed."""
 KERNELS_A_STEP, KERNELS_A_BLOCK = 65, 97
 """Operations of a stack's step that are no views, counted, whatever the number of runs; the second for each block."""
+KERNELS_A_BLOCK_ADAPTED, KERNELS_A_BLOCK_ADAPTED_EVALUATED = 40, 16
+"""More of each block with adapters, in a step and in a batch of an evaluation. Counted at rank 8."""
 KERNELS_A_QUERY_BLOCK = 52
 """More of each run and block of queries of `trainables.attention`, there and back. Counted; 44 where
 the masks are another run's, too."""
@@ -105,17 +107,18 @@ def _timing(runs: Sequence[Run], task: TaskShape, gpu: Gpu, share: float) -> Tim
 
 def step_work(run: Run, task: TaskShape, num_runs: int, num_seeds: int) -> Work:
     """Return the work of a gradient step of a stack."""
-    sizes = part_sizes(run.model, task) | {"positions": task.num_tokens * run.model.width}  # those in use
+    sizes = run_sizes(run, task) | {"positions": task.num_tokens * run.model.width}  # those in use
     trained = sum(sizes[part] for part in run.trained)
     stored = activation_numbers(run, task) + (mask_numbers(run, task) if num_seeds > 1 else 0)
     weights, kernels = _long_attention(run, task)
+    adapted = KERNELS_A_BLOCK_ADAPTED if "lora" in run.trained else 0
     passes = PASSES * stored + PASSES_BLOCKED * weights + PASSES_A_TRAINED_NUMBER * trained
     # Going back, gradients of activations take as long as the forward pass, and so do those of trained weights.
     rounds = 2 + sum(part in run.trained for part in ("attention", "feedforward")) / 2
     return Work(
         flops=num_runs * rounds * run.protocol.batch_size * _forward_flops(run, task),
         traffic_bytes=BYTES * (num_runs * passes + 2 * _frozen_numbers(run, task, num_seeds)),
-        launches=KERNELS_A_STEP + KERNELS_A_BLOCK * run.model.layers + num_runs * kernels,
+        launches=KERNELS_A_STEP + (KERNELS_A_BLOCK + adapted) * run.model.layers + num_runs * kernels,
     )
 
 
@@ -136,24 +139,26 @@ def evaluation_work(run: Run, task: TaskShape, num_runs: int, num_seeds: int) ->
     num_examples = run.protocol.train_examples_evaluated + module.num_held_out(module.Options(**run.task_options))
     num_batches = math.ceil(num_examples / max(1, TOKENS_A_BATCH // task.num_tokens))
     stored = num_examples * activation_numbers(run, task) / run.protocol.batch_size
-    trained = sum(part_sizes(run.model, task)[part] for part in run.trained)
+    trained = sum(run_sizes(run, task)[part] for part in run.trained)
+    adapted = KERNELS_A_BLOCK_ADAPTED_EVALUATED if "lora" in run.trained else 0
     weights = num_batches * (num_runs * trained + _frozen_numbers(run, task, num_seeds))
     return Work(
         flops=num_runs * num_examples * _forward_flops(run, task),
         traffic_bytes=BYTES * (PASSES_EVALUATED * num_runs * stored + weights),
-        launches=num_batches * (KERNELS_EVALUATED + KERNELS_A_BLOCK_EVALUATED * run.model.layers),
+        launches=num_batches * (KERNELS_EVALUATED + (KERNELS_A_BLOCK_EVALUATED + adapted) * run.model.layers),
     )
 
 
 def _forward_flops(run: Run, task: TaskShape) -> float:
     """Return what an example takes forward: two operations for each weight and token, and attention's products."""
-    sizes, size = part_sizes(run.model, task), run.model
-    weights = sizes["attention"] + sizes["feedforward"] + (0 if task.token_dim is None else sizes["input"])
+    sizes, size = run_sizes(run, task), run.model
+    weights = sum(sizes[part] for part in ("attention", "feedforward", "lora"))
+    weights += 0 if task.token_dim is None else sizes["input"]
     return 2 * task.num_tokens * weights + 4 * size.layers * task.num_tokens**2 * size.width
 
 
 def _frozen_numbers(run: Run, task: TaskShape, num_seeds: int) -> int:
     """Return the frozen weights of a stack: pretrained ones are shared, random ones are the seed's."""
-    sizes = part_sizes(run.model, task)
+    sizes = run_sizes(run, task)
     frozen = sum(sizes[part] for part in ("attention", "feedforward") if part not in run.trained)
     return frozen * (1 if run.initialisation == "pretrained" else num_seeds)

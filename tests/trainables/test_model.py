@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.tests.support.small_runs import SIZE, random_weights, real_valued_task, run_of, symbol_task
-from lr_sweep.trainables.backbones.family import Dropout
+from lr_sweep.trainables.backbones.family import Dropout, parameters_of
 from lr_sweep.trainables.backbones.gpt2 import GPT2
 from lr_sweep.trainables.classifier import Classifier
 from lr_sweep.trainables.initialise import build_classifier, load_weights
@@ -81,7 +81,7 @@ def test_sizes_of_parts_are_those_of_the_model(
     task = TaskShape(num_tokens=num_tokens, num_classes=num_classes, **tokens)
     with torch.device("meta"):
         parts = Classifier(size, task, Protocol()).parts()
-    counted = {name: sum(p.numel() for m in modules for p in m.parameters()) for name, modules in parts.items()}
+    counted = {name: sum(p.numel() for p in parameters_of(modules)) for name, modules in parts.items()}
     assert part_sizes(size, task) == counted
 
 

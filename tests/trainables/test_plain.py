@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from torch.nn import Module
 
 from lr_sweep.datasets.task import TaskData
 from lr_sweep.tests.support.engine_runs import numbers, plain, plain_of
@@ -30,7 +31,8 @@ def test_frozen_parts_keep_every_bit_and_trained_ones_move(variant: str) -> None
 
 
 def _copies(trained: Training, part: str) -> list[torch.Tensor]:
-    return [p.detach().clone() for module in trained.model.parts()[part] for p in module.parameters()]
+    found = trained.model.parts()[part]
+    return [p.detach().clone() for each in found for p in (each.parameters() if isinstance(each, Module) else [each])]
 
 
 @pytest.mark.parametrize("data", [real_valued_task(), symbol_task()], ids=["numbers", "symbols"])

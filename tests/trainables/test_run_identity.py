@@ -70,6 +70,8 @@ OTHER_PROTOCOL: dict[str, Any] = {
     "parametrization": "mup",
     "base_width": 128,
     "base_heads": 8,
+    "lora_rank": 4,
+    "lora_alpha": 16.0,
 }
 OTHER_SIZE = {"layers": 3, "heads": 4, "width": 32, "positions": 13}
 """Another value for each field. A field that is added has to be added here, and must change the id."""

@@ -48,15 +48,15 @@ class Shared:
 
 
 class _Linear(Function):
-    """x (R, N, I), weight (R, I, O), bias (R, O) -> (R, N, O)."""
+    """x (R, N, I), weight (R, I, O), bias (R, O) or None -> (R, N, O)."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         dtype = product_dtype(x)
         x, low = x.to(dtype), weight.to(dtype)
         ctx.save_for_backward(x, low)
         ctx.weight, ctx.bias = weight, bias
-        return _affine_product(x, low, bias.to(dtype))
+        return _affine_product(x, low, None if bias is None else bias.to(dtype))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None]:
@@ -64,19 +64,23 @@ class _Linear(Function):
         grad = grad.contiguous()  # it is, but for a single run of few examples
         if ctx.weight.grad is not None:
             _weight_gradient(x, grad, ctx.weight.grad)
-            torch.sum(grad, 1, dtype=ctx.bias.dtype, out=ctx.bias.grad)
-        return (product(grad, low.mT, num_runs=len(x)) if ctx.needs_input_grad[0] else None), None, None
+            if ctx.bias is not None:
+                torch.sum(grad, 1, dtype=ctx.bias.dtype, out=ctx.bias.grad)
+        return (_affine_product(grad, low.mT, None) if ctx.needs_input_grad[0] else None), None, None
 
 
-def _affine_product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    if x.shape[-1] == 1:  # the one shape whose batched product has other bits with other R
-        return torch.addcmul(bias.unsqueeze(1), x, weight)  # (R, N, O)
-    return product(x, weight, bias.unsqueeze(1), num_runs=len(x))  # (R, N, O)
+def _affine_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    added = None if bias is None else bias.unsqueeze(1)  # (R, 1, O)
+    if x.shape[-1] == 1:  # a batched product of such a shape, or with one number out, has other bits with other R
+        return x * weight if added is None else torch.addcmul(added, x, weight)  # (R, N, O)
+    if weight.shape[-1] == 1 and added is None:
+        return (x * weight.mT).sum(-1, keepdim=True)  # (R, N, 1)
+    return product(x, weight, added, num_runs=len(x))  # (R, N, O)
 
 
 def _weight_gradient(x: Tensor, grad: Tensor, out: Tensor) -> None:
-    if x.shape[-1] == 1:
-        torch.sum(x * grad, 1, keepdim=True, dtype=out.dtype, out=out)  # (R, 1, O)
+    if 1 in (x.shape[-1], grad.shape[-1]):
+        torch.sum(x * grad, 1, keepdim=True, dtype=out.dtype, out=out if x.shape[-1] == 1 else out.mT)
     elif grad.dtype == out.dtype:
         batched(x.mT, grad, out=out)  # (R, I, O)
     else:
@@ -210,11 +214,11 @@ class _Embed(Function):
         return None, None
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Map (R, N, I) to (R, N, O) with weight (R, I, O) and bias (R, O) of each run."""
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Map (R, N, I) to (R, N, O) with weight (R, I, O) and bias (R, O), if given, of each run."""
     if is_compiling():
         dtype = product_dtype(x)
-        return _affine_product(x.to(dtype), weight.to(dtype), bias.to(dtype))
+        return _affine_product(x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype))
     return _Linear.apply(x, weight, bias)
 
 

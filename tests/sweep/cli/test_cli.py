@@ -41,9 +41,9 @@ def test_as_a_user_starts_it(tmp_path: Path) -> None:
     assert (code, output.splitlines()[0]) == (
         2,
         "error: unknown study 'quickstar'; did you mean 'quickstart'? valid: bits-small, cifar10-converged, "
-        "law-batch-size, law-budget, law-width, law-width-mup, listops-decide, listops-short, mnist-converged, "
-        "optimizers-digits, quickstart, quickstart-search, rothermel2021-table1, rothermel2021-table4, "
-        "lu2021-table1 to lu2021-table21, "
+        "law-batch-size, law-budget, law-width, law-width-mup, listops-decide, listops-short, lora-digits, "
+        "mnist-converged, optimizers-digits, quickstart, quickstart-search, rothermel2021-table1, "
+        "rothermel2021-table4, lu2021-table1 to lu2021-table21, "
         "each also with -swept, some with -small; or give the path of a .yaml file",
     )
 

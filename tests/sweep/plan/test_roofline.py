@@ -17,6 +17,7 @@ from lr_sweep.sweep.plan import roofline
 from lr_sweep.sweep.plan.gpus import GPUS
 from lr_sweep.tests.support.small_runs import CPU, run_of
 from lr_sweep.trainables.attention import AttentionNoise, attend_in_blocks
+from lr_sweep.trainables.parts import FROZEN_BODY
 from lr_sweep.trainables.run import QUERY_BLOCK, ModelSize
 from lr_sweep.trainables.stacked.engine import StackedTraining
 
@@ -37,14 +38,14 @@ class CountOperations(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def operations(layers: int, variant: str) -> tuple[int, int]:
+def operations(layers: int, variant: str, **changes: Any) -> tuple[int, int]:
     noise = Split(inputs=torch.zeros(64, 64, 16, dtype=torch.uint8), labels=torch.zeros(64, dtype=torch.long))
     shape = TaskShape(num_tokens=64, num_classes=10, token_dim=16)
     scale, shift = torch.full((16,), 1 / 128), torch.full((16,), -1.0)
     data = TaskData(shape=shape, train=noise, validation=noise, test=noise, scale=scale, shift=shift)
     size = ModelSize(layers=layers, heads=4, width=16, positions=64)
     stack = StackedTraining(data, None, CPU)
-    stack.add([run_of(variant, size=size, learning_rate=rate) for rate in (1e-3, 3e-3, 1e-2)])
+    stack.add([run_of(variant, size=size, learning_rate=rate, **changes) for rate in (1e-3, 3e-3, 1e-2)])
     stack.train_chunk(1)
     with CountOperations() as step:
         stack.train_chunk(1)
@@ -60,6 +61,16 @@ def test_operations_are_as_many_as_are_counted_on(variant: str) -> None:
         assert step == pytest.approx(roofline.KERNELS_A_STEP + roofline.KERNELS_A_BLOCK * layers, rel=0.1)
         counted_on = roofline.KERNELS_EVALUATED + roofline.KERNELS_A_BLOCK_EVALUATED * layers
         assert evaluation == pytest.approx(counted_on, rel=0.1)
+
+
+def test_operations_of_adapters_are_as_many_as_are_counted_on() -> None:
+    for layers in (1, 3):
+        with_adapters, without = (
+            operations(layers, "frozen-random", trained=trained) for trained in ((*FROZEN_BODY, "lora"), FROZEN_BODY)
+        )
+        step, evaluation = (a - b for a, b in zip(with_adapters, without, strict=True))
+        assert step == pytest.approx(roofline.KERNELS_A_BLOCK_ADAPTED * layers, rel=0.2)
+        assert evaluation == pytest.approx(roofline.KERNELS_A_BLOCK_ADAPTED_EVALUATED * layers, rel=0.2)
 
 
 def test_operations_of_blocked_attention_are_as_many_as_are_counted_on() -> None:

@@ -270,3 +270,30 @@ def test_budgets_that_make_no_other_runs_are_refused(tmp_path: Path) -> None:
         "warmup-stable-decay",
     ]
     assert "num_steps[0]: got 0, want greater than or equal to 1" in mistakes(tmp_path, (AXES, "{num_steps: [0]}"))[-1]
+
+
+def test_a_rank_is_an_axis_of_what_has_adapters_and_refused_elsewhere(tmp_path: Path) -> None:
+    mine = ("[unfrozen-random]", "{mine: {initialisation: random, trained: [input, lora, output]}}")
+    found = protocols(load(tmp_path, mine, (AXES, "{lora_rank: [1, 4]}")))
+    assert {name: each.lora_rank for name, each in found.items()} == {"mine-lora-rank-1": 1, "mine-lora-rank-4": 4}
+    ids: dict[str, set[str]] = {}
+    for run in runs_of(tmp_path / "example.yaml", tmp_path):
+        ids.setdefault(run.variant, set()).add(run.run_id)
+    assert ids.keys() == found.keys()
+    assert ids["mine-lora-rank-1"].isdisjoint(ids["mine-lora-rank-4"])
+    assert mistakes(tmp_path, (f"axes: {AXES}\n", ""), ("every: 100", "every: 100, lora_rank: 4, lora_alpha: 16")) == [
+        "example.yaml:9: protocol: lora_alpha: 16.0 has no effect without lora among the trained parts; leave it out",
+        "example.yaml:9: protocol: lora_rank: 4 has no effect without lora among the trained parts; leave it out",
+    ]
+
+
+def test_adapters_are_refused_under_mup_and_in_other_families(tmp_path: Path) -> None:
+    mine = ("[unfrozen-random]", "{mine: {initialisation: random, trained: [input, lora, output]}}")
+    without = (f"axes: {AXES}\n", "")
+    assert mistakes(tmp_path, mine, without, ("every: 100", "every: 100, parametrization: mup")) == [
+        "example.yaml:9: protocol: parametrization: mup has no rule for lora; want standard"
+    ]
+    lstm = ("size: {layers: 1, heads: 2, width: 16, positions: 12}", "family: lstm, size: {layers: 1, width: 16}")
+    assert mistakes(tmp_path, mine, without, lstm) == [
+        "example.yaml:9: protocol: trained: lora is there for gpt2 alone, got a lstm; want other parts"
+    ]

@@ -1,0 +1,155 @@
+"""LoRA's adapters by hand, and in both engines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from lr_sweep.tests.support.engine_runs import (
+    TASKS,
+    alone_of,
+    assert_close,
+    assert_same_in,
+    double_models,
+    go_on,
+    in_float64,
+    plain,
+    plain_of,
+    same_bits,
+    stack_of,
+    stacked,
+)
+from lr_sweep.tests.support.small_runs import SIZE, random_weights, real_valued_task, run_of
+from lr_sweep.trainables.backbones.family import parameters_of
+from lr_sweep.trainables.backbones.gpt2 import Adapter, Conv1D
+from lr_sweep.trainables.initialise import build_classifier
+from lr_sweep.trainables.memory import trained_parameters
+from lr_sweep.trainables.parts import EVERYTHING, FROZEN_BODY
+from lr_sweep.trainables.run import Protocol, Run
+
+LORA = (*FROZEN_BODY, "lora")
+
+
+def lora_run(variant: str = "frozen-pretrained", **changes: Any) -> Run:
+    return run_of(variant, **{"trained": LORA, **changes})
+
+
+def test_at_step_0_the_model_is_the_frozen_one_to_the_last_bit() -> None:
+    data = real_valued_task()
+    tokens = data.tokens(data.test.inputs)
+    frozen, adapted = (plain_of(run, data) for run in (run_of("frozen-pretrained"), lora_run()))
+    assert torch.equal(adapted.model(tokens), frozen.model(tokens))
+    assert adapted.scores() == frozen.scores()
+    state, other = adapted.state()[0], frozen.state()[0]
+    assert same_bits({name: state[name] for name in other}, other)
+
+
+@pytest.mark.parametrize("rank", [1, 4])
+def test_as_many_numbers_are_trained_as_by_hand(rank: int) -> None:
+    """Of each of two blocks, 16 wide: 16 -> 48, 16 -> 16, 16 -> 64, 64 -> 16."""
+    run, data = lora_run(lora_rank=rank), real_valued_task()
+    adapters = 2 * rank * ((16 + 48) + (16 + 16) + (16 + 64) + (64 + 16))
+    assert adapters == rank * 16 * SIZE.width * SIZE.layers
+    added = trained_parameters(run, data.shape) - trained_parameters(run_of("frozen-pretrained"), data.shape)
+    assert added == adapters
+    assert sum(p.numel() for p in plain_of(run).trained.values()) == trained_parameters(run, data.shape)
+
+
+def test_one_gradient_step_by_hand() -> None:
+    """W = (1, 1)^T, A = (2, 4)^T, B = (0), x = (1, 1), alpha 3, rank 1; the loss is the output.
+
+    x A = 6, so that the gradient of B is 3 x 6 = 18; that of A is 3 x x^T B = 0. A step of 0.01: B = -0.18, and the
+    output 2 + 3 x 6 x -0.18 = -1.24.
+    """
+    layer = Conv1D(2, 1)
+    layer.lora = Adapter(2, 1, Protocol(lora_rank=1, lora_alpha=3.0), torch.Generator())
+    with torch.no_grad():
+        layer.weight.fill_(1.0)
+        layer.lora.a.copy_(torch.tensor([[2.0], [4.0]]))
+    x = torch.ones(1, 2)
+    out = layer(x)
+    assert out.item() == 2.0
+    out.sum().backward()
+    assert layer.lora.a.grad.flatten().tolist() == [0.0, 0.0]  # type: ignore[union-attr]
+    assert layer.lora.b.grad.item() == 18.0  # type: ignore[union-attr]
+    torch.optim.SGD(layer.lora.parameters(), lr=0.01).step()
+    assert layer(x).item() == pytest.approx(-1.24)
+
+
+def test_a_starts_as_in_the_authors_code() -> None:
+    a, b = Adapter(400, 3, Protocol(lora_rank=50), torch.Generator().manual_seed(0)).parameters()
+    assert a.shape == (400, 50)
+    assert 0.0499 < a.abs().max() <= 0.05  # 1 / sqrt(400)
+    assert a.std().item() == pytest.approx(0.05 / 3**0.5, rel=0.02)
+    assert torch.equal(b, torch.zeros(50, 3))
+
+
+def test_adapters_move_and_frozen_weights_do_not() -> None:
+    training = plain_of(lora_run())
+    before = {name: p.detach().clone() for name, p in training.model.named_parameters()}
+    training.advance()
+    moved = {name for name, p in training.model.named_parameters() if not torch.equal(p, before[name])}
+    assert moved == training.trained.keys()
+    assert {name for name in before if ".lora." in name} < moved
+    assert not {name for name in moved if name.endswith(("attn.weight", "proj.weight", "fc.weight"))}
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("options", [{}, {"dropout": 0.0}, {"attention": "blocked"}, {"attention": "fused"}], ids=str)
+def test_both_engines_have_one_curve_in_float64(
+    options: dict[str, Any], task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    double_models(monkeypatch)
+    data = in_float64(TASKS[task])
+    for more in ({}, {"lora_rank": 1, "readout": "last_token"}, {"trained": (*EVERYTHING, "lora"), "lora_alpha": 2.0}):
+        runs = [lora_run(learning_rate=rate, **options, **more) for rate in (1e-3, 3e-3)]
+        for run, slot in zip(runs, stacked(runs, 20, data)[1], strict=True):
+            assert_close(slot.progress.curve, plain(run, 20, data).progress.curve, 1e-9)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("rank", [1, 3, 8])
+@pytest.mark.parametrize("variant", ["frozen-random", "frozen-pretrained"])
+def test_other_runs_of_a_stack_change_no_bit(variant: str, rank: int, dropout: float) -> None:
+    runs = [
+        lora_run(variant, learning_rate=rate, seed=seed, lora_rank=rank, dropout=dropout)
+        for seed in (0, 1)
+        for rate in (1e-3, 3e-3)
+    ]
+    alone = alone_of(runs)
+    for group in (runs, runs[1:3], runs[::-1][:3]):
+        assert_same_in(group, alone)
+
+
+def test_both_engines_resume_to_the_last_bit() -> None:
+    run = lora_run()
+    undisturbed, resumed = plain_of(run), plain_of(run)
+    undisturbed.advance()
+    tensors, progress = undisturbed.state()
+    assert {name.split(".lora.")[1] for name in tensors if ".lora." in name} == {"a", "b"}
+    resumed.load_state({name: tensor.clone() for name, tensor in tensors.items()}, progress)
+    for training in (undisturbed, resumed):
+        training.advance()
+    assert same_bits(resumed.state()[0], undisturbed.state()[0])
+    whole, (slot,) = stacked([run], 20)
+    half, (first,) = stacked([run], 10)
+    again, (second,) = stack_of([run])
+    again.load_state(second, *half.state(first))
+    go_on(again, 20)
+    assert same_bits(again.state(second)[0], whole.state(slot)[0])
+
+
+def test_every_parameter_is_in_one_part() -> None:
+    model = build_classifier(lora_run(), real_valued_task().shape, random_weights())
+    parts = model.parts()
+    found = [id(p) for part in (*EVERYTHING, "lora") for p in parameters_of(parts[part])]
+    assert sorted(found) == sorted(id(p) for p in model.parameters())
+
+
+def test_ranks_and_alphas_are_part_of_the_id() -> None:
+    runs = [lora_run(), *(lora_run(lora_rank=rank) for rank in (1, 4)), lora_run(lora_alpha=16.0)]
+    assert len({run.run_id for run in runs}) == 4
+    assert lora_run(lora_rank=8, lora_alpha=8.0).run_id == runs[0].run_id
+    assert "lora" not in run_of("frozen-pretrained").canonical_json()
