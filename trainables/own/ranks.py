@@ -1,6 +1,6 @@
 """A run in several processes of one machine, each with a rank, as `torchrun` starts them.
 
-All ranks stop after the same step, because they are told which one before they train to it. What each then saves is one
+All ranks stop after the same step, because each gets its number before it trains to it. What each then saves is one
 consistent checkpoint. Ranks share a fate: when one raises, dies or hangs, all are ended.
 """
 

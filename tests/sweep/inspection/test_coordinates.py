@@ -1,4 +1,4 @@
-"""`coordinates`: exponents of known laws, sizes by hand, and both parametrizations told apart."""
+"""`coordinates`: exponents of known laws, sizes by hand; what grows under which parametrization."""
 
 from __future__ import annotations
 
