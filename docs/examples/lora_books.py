@@ -16,9 +16,9 @@ from transformers import GPT2LMHeadModel
 from lr_sweep.trainables.pretraining.weights import WeightsSource, find_weights
 
 BODY = WeightsSource(shipped="books-2x128", sha256="1eade0b59caab4807f84ff4cba3bd9deee9cc3c2bfe462570477bd89e6dd9b5b")
-NUM_TOKENS, BATCH = 128, 16
+NUM_TOKENS, BATCH = 128, 8
 """Bytes of a sequence, all that the body has positions for, and sequences of a step."""
-HELD_OUT = 256
+HELD_OUT = 128
 """Sequences of the validation split, from the text's beginning, and of the test split after it."""
 WARM_UP = 0.05
 """Share of the steps in which the rate rises linearly, before a cosine to 0."""

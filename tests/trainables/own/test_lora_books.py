@@ -1,0 +1,55 @@
+"""The study docs/examples/lora-books.yaml: each method starts where the body is, learns, and resumes exactly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.tests.support.tiny_study import ROOT, runs_of
+from lr_sweep.trainables.own.engine import OwnTraining
+from lr_sweep.trainables.own.probe import probe
+from lr_sweep.trainables.own.run import OwnRun, own_run
+
+pytest.importorskip("peft", reason="peft is not installed: pip install 'lr-sweep[hf]'")
+METHODS = ("full", "lora", "lora-plus", "rslora", "dora", "pissa")
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[WantedRun]:
+    return runs_of(ROOT / "docs" / "examples" / "lora-books.yaml", tmp_path)
+
+
+def of_variant(runs: list[WantedRun], variant: str, rate: float) -> OwnRun:
+    found = (each for each in runs if each.variant == variant and "8" in each.cell[1])
+    return replace(own_run(next(found).run), evaluate_every=1).sibling(rate, 0)
+
+
+def losses(run: OwnRun, num_steps: int) -> list[float]:
+    """Validation losses after each of the first steps."""
+    training = OwnTraining(run, num_steps, "cpu")
+    while training.progress.step < num_steps:
+        training.advance(for_s=0.0)
+    training.close()
+    return [point.validation_accuracy for point in training.progress.curve]
+
+
+def test_full_has_one_rank_and_the_others_three(runs: list[WantedRun]) -> None:
+    cells = {each.cell[1:] for each in runs}
+    assert len(cells) == 16
+    assert [model for model, variant in cells if variant == "full"] == ["rank-8"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_two_steps(method: str, runs: list[WantedRun]) -> None:
+    """A step at a rate of nearly 0 leaves the body's loss, known from the weights alone; at a larger one it falls."""
+    (still,) = losses(of_variant(runs, method, 1e-12), 1)
+    assert still == pytest.approx(3.36, abs=0.05)
+    assert losses(of_variant(runs, method, 1e-2), 2)[-1] < still
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_it_resumes_bit_for_bit(method: str, runs: list[WantedRun]) -> None:
+    assert probe(of_variant(runs, method, 1e-2), "cpu").text() == "deterministic, and resumes exactly"
