@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.tests.support.tiny_study import environment
+from lr_sweep.tests.support.tiny_study import ROOT, environment
 
 KINDS = ("torch", "hf-trainer", "lightning")
 
@@ -47,6 +48,21 @@ def test_it_runs_as_it_is_and_resumes_to_the_bit(kind: str, tmp_path: Path) -> N
     printed = command("-m", "lr_sweep.sweep", "run", "mine.yaml", "--cpus", "2", folder=tmp_path)
     assert "complete, 0 diverged, 0 failed, 0 missing" in printed
     assert (tmp_path / "results" / "studies" / "mine" / "report" / "index.html").is_file()
+    probed = command("-m", "lr_sweep.sweep", "verify", "mine.yaml", folder=tmp_path)
+    assert "deterministic, and resumes exactly" in probed
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("trl") is None, reason="TRL is not installed: pip install trl")
+def test_trl_takes_the_callback_for_hugging_faces_trainer(tmp_path: Path) -> None:
+    """`train` is that of docs/own-training.md, below the `train.py` that `init` writes."""
+    blocks = (ROOT / "docs" / "own-training.md").read_text().split("```python\n")
+    (trl,) = (block.split("```")[0] for block in blocks if "SFTTrainer(" in block)
+    command("-m", "lr_sweep.sweep", "init", "--hf-trainer", folder=tmp_path)
+    with (tmp_path / "train.py").open("a") as file:
+        file.write(trl)
+    printed = command("-m", "lr_sweep.sweep", "run", "mine.yaml", "--cpus", "2", folder=tmp_path)
+    assert "18 complete, 0 diverged, 0 failed, 0 missing" in printed
     probed = command("-m", "lr_sweep.sweep", "verify", "mine.yaml", folder=tmp_path)
     assert "deterministic, and resumes exactly" in probed
 

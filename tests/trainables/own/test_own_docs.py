@@ -15,7 +15,7 @@ from lr_sweep.trainables.own.probe import probe
 from lr_sweep.trainables.own.run import own_run
 
 PAGE = (ROOT / "docs" / "own-training.md").read_text()
-PLAIN, FOLDER, RANKS, SHARDED = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PLAIN, FOLDER, RANKS, SHARDED, _, ACCELERATE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 def of_page(tmp_path: Path, function: str, more: str = "") -> list[WantedRun]:
@@ -50,9 +50,20 @@ def test_files_in_a_folder(tmp_path: Path) -> None:
     check(of_page(tmp_path, FOLDER)[0])
 
 
+def test_accelerate(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate", reason="Accelerate is not installed: pip install 'lr-sweep[hf]'")
+    check(of_page(tmp_path, ACCELERATE)[0])
+
+
 @pytest.mark.slow
 def test_two_processes(tmp_path: Path) -> None:
     check(of_page(tmp_path, RANKS, "resources: {processes_per_run: 2}\n")[0])
+
+
+@pytest.mark.slow
+def test_accelerate_in_two_processes(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate", reason="Accelerate is not installed: pip install 'lr-sweep[hf]'")
+    check(of_page(tmp_path, ACCELERATE, "resources: {processes_per_run: 2}\n")[0])
 
 
 @pytest.mark.slow
