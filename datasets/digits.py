@@ -79,7 +79,8 @@ def _read() -> tuple[Tensor, Tensor]:
     import torch
 
     sklearn = find_spec("sklearn")  # not imported: that takes a second, in each process that trains
-    assert sklearn is not None and sklearn.origin is not None
+    assert sklearn is not None
+    assert sklearn.origin is not None
     table = np.loadtxt(Path(sklearn.origin).with_name("datasets") / "data/digits.csv.gz", dtype=np.uint8, delimiter=",")
     images, labels = np.ascontiguousarray(table[:, :-1]).reshape(-1, IMAGE_SIZE, IMAGE_SIZE), table[:, -1].copy()
     if (got := hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()) != CHECKSUM:

@@ -120,7 +120,7 @@ def without_dashboard() -> Iterator[None]:
     from ray._private.node import Node
 
     left_out = ImportError("left out")
-    nothing: dict[str, Callable[..., object]] = {
+    nothing: dict[str, Any] = {
         "start_monitor": lambda self: None,
         "start_log_monitor": lambda self: None,
         "start_api_server": lambda self, **_: setattr(self, "_webui_url", ""),
