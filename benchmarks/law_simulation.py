@@ -2,9 +2,10 @@
 
 `python -m benchmarks.law_simulation`.
 
-The curves fall from the optimum by 5 to 20 points a squared decade, more on one side, some with a cliff. The last two are unlike two parabolas. A rate is
-tried by 3 seeds with noise of 0.5 or 2 points. Prints, in percent, how often an interval has the true value, and of
-laws and of tuning curves how often one is claimed, and one said to be ahead.
+The curves fall from the optimum by 5 to 20 points a squared decade, more on one side, some with a cliff; the last two
+shapes are unlike two half parabolas. A rate is tried by 3 seeds with noise of 0.5 or 2 points. Prints, in percent, how
+often an interval has the true value, and of laws and of tuning curves how often one is claimed, and one said to be
+ahead.
 """
 
 from __future__ import annotations
