@@ -34,6 +34,7 @@ SHAPES: dict[str, Callable[[Floats], Floats]] = {
 }
 GRIDS = {"9 rates, factor 2": (9, math.log10(2)), "7 rates, half decades": (7, 0.5), "5 rates, decades": (5, 1.0)}
 GRIDS |= {"3 rates, decades": (3, 1.0), "4 rates, half decades": (4, 0.5), "5 rates, half decades": (5, 0.5)}
+GRIDS |= {"7 rates, thirds": (7, 1 / 3), "9 rates, half decades": (9, 0.5)}
 NOISE = (0.5, 2.0)
 SIZES = 2.0 ** np.arange(4)
 SLOPES = (0.0, -0.5, -1.0)
