@@ -2,9 +2,10 @@
 
 `python -m benchmarks.law_simulation`.
 
-The curves fall from the optimum by 5 to 20 points a squared decade, more on one side, some with a cliff; a rate is
-tried by 3 seeds with noise of 0.5 or 2 points. Prints, in percent, how often an interval has the true value, and of
-laws and of tuning curves how often one is claimed, and one said to be ahead.
+The curves fall from the optimum by 5 to 20 points a squared decade, more on one side, some with a cliff; the last two
+shapes are unlike two half parabolas. A rate is tried by 3 seeds with noise of 0.5 or 2 points. Prints, in percent, how
+often an interval has the true value, and of laws and of tuning curves how often one is claimed, and one said to be
+ahead.
 """
 
 from __future__ import annotations
@@ -28,8 +29,12 @@ SHAPES: dict[str, Callable[[Floats], Floats]] = {
     "asymmetric": lambda away: np.where(away < 0, -5.0, -20.0) * away**2,
     "cliff": lambda away: np.where(away > 0.4, -40, np.where(away < 0, -5.0, -10.0) * away**2),
     "flat": lambda away: -10 * np.log1p(away**2),
+    "steepening": lambda away: -8 * (away**2 + away**4),
+    "plateau": lambda away: -12 * np.maximum(np.abs(away) - 0.3, 0) ** 2 - away**2,
 }
 GRIDS = {"9 rates, factor 2": (9, math.log10(2)), "7 rates, half decades": (7, 0.5), "5 rates, decades": (5, 1.0)}
+GRIDS |= {"3 rates, decades": (3, 1.0), "4 rates, half decades": (4, 0.5), "5 rates, half decades": (5, 0.5)}
+GRIDS |= {"7 rates, thirds": (7, 1 / 3), "9 rates, half decades": (9, 0.5)}
 NOISE = (0.5, 2.0)
 SIZES = 2.0 ** np.arange(4)
 SLOPES = (0.0, -0.5, -1.0)

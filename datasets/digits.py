@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,16 +76,17 @@ def load(options: Options, data_dir: Path) -> TaskData:
 
 def _read() -> tuple[Tensor, Tensor]:
     """Read and verify tokens (1797, 4, 16) uint8 and labels (1797,) int64."""
-    import sklearn
     import torch
-    from sklearn.datasets import load_digits
 
-    bunch = load_digits()
-    images, labels = bunch.images.astype(np.uint8), bunch.target.astype(np.uint8)
+    sklearn = find_spec("sklearn")  # not imported: that takes a second, in each process that trains
+    assert sklearn is not None
+    assert sklearn.origin is not None
+    table = np.loadtxt(Path(sklearn.origin).with_name("datasets") / "data/digits.csv.gz", dtype=np.uint8, delimiter=",")
+    images, labels = np.ascontiguousarray(table[:, :-1]).reshape(-1, IMAGE_SIZE, IMAGE_SIZE), table[:, -1].copy()
     if (got := hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()) != CHECKSUM:
         raise DataError(
-            f"digits: scikit-learn {sklearn.__version__} comes with other images than expected: their sha256 is {got}, "
-            f"wanted {CHECKSUM}. Reinstall scikit-learn (pip install --force-reinstall scikit-learn)."
+            f"digits: scikit-learn {version('scikit-learn')} comes with other images than expected: their sha256 is "
+            f"{got}, wanted {CHECKSUM}. Reinstall scikit-learn (pip install --force-reinstall scikit-learn)."
         )
     tokens = to_patches(torch.from_numpy(images).unsqueeze(-1), PATCH_SIZE)
     return tokens, torch.from_numpy(labels).long()

@@ -1,12 +1,10 @@
 """`python -m sweep` in the checkout; `lr-sweep` or `python -m lr_sweep.sweep` anywhere."""
 
-import sys
-
 from lr_sweep.trainables.import_path import hide_checkout
 
 hide_checkout()  # before any library looks for Hugging Face's `datasets`
 
-from lr_sweep.sweep.cli.parser import main  # noqa: E402
+from lr_sweep.sweep.cli.parser import command  # noqa: E402
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

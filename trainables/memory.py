@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from lr_sweep.datasets.task import TaskShape
+from lr_sweep.trainables.parametrization import query_factor
 from lr_sweep.trainables.parts import PARTS
 from lr_sweep.trainables.run import OWN_MASKS, QUERY_BLOCK, BodySize, ModelSize, Protocol, Run, gpt2_size
 
@@ -116,7 +117,8 @@ def activation_numbers(run: Run, task: TaskShape) -> float:
     whole = run.protocol.batch_size * task.num_tokens * run.model.width  # (N, D)
     trained = sum(not {part, "lora"}.isdisjoint(run.trained) for part in ("attention", "feedforward")) / 2
     # Written out, attention keeps its weights before and after dropout; torch's own and a blocked one keep none.
-    blocks = (run.model.layers - 1) * ((SAVED_A_BLOCK + SAVED_TRAINED * trained) * whole + 2 * _written(run, task))
+    saved = SAVED_A_BLOCK + SAVED_TRAINED * trained + (query_factor(run) != 1.0)  # muP's products with queries
+    blocks = (run.model.layers - 1) * (saved * whole + 2 * _written(run, task))
     further_read = (task.num_read - 1) / task.num_tokens  # at which the last block works, as at the one counted below
     once = LAST_BLOCK + EMBEDDING + (TRANSIENT if run.model.layers > 1 else 0) + SAVED_A_BLOCK * further_read
     return blocks + once * whole

@@ -55,6 +55,13 @@ def say_last(line: str) -> None:
             _lead_nowhere(number)
 
 
+def flush() -> None:
+    """Write what is left, as far as it can be written."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+
+
 def close_output() -> None:
     """Write nothing more to an output that nothing reads; Python would try at its end, and say so."""
     _lead_nowhere(1)

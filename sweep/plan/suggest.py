@@ -15,17 +15,22 @@ from lr_sweep.analysis.statistics.optimum import optima
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.plan.plan import Plan
-from lr_sweep.sweep.study.runs import by_cell
+from lr_sweep.sweep.study.runs import Cell, by_cell
+
+Known = list[tuple[str, pd.DataFrame, pd.DataFrame]]
+"""Of each recorded study: its name, the optima of its cells, and their settings."""
 
 HALF_WIDTH = (0.5, 1.5)
-"""Decades that a suggested grid reaches to each side, at least and at most."""
+"""Decades that a suggested grid reaches to each side of a law's rate, at least and at most."""
+OTHER_TASK = 1.0
+"""The same around the best rates of other tasks: of 70 pairs of tasks none were further apart (docs/laws.md)."""
 NUM_RATES = 5
 
 
 def suggestion_lines(plan: Plan) -> list[str]:
     """Return what the record suggests for each cell: how it is known, and a grid as a line of YAML."""
     cells = {
-        " ".join(cell): settings(runs[0].run.canonical_json()) | {"num_steps": runs[0].num_steps}
+        cell: settings(runs[0].run.canonical_json()) | {"num_steps": runs[0].num_steps}
         for cell, runs in by_cell(plan.wanted).items()
     }
     root = plan.results.root
@@ -34,15 +39,18 @@ def suggestion_lines(plan: Plan) -> list[str]:
     known = [
         (each.info.study, optima(each.summary), each.axes()) for each in read if each.info.metric == plan.study.measured
     ]
-    lines = [line for name, made_of in cells.items() for line in _of_cell(name, made_of, known)]
+    lines = [
+        line
+        for cell, made_of in cells.items()
+        for line in list(_by_law(" ".join(cell), made_of, known)) or _by_other_tasks(cell, known)
+    ]
     return lines or [
-        "suggested  nothing: no recorded study differs from a cell in one number alone, at three sizes or more"
+        "suggested  nothing: no recorded study differs from a cell in one number alone, at three sizes or more, and "
+        "none has its model and variant on another task"
     ]
 
 
-def _of_cell(
-    name: str, made_of: dict[str, object], known: list[tuple[str, pd.DataFrame, pd.DataFrame]]
-) -> Iterator[str]:
+def _by_law(name: str, made_of: dict[str, object], known: Known) -> Iterator[str]:
     """Yield two lines for the first law that holds a cell."""
     for study, found, axes in known:
         mine = len(axes)
@@ -60,12 +68,27 @@ def _of_cell(
                 f"suggested  {name}: by the law over {axis} of {study} ({sizes.min():g} to {sizes.max():g}), "
                 f"at {size:g} start at {at} ({low} to {high})"
             )
-            reach = min(max(law.half_at_next, HALF_WIDTH[0]), HALF_WIDTH[1])
-            grid = [
-                rate_text(three_digits(10 ** (law.at_next + step))) for step in np.linspace(-reach, reach, NUM_RATES)
-            ]
-            yield f"learning_rates: [{', '.join(grid)}]"
+            yield _grid(law.at_next, min(max(law.half_at_next, HALF_WIDTH[0]), HALF_WIDTH[1]))
             return
+
+
+def _by_other_tasks(cell: Cell, known: Known) -> Iterator[str]:
+    """Yield two lines for the best rates of a cell's model and variant on other tasks."""
+    if not known:
+        return
+    found = pd.concat([each for _, each, _ in known]).dropna(subset=["optimum"])
+    task, model, variant = cell
+    rows = found[(found.task != task) & (found.model == model) & (found.variant == variant)].drop_duplicates("task")
+    if len(rows):
+        best = ", ".join(f"{row.task} {rate_text(float(f'{row.optimum:.2g}'))}" for row in rows.itertuples())
+        yield f"suggested  {' '.join(cell)}: within a decade of the best rates on other tasks, which may be off: {best}"
+        yield _grid(float(np.log10(rows.optimum).median()), OTHER_TASK)
+
+
+def _grid(middle: float, reach: float) -> str:
+    """Write a grid around a log10 rate as a line of YAML."""
+    rates = [rate_text(three_digits(10 ** (middle + step))) for step in np.linspace(-reach, reach, NUM_RATES)]
+    return f"learning_rates: [{', '.join(rates)}]"
 
 
 def _is_alike(series: pd.DataFrame, mine: int) -> bool:

@@ -29,6 +29,7 @@ from lr_sweep.trainables.ray_internals import (
     loopback_alone,
     read_token_settings_again,
     temp_dir,
+    without_dashboard,
     without_sigterm_handler,
 )
 
@@ -186,7 +187,8 @@ def private_ray() -> Iterator[Path]:
         # Without a mode, Ray (2.60) asks for a token; one in the environment would be that of the user's cluster.
         settings = {"RAY_AUTH_MODE": None, "RAY_AUTH_TOKEN": None, "RAY_AUTH_TOKEN_PATH": str(token)}
         try:
-            with loopback_alone() as loopback, _environment(settings | {loopback: "0"}):
+            settings["RAY_idle_worker_killing_time_threshold_ms"] = "60000"  # else those started beforehand may go
+            with loopback_alone() as loopback, _environment(settings | {loopback: "0"}), without_dashboard():
                 read_token_settings_again()
                 yield folder
         finally:

@@ -154,8 +154,9 @@ _task_failed, _trial_failed = RayActorManager._actor_task_failed, TuneController
 
 def patch_tune() -> None:
     """Change Tune (2.60) in this process; a second call changes nothing."""
-    # Tune would copy the driver's AWS keys, among others, into what Ray keeps and logs of each worker.
-    class_cache.ENV_VARS_TO_PROPAGATE = frozenset()
+    # Tune would copy the driver's AWS keys, among others, into what Ray keeps and logs of each worker. An environment
+    # of its own would keep a trial out of the workers that Ray starts beforehand.
+    class_cache.ENV_VARS_TO_PROPAGATE, class_cache.DEFAULT_ENV_VARS = frozenset(), {}
     # It would kill a trial 10 s after asking it to stop, in the middle of an evaluation for one.
     TuneController._actor_force_cleanup_timeout = property(lambda _: SAVING_S, lambda *_: None)
     RayActorManager._actor_task_failed = _task_failed_of_any_death

@@ -27,6 +27,8 @@ TARGETS = ("driver", "worker", "raylet", "gcs_server", "group")
 """What is killed; `group`: the driver and all that it has started, at once."""
 DECK = [target for target, number in zip(TARGETS, (3, 4, 2, 2, 2), strict=True) for _ in range(number)]
 """How often each is killed in so many kills: a dead GCS takes 25 s to get over, a dead worker two."""
+RANKS_DECK = [target for target in (*TARGETS, "rank") for _ in range({"rank": 4, "worker": 3}.get(target, 2))]
+"""The same, of a study whose runs train in several processes; `rank`: one of these."""
 
 VOLATILE_COLUMNS = ["wall_s", "device_s", "started_at", "finished_at", "attempts", "lost_steps"]
 VOLATILE_TAGS = {"sweep.wall_s", "sweep.device_s", "sweep.attempts", "sweep.mirrored_end_ms", "mlflow.parentRunId"}
@@ -169,7 +171,7 @@ class Sweep:
 
 def victims_of(driver: int) -> dict[str, list[int]]:
     """Return the processes of a sweep by kind; workers are those that train, not Ray's idle ones and agents."""
-    found: dict[str, list[int]] = {target: [] for target in TARGETS}
+    found: dict[str, list[int]] = {target: [] for target in (*TARGETS, "rank")}
     found["driver"] = found["group"] = [driver]
     there = list(processes())
     for pid, parent, command in there:
@@ -180,6 +182,7 @@ def victims_of(driver: int) -> dict[str, list[int]]:
     for pid, parent, command in there:
         if parent in found["raylet"] and command.startswith("ray::") and "Trainable" in command:
             found["worker"].append(pid)
+    found["rank"] = [pid for pid, parent, command in there if parent in found["worker"] and "own.rank " in command]
     return found
 
 

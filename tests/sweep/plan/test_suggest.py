@@ -59,6 +59,18 @@ def test_a_cell_of_another_size_starts_where_the_law_says(recorded: Path) -> Non
     assert [math.log10(float(rate)) for rate in rates] == pytest.approx([-3.25, -3, -2.75, -2.5, -2.25], abs=0.05)
 
 
+def test_other_tasks_say_within_a_decade(recorded: Path) -> None:
+    """The best rate of the size 8 is 10^-3.5 on digits; on bits it is looked for from 10^-4.5 to 10^-2.5."""
+    text = STUDY.replace("digits: {{num_steps: 300}}", "bit-memory: {{num_steps: 300}}")
+    said, grid = suggestion_lines(plan(recorded, "next", "8", text))
+    assert said == (
+        "suggested  bit-memory tiny unfrozen-random-batch-size-8: within a decade of the best rates on other tasks, "
+        "which may be off: digits 3.2e-4"
+    )
+    rates = YAML(typ="safe").load(grid)["learning_rates"]
+    assert [math.log10(float(rate)) for rate in rates] == pytest.approx([-4.5, -4, -3.5, -3, -2.5], abs=0.05)
+
+
 def test_nothing_is_suggested_from_what_differs_otherwise(recorded: Path) -> None:
     text = STUDY.replace("[unfrozen-random]", "[frozen-random]").replace("width: 16", "width: 32")
     (line,) = suggestion_lines(plan(recorded, "other", "64", text))

@@ -20,8 +20,9 @@ from lr_sweep.analysis.record.rungs import Judgement
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import checkpoint_step
-from lr_sweep.tests.support.chaos import DECK, Sweep, whole_content
-from lr_sweep.tests.support.own_study import write_own_study
+from lr_sweep.tests.support.chaos import DECK, RANKS_DECK, Sweep, whole_content
+from lr_sweep.tests.support.own_ranks import NOISY
+from lr_sweep.tests.support.own_study import write_function, write_own_study
 from lr_sweep.tests.support.tiny_study import write_study
 
 pytestmark = pytest.mark.cluster
@@ -71,16 +72,26 @@ def own(folder: Path, num_steps: int) -> Path:
     return study
 
 
-STUDIES: tuple[Callable[[Path, int], Path], ...] = (grid, searched, refined, stopped, winners, own)
+def ranks(folder: Path, num_steps: int) -> Path:
+    """Two runs of an own function, each in two processes."""
+    changes = {"protocol": "{evaluate_every: 50}", "metric": "{name: loss, higher_is_better: false}"}
+    resources = "{processes_per_run: 2, retries: 100}"
+    rates = "[1e-3, 1e-2]"
+    return write_function(
+        folder, NOISY, num_steps=str(5 * num_steps), learning_rates=rates, resources=resources, **changes
+    )
+
+
+STUDIES: tuple[Callable[[Path, int], Path], ...] = (grid, searched, refined, stopped, winners, own, ranks)
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("number", range(len(STUDIES)), ids=[write.__name__ for write in STUDIES])
 def test_kills_at_random_change_nothing(tmp_path: Path, number: int) -> None:
     """Driver, workers, raylet, GCS or all at once; a study that ends before its kills are made is started anew."""
-    dice, deck = random.Random(f"{SEED} {number}"), random.Random(SEED).sample(DECK, len(DECK))
+    name, cards = STUDIES[number].__name__, RANKS_DECK if STUDIES[number] is ranks else DECK
+    dice, deck = random.Random(f"{SEED} {number}"), random.Random(SEED).sample(cards, len(cards))
     targets = [deck[kill % len(deck)] for kill in range(number, KILLS, len(STUDIES))]
-    name = STUDIES[number].__name__
     if not targets:
         pytest.skip(f"CHAOS_KILLS={KILLS} leaves no kill for it")
     print(f"\nCHAOS_SEED={SEED} CHAOS_KILLS={KILLS}, {name}: {len(targets)} kills; everything is in {tmp_path}")

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import ray
 from ray._private import utils
@@ -160,6 +161,14 @@ def test_settings_last_as_long_as_ray(parent: Path, monkeypatch: pytest.MonkeyPa
         assert not token.exists()
     assert len(set(tokens)) == 2
     assert all(len(each) == 64 for each in tokens)
+
+
+def test_only_what_a_sweep_uses_is_started(parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", str(parent))
+    with ray_session(Placement(resources=Resources(), cpus=1), tmp_path / "ray.log"):
+        started = [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
+    assert any("raylet" in line for line in started)
+    assert [line for line in started if "monitor.py" in line or "dashboard.py" in line] == []
 
 
 def test_what_a_killed_process_left_goes_at_the_next_start(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:

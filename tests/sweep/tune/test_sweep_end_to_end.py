@@ -29,10 +29,10 @@ WATCH_DATASETS = """
 import os, sys
 
 class Watch:
-    \'\'\'Notes which `datasets` a process gets just before it imports ours, and when ours loads the digits.\'\'\'
+    \'\'\'Notes which `datasets` a process gets just before it imports ours, and the digits' module in it.\'\'\'
 
     def find_spec(self, name, path=None, target=None):
-        if name in ("lr_sweep.datasets", "sklearn.datasets"):
+        if name in ("lr_sweep.datasets", "lr_sweep.datasets.digits"):
             import datasets
             with open({log!r}, "a") as log:
                 print(os.path.basename(sys.argv[0]), name, datasets.__file__, file=log)
@@ -172,7 +172,7 @@ def test_datasets_is_the_other_package_in_driver_and_workers(first: Ended, folde
     assert seen == {
         (process, before, theirs)
         for process in ("__main__.py", "default_worker.py")
-        for before in ("lr_sweep.datasets", "sklearn.datasets")
+        for before in ("lr_sweep.datasets", "lr_sweep.datasets.digits")
     }
 
 
