@@ -21,7 +21,7 @@ from lr_sweep.sweep.cluster.package import SENT, sent_files
 from lr_sweep.tests.support.servers.local_head import local_head
 from lr_sweep.tests.support.tiny_study import ROOT, environment, rows, write_study
 
-SHIPPED = {".py", ".yaml", ".css", ".js", ".csv", ".sh"}
+SHIPPED = {".py", ".yaml", ".css", ".js", ".html", ".csv", ".json", ".safetensors", ".sh", ".typed"}
 BOTH_ORDERS = """
 import sys
 {first}
