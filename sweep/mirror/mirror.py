@@ -47,6 +47,8 @@ _MAX_METRICS, _MAX_PARAMS, _MAX_RUNS = 1000, 100, 1000
 T = TypeVar("T")
 _ENDED_TAG = "sweep.mirrored_end_ms"
 """Set last, to the end that is fully mirrored: such a run costs nothing at the next start."""
+_ALL = " with all points"
+"""Ends that tag of a run that was mirrored with `mirror: all`."""
 
 
 @dataclass
@@ -83,7 +85,7 @@ class Mirror:
         self._runs: dict[str, _MlflowRun] = {}
         self._wanted: dict[str, dict[str, Any]] = {}
         self._naming: list[str] = []
-        self._metric = ACCURACY
+        self._metric, self._every_point = ACCURACY, False
 
     def sync_run(self, run_id: str) -> None:
         """Mirror all that the record holds of a run by now; nothing happens if that is there already."""
@@ -104,9 +106,14 @@ class Mirror:
         """Return the ended runs whose end MLflow does not hold."""
         self._read_wanted()
         with self._session():
-            known = {run_id: run.tags.get(_ENDED_TAG) for run_id, run in self._runs.items()}
+            known = {run_id: run.tags.get(_ENDED_TAG, "") for run_id, run in self._runs.items()}
         ended = read_run_rows(self.results, self._wanted, ["run_id", "finished_at"])
-        return [row["run_id"] for row in ended if known.get(row["run_id"]) != str(unix_ms(row["finished_at"]))]
+        ends = {row["run_id"]: unix_ms(row["finished_at"]) for row in ended}
+        return [run_id for run_id, ended_ms in ends.items() if not self._is_whole(known.get(run_id, ""), ended_ms)]
+
+    def _is_whole(self, ended: str, ended_ms: int | None) -> bool:
+        """Return whether a run's `_ENDED_TAG` says that all is there of it that the study wants."""
+        return ended == f"{ended_ms}{_ALL}" or (ended == str(ended_ms) and not self._every_point)
 
     def close_study(self) -> None:
         """Give the study's MLflow run its results; mark it FINISHED if every wanted run has ended, else KILLED.
@@ -122,7 +129,8 @@ class Mirror:
             for run in mirrored:
                 if run.status == "RUNNING":
                     self._set_status(run, "KILLED")
-            ends_ms = [int(run.tags[_ENDED_TAG]) for run in mirrored if run.status in ("FINISHED", "FAILED")]
+            ended = [run.tags[_ENDED_TAG] for run in mirrored if run.status in ("FINISHED", "FAILED")]
+            ends_ms = [int(tag.removesuffix(_ALL)) for tag in ended]
             if len(ends_ms) < len(self._wanted):
                 self._set_status(parent, "KILLED")
             else:
@@ -144,7 +152,8 @@ class Mirror:
             self._client.log_artifacts(parent.mlflow_id, str(folder), artifact_path="report")
 
     def _read_wanted(self) -> None:
-        self._metric = read_study(self.results, self.study).metric
+        info = read_study(self.results, self.study)
+        self._metric, self._every_point = info.metric, info.mirrors_all
         self._wanted = {row["run_id"]: row for row in read_wanted_rows(self.results, self.study)}
         self._naming = naming_labels(list(self._wanted.values()))
 
@@ -217,7 +226,7 @@ class Mirror:
         studies = set(filter(None, run.tags.get("sweep.studies", "").split(","))) | {self.study}
         tags = {"sweep.studies": f",{','.join(sorted(studies))},"}  # each between commas, for MLflow's LIKE
         ended_ms = recorded.ended_ms
-        if run.tags.get(_ENDED_TAG) != str(ended_ms) or run.status != recorded.mlflow_status:
+        if not self._is_whole(run.tags.get(_ENDED_TAG, ""), ended_ms) or run.status != recorded.mlflow_status:
             tags |= recorded.tags()
             self._log_params(run, recorded.params())
             self._log_points(run, recorded)
@@ -227,7 +236,7 @@ class Mirror:
                 self._log_metrics(run, recorded.chosen(), ended_ms)
                 self._set_status(run, recorded.mlflow_status, ended_ms)
                 run.steps = None  # of thousands of runs, not needed any more
-                tags[_ENDED_TAG] = str(ended_ms)
+                tags[_ENDED_TAG] = f"{ended_ms}{_ALL if self._every_point else ''}"
         self._set_tags(run, tags)
 
     def _create_run(self, started_ms: int | None, tags: dict[str, str], name: str) -> _MlflowRun:
@@ -264,7 +273,7 @@ class Mirror:
         run.metrics |= metrics
 
     def _log_points(self, run: _MlflowRun, recorded: MirroredRun) -> None:
-        """Add the evaluations that are not there yet, each whole in one batch, which is one transaction.
+        """Add the wanted evaluations that are not there yet, each whole in one batch, which is one transaction.
 
         They keep their recorded time: MLflow takes the same point at another time as a second one.
         """
@@ -272,7 +281,7 @@ class Mirror:
 
         if run.steps is None:
             run.steps = {point.step for point in self._client.get_metric_history(run.mlflow_id, "elapsed_s")}
-        for batch in _batches(recorded.points(but_steps=run.steps), _MAX_METRICS // len(METRICS)):
+        for batch in _batches(recorded.points(run.steps, all_of_them=self._every_point), _MAX_METRICS // len(METRICS)):
             metrics = [Metric(*point) for points_of_step in batch for point in points_of_step]
             self._client.log_batch(run.mlflow_id, metrics=metrics)
             run.steps |= {metric.step for metric in metrics}
