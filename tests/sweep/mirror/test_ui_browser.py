@@ -43,7 +43,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, s
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as ui:
             try:
                 assert ui.stdout
-                _, charts, runs = (ui.stdout.readline().split()[-1] for _ in range(3))
+                *_, charts, runs = (ui.stdout.readline().split()[-1] for _ in range(4))
                 wait_until(lambda: mlflow_answers(port), "MLflow", 120.0)
                 yield charts, runs
             finally:
