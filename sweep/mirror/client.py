@@ -171,16 +171,17 @@ def mlflow_pages(
 
     def follow() -> None:
         with ExitStack() as stack:
-            server, problem = None, ""
-            while not ended.wait(0 if server is None and not problem else _LOOK_EVERY_S):
+            is_served, problem = False, ""
+            while not ended.wait(_LOOK_EVERY_S if is_served or problem else 0):
                 try:
                     found = study_pages(uri, f"http://{host}:{port}")
                 except MirrorError as error:
                     if problem != (problem := str(error)) and _database_exists(uri):
                         say(f"MLflow  not served: {problem}")
                     continue
-                if server is None:
-                    server = stack.enter_context(_server(uri, results, host, port))
+                if not is_served:
+                    stack.enter_context(_server(uri, results, host, port))
+                    is_served = True
                 with suppress(OSError):
                     check_answers(host, port)
                     for study in [study for study in found if study not in pages]:
