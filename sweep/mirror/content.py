@@ -227,8 +227,13 @@ def _note_entries(cell: Row, metric: Metric) -> list[str]:
     return [*(cell[key] for key in CELL), chosen, mean_sem_text(cell, metric) + seeds_text(cell), runs]
 
 
-def charts_view(study: str, metric: Metric) -> dict[str, Any]:
-    """Return a view of MLflow's page: the ended runs of a study, not nested, and charts of all of them."""
+def charts_view(study: str, metric: Metric, wanted: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a view of MLflow's page: the ended runs of a study, not nested, and charts of all of them.
+
+    They are grouped by variant and rate, the mean over seeds, where MLflow reads all: a part would have other means.
+    """
+    keys = [{"mode": "param", "groupByData": name} for name in reversed(naming_labels(wanted)) if name != "seed"]
+    grouped = {"aggregateFunction": "average", "groupByKeys": keys} if len(wanted) <= MOST_DRAWN else None
     section = _uuid(study, "section")
     same = {"metricSectionId": section, "deleted": False, "isGenerated": False, "runsCountToCompare": MOST_DRAWN}
     charts = _charts(f"validation_{allowed(metric.name)}")
@@ -239,6 +244,8 @@ def charts_view(study: str, metric: Metric) -> dict[str, Any]:
         "compareRunCharts": [{**chart, "uuid": _uuid(study, chart["type"]), **same} for chart in charts],
         "compareRunSections": [{"uuid": section, "name": study, "display": True, "isReordered": False}],
         "runsHiddenMode": "SHOW_ALL",
+        "groupBy": grouped,
+        "useGroupedValuesInCharts": True,
     }
 
 

@@ -42,8 +42,8 @@ from lr_sweep.sweep.mirror.content import (
 )
 from lr_sweep.sweep.results.validation import read_options
 
-_MAX_METRICS, _MAX_PARAMS, _MAX_RUNS = 1000, 100, 1000
-"""MLflow's limits of a batch, and of a page of runs."""
+_MAX_METRICS, _MAX_PARAMS, _MAX_RUNS, _MAX_DIGEST = 1000, 100, 1000, 36
+"""MLflow's limits of a batch, of a page of runs, and of the characters of a checksum."""
 T = TypeVar("T")
 _ENDED_TAG = "sweep.mirrored_end_ms"
 """Set last, to the end that is fully mirrored: such a run costs nothing at the next start."""
@@ -234,6 +234,7 @@ class Mirror:
                 self._set_status(run, "RUNNING")
             else:
                 self._log_metrics(run, recorded.chosen(), ended_ms)
+                self._log_data(run, recorded)
                 self._set_status(run, recorded.mlflow_status, ended_ms)
                 run.steps = None  # of thousands of runs, not needed any more
                 tags[_ENDED_TAG] = f"{ended_ms}{_ALL if self._every_point else ''}"
@@ -251,7 +252,7 @@ class Mirror:
         now = {f"sweep.now.{key}": value for key, value in changed.items()}  # a param keeps its first value
         decided = f"\n\nBy fresh seeds: {read.decision.progress()}" if read.decision else ""
         self._set_tags(parent, {"mlflow.note.content": study_note(read.info, cells) + decided} | now)
-        view = json.dumps(charts_view(self.study, read.info.metric))
+        view = json.dumps(charts_view(self.study, read.info.metric, list(self._wanted.values())))
         self._client.set_experiment_tag(self._experiment_id, f"{VIEW_TAG}{self.study}", view)
 
     def _log_params(self, run: _MlflowRun, params: Mapping[str, str]) -> None:
@@ -285,6 +286,14 @@ class Mirror:
             metrics = [Metric(*point) for points_of_step in batch for point in points_of_step]
             self._client.log_batch(run.mlflow_id, metrics=metrics)
             run.steps |= {metric.step for metric in metrics}
+
+    def _log_data(self, run: _MlflowRun, recorded: MirroredRun) -> None:
+        """Name the task's examples as what the run has read; MLflow keeps an equal entry once."""
+        from mlflow.entities import Dataset, DatasetInput
+
+        if row := recorded.row:
+            digest, source = row["data_checksum"][:_MAX_DIGEST], json.dumps({"origin": row["data_origin"]})
+            self._client.log_inputs(run.mlflow_id, [DatasetInput(Dataset(row["task"], digest, "record", source))])
 
     def _set_status(self, run: _MlflowRun, status: str, ended_ms: int | None = None) -> None:
         if ended_ms is not None:

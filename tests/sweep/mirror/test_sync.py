@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -66,6 +67,8 @@ def test_writers_end_with_the_command(results: Path, killed_by: signal.Signals, 
         "if __name__ == '__main__':\n"
         "    from lr_sweep.sweep.cli.parser import main; sys.exit(main(sys.argv[1:]))"
     )
+    facts = Paths(results).facts("small")
+    facts.write_text(json.dumps(json.loads(facts.read_text()) | {"mirror": "all"}))
     for run_id in RUNS:
         write_curve(results, run_id, 20_000)
     command = [sys.executable, "-c", script, "mlflow", "sync", "--results", str(results)]

@@ -9,6 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from urllib.error import HTTPError
@@ -17,7 +19,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.mirror.client import EXPERIMENT, mlflow_pages, tracking_uri
+from lr_sweep.sweep.mirror import client
+from lr_sweep.sweep.mirror.client import EXPERIMENT, MirrorError, mlflow_pages, tracking_uri
 from lr_sweep.tests.support.mirrored_record import find, new_mirror
 from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
 
@@ -45,6 +48,38 @@ def test_a_store_of_something_else_and_a_port_that_is_taken(tmp_path: Path, stor
         taken = pytest.raises(UserError, match=rf"cannot listen on 127.0.0.1:{port} .* --port")
         with taken, mlflow_pages(tmp_path, print, port=port):
             pass
+
+
+def test_one_server_is_started_and_links_follow_as_the_mirror_writes_studies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+    written: dict[str, str] = {}
+
+    @contextmanager
+    def server(*arguments: object) -> Iterator[None]:
+        started.append(arguments)
+        yield
+        started.append("ended")
+
+    def found(*_: object) -> dict[str, str]:
+        if not written:
+            raise MirrorError("no store yet")
+        return dict(written)
+
+    monkeypatch.setattr(client, "_server", server)
+    monkeypatch.setattr(client, "study_pages", found)
+    monkeypatch.setattr(client, "check_answers", lambda *_: None)
+    monkeypatch.setattr(client, "_LOOK_EVERY_S", 0.01)
+    said: list[str] = []
+    with mlflow_pages(tmp_path, said.append, port=free_port()) as pages:
+        for study in ("", "small"):
+            assert study not in pages
+            written[study] = f"http://{study}"
+            wait_until(lambda: study in pages, "the link")  # noqa: B023
+        assert len(started) == 1
+    assert started[1:] == ["ended"]
+    assert said == ["MLflow  http://", "MLflow, small  http://small"]
 
 
 def test_server_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
