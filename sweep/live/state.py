@@ -65,15 +65,6 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FailedRun:
-    """A failed run, and why."""
-
-    run_id: str
-    title: str
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class StudyView:
     """What is shown of a study; `problem` alone, where its record cannot be read."""
 
@@ -91,7 +82,8 @@ class StudyView:
     training: tuple[TrainingRun, ...] = ()
     machines: tuple[Machine, ...] = ()
     num_failed: int = 0
-    failed: tuple[FailedRun, ...] = ()
+    failed: tuple[tuple[str, str, str], ...] = ()
+    """Ids, titles and reasons."""
     is_left: bool = False
     """Whether `run` would train something."""
     can_resume: bool = False
@@ -188,6 +180,9 @@ class Live:
         name = found.info.study
         states = study_states(self.results, name, found.wanted, found.ends)
         failed = [row for row, state in zip(found.wanted, states, strict=True) if state is State.FAILED]
+        reasons = [
+            failure_line(found.ends[row["run_id"]]["failure"] or "no reason given") for row in failed[:MOST_RUNS]
+        ]
         counts = Counter(states)
         progress = read_state(self.results.progress(name)) if holder.get("study") == name else {}
         steps = progress.get("training", {})
@@ -205,7 +200,7 @@ class Live:
             training=tuple(shown),
             machines=_machines(progress.get("machines", []), training),
             num_failed=len(failed),
-            failed=tuple(_failed_run(row, found.ends[row["run_id"]]) for row in failed[:MOST_RUNS]),
+            failed=tuple((row["run_id"], run_title(row), why) for row, why in zip(failed, reasons, strict=False)),
             is_left=any(not state.over and not state.on_request for state in states),
             can_resume=study_file(self.results, name) is not None,
             num_on_request=sum(state.on_request for state in states),
@@ -284,12 +279,6 @@ def _machines(described: Sequence[Mapping[str, Any]], training: Sequence[Row]) -
             training=tuple(titles[run_id] for run_id in node["runs"] if run_id in titles)[:MOST_NAMED],
         )
         for node in sorted(described, key=lambda node: not node["runs"])
-    )
-
-
-def _failed_run(row: Row, end: Row) -> FailedRun:
-    return FailedRun(
-        run_id=row["run_id"], title=run_title(row), reason=failure_line(end["failure"] or "no reason given")
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.record.read import read_run_rows, read_study, read_wanted_rows
+from lr_sweep.analysis.record.read import read_study, read_wanted_rows
 from lr_sweep.analysis.study_summary import RecordedStudy, read_summary
 from lr_sweep.sweep.mirror.client import (
     EXPERIMENT,
@@ -38,7 +38,6 @@ from lr_sweep.sweep.mirror.content import (
     study_metrics,
     study_note,
     study_params,
-    unix_ms,
 )
 from lr_sweep.sweep.results.validation import read_options
 
@@ -101,19 +100,6 @@ class Mirror:
             self.sync_run(run_id)
         self.close_study()
         return len(self._wanted.keys() & self._runs.keys())
-
-    def missing(self) -> list[str]:
-        """Return the ended runs whose end MLflow does not hold."""
-        self._read_wanted()
-        with self._session():
-            known = {run_id: run.tags.get(_ENDED_TAG, "") for run_id, run in self._runs.items()}
-        ended = read_run_rows(self.results, self._wanted, ["run_id", "finished_at"])
-        ends = {row["run_id"]: unix_ms(row["finished_at"]) for row in ended}
-        return [run_id for run_id, ended_ms in ends.items() if not self._is_whole(known.get(run_id, ""), ended_ms)]
-
-    def _is_whole(self, ended: str, ended_ms: int | None) -> bool:
-        """Return whether a run's `_ENDED_TAG` says that all is there of it that the study wants."""
-        return ended == f"{ended_ms}{_ALL}" or (ended == str(ended_ms) and not self._every_point)
 
     def close_study(self) -> None:
         """Give the study's MLflow run its results; mark it FINISHED if every wanted run has ended, else KILLED.
@@ -239,6 +225,10 @@ class Mirror:
                 run.steps = None  # of thousands of runs, not needed any more
                 tags[_ENDED_TAG] = f"{ended_ms}{_ALL if self._every_point else ''}"
         self._set_tags(run, tags)
+
+    def _is_whole(self, ended: str, ended_ms: int | None) -> bool:
+        """Return whether a run's `_ENDED_TAG` says that all is there of it that the study wants."""
+        return ended == f"{ended_ms}{_ALL}" or (ended == str(ended_ms) and not self._every_point)
 
     def _create_run(self, started_ms: int | None, tags: dict[str, str], name: str) -> _MlflowRun:
         return _known(self._client.create_run(self._experiment_id, start_time=started_ms, tags=tags, run_name=name))

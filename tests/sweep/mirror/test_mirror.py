@@ -215,7 +215,6 @@ def test_of_a_long_curve_a_hundred_points_are_there_the_best_among_them(results:
     facts = Paths(results).facts("small")
     facts.write_text(json.dumps(json.loads(facts.read_text()) | {"mirror": "all"}))
     for _ in range(2):
-        assert new_mirror(results).missing() == ["aa"] * (len(steps(uri)) < 750)
         new_mirror(results).sync_all()
         assert steps(uri) == [100 * n for n in range(1, 751)]
 
