@@ -13,12 +13,15 @@ Child = subprocess.Popen[bytes]
 
 
 def study_file(results: Results, study: str) -> Path | None:
-    """Return the file with which `run` resumes a study; None: it needs a function whose files are not here."""
+    """Return the file with which `run` resumes a study; None: it needs a function whose files are not here.
+
+    Files in the results directory are not taken: it may be someone else's, and its code is not to run at a click.
+    """
     recorded, folder = results.options(study), read_state(results.started(study)).get("folder")
     if not recorded.exists() or b"\ntrainable:" not in recorded.read_bytes():
         return recorded if recorded.exists() else None
-    files = [Path(folder, f"{study}{ending}") for ending in (".yaml", ".yml")] if folder else []
-    return next(filter(Path.is_file, files), None)
+    files = [Path(folder, f"{study}{ending}").resolve() for ending in (".yaml", ".yml")] if folder else []
+    return next((file for file in files if file.is_file() and results.root not in file.parents), None)
 
 
 class Resumed:

@@ -191,7 +191,9 @@ def test_a_function_s_study_is_resumed_from_its_own_file_or_not_at_all(
     results.options("small").write_text("study: small\ntrainable: train.py:train\n")
     write_json(results.started("small"), {"folder": str(tmp_path)})
     assert resume not in client.get("/").text
+    write_json(results.started("small"), {"folder": str(results.study("small"))})  # of a foreign record
     assert "the files of small are not here" in client.post(resume, headers={"origin": ORIGIN}).text
+    write_json(results.started("small"), {"folder": str(tmp_path)})
     client.app.state.live.expire()  # type: ignore[attr-defined]
     (tmp_path / "small.yml").touch()
     assert resume in client.get("/").text
