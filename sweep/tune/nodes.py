@@ -47,6 +47,7 @@ class Machines:
         """Remember where a trial is; Ray no longer knows once it is dead."""
         self._node_of[trial.trial_id] = node_of_trial(trial)
         self._node_of_run.update(dict.fromkeys(run_ids, self._node_of[trial.trial_id]))
+        self._nodes = self._nodes or alive_nodes()
 
     def node_of(self, run_id: str) -> str | None:
         """Return the id of the node where a run was last started; None on this machine alone, or if not known."""
@@ -74,11 +75,11 @@ class Machines:
 
     def news(self) -> list[str]:
         """Say how many machines a cluster has, if that has changed: one that does not come, or is lost, costs time."""
-        if self._clock() - self._counted_at < (COUNT_EVERY_S if self._on_cluster else math.inf):
+        if not self._on_cluster or self._clock() - self._counted_at < COUNT_EVERY_S:
             return []
         self._nodes, self._counted_at = alive_nodes(), self._clock()
         before, self._text = self._text, machines_text(len(self._nodes))
-        return [self._text] if self._on_cluster and self._text != before else []
+        return [self._text] if self._text != before else []
 
     def described(self, run_ids: Iterable[str]) -> list[dict[str, Any]]:
         """Return the machines that were there at the last count, each with those of these runs that train there."""
