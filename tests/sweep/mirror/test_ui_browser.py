@@ -81,7 +81,7 @@ def test_the_first_address_draws_the_runs_of_the_study(window: Browser, addresse
     assert "4 matching runs" in text
     assert "Group by: variant +1" in text  # and learning rate: each dot, line and bar is a mean over seeds
     assert "No charts" not in text
-    assert set(run_names(window)) == {
+    assert set(filter(None, run_names(window))) == {  # groups have links without text
         *("lr 1e-3, seed 0, frozen-random", "lr 1e-3, seed 0, unfrozen-pretrained"),
         *("lr 1e-4, seed 0, frozen-random", "lr 1e-4, seed 0, unfrozen-pretrained"),
     }
