@@ -17,6 +17,7 @@ class Paths:
         self.studies = root / "studies"
         self.all_checkpoints, self.pretrained = root / "checkpoints", root / "pretrained"
         self.tune, self.logs, self.stop_requests = root / "tune", root / "logs", root / "stop"
+        self.sweep_stop = self.stop_requests / "sweep"
         self.timings, self.cohort_sizes = root / "timings.json", root / "places.json"
         self.pretraining_progress = root / "pretraining-progress.json"
         self.mlflow_database, self.mlflow_artifacts = root / "mlflow.db", root / "mlflow-artifacts"
@@ -75,6 +76,10 @@ class Paths:
     def progress(self, study: str) -> Path:
         """Return the file that `status` reads while a sweep is running."""
         return self.study(study) / "progress.json"
+
+    def started(self, study: str) -> Path:
+        """Return the file that says in which folder a function's study was started; it stays on this machine."""
+        return self.study(study) / "started.json"
 
     def report(self, study: str) -> Path:
         """Return the folder of a study's report."""

@@ -115,6 +115,8 @@ class StudyInfo:
     """Key `equal_within`, in points of percent, or in the metric's unit; None: no variants are called equal."""
     target: float | None = None
     """Key `target`, in percent or in the metric's unit; None: the worst variant's best."""
+    mirrors_all: bool = False
+    """Key `mirror`, absent: MLflow has at most 100 evaluations of a run."""
     from_table: bool = False
     """Whether its runs are those of a user's table; nothing published is shown beside them."""
 
@@ -204,6 +206,7 @@ def _study_info(results: Path, study: str, content: Mapping[str, Any]) -> StudyI
         paired=paired,
         equal_within=content.get("equal_within"),
         target=content.get("target"),
+        mirrors_all=content.get("mirror") == "all",
     )
 
 

@@ -267,34 +267,24 @@ def ui(
 
 def _serve_here(results: Results, host: str, port: int) -> int:
     """Serve the live page and MLflow's until Ctrl-C."""
-    from contextlib import ExitStack, suppress
+    import secrets
+    from contextlib import suppress
 
     from lr_sweep.analysis.record.read import check_format
     from lr_sweep.common.network import check_listening
-    from lr_sweep.sweep.live.server import LOOPBACK, serve
+    from lr_sweep.sweep.live.server import LOOPBACK, link, serve
     from lr_sweep.sweep.live.state import Live
-    from lr_sweep.sweep.mirror.client import MirrorError, mlflow_pages
+    from lr_sweep.sweep.mirror.client import mlflow_pages
 
     check_format(results.root)
-    live_port = port + 1 if port < 65_535 else port - 1
+    live_port, token, say = port + 1 if port < 65_535 else port - 1, secrets.token_hex(16), partial(print, flush=True)
     check_listening(LOOPBACK, live_port, "another program may have it: --port sets MLflow's, and this is the next one")
-
-    def show(link: str) -> None:
-        print(f"live page  {link}")
-        for study, page in pages.items():
-            print(f"{f'MLflow, {study}' if study else 'MLflow'}  {page}")
-        print("The link's token lets its owner stop and resume. MLflow takes 5 to 20 s. Ctrl-C ends both.", flush=True)
-
-    with ExitStack() as stack:
-        try:
-            pages = stack.enter_context(mlflow_pages(results.root, host, port))
-        except MirrorError as problem:
-            pages = {}
-            print(f"MLflow     not served: {problem}; start `ui` again then")
-        if pages and host not in (LOOPBACK, "::1", "localhost"):
-            print(f"Warning: anyone who can reach {host}:{port} can read and change the mirror; it has no password.")
-        stack.enter_context(suppress(KeyboardInterrupt))
-        serve(Live(results), live_port, pages, show)
+    with mlflow_pages(results.root, say, host, port) as pages, suppress(KeyboardInterrupt):
+        say(f"live page  {link(live_port, token)}")
+        say("Its token lets its owner stop and resume. MLflow's links follow within 20 s of a run. Ctrl-C ends both.")
+        if host not in (LOOPBACK, "::1", "localhost"):
+            say(f"Warning: anyone who can reach {host}:{port} can read and change the mirror; it has no password.")
+        serve(Live(results), live_port, token, pages)
     return 0
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +18,10 @@ from lr_sweep.sweep.cli.app import command
 from lr_sweep.sweep.plan.gpus import GPUS
 
 if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
     from lr_sweep.sweep.plan.plan import Plan
+    from lr_sweep.sweep.results.directory import Results
     from lr_sweep.sweep.study.study import Study
 
 CUT_SHORT = (
@@ -128,6 +133,7 @@ def run(
     max_attempts: opt.MaxAttempts = 10,
     checkpoint_every_s: opt.CheckpointEveryS = 60.0,
     strict: opt.Strict = False,
+    ui: Annotated[bool, opt.flag("serve the live page beside it, until Ctrl-C, also once the run has ended")] = False,
 ) -> int:
     """Train what the record lacks of a study, then write its report."""
     from lr_sweep.sweep.plan.placement import Placement
@@ -136,10 +142,12 @@ def run(
     from lr_sweep.sweep.tune.run_study import run_study
 
     resources = {"cpus_per_trial": cpus_per_trial, "gpus_per_trial": gpus_per_trial, "runs_per_trial": runs_per_trial}
-    with last_word(CUT_SHORT), lasting_output(), signals_as_ctrl_c():
+    with last_word(CUT_SHORT), lasting_output(), signals_as_ctrl_c(), ExitStack() as stack:
         try:
             recorded, part, code = opt.open_results(results), opt.chosen_runs(only), 0
-            for study in opt.load_studies(studies, **resources):
+            loaded = opt.load_studies(studies, **resources)
+            page = stack.enter_context(_page(recorded)) if ui else None
+            for study in loaded:
                 options = Options(
                     results=recorded,
                     data_dir=opt.data_folder(data_dir),
@@ -161,10 +169,25 @@ def run(
                     return STOPPED
                 if outcome.failed or (strict and outcome.report is not None and outcome.report.num_problems):
                     code = 1
+            if page is not None:
+                _say("the live page stays until Ctrl-C")
+                with suppress(KeyboardInterrupt):
+                    page.join()
             return code
         except KeyboardInterrupt:
             print("stopped; the same command resumes", file=sys.stderr)
             return STOPPED
+
+
+@contextmanager
+def _page(results: Results) -> Iterator[BaseProcess]:
+    """Serve the live page, and say where."""
+    from lr_sweep.sweep.live.beside import page_beside
+
+    results.prepare()
+    with page_beside(results) as (page, link):
+        _say(f"live page  {link}")
+        yield page
 
 
 def _may_replace(replace: bool, line: str) -> bool:

@@ -7,9 +7,21 @@ import sys
 from pathlib import Path
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.directory import Results, read_state
 
 Child = subprocess.Popen[bytes]
+
+
+def study_file(results: Results, study: str) -> Path | None:
+    """Return the file with which `run` resumes a study; None: it needs a function whose files are not here.
+
+    Files in the results directory are not taken: it may be someone else's, and its code is not to run at a click.
+    """
+    recorded, folder = results.options(study), read_state(results.started(study)).get("folder")
+    if not recorded.exists() or b"\ntrainable:" not in recorded.read_bytes():
+        return recorded if recorded.exists() else None
+    files = [Path(folder, f"{study}{ending}").resolve() for ending in (".yaml", ".yml")] if folder else []
+    return next((file for file in files if file.is_file() and results.root not in file.parents), None)
 
 
 class Resumed:
@@ -21,12 +33,15 @@ class Resumed:
     def start(self, study: str, *, retry: bool) -> None:
         """Start `run` of a study as it is recorded, unless one is running; what it prints goes to a log.
 
+        A study of the user's own function is read from the file with which it was started.
         `retry`: train failed runs again, and stopped ones further. Raises UserError if one runs.
         """
         if self.results.being_written() or self.is_running():
             raise UserError(f"a sweep is running in {self.results.root} already: wait for it, or stop it")
+        if (file := study_file(self.results, study)) is None:
+            raise UserError(f"the files of {study} are not here: start `run` where they are")
         # The module by its whole name: this process's current folder may be any.
-        run = [sys.executable, "-m", "lr_sweep.sweep", "run", str(self.results.options(study))]
+        run = [sys.executable, "-m", "lr_sweep.sweep", "run", str(file)]
         self.results.logs.mkdir(exist_ok=True)
         with self._log(study).open("wb") as log:
             self._children[study] = subprocess.Popen(

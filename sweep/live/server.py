@@ -6,12 +6,12 @@ import asyncio
 import hmac
 import os
 import re
-import secrets
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any
@@ -180,8 +180,10 @@ class Page:
         holder = self.live.holder()
         if holder.get("host") != socket.gethostname():
             raise UserError("no sweep is running on this machine")
-        if not self.live.view().stop_asked:
-            self.live.stop_asked_of(holder)
+        asked = self.live.results.sweep_stop
+        asked.parent.mkdir(exist_ok=True)
+        with suppress(FileExistsError):
+            asked.touch(exist_ok=False)
             os.kill(int(holder["pid"]), signal.SIGTERM)
         return self._changed()
 
@@ -198,7 +200,7 @@ class Page:
         async def changes() -> AsyncIterator[str]:
             seen = None
             while not request.app.state.closing():
-                now = await run_in_threadpool(self.live.view), self.resumed.is_running()
+                now = await run_in_threadpool(self.live.view), self.resumed.is_running(), dict(self.mlflow)
                 yield "data: changed\n\n" if now != seen else ": \n\n"  # which notices that the page was closed
                 seen = now
                 await asyncio.sleep(POLL_S)
@@ -267,19 +269,19 @@ def live_app(live: Live, token: str, port: int, mlflow: Mapping[str, str]) -> St
         lifespan=lifespan,
     )
     app.add_middleware(Guard, token=token, hosts=(f"{LOOPBACK}:{port}", f"localhost:{port}"))
-    app.state.closing, app.state.reports = (lambda: False), page.reports
+    app.state.closing, app.state.live, app.state.reports = (lambda: False), live, page.reports
     return app
 
 
-def serve(live: Live, port: int, mlflow: Mapping[str, str], show: Callable[[str], None]) -> None:
-    """Serve the page until a signal ends it; `show` is given its link. Logs no request: the link has the token."""
-    token = secrets.token_hex(16)
+def link(port: int, token: str) -> str:
+    """Return the address that opens the page."""
+    return f"http://{LOOPBACK}:{port}/?token={token}"
+
+
+def serve(live: Live, port: int, token: str, mlflow: Mapping[str, str]) -> None:
+    """Serve the page until a signal ends it. Logs no request: the link has the token."""
     app = live_app(live, token, port, mlflow)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app, host=LOOPBACK, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=5
-        )
-    )
+    quiet = partial(uvicorn.Config, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+    server = uvicorn.Server(quiet(app, host=LOOPBACK, port=port))
     app.state.closing = lambda: server.should_exit
-    show(f"http://{LOOPBACK}:{port}/?token={token}")
     server.run()

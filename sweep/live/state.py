@@ -15,8 +15,9 @@ from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.record.index import row_stamps
 from lr_sweep.analysis.record.read import RecordError, StudyInfo
-from lr_sweep.common.text import duration, failure_line
+from lr_sweep.common.text import counted, duration, failure_line
 from lr_sweep.sweep.inspection.status import activity
+from lr_sweep.sweep.live.resume import study_file
 from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.sweep.results.run_state import SHOWN, State, read_ends, run_title, shown_states, study_states
 
@@ -26,6 +27,9 @@ MOST_OF_A_CORE = 0.1
 """Part of a core that reading may take: a large record is read less often."""
 MOST_RUNS = 24
 """Training runs of a study that are shown, and failed ones."""
+MOST_NAMED = 3
+"""Runs that are named beside a machine."""
+DEVICES = (("cpus", "CPU"), ("gpus", "GPU"))
 MOST_POINTS = 60
 """Evaluations of a curve that are drawn."""
 WIDTH, HEIGHT = 120, 28
@@ -49,12 +53,15 @@ class TrainingRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FailedRun:
-    """A failed run, and why."""
+class Machine:
+    """A machine of the sweep that runs."""
 
-    run_id: str
-    title: str
-    reason: str
+    address: str
+    devices: str
+    """Such as `8 CPUs, 1 GPU`."""
+    num_training: int
+    training: tuple[str, ...]
+    """Titles of its runs, the first ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +80,14 @@ class StudyView:
     """How many pairs fresh seeds have decided; empty: the study has no `decide`."""
     num_training: int = 0
     training: tuple[TrainingRun, ...] = ()
+    machines: tuple[Machine, ...] = ()
     num_failed: int = 0
-    failed: tuple[FailedRun, ...] = ()
+    failed: tuple[tuple[str, str, str], ...] = ()
+    """Ids, titles and reasons."""
     is_left: bool = False
     """Whether `run` would train something."""
+    can_resume: bool = False
+    """Whether the files are here that `run` needs."""
     num_on_request: int = 0
     """Runs that `run --retry-failed` alone would train."""
     spread: str = ""
@@ -120,7 +131,6 @@ class Live:
         self._lock, self._read_until = threading.Lock(), -math.inf
         self._recorded: dict[str, _Recorded] = {}
         self._view = View(activity="", is_running=False, studies=())
-        self._stop_asked_of: dict[str, Any] | None = None
 
     def view(self) -> View:
         """Return what is there now, or a moment ago."""
@@ -140,11 +150,6 @@ class Live:
         """Return what the running sweep says of itself; empty: none runs."""
         return read_state(self.results.holder) if self.results.being_written() else {}
 
-    def stop_asked_of(self, holder: dict[str, Any]) -> None:
-        """Note that this sweep was asked to stop."""
-        self._stop_asked_of = holder
-        self.expire()
-
     def _read(self) -> View:
         self.results.refresh()
         holder = self.holder()
@@ -155,7 +160,7 @@ class Live:
             is_running=bool(holder),
             # What trains comes first.
             studies=tuple(sorted(studies, key=lambda study: study.name != holder.get("study"))),
-            stop_asked=bool(holder) and holder == self._stop_asked_of,
+            stop_asked=bool(holder) and self.results.sweep_stop.exists(),
         )
 
     def _study(self, name: str, rows: int, holder: Mapping[str, Any]) -> StudyView:
@@ -175,8 +180,12 @@ class Live:
         name = found.info.study
         states = study_states(self.results, name, found.wanted, found.ends)
         failed = [row for row, state in zip(found.wanted, states, strict=True) if state is State.FAILED]
+        reasons = [
+            failure_line(found.ends[row["run_id"]]["failure"] or "no reason given") for row in failed[:MOST_RUNS]
+        ]
         counts = Counter(states)
-        steps = self._steps(name) if holder.get("study") == name else {}
+        progress = read_state(self.results.progress(name)) if holder.get("study") == name else {}
+        steps = progress.get("training", {})
         training = [row for row in found.wanted if row["run_id"] in steps]
         shown, spread = self._training(training[:MOST_RUNS], steps, found.info.metric)
         return StudyView(
@@ -189,17 +198,14 @@ class Live:
             decided=found.decided,
             num_training=len(training),
             training=tuple(shown),
+            machines=_machines(progress.get("machines", []), training),
             num_failed=len(failed),
-            failed=tuple(_failed_run(row, found.ends[row["run_id"]]) for row in failed[:MOST_RUNS]),
+            failed=tuple((row["run_id"], run_title(row), why) for row, why in zip(failed, reasons, strict=False)),
             is_left=any(not state.over and not state.on_request for state in states),
+            can_resume=study_file(self.results, name) is not None,
             num_on_request=sum(state.on_request for state in states),
             spread=spread,
         )
-
-    def _steps(self, study: str) -> dict[str, int]:
-        """Return how far the runs are that train now."""
-        steps = read_state(self.results.progress(study)).get("training", {})
-        return steps if isinstance(steps, dict) else {}
 
     def _training(self, rows: Sequence[Row], steps: Mapping[str, int], metric: Metric) -> tuple[list[TrainingRun], str]:
         ids = [row["run_id"] for row in rows]
@@ -262,9 +268,17 @@ def _cost(found: _Recorded, states: Sequence[State]) -> str:
     return f"{text}, {'about' if len(known) == len(left) else 'at least'} {duration(sum(known))} left"
 
 
-def _failed_run(row: Row, end: Row) -> FailedRun:
-    return FailedRun(
-        run_id=row["run_id"], title=run_title(row), reason=failure_line(end["failure"] or "no reason given")
+def _machines(described: Sequence[Mapping[str, Any]], training: Sequence[Row]) -> tuple[Machine, ...]:
+    """Return the machines that the driver described, those first that train."""
+    titles = {row["run_id"]: run_title(row) for row in training}
+    return tuple(
+        Machine(
+            address=node["address"],
+            devices=", ".join(counted(int(node[key]), unit) for key, unit in DEVICES if node[key]) or "no devices",
+            num_training=len(node["runs"]),
+            training=tuple(titles[run_id] for run_id in node["runs"] if run_id in titles)[:MOST_NAMED],
+        )
+        for node in sorted(described, key=lambda node: not node["runs"])
     )
 
 

@@ -8,8 +8,9 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
@@ -17,7 +18,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import partial_path
-from lr_sweep.common.network import check_listening
+from lr_sweep.common.network import check_answers, check_listening
 
 EXPERIMENT = "lr-sweep"
 """The MLflow experiment that holds everything."""
@@ -33,6 +34,8 @@ _DEFAULT_ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
 
+_LOOK_EVERY_S = 2.0
+"""Between looks for studies that the mirror has written, while its pages are served."""
 _SQLITE, _QUOTED = "sqlite:///", "sqlite+pysqlite:///"
 """Begin addresses of databases: by a path as it is, and by one that is quoted since it has `%`, `?`, `#` or `;`."""
 _DAMAGE = re.compile(
@@ -149,18 +152,59 @@ def _own_database(uri: str) -> Path | None:
 
 
 @contextmanager
-def mlflow_pages(results: Path, host: str = "127.0.0.1", port: int = 5000) -> Iterator[dict[str, str]]:
+def mlflow_pages(
+    results: Path, say: Callable[[str], None], host: str = "127.0.0.1", port: int = 5000
+) -> Iterator[Mapping[str, str]]:
     """Serve MLflow's pages, without a password, for as long as the block runs; yield their addresses (`study_pages`).
 
-    A server of the user's has them already: its address alone is given.
-    Raises MirrorError if there is no mirror yet or it cannot be read, UserError if the address cannot be listened on.
+    They appear there once the mirror has written them and the server answers; `say` is given a line for each, and
+    for what is wrong with the store. A server of the user's has them already: its address alone is given.
+    Raises UserError if the address cannot be listened on.
     """
     uri = tracking_uri(results)
     if is_server(uri):
+        say(f"MLflow  {shown_uri(uri)}")
         yield {"": shown_uri(uri)}
         return
-    pages = study_pages(uri, f"http://{host}:{port}")
     check_listening(host, port, "another program may have it: choose another with --port")
+    pages, ended = dict[str, str](), threading.Event()
+
+    def follow() -> None:
+        with ExitStack() as stack:
+            is_served, problem = False, ""
+            while not ended.wait(_LOOK_EVERY_S if is_served or problem else 0):
+                try:
+                    found = study_pages(uri, f"http://{host}:{port}")
+                except MirrorError as error:
+                    if problem != (problem := str(error)) and _database_exists(uri):
+                        say(f"MLflow  not served: {problem}")
+                    continue
+                if not is_served:
+                    stack.enter_context(_server(uri, results, host, port))
+                    is_served = True
+                with suppress(OSError):
+                    check_answers(host, port)
+                    for study in [study for study in found if study not in pages]:
+                        say(f"{f'MLflow, {study}' if study else 'MLflow'}  {found[study]}")
+                    pages.update(found)
+
+    follower = threading.Thread(target=follow, name="mlflow-pages", daemon=True)
+    follower.start()
+    try:
+        yield pages
+    finally:
+        ended.set()
+        follower.join()
+
+
+def _database_exists(uri: str) -> bool:
+    database = _database_at(uri)
+    return database is None or database.exists()
+
+
+@contextmanager
+def _server(uri: str, results: Path, host: str, port: int) -> Iterator[None]:
+    """Run MLflow's server, at low priority, while the block runs."""
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
     command += ["--no-serve-artifacts", "--default-artifact-root", artifact_location(results)]
     # The address goes by the environment: it may hold a password, and every user can list command lines.
@@ -173,8 +217,9 @@ def mlflow_pages(results: Path, host: str = "127.0.0.1", port: int = 5000) -> It
     }
     # In a session of its own, since it answers a Ctrl-C of the terminal with a traceback, and SIGTERM quietly.
     with subprocess.Popen(command, env=environment, start_new_session=True) as server:
+        os.setpriority(os.PRIO_PROCESS, server.pid, 10)  # its start takes seconds of CPU, perhaps beside a sweep
         try:
-            yield pages
+            yield
         finally:
             server.terminate()
 
@@ -200,9 +245,8 @@ def study_pages(uri: str, server: str) -> dict[str, str]:
 
     MLflow's own first page is for language models. Raises MirrorError if the store at `uri` holds nothing of ours.
     """
-    database = _database_at(uri)
-    if database is not None and not database.exists():
-        raise MirrorError(f"there is no MLflow store at {database}; `run` makes one")
+    if not _database_exists(uri):
+        raise MirrorError(f"there is no MLflow store at {_database_at(uri)}; `run` makes one")
     client = open_client(uri)
     with store_problems(uri):
         experiment = client.get_experiment_by_name(EXPERIMENT)

@@ -37,6 +37,8 @@ _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
 _MAX_TEXT_LENGTH = 5000
 """Characters of a tag or a note; MLflow takes 8000, its hosted form 5000."""
 
+MOST_POINTS = 100
+"""Of a curve, unless the study has `mirror: all`."""
 MOST_DRAWN = 100
 """Runs in a chart, the best; MLflow reads a hundred at first."""
 _MAX_PARAM_LENGTH = 500
@@ -133,7 +135,21 @@ class MirroredRun:
         values |= {name: self.row[name] for name in ("best_step", "validation_at_best", "test_at_best")}
         return {name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)}
 
-    def points(self, but_steps: set[int]) -> list[list[tuple[str, float, int, int]]]:
+    def thinned(self) -> list[dict[str, Any]]:
+        """Return at most `MOST_POINTS` evaluations: the first and, once the run has ended, the best and the last.
+
+        The rest are as far apart as a power of two: what is kept while a run trains is also kept once it has ended.
+        """
+        number = len(self.curve)
+        if is_training := self.status == "training":
+            number = max(number, self.wanted.get("num_steps", 0) // self.curve[0]["step"])
+        if number <= MOST_POINTS:
+            return self.curve
+        apart = 2 ** math.ceil(math.log2(number / (MOST_POINTS - 2)))
+        ends = set() if is_training else {self.curve[-1]["step"], self.row and self.row["best_step"]}
+        return [row for index, row in enumerate(self.curve) if index % apart == 0 or row["step"] in ends]
+
+    def points(self, but_steps: set[int], *, all_of_them: bool) -> list[list[tuple[str, float, int, int]]]:
         """List (metric, value, time_ms, step) by evaluation, without the given steps and without what is missing.
 
         NaN and infinities are left out too: MLflow's databases keep an infinity as 1.8e308, which spoils every plot.
@@ -141,7 +157,7 @@ class MirroredRun:
         names = metric_names(self.metric).items()
         return [
             [(name, row[column], row["time_ms"], row["step"]) for name, column in names if math.isfinite(row[column])]
-            for row in self.curve
+            for row in (self.curve if all_of_them else self.thinned())
             if row["step"] not in but_steps
         ]
 
@@ -211,8 +227,13 @@ def _note_entries(cell: Row, metric: Metric) -> list[str]:
     return [*(cell[key] for key in CELL), chosen, mean_sem_text(cell, metric) + seeds_text(cell), runs]
 
 
-def charts_view(study: str, metric: Metric) -> dict[str, Any]:
-    """Return a view of MLflow's page: the ended runs of a study, not nested, and charts of all of them."""
+def charts_view(study: str, metric: Metric, wanted: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a view of MLflow's page: the ended runs of a study, not nested, and charts of all of them.
+
+    They are grouped by variant and rate, the mean over seeds, where MLflow reads all: a part would have other means.
+    """
+    keys = [{"mode": "param", "groupByData": name} for name in reversed(naming_labels(wanted)) if name != "seed"]
+    grouped = {"aggregateFunction": "average", "groupByKeys": keys} if len(wanted) <= MOST_DRAWN else None
     section = _uuid(study, "section")
     same = {"metricSectionId": section, "deleted": False, "isGenerated": False, "runsCountToCompare": MOST_DRAWN}
     charts = _charts(f"validation_{allowed(metric.name)}")
@@ -223,6 +244,8 @@ def charts_view(study: str, metric: Metric) -> dict[str, Any]:
         "compareRunCharts": [{**chart, "uuid": _uuid(study, chart["type"]), **same} for chart in charts],
         "compareRunSections": [{"uuid": section, "name": study, "display": True, "isReordered": False}],
         "runsHiddenMode": "SHOW_ALL",
+        "groupBy": grouped,
+        "useGroupedValuesInCharts": True,
     }
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.record.read import read_run_rows, read_study, read_wanted_rows
+from lr_sweep.analysis.record.read import read_study, read_wanted_rows
 from lr_sweep.analysis.study_summary import RecordedStudy, read_summary
 from lr_sweep.sweep.mirror.client import (
     EXPERIMENT,
@@ -38,15 +38,16 @@ from lr_sweep.sweep.mirror.content import (
     study_metrics,
     study_note,
     study_params,
-    unix_ms,
 )
 from lr_sweep.sweep.results.validation import read_options
 
-_MAX_METRICS, _MAX_PARAMS, _MAX_RUNS = 1000, 100, 1000
-"""MLflow's limits of a batch, and of a page of runs."""
+_MAX_METRICS, _MAX_PARAMS, _MAX_RUNS, _MAX_DIGEST = 1000, 100, 1000, 36
+"""MLflow's limits of a batch, of a page of runs, and of the characters of a checksum."""
 T = TypeVar("T")
 _ENDED_TAG = "sweep.mirrored_end_ms"
 """Set last, to the end that is fully mirrored: such a run costs nothing at the next start."""
+_ALL = " with all points"
+"""Ends that tag of a run that was mirrored with `mirror: all`."""
 
 
 @dataclass
@@ -83,7 +84,7 @@ class Mirror:
         self._runs: dict[str, _MlflowRun] = {}
         self._wanted: dict[str, dict[str, Any]] = {}
         self._naming: list[str] = []
-        self._metric = ACCURACY
+        self._metric, self._every_point = ACCURACY, False
 
     def sync_run(self, run_id: str) -> None:
         """Mirror all that the record holds of a run by now; nothing happens if that is there already."""
@@ -100,14 +101,6 @@ class Mirror:
         self.close_study()
         return len(self._wanted.keys() & self._runs.keys())
 
-    def missing(self) -> list[str]:
-        """Return the ended runs whose end MLflow does not hold."""
-        self._read_wanted()
-        with self._session():
-            known = {run_id: run.tags.get(_ENDED_TAG) for run_id, run in self._runs.items()}
-        ended = read_run_rows(self.results, self._wanted, ["run_id", "finished_at"])
-        return [row["run_id"] for row in ended if known.get(row["run_id"]) != str(unix_ms(row["finished_at"]))]
-
     def close_study(self) -> None:
         """Give the study's MLflow run its results; mark it FINISHED if every wanted run has ended, else KILLED.
 
@@ -122,7 +115,8 @@ class Mirror:
             for run in mirrored:
                 if run.status == "RUNNING":
                     self._set_status(run, "KILLED")
-            ends_ms = [int(run.tags[_ENDED_TAG]) for run in mirrored if run.status in ("FINISHED", "FAILED")]
+            ended = [run.tags[_ENDED_TAG] for run in mirrored if run.status in ("FINISHED", "FAILED")]
+            ends_ms = [int(tag.removesuffix(_ALL)) for tag in ended]
             if len(ends_ms) < len(self._wanted):
                 self._set_status(parent, "KILLED")
             else:
@@ -144,7 +138,8 @@ class Mirror:
             self._client.log_artifacts(parent.mlflow_id, str(folder), artifact_path="report")
 
     def _read_wanted(self) -> None:
-        self._metric = read_study(self.results, self.study).metric
+        info = read_study(self.results, self.study)
+        self._metric, self._every_point = info.metric, info.mirrors_all
         self._wanted = {row["run_id"]: row for row in read_wanted_rows(self.results, self.study)}
         self._naming = naming_labels(list(self._wanted.values()))
 
@@ -217,7 +212,7 @@ class Mirror:
         studies = set(filter(None, run.tags.get("sweep.studies", "").split(","))) | {self.study}
         tags = {"sweep.studies": f",{','.join(sorted(studies))},"}  # each between commas, for MLflow's LIKE
         ended_ms = recorded.ended_ms
-        if run.tags.get(_ENDED_TAG) != str(ended_ms) or run.status != recorded.mlflow_status:
+        if not self._is_whole(run.tags.get(_ENDED_TAG, ""), ended_ms) or run.status != recorded.mlflow_status:
             tags |= recorded.tags()
             self._log_params(run, recorded.params())
             self._log_points(run, recorded)
@@ -225,10 +220,15 @@ class Mirror:
                 self._set_status(run, "RUNNING")
             else:
                 self._log_metrics(run, recorded.chosen(), ended_ms)
+                self._log_data(run, recorded)
                 self._set_status(run, recorded.mlflow_status, ended_ms)
                 run.steps = None  # of thousands of runs, not needed any more
-                tags[_ENDED_TAG] = str(ended_ms)
+                tags[_ENDED_TAG] = f"{ended_ms}{_ALL if self._every_point else ''}"
         self._set_tags(run, tags)
+
+    def _is_whole(self, ended: str, ended_ms: int | None) -> bool:
+        """Return whether a run's `_ENDED_TAG` says that all is there of it that the study wants."""
+        return ended == f"{ended_ms}{_ALL}" or (ended == str(ended_ms) and not self._every_point)
 
     def _create_run(self, started_ms: int | None, tags: dict[str, str], name: str) -> _MlflowRun:
         return _known(self._client.create_run(self._experiment_id, start_time=started_ms, tags=tags, run_name=name))
@@ -242,7 +242,7 @@ class Mirror:
         now = {f"sweep.now.{key}": value for key, value in changed.items()}  # a param keeps its first value
         decided = f"\n\nBy fresh seeds: {read.decision.progress()}" if read.decision else ""
         self._set_tags(parent, {"mlflow.note.content": study_note(read.info, cells) + decided} | now)
-        view = json.dumps(charts_view(self.study, read.info.metric))
+        view = json.dumps(charts_view(self.study, read.info.metric, list(self._wanted.values())))
         self._client.set_experiment_tag(self._experiment_id, f"{VIEW_TAG}{self.study}", view)
 
     def _log_params(self, run: _MlflowRun, params: Mapping[str, str]) -> None:
@@ -264,7 +264,7 @@ class Mirror:
         run.metrics |= metrics
 
     def _log_points(self, run: _MlflowRun, recorded: MirroredRun) -> None:
-        """Add the evaluations that are not there yet, each whole in one batch, which is one transaction.
+        """Add the wanted evaluations that are not there yet, each whole in one batch, which is one transaction.
 
         They keep their recorded time: MLflow takes the same point at another time as a second one.
         """
@@ -272,10 +272,18 @@ class Mirror:
 
         if run.steps is None:
             run.steps = {point.step for point in self._client.get_metric_history(run.mlflow_id, "elapsed_s")}
-        for batch in _batches(recorded.points(but_steps=run.steps), _MAX_METRICS // len(METRICS)):
+        for batch in _batches(recorded.points(run.steps, all_of_them=self._every_point), _MAX_METRICS // len(METRICS)):
             metrics = [Metric(*point) for points_of_step in batch for point in points_of_step]
             self._client.log_batch(run.mlflow_id, metrics=metrics)
             run.steps |= {metric.step for metric in metrics}
+
+    def _log_data(self, run: _MlflowRun, recorded: MirroredRun) -> None:
+        """Name the task's examples as what the run has read; MLflow keeps an equal entry once."""
+        from mlflow.entities import Dataset, DatasetInput
+
+        if row := recorded.row:
+            digest, source = row["data_checksum"][:_MAX_DIGEST], json.dumps({"origin": row["data_origin"]})
+            self._client.log_inputs(run.mlflow_id, [DatasetInput(Dataset(row["task"], digest, "record", source))])
 
     def _set_status(self, run: _MlflowRun, status: str, ended_ms: int | None = None) -> None:
         if ended_ms is not None:

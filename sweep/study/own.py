@@ -47,6 +47,7 @@ _RECORDED = (
         "paired",
         "equal_within",
         "target",
+        "mirror",
         "code",
         "metric",
         "tasks",

@@ -40,7 +40,7 @@ from lr_sweep.trainables.run import AnyRun
 
 MAX_RUNS = 100_000
 """Largest number of runs of a study; a plan of so many takes ten seconds."""
-FACTS = ("refine", "winners", "paired", "equal_within", "target")
+FACTS = ("refine", "winners", "paired", "equal_within", "target", "mirror")
 """Fields that reports read, where they are not the default."""
 LEAST_GRID = 3
 """Learning rates of a grid that can be refined: with fewer, no peak can be seen to lie inside."""
@@ -134,6 +134,8 @@ class Study(Strict):
     """Differences below it are none, in points of percent, or of another metric in its unit; null: none are."""
     target: Annotated[float, AllowInfNan(False)] | None = None
     """Validation value, in percent or the metric's unit, that steps are counted to; null: the worst variant's best."""
+    mirror: Literal["all"] | None = None
+    """Which evaluations of a run MLflow gets; null: at most 100, the first, best and last among them."""
     resources: Resources = Resources()
     """What each trial holds."""
 

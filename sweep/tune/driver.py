@@ -172,7 +172,8 @@ class Driver:
             self._display.note(message)
         if time.monotonic() - self._status_at > STATUS_EVERY_S:
             self._status_at = time.monotonic()
-            more = {"training": self._progress.training(), "updated_at": time.time()}
+            training = self._progress.training()
+            more = {"training": training, "machines": self._machines.described(training), "updated_at": time.time()}
             write_json(self._status, self._progress.summary().as_dict() | more)
 
     def _on_event(self, event: TrialEvent, leave: Leave) -> None:

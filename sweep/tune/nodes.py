@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict
 from itertools import zip_longest
 from pathlib import Path
@@ -36,6 +36,7 @@ class Machines:
 
     def __init__(self, on_cluster: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._on_cluster, self._clock, self._counted_at, self._text = on_cluster, clock, -math.inf, ""
+        self._nodes: list[Mapping[str, Any]] = []
         self._node_of: dict[str, str] = {}
         self._node_of_run: dict[str, str] = {}
         self.excluded: set[str] = set()
@@ -46,6 +47,7 @@ class Machines:
         """Remember where a trial is; Ray no longer knows once it is dead."""
         self._node_of[trial.trial_id] = node_of_trial(trial)
         self._node_of_run.update(dict.fromkeys(run_ids, self._node_of[trial.trial_id]))
+        self._nodes = self._nodes or alive_nodes()
 
     def node_of(self, run_id: str) -> str | None:
         """Return the id of the node where a run was last started; None on this machine alone, or if not known."""
@@ -53,9 +55,7 @@ class Machines:
 
     def usable(self, placement: Placement) -> set[str]:
         """Return the ids of the nodes that are there, can hold a trial, and were not left."""
-        import ray
-
-        there = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
+        there = {node["NodeID"]: node["Resources"] for node in alive_nodes()}
         return {node for node, resources in there.items() if fits(placement, [resources])} - self.excluded
 
     def lost(self, trial: Any) -> bool:
@@ -64,10 +64,8 @@ class Machines:
         Ray (2.60) itself notices after 12 s that a raylet is dead, while trials there fail at once. It counts a
         machine that stays silent as dead after a minute, and its trials as failed.
         """
-        import ray
-
         ours = self._node_of.get(trial.trial_id)
-        there = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] == ours]
+        there = [node for node in alive_nodes() if node["NodeID"] == ours]
         try:
             for node in there:
                 check_answers(node["NodeManagerAddress"], node["NodeManagerPort"])
@@ -79,8 +77,24 @@ class Machines:
         """Say how many machines a cluster has, if that has changed: one that does not come, or is lost, costs time."""
         if not self._on_cluster or self._clock() - self._counted_at < COUNT_EVERY_S:
             return []
-        before, self._text, self._counted_at = self._text, machines_text(), self._clock()
+        self._nodes, self._counted_at = alive_nodes(), self._clock()
+        before, self._text = self._text, machines_text(len(self._nodes))
         return [self._text] if self._text != before else []
+
+    def described(self, run_ids: Iterable[str]) -> list[dict[str, Any]]:
+        """Return the machines that were there at the last count, each with those of these runs that train there."""
+        runs = defaultdict[str | None, list[str]](list)
+        for run_id in run_ids:
+            runs[self._node_of_run.get(run_id)].append(run_id)
+        return [
+            {
+                "address": node["NodeManagerAddress"],
+                "cpus": node["Resources"].get("CPU", 0),
+                "gpus": node["Resources"].get("GPU", 0),
+                "runs": runs[node["NodeID"]],
+            }
+            for node in self._nodes
+        ]
 
     def reported(self, event: Report) -> None:
         """Forget a run's losses when it is evaluated."""
@@ -107,13 +121,18 @@ def exchange_claims(claim: Claim) -> tuple[list[Claim], int]:
     return list(claims.values()), list(claims).index(own)
 
 
-def machines_text(cluster_file: Path = CLUSTER_FILE) -> str:
-    """Return `2 machines are there, of at most 9`; the second number where `ray up` started the cluster."""
+def alive_nodes() -> list[Mapping[str, Any]]:
+    """Return the nodes that are there, as Ray describes them."""
     import ray
 
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def machines_text(number: int, cluster_file: Path = CLUSTER_FILE) -> str:
+    """Return `2 machines are there, of at most 9`; the second number where `ray up` started the cluster."""
     settings = _autoscaler(cluster_file)
     at_most = 1 + int(settings["max_workers"]) if settings else None  # its head included
-    return machines_there(sum(node["Alive"] for node in ray.nodes()), at_most)
+    return machines_there(number, at_most)
 
 
 def _autoscaler(cluster_file: Path) -> Mapping[str, Any]:
@@ -135,9 +154,7 @@ def cluster_nodes(placement: Placement, excluded: Set[str] = frozenset()) -> Nod
 
     Nodes with an `excluded` id are left out.
     """
-    import ray
-
-    there = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["NodeID"] not in excluded]
+    there = [node["Resources"] for node in alive_nodes() if node["NodeID"] not in excluded]
     coming = nodes_to_come(there, CLUSTER_FILE) if placement.address is not None else []
     return [*there, *coming]
 

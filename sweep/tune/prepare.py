@@ -147,5 +147,7 @@ def write_wanted(results: Results, study: Study, wanted: list[WantedRun]) -> Non
     """Write down what the study wants, for `status`, `report` and the mirror, and the study with all defaults."""
     write_bytes(results.options(study.study), sealed_text(study_to_yaml(study)))
     write_parquet(results.wanted(study.study), [run.row() for run in wanted], WANTED)
+    if study.files is not None:  # its own files are needed to resume it
+        write_json(results.started(study.study), {"folder": str(study.files.folders[0])})
     facts = {"study": study.study, "title": study.title, "format": FORMAT} | study.facts()
     write_json(results.facts(study.study), sealed(facts))

@@ -7,17 +7,22 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import product
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from lr_sweep.analysis.record.index import write_index
+from lr_sweep.common.files import write_json
 from lr_sweep.common.network import check_answers
 from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.tune.prepare import write_wanted
+from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.servers.headless_browser import Browser, browser, executable
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, rows, runs_of, write_study
 from lr_sweep.tests.support.waiting import free_port, wait_until
@@ -109,3 +114,55 @@ def test_it_is_usable_by_the_keyboard_and_fits_a_phone(results: Results, tmp_pat
         assert reached == ["Report", "Resume"]
         box = window.evaluate("(b => [b.height, b.width])(document.activeElement.getBoundingClientRect())")
         assert min(box) >= 24
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Iterator[SyntheticRecord]:
+    """A sweep of 5,000 runs on 50 machines: 60 train, 40 have failed, 4,900 are complete."""
+    made = SyntheticRecord(tmp_path / "large")
+    grid = list(product(("a", "b", "c", "d"), [10 ** (-n / 10) for n in range(25)], range(50)))
+    for number, (variant, rate, seed) in enumerate(grid):
+        if number < 60:
+            run_id = made.want(rate, seed, 75_000, variant=variant)
+            made.write_curve(run_id, [(100 * n, n / 1000, 0.5) for n in range(1, 750)])
+        elif number < 100:
+            made.add(rate, seed, [], "failed", 10, failure="CUDA out of memory " * 20, variant=variant)
+        else:
+            made.add(rate, seed, [(300, 0.5 + seed / 1000, 0.5)], variant=variant)
+    made.write()
+    write_index(made.results)
+    with Results(made.results).writing("small"):
+        progress(made, 74_900)
+        yield made
+
+
+def progress(made: SyntheticRecord, step: int) -> None:
+    """What a sweep writes of itself: its first 60 runs are at a step."""
+    ids = [str(row["run_id"]) for row in made.wanted[:60]]
+    machines = [{"address": f"10.0.0.{n}", "cpus": 8, "gpus": 1, "runs": ids[n : n + 2]} for n in range(50)]
+    state = {"steps_per_s": 10.0, "time_left_s": 60.0, "updated_at": time.time(), "machines": machines}
+    write_json(Results(made.results).progress("small"), state | {"training": dict.fromkeys(ids, step)})
+
+
+LOADED_BYTES = """performance.getEntriesByType("resource").concat(performance.getEntriesByType("navigation"))
+    .reduce((sum, each) => sum + each.decodedBodySize, 0)"""
+WATCH = """void new MutationObserver(list => { window.changed = (window.changed ?? 0) + list.length; })
+    .observe(document.body, { subtree: true, childList: true, attributes: true, characterData: true });
+void new PerformanceObserver(list => { window.longest = Math.max(...list.getEntries().map(each => each.duration)); })
+    .observe({ type: "longtask", buffered: true })"""
+
+
+def test_a_study_of_five_thousand_runs_is_no_more_than_what_is_shown(large: SyntheticRecord, tmp_path: Path) -> None:
+    """2 MB a load; 24 runs, 24 failures and the machines in the page; an update changes what is new alone."""
+    with page(Results(large.results), tmp_path / "profile") as (window, address):
+        shows(window, "4940 of 5000 runs ended")
+        assert window.evaluate(LOADED_BYTES) < 150_000
+        assert window.evaluate("document.querySelectorAll('*').length") < 1000
+        window.evaluate(WATCH)
+        progress(large, 74_990)
+        shows(window, "74990 of 75000")
+        assert 0 < window.evaluate("window.changed") < 24 * 3 + 10
+        overview_ms = window.evaluate("window.longest ?? 0")
+        window.open(f"{address}studies/small/report")
+        assert window.evaluate(LOADED_BYTES) < 2_000_000
+        print(f"longest task of the overview {overview_ms:.0f} ms (0: below 50)")

@@ -113,7 +113,7 @@ def test_an_unknown_run_is_refused_with_the_reason(client: TestClient) -> None:
 
 def test_the_overview_says_how_far_the_study_is(client: TestClient) -> None:
     answer = client.get("/")
-    text = re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", answer.text))
+    text = words(answer.text)
     assert "20 of 22 runs ended" in text
     assert " 17 complete 2 diverged 1 failed 2 waiting " in text
     assert "device time 0:10:00 so far, what is left is not known" in text
@@ -172,6 +172,55 @@ def test_a_sweep_is_asked_to_stop_once(
         write_json(results.holder, {"pid": 1, "host": f"not-{socket.gethostname()}", "study": "small"})
         assert "no sweep is running on this machine" in client.post("/stop", headers={"origin": ORIGIN}).text
     assert killed == [(os.getpid(), 15)]
+
+
+def test_a_function_s_study_is_resumed_from_its_own_file_or_not_at_all(
+    client: TestClient, made: SyntheticRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+
+    class Ended:
+        def __init__(self, command: list[str], **options: object) -> None:
+            started.append(command)
+
+        def poll(self) -> int:
+            return 0
+
+    monkeypatch.setattr("subprocess.Popen", Ended)
+    results, resume = Results(made.results), "/studies/small/resume"
+    results.options("small").write_text("study: small\ntrainable: train.py:train\n")
+    write_json(results.started("small"), {"folder": str(tmp_path)})
+    assert resume not in client.get("/").text
+    write_json(results.started("small"), {"folder": str(results.study("small"))})  # of a foreign record
+    assert "the files of small are not here" in client.post(resume, headers={"origin": ORIGIN}).text
+    write_json(results.started("small"), {"folder": str(tmp_path)})
+    client.app.state.live.expire()  # type: ignore[attr-defined]
+    (tmp_path / "small.yml").touch()
+    assert resume in client.get("/").text
+    assert client.post(resume, headers={"origin": ORIGIN}).status_code == 303
+    results.options("small").write_text("study: small\n")
+    assert client.post(resume, headers={"origin": ORIGIN}).status_code == 303
+    assert [command[command.index("run") + 1] for command in started] == [
+        str(tmp_path / "small.yml"),
+        str(results.options("small")),
+    ]
+
+
+def test_the_machines_and_what_they_train(client: TestClient, made: SyntheticRecord) -> None:
+    results, run_ids = Results(made.results), [str(row["run_id"]) for row in made.wanted[:5]]
+    busy = {"address": "10.0.0.2", "cpus": 8.0, "gpus": 1.0, "runs": run_ids}
+    idle = {"address": "10.0.0.1", "cpus": 1.0, "gpus": 0.0, "runs": []}
+    state = {"steps_per_s": 10.0, "time_left_s": 60.0, "updated_at": 0.0, "training": dict.fromkeys(run_ids, 1)}
+    with results.writing("small"):
+        write_json(results.progress("small"), state | {"machines": [idle, busy]})
+        text = words(client.get("/").text)
+    first = "mnist gpt2 frozen-random 1e-4 seed 0, cifar10 gpt2 frozen-random 1e-4 seed 0, "
+    assert f"10.0.0.2 8 CPUs, 1 GPU {first}mnist gpt2 frozen-random 1e-3 seed 0 and 2 more" in text
+    assert text.index("10.0.0.1 1 CPU trains nothing") > text.index("10.0.0.2")
+
+
+def words(page: str) -> str:
+    return re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", page))
 
 
 def test_a_report_is_written_again_when_a_run_has_ended(client: TestClient, made: SyntheticRecord) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.sweep.mirror.client import MirrorError, mlflow_pages, open_client, shown_uri, tracking_uri
+from lr_sweep.sweep.mirror.client import MirrorError, open_client, shown_uri, study_pages, tracking_uri
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.mirrored_record import find, new_mirror, points, write_study
 
@@ -41,8 +41,8 @@ def test_any_path_of_the_results_will_do(results: Path, tmp_path: Path, report: 
     with pytest.raises(MirrorError, match="was moved"):
         new_mirror(again).log_report(report)
     (again / "mlflow.db").unlink()
-    with pytest.raises(MirrorError, match="there is no MLflow store at"), mlflow_pages(again):
-        pass
+    with pytest.raises(MirrorError, match="there is no MLflow store at .*; `run` makes one"):
+        study_pages(tracking_uri(again), "http://host")
 
 
 def test_the_report_is_put_into_mlflow_by_report_and_by_sync(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.sweep.mirror.client import EXPERIMENT, MirrorError, open_client, tracking_uri
 from lr_sweep.sweep.mirror.content import METRICS, MirroredRun, naming_labels
+from lr_sweep.tests.support import records
 from lr_sweep.tests.support.mirrored_record import (
     START_MS,
     find,
@@ -22,7 +23,7 @@ from lr_sweep.tests.support.mirrored_record import (
     write_end,
     write_study,
 )
-from lr_sweep.tests.support.records import evaluation, wanted_row
+from lr_sweep.tests.support.records import ended_row, evaluation, wanted_row
 
 
 def statuses(uri: str) -> list[str]:
@@ -45,6 +46,8 @@ def test_complete_run_is_mirrored_with_params_tags_times_and_points(results: Pat
         **{"initialisation": "random", "trained": '["input", "output"]', "model.layers": "2", "model.heads": "4"},
         **{"protocol.batch_size": "8", "protocol.gradient_clip_norm": "null"},
     }
+    (data,) = (each.dataset for each in run.inputs.dataset_inputs)
+    assert (data.name, data.digest, data.source) == ("mnist", "d", '{"origin": "torchvision"}')
     assert run.data.tags["mlflow.source.git.commit"] == "abc123"
     assert run.data.tags["sweep.status"] == "complete"
     assert run.data.tags["sweep.data_origin"] == "torchvision"
@@ -194,6 +197,35 @@ def test_the_states_of_a_run_that_trains_is_stopped_ends_and_is_trained_further(
         "500",
     )
     assert steps(uri) == [100, 200, 300, 400, 500]
+
+
+def test_of_a_long_curve_a_hundred_points_are_there_the_best_among_them(results: Path) -> None:
+    """Of 750 evaluations every eighth, as long as the run trains to its budget, too; then the best and the last."""
+    uri, every_eighth = tracking_uri(results), [100 * n for n in range(1, 751, 8)]
+    records.write_study(results, "small", [wanted_row("aa", 75_000, model="tiny")])
+    Paths(results).run("aa").unlink()
+    write_curve(results, "aa", 300)
+    mirror = new_mirror(results)
+    mirror.sync_run("aa")
+    assert steps(uri) == every_eighth[:38]
+    write_curve(results, "aa", 750)
+    write_end(results, "aa", num_steps=75_000, best_step=50_000)
+    mirror.sync_run("aa")
+    assert steps(uri) == sorted([*every_eighth, 50_000, 75_000])
+    facts = Paths(results).facts("small")
+    facts.write_text(json.dumps(json.loads(facts.read_text()) | {"mirror": "all"}))
+    for _ in range(2):
+        new_mirror(results).sync_all()
+        assert steps(uri) == [100 * n for n in range(1, 751)]
+
+
+@pytest.mark.parametrize("number", [1, 99, 100, 101, 196, 197, 750, 100_000])
+def test_no_curve_has_more_points_than_a_hundred(number: int) -> None:
+    curve = [evaluation("aa", step) for step in range(1, number + 1)]
+    row = ended_row(wanted_row("aa"), [], "complete", trained=number) | {"best_step": max(1, number - 1)}
+    kept = [each["step"] for each in MirroredRun("aa", {}, row, curve, ACCURACY).thinned()]
+    assert min(number, 51) <= len(kept) <= 100
+    assert {1, max(1, number - 1), number} <= {*kept}
 
 
 def test_diverged_and_failed_runs_and_a_failure_that_is_put_right(results: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import ray
@@ -12,22 +13,37 @@ from lr_sweep.sweep.tune.nodes import COUNT_EVERY_S, Machines, machines_text, no
 
 
 def test_a_change_is_news_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, texts = [0.0], iter(["1 machine is there", "1 machine is there", "3 machines are there"])
-    monkeypatch.setattr(nodes, "machines_text", lambda: next(texts))
+    now, there = [0.0], iter([[{}], [{}], [{}] * 3])
+    monkeypatch.setattr(nodes, "alive_nodes", lambda: next(there))
     machines = Machines(on_cluster=True, clock=lambda: now[0])
     found = []
     for now[0] in (0.0, 1.0, COUNT_EVERY_S, 2 * COUNT_EVERY_S):
         found.append(machines.news())
     assert found == [["1 machine is there"], [], [], ["3 machines are there"]]
-    assert Machines().news() == []  # on this machine alone
 
 
-def test_the_cluster_s_file_says_how_many_there_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True}, {"Alive": False}, {"Alive": True}])
+def test_machines_are_described_with_what_trains_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = [
+        {"NodeID": "x", "Alive": True, "NodeManagerAddress": "10.0.0.1", "Resources": {"CPU": 8.0, "GPU": 1.0}},
+        {"NodeID": "y", "Alive": False, "NodeManagerAddress": "10.0.0.2", "Resources": {}},
+        {"NodeID": "z", "Alive": True, "NodeManagerAddress": "10.0.0.3", "Resources": {"memory": 1.0}},
+    ]
+    monkeypatch.setattr(ray, "nodes", lambda: there)
+    monkeypatch.setattr(nodes, "node_of_trial", lambda trial: "x")
+    machines = Machines()  # on this machine alone
+    machines.started(SimpleNamespace(trial_id="t"), ["aa", "bb"])
+    assert machines.news() == []
+    assert machines.described(["bb", "lost"]) == [
+        {"address": "10.0.0.1", "cpus": 8.0, "gpus": 1.0, "runs": ["bb"]},
+        {"address": "10.0.0.3", "cpus": 0, "gpus": 0, "runs": []},
+    ]
+
+
+def test_the_cluster_s_file_says_how_many_there_may_be(tmp_path: Path) -> None:
     file = tmp_path / "ray_bootstrap_config.yaml"
-    assert machines_text(file) == "2 machines are there"
+    assert machines_text(2, file) == "2 machines are there"
     file.write_text("cluster_name: x\nmax_workers: 8\n")
-    assert machines_text(file) == "2 machines are there, of at most 9"
+    assert machines_text(2, file) == "2 machines are there, of at most 9"
 
 
 def test_node_types_share_the_number_of_machines(tmp_path: Path) -> None:
