@@ -40,7 +40,7 @@ def test_the_study_for_those_who_come_from_elsewhere_is_one(tmp_path: Path) -> N
 
 def test_the_messages_of_troubleshooting_are_messages() -> None:
     source = "\n".join(path.read_text() for top in PACKAGES for path in sorted((ROOT / top).rglob("*.py")))
-    messages = re.findall(r"^\| `(.*?)` \|", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)
+    messages = re.findall(r"^- `(.*?)`: ", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)
     assert len(messages) > 10
     assert [message for message in messages if message not in re.sub(r'"\s+f?"', "", source)] == []
 
