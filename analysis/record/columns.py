@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from textwrap import fill
 from typing import Any
 
@@ -53,75 +54,75 @@ RUNS: Columns = (
     Column("num_steps", _I64, _STEPS, "steps trained"),
     Column("diverged_at_step", _I64, _STEPS, "first step with a non-finite loss or gradient; null: none", True),
     Column("failure", _STR, "", "why the run failed; null: it did not", True),
-    Column("task", _STR, "", "name of the task when it was first trained"),
-    Column("model", _STR, "", "name of the model when it was first trained"),
-    Column("variant", _STR, "", "name of the variant when it was first trained"),
+    Column("task", _STR, "", "its name when the run was first trained"),
+    Column("model", _STR, "", "its name when the run was first trained"),
+    Column("variant", _STR, "", "its name when the run was first trained"),
     Column("learning_rate", _F64, "", "of the optimizer, at the schedule's highest"),
     Column("seed", _I64, "", "keys every random choice of the run"),
     Column("content", _STR, "", "JSON of everything that can change the run's numbers"),
-    Column("pretrained_on", _STR, "", "what the initial weights were trained on; null: random initialisation", True),
-    Column("weights_checksum", _STR, "", "sha256 of the pretrained weights; null: random initialisation", True),
+    Column("pretrained_on", _STR, "", "what the initial weights were trained on; null: random", True),
+    Column("weights_checksum", _STR, "", "sha256 of the initial weights; null: random", True),
     Column("data_checksum", _STR, "", "identifies the task's examples"),
     Column("data_origin", _STR, "", "where the examples came from"),
     Column("device", _STR, "", "what the run trained on"),
-    Column("wall_s", _F64, "s", "time trained, pauses left out; runs that train together share it out"),
+    Column("wall_s", _F64, "s", "time trained, without pauses, shared out over the runs that train together"),
     Column("device_s", _F64, "s", "the run's share of its cohort's device time"),
     Column("started_at", _TIME, "UTC", "when training started"),
     Column("finished_at", _TIME, "UTC", "when training ended"),
     Column("attempts", _I32, "", "times the run was started"),
-    Column("git_commit", _STR, "", "commit of the code; null: not a git checkout", True),
-    Column("git_dirty", _BOOL, "", "whether the checkout had changes; null: not a git checkout", True),
+    Column("git_commit", _STR, "", "commit of the code; null: no git checkout", True),
+    Column("git_dirty", _BOOL, "", "whether the checkout had changes; null: no git checkout", True),
     Column("versions", _STR, "", "JSON object, package to version"),
     _later(
         "lost_steps",
         _I64,
         _STEPS,
-        "trained, lost with a worker or a checkpoint, and trained again, as far as reported before; null: not counted",
+        "lost and trained again, at least; null: not counted",
     ),
     _later("engine", _STR, "", "`stacked`, `plain` or `own`; null: not known"),
     _later(
         "code",
         _STR,
         "",
-        "JSON list: from which step on (`from_step`) which versions of which `files` trained it; null: not known",
+        "JSON list: which versions of the code trained it; null: not known",
     ),
     _later(
         "best_step",
         _I64,
         _STEPS,
-        "step of the highest validation accuracy in the whole curve, the earliest of equals; null: none, or not known",
+        "step of the highest validation accuracy, the earliest of equals; null: none, or not known",
     ),
     _later("validation_at_best", _F64, "fraction", "validation accuracy at `best_step`"),
     _later("test_at_best", _F64, "fraction", "test accuracy at `best_step`; selects nothing"),
-    _later("stopped_at_step", _I64, _STEPS, "rung at which a study's `stop_early` stopped the run; null: no rule did"),
+    _later("stopped_at_step", _I64, _STEPS, "rung at which `stop_early` stopped the run; null: none"),
 )
 
 CURVES: Columns = (
     Column("run_id", _STR, "", "as in `runs`"),
     Column("step", _I64, _STEPS, "steps taken before this evaluation"),
-    Column("train_loss", _F64, "nats", "mean training loss since the last evaluation, in training mode"),
+    Column("train_loss", _F64, "nats", "mean since the last evaluation, in training mode"),
     Column("train_accuracy", _F64, "fraction", "on a fixed part of the training split, in evaluation mode"),
     Column("validation_loss", _F64, "nats", "on the whole validation split"),
     Column("validation_accuracy", _F64, "fraction", "on the whole validation split; the only column that selects"),
     Column("test_loss", _F64, "nats", "on the whole test split"),
     Column("test_accuracy", _F64, "fraction", "on the whole test split; never selects anything"),
     Column("time_ms", _I64, "ms", "Unix time of the evaluation"),
-    Column("elapsed_s", _F64, "s", "training time of the run so far; runs that train together share it out"),
+    Column("elapsed_s", _F64, "s", "time trained so far, shared out as `wall_s`"),
 )
 
 WANTED: Columns = (
     Column("run_id", _STR, "", "as in `runs`"),
-    Column("task", _STR, "", "the study's name for the task"),
-    Column("model", _STR, "", "the study's name for the model"),
-    Column("variant", _STR, "", "the study's name for the variant"),
+    Column("task", _STR, "", "the study's name for it"),
+    Column("model", _STR, "", "the study's name for it"),
+    Column("variant", _STR, "", "the study's name for it"),
     Column("learning_rate", _F64, "", "of the optimizer, at the schedule's highest"),
     Column("seed", _I64, "", "keys every random choice of the run"),
     Column("num_steps", _I64, _STEPS, "the study's step budget for this run"),
-    Column("pretrained_on", _STR, "", "what the initial weights were trained on; null: random initialisation", True),
+    Column("pretrained_on", _STR, "", "what the initial weights were trained on; null: random", True),
     Column("data_origin", _STR, "", "where the examples come from"),
     _later("trained_parameters", _I64, "", "how many numbers the run trains; null: not known"),
-    _later("options", _STR, "", "JSON object of the options that a search chose with the learning rate; null: none"),
-    _later("fresh", _BOOL, "", "whether it compares variants for `decide`, and chose nothing; null: no"),
+    _later("options", _STR, "", "JSON object of options chosen with the learning rate; null: none"),
+    _later("fresh", _BOOL, "", "whether it compares variants for `decide`; null: no"),
 )
 
 
@@ -136,19 +137,16 @@ PROPOSALS: Columns = (
     Column("task", _STR, "", "the cell's, as in `wanted`"),
     Column("model", _STR, "", "the cell's, as in `wanted`"),
     Column("variant", _STR, "", "the cell's, as in `wanted`"),
-    Column(
-        "number", _I64, "", "of the cell's proposals by its search, its winners, its refinement or `decide`, from 0"
-    ),
-    Column("round", _I64, "", "of the cell's rounds, from 1; a round is stored before its runs train"),
+    Column("number", _I64, "", "of the proposals by `search`, `winners`, `refine` or `decide`, from 0"),
+    Column("round", _I64, "", "from 1; stored before its runs train"),
     Column("learning_rate", _F64, "", "proposed; 3 significant digits"),
     Column(
         "sampler",
         _STR,
         "",
-        "what proposed it: `tpe`, `gp`, `quasi-random`, `random`; `refine` after a grid; "
-        "`winner`: a rate that gets all seeds; or `fresh`: the chosen rate, which gets one more seed",
+        "`tpe`, `gp`, `quasi-random`, `random`, `refine`; `winner`: gets all seeds; `fresh`: the chosen rate, with one more seed",
     ),
-    _later("options", _STR, "", "JSON object of the options that were chosen with it; null: none"),
+    _later("options", _STR, "", "JSON object of options chosen with the learning rate; null: none"),
     _later("seed", _I64, "", "the fresh seed; null: the study's own"),
 )
 
@@ -156,11 +154,11 @@ RUNGS: Columns = (
     Column("task", _STR, "", "the cell's, as in `wanted`"),
     Column("model", _STR, "", "the cell's, as in `wanted`"),
     Column("variant", _STR, "", "the cell's, as in `wanted`"),
-    Column("learning_rate", _F64, "", "of the runs that were judged, all seeds together"),
+    Column("learning_rate", _F64, "", "of the judged runs, all seeds together"),
     Column("step", _I64, _STEPS, "of the rung"),
     Column("value", _F64, "fraction", "validation, mean over the seeds at the rung; null: not finite", True),
-    Column("num_compared", _I64, "", "learning rates of the cell at the rung by then, this one among them"),
-    Column("kept", _BOOL, "", "whether its runs train on; false: they are stopped"),
+    Column("num_compared", _I64, "", "learning rates of the cell at the rung by then, with this one"),
+    Column("kept", _BOOL, "", "whether its runs continue"),
 )
 
 
@@ -210,7 +208,8 @@ def markdown() -> str:
     lines = []
     for path, (columns, about) in TABLES.items():
         kinds = [f"{c.type}{' or null' if c.nullable else ''}{c.unit and f', {c.unit}'}" for c in columns]
-        rows = [f"- `{c.name}` ({kind}): {c.doc}" for c, kind in zip(columns, kinds, strict=True)]
+        alike = groupby(zip(columns, kinds, strict=True), key=lambda pair: (pair[1], pair[0].doc))
+        rows = [f"- {', '.join(f'`{c.name}`' for c, _ in group)} ({kind}): {doc}" for (kind, doc), group in alike]
         lines += [
             f"## `{path}`",
             "",
