@@ -144,7 +144,7 @@ PROPOSALS: Columns = (
         "sampler",
         _STR,
         "",
-        "`tpe`, `gp`, `quasi-random`, `random`, `refine`; `winner`: gets all seeds; `fresh`: the chosen rate, one more seed",
+        "`tpe`, `gp`, `quasi-random`, `random`, `refine`; `winner`: all seeds; `fresh`: the chosen rate, one more seed",
     ),
     _later("options", _STR, "", "JSON object of options chosen with the learning rate; null: none"),
     _later("seed", _I64, "", "the fresh seed; null: the study's own"),
