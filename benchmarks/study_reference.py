@@ -63,7 +63,7 @@ SECTIONS: dict[str, tuple[type, ...]] = {
     "`decide`": (Decide,),
     "`resources`": (Resources,),
 }
-LARGE = 10**9
+LARGE = 10**5
 REQUIRED = object()
 Entry = tuple[str, str]
 """A field with its default and values, and its explanation."""

@@ -39,7 +39,7 @@ class HeldOutOptions:
     num_test: int = 1000
     """Test examples."""
     num_train_evaluated: int = 1000
-    """Examples in place of a training split, on which the train accuracy is measured."""
+    """Examples on which train accuracy is measured."""
     data_seed: int = 0
     """Picks these three sets; has nothing to do with a run's seed, which picks the training batches."""
 

@@ -32,7 +32,7 @@ class SplitOptions:
     """Options of CIFAR-10 that do not depend on its tokens."""
 
     validation_batch: Annotated[int, Interval(ge=1, le=5)] = 5
-    """Which of the five training files is held out for validation (Rothermel et al. 2021, section 3)."""
+    """Training file held out for validation (Rothermel et al. 2021, section 3)."""
     augment: bool = False
     """Random crop, flip and rotation of training images. On in Lu et al.'s public code, in neither paper."""
 
@@ -45,9 +45,9 @@ class Options(SplitOptions):
     patch_size: int = 4
     """Rows and columns of a token's pixels; divides 32. 8: 16 tokens of 192 numbers."""
     num_validation: int = IMAGES_PER_BATCH
-    """The first so many images of the held-out training file; evaluations of fewer are faster."""
+    """First images of the held-out file; evaluations of fewer are faster."""
     num_train: int = 4 * IMAGES_PER_BATCH
-    """The first so many images of the other four training files; with fewer, training converges sooner."""
+    """First images of the other four files; with fewer, training converges sooner."""
 
     def __post_init__(self) -> None:
         check_patches(IMAGE_SIZE, self.patch_size)

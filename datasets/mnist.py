@@ -29,7 +29,7 @@ class Options:
     """Rows and columns. 32: two black pixels added on each side, 64 tokens (both papers). 28: as it is, 49 tokens (Lu
     et al.'s public code)."""
     validation_per_class: int = 1000
-    """Training images of each class that become the validation split (Rothermel et al. 2021, section 3)."""
+    """Validation images of each class (Rothermel et al. 2021, section 3)."""
     split_seed: int = 0
     """Picks the validation images; has nothing to do with a run's seed."""
     patch_size: int = 4

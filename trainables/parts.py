@@ -58,7 +58,7 @@ class Variant:
     """A pair of initialisation and trained parts, which may be given in any order."""
 
     initialisation: Initialisation
-    """How the body starts; `statistics`: random, with the mean and deviation of each pretrained tensor."""
+    """How the body starts; `statistics`: random, with each pretrained tensor's mean and deviation."""
     trained: tuple[str, ...]
     """Parts that are trained: input, output, positions, layer_norms, attention, feedforward, last_attention,
     lora."""

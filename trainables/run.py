@@ -58,7 +58,7 @@ class ModelSize(BodySize):
     heads: Dimension
     """Attention heads in each layer; divides `width`."""
     positions: Dimension = 1024
-    """Rows of the positional embedding table. Tasks with more tokens get further rows (`Protocol.position_std`)."""
+    """Rows of the position table. Tasks with more tokens get further rows (`Protocol.position_std`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +76,9 @@ class Protocol:
     gradient_clip_norm: Positive | None = 1.0
     """Largest gradient norm over all trained parameters; null: no clipping. In Lu et al.'s code, in neither paper."""
     dropout: Fraction = 0.1
-    """Probability of dropout on embeddings, attention and residuals (Hugging Face default)."""
+    """Dropout of embeddings, attention and residuals (Hugging Face default)."""
     input_dropout: Fraction = 0.1
-    """Probability of dropout after the input layer; real-valued tokens only (Lu et al.'s code)."""
+    """Dropout after the input layer; real-valued tokens only (Lu et al.'s code)."""
     input_gain: Positive = 1.41
     """Gain of the input layer's orthogonal initialisation; real-valued tokens only (Lu et al.'s code)."""
     random_init: Literal["reference-2021", "library"] = "reference-2021"
@@ -86,17 +86,17 @@ class Protocol:
     position_std: NotNegative = 0.02
     """Standard deviation of position rows beyond the model's own (ListOps: 2000 > 1024). The papers don't say."""
     readout: Literal["final_position", "last_token"] = "final_position"
-    """Where the output layer reads: the last position, padding or not, or the last real token."""
+    """Where the output layer reads: the last position, even padding, or the last real token."""
     evaluate_every: Steps = 2000
     """Gradient steps between evaluations; candidates for early stopping. Step budgets are multiples of it."""
     train_examples_evaluated: Count = 2000
-    """Train accuracy is measured on so many first examples of the training split, in evaluation mode."""
+    """First training examples on which train accuracy is measured."""
     attention: Attention | None = None
     """GPT-2's attention with dropout; null in a study: chosen by the number of tokens T (`attention_for`). `written`
     keeps T x T weights and masks; `blocked` has other masks and computes both again, going back; `fused`, for GPUs,
     leaves both to torch's kernels. Null in a run: `written`, so that its id stays."""
     test_evaluated: Literal["always", "best"] = "always"
-    """When the test split is evaluated; `best`: where validation is the best so far, all that selection reads."""
+    """When test data are evaluated; `best`: where validation is the best so far."""
     precision: Precision = "fp32"
     """Number format of matrix products; `tf32` needs a GPU, `bf16` is autocast's. All else is fp32."""
     optimizer: OptimizerName = "adam"
@@ -114,7 +114,7 @@ class Protocol:
     muon_rate_ratio: Positive = 1.0
     """Muon's learning rate over that of the AdamW beside it; a run's learning rate is AdamW's."""
     parametrization: Parametrization = "standard"
-    """`mup`: starts and learning rates follow the width, so that the best rate need not (`trainables.parametrization`;
+    """`mup`: starts and learning rates follow the width (`trainables.parametrization`;
     Yang et al. 2022); GPT-2 with adam, adamw or lion."""
     base_width: Dimension = 64
     """Width at which `mup` is the same as `standard`."""
@@ -123,13 +123,13 @@ class Protocol:
     lora_rank: Count = 8
     """Rank r of the adapters of the part `lora` (Hu et al. 2021, appendix D, RoBERTa base)."""
     lora_alpha: Positive = 8.0
-    """Adapters add alpha / r x A B to what a linear layer makes of x (the same source; one alpha for all ranks)."""
+    """Scale of the adapters: alpha / r (the same source; one alpha for all ranks)."""
     schedule: Schedule = "constant"
-    """How the learning rate changes after the warm-up (`trainables.schedules.rate_factor`)."""
+    """Learning rate after the warm-up (`trainables.schedules.rate_factor`)."""
     warmup_steps: Annotated[int, Interval(ge=0, le=10**12)] = 0
-    """Gradient steps in which the learning rate rises linearly from 0."""
+    """Steps in which the learning rate rises linearly from 0."""
     decay_fraction: Annotated[float, Interval(gt=0, le=1)] = 0.2
-    """Last share of the step budget, in which `warmup-stable-decay` decays linearly (Hägele et al. 2024, section 3)."""
+    """Last share of the steps, in which `warmup-stable-decay` decays (Hägele et al. 2024, section 3)."""
 
 
 _LATER_OPTIONS = {

@@ -43,9 +43,9 @@ class Options:
     num_test: int = 2_000
     """Generated test examples (Long Range Arena's public code)."""
     min_tree_length: int = 500
-    """Generated examples are longer than this, in tokens (Long Range Arena's public code)."""
+    """Generated examples have more tokens (Long Range Arena's public code)."""
     max_tree_length: int = 2_000
-    """Generated examples are shorter than this, in tokens (Long Range Arena's public code); also the length that
+    """Generated examples have fewer tokens (Long Range Arena's public code); also the length that
     examples are padded to."""
 
     def __post_init__(self) -> None:

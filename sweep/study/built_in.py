@@ -76,9 +76,9 @@ class BuiltInStudy(Study):
     protocol: Annotated[Protocol, PlainValidator(partial(read_record, Protocol))] = Protocol()
     """How each run is trained and evaluated."""
     variants: Annotated[dict[str, SerializeAsAny[Variant]], PlainValidator(variants_of)]
-    """What is trained and how it starts: a list of known names, or a mapping with variants of the study's own."""
+    """What is trained and how it starts: known names, or a mapping with your own."""
     models: Annotated[dict[str, StudyModel], Len(1)]
-    """Models by a known name or by one of the study's own; tables show the name."""
+    """Known names, or a mapping with your own; tables show the name."""
     axes: Annotated[dict[str, Any], PlainValidator(checked_axes)] = Field(default={}, exclude=True)
     """Protocol options, and `num_steps`, with lists of values; default: none. Variants have each combination."""
 

@@ -33,7 +33,7 @@ class Cells(Strict):
     learning_rates: LearningRates | None = None
     """A grid or a list for these cells; null: the study's."""
     protocol: dict[str, Any] = Field(default_factory=dict)
-    """Options that differ from the study's protocol; not `precision`."""
+    """Options that differ from the study's; not `precision`."""
 
     def have(self, **names: str) -> bool:
         """Return whether some of them have these, for instance `have(models="gpt2", variants="frozen-random")`."""

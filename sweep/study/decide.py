@@ -36,13 +36,13 @@ class Decide(Strict):
     """Compares variants at their chosen learning rates on seeds that chose nothing, until each pair is decided."""
 
     pairs: Pairs = "all"
-    """Variants to compare in each task and model: `all`, or a list of pairs of their names."""
+    """Variants to compare: `all`, or a list of pairs of names."""
     min_difference: NotNegative
-    """Variants are equal if they differ by less, in points or the metric's unit; 0: none are called equal."""
+    """Below it variants are equal, in points or the metric's unit; 0: none are called equal."""
     max_seeds: Annotated[int, Interval(ge=2, le=200)] = 20
     """Fresh seeds of a cell, at most."""
     error: Annotated[float, Interval(ge=1e-6, le=0.5)] = 0.05
-    """Probability of a wrong decision, over all pairs and all looks."""
+    """Probability of a wrong decision, over all pairs and looks."""
 
     @property
     def recorded(self) -> Deciding:

@@ -149,14 +149,14 @@ class FolderWeights(Strict):
     """Weights on this machine."""
 
     folder: StudyPath
-    """Folder with `model.safetensors`, relative to the study file's."""
+    """Folder with `model.safetensors`, from the study file's."""
 
 
 class PretrainedHere(Strict):
     """Weights that this program pretrains, on text or on a task."""
 
     pretrain: Annotated[Recipe, PlainValidator(_recipe_from)]
-    """Recipe by which this program trains the weights: on text, or on a `task`."""
+    """Trains the weights: on text, or on a `task`."""
 
 
 SOURCES = ("shipped", "hub", "folder", "pretrain")
@@ -188,15 +188,15 @@ class StudyModel(Strict):
     """A backbone: its size, and where pretrained weights for it come from."""
 
     base: Annotated[str, one_of("model", MODELS)] | None = None
-    """Known model whose family, size and weights it has, such as `gpt2`; null: its own name may be one."""
+    """Known model, such as `gpt2`, whose family, size and weights it has; null: that of its name."""
     family: Annotated[str, one_of("family", FAMILIES)] = "gpt2"
     """Kind of backbone: gpt2, lstm, bert, t5, longformer or vit; implied by a known model."""
     size: Annotated[SerializeAsAny[BodySize], PlainValidator(_size_from)]
     """Layers, width and further sizes of its family; implied by a known model."""
     depth: Count | None = None
-    """Only so many first layers are built (Lu et al. 2021, section 3.10); null: all."""
+    """Only so many first layers (Lu et al. 2021, section 3.10); null: all."""
     pretrained: Pretrained | None = None
-    """Their source: `shipped`, `hub`, `folder` or `pretrain`; null: the hub for a known model, else none."""
+    """Source of weights: one of those below; null: the hub for a known model, else none."""
 
     @property
     def body_size(self) -> BodySize:

@@ -66,7 +66,7 @@ class StudyMetric(Strict):
     higher_is_better: bool
     """False for a loss."""
     is_fraction: bool = False
-    """Values are from 0 to 1, and are written in percent."""
+    """Values are from 0 to 1, written in percent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,17 +244,17 @@ class FunctionStudy(Study):
     protocol: Annotated[OwnProtocol, PlainValidator(partial(read_record, OwnProtocol))]
     """How each run is evaluated: `evaluate_every` alone."""
     variants: NamedOptions = Field(default={FUNCTION: {}})
-    """Names, or a mapping of names to options that the function reads; default: one."""
+    """Names, or a mapping of names to options for the function; default: one."""
     tasks: Annotated[dict[str, StudyTask], Len(1)] = Field(default=None, validate_default=True)
-    """Tasks by name, each with `num_steps` and options that the function reads; default: one, named as the study."""
+    """Tasks by name, with `num_steps` and options for the function; default: one, named as the study."""
     models: NamedOptions = Field(default={FUNCTION: {}})
-    """Names, or a mapping of names to options that the function reads; default: one."""
+    """Names, or a mapping of names to options for the function; default: one."""
     trainable: Annotated[str, AfterValidator(trainable_text)]
     """File and function, such as `train.py:train`; the file is beside the study."""
     code: Annotated[OwnFiles, PlainValidator(code_files)] = Field(default=None, validate_default=True)
-    """Files that the function's numbers come from, and patterns of such; default: the trainable's alone."""
+    """Files that the function's numbers come from, or patterns; default: the trainable's."""
     data: Annotated[dict[str, str], PlainValidator(data_files)] = Field(default_factory=dict)
-    """Data files, and patterns of such; a recorded study has their sha256."""
+    """Data files, or patterns; a recorded study has their sha256."""
     metric: Annotated[Metric, PlainValidator(_metric)] = ACCURACY
     """What the function reports of each split; default: an accuracy."""
 

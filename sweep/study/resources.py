@@ -21,17 +21,17 @@ class Resources(Strict):
     """GPUs of each process, one at most; with a fraction, trials share one, and its memory is not divided among them.
     """
     processes_per_run: Annotated[int, Interval(ge=1, le=64)] = 1
-    """Processes of one node that train a run of one's own function together, as `torchrun` starts them."""
+    """Processes of one node that train a run of your function."""
     rank_timeout_s: Positive = RANK_TIMEOUT_S
-    """Seconds that a process of several may take for its start, or for a step with its evaluation."""
+    """Most seconds of a process's start, or of a step with its evaluation."""
     engine: Literal["stacked", "plain"] = "stacked"
     """`stacked` trains the runs of a trial together; `plain`, the reference, one after the other."""
     compile: bool = False
-    """Use `torch.compile` in the stacked engine: takes minutes for each cell, needs a C++ compiler."""
+    """`torch.compile` in the stacked engine: minutes for each cell, needs a C++ compiler."""
     runs_per_trial: Count | None = None
-    """Largest cohort; null: as many runs of a cell as keep all devices busy and fit into memory."""
+    """Most runs of a trial; null: what keeps all devices busy and fits into memory."""
     retries: Annotated[int, Interval(ge=0, le=1000)] = 2
-    """How many times a trial is started again after a crash."""
+    """Restarts of a trial after a crash."""
 
     @field_validator("gpus_per_trial")
     @classmethod

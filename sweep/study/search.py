@@ -58,7 +58,7 @@ class LearningRateGrid(Strict):
     low: Annotated[Rate, ThreeDigits]
     """Smallest learning rate, at most 3 significant digits."""
     high: Rate
-    """Largest learning rate, a whole number of grid steps above `low`."""
+    """Largest learning rate, whole grid steps above `low`."""
     per_decade: Annotated[int, Interval(ge=1, le=100)] = 2
     """Learning rates in each factor of ten; 2: 1e-6, 3.16e-6, 1e-5, ..."""
 
@@ -186,13 +186,13 @@ class Search(Strict):
     high: Annotated[Rate, ThreeDigits]
     """Largest learning rate, at most 3 significant digits; at least twice `low`."""
     rates: Annotated[int, Interval(ge=2, le=100)]
-    """Learning rates of each cell, over all rounds."""
+    """Learning rates of each cell, in all."""
     at_once: Count | None = None
     """Learning rates of a round; null: 2 for `tpe` and `gp`, else all."""
     seed: Seed = 0
     """Seed of the sampler, not of the runs."""
     space: Space = Field(default_factory=dict)
-    """Options of the protocol or of the function that are chosen with each rate: a range or a list of values."""
+    """Options chosen with each rate: a range or a list of values."""
 
     @model_validator(mode="after")
     def _check_range(self) -> Search:

@@ -16,11 +16,11 @@ class StopEarly(Strict):
     """Stops the runs of learning rates that are behind the others of their cell; off unless a study asks for it."""
 
     rule: Literal["halving", "median"] = "halving"
-    """`halving`: asynchronous successive halving; `median`: the median stopping rule."""
+    """`halving`: asynchronous successive halving; `median`: median stopping."""
     eta: Annotated[int, Interval(ge=2, le=10)] = 3
     """`halving` keeps one learning rate in `eta` at a rung; the next rung has `eta` times as many steps."""
     first: Count | None = None
-    """Gradient steps before the first rung, rounded up to an evaluation; null: the budget / eta^2."""
+    """Steps before the first rung, rounded up to an evaluation; null: the budget / eta^2."""
 
     def rungs(self, num_steps: int, every: int) -> Sequence[int]:
         """Return the steps of the rungs below a budget, rising; `every`: steps between evaluations."""

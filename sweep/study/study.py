@@ -105,9 +105,9 @@ class Study(Strict):
     variants: Any
     """Ways of training that are compared, by name."""
     cells: Annotated[tuple[Cells, ...], Len(1, 1000)] | None = None
-    """The cells that the study has, each cell in one entry; null: all tasks x models x variants."""
+    """Its cells, each in one entry; null: all tasks x models x variants."""
     num_steps: Steps | None = Field(default=None, exclude=True)
-    """Gradient steps of each run, for tasks without a `num_steps` of their own."""
+    """Gradient steps of each run, unless its task has others."""
     tasks: Annotated[dict[str, StudyTask], Len(1)]
     """Tasks by name, each with its `num_steps` and options."""
     models: Any
@@ -117,25 +117,25 @@ class Study(Strict):
     learning_rates: RatesOrSearch = Field(default=None, validate_default=True)
     """A grid or a list; null: with a `search`."""
     refine: Annotated[int, Interval(ge=1, le=20)] | None = None
-    """Learning rates to add to each cell's grid once its runs have ended; null: none."""
+    """Learning rates added to each cell's grid once it has ended; null: none."""
     winners: Count | None = None
-    """Learning rates of each cell that are trained with all seeds, once all were tried with the first; null: all."""
+    """Learning rates of each cell that get all seeds, once all had the first; null: all."""
     stop_early: StopEarly | None = None
-    """Stops learning rates that are behind the others of their cell; null: all train to their budget."""
+    """Stops learning rates that are behind in their cell; null: none."""
     decide: Decide | None = None
-    """Compares variants at their chosen rates on fresh seeds, as many as it takes; null: on the study's own."""
+    """Compares variants on fresh seeds, as many as it takes; null: on the study's seeds."""
     seeds: Seeds
     """A number n, for seeds 0 to n - 1, or a list."""
     selection: Literal["best", "final"] = "best"
-    """Which model of a run the report measures: the best on validation data, or the one at the step budget."""
+    """Which model of a run counts: the best on validation data, or the last."""
     paired: bool = False
-    """Whether the report compares variants by seed, where seeds are seen to move them alike."""
+    """Whether variants are compared by seed, where seeds move them alike."""
     equal_within: Positive | None = None
-    """Differences below it are none, in points of percent, or of another metric in its unit; null: none are."""
+    """Differences below it are none, in points or the metric's unit; null: none are."""
     target: Annotated[float, AllowInfNan(False)] | None = None
-    """Validation value, in percent or the metric's unit, that steps are counted to; null: the worst variant's best."""
+    """Validation value to which steps are counted, in percent or the metric's unit; null: the worst variant's best."""
     mirror: Literal["all"] | None = None
-    """Which evaluations of a run MLflow gets; null: at most 100, the first, best and last among them."""
+    """Evaluations of a run that MLflow gets; null: at most 100."""
     resources: Resources = Resources()
     """What each trial holds."""
 

@@ -36,7 +36,7 @@ class StudyVariant(Variant):
     """A variant of the study's own."""
 
     protocol: dict[str, Any] = field(default_factory=dict)
-    """Options that differ from the study's protocol (not `precision`), and from its tasks' `num_steps`."""
+    """Options that differ from the study's (not `precision`), and from its tasks' `num_steps`."""
 
 
 def own_protocol(variant: Any) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class Size(LibrarySize):
 
     family: ClassVar[str] = "bert"
     positions: Dimension = 512
-    """Rows of the positional embedding table. Tasks with more tokens get further rows (`Protocol.position_std`)."""
+    """Rows of the position table. Tasks with more tokens get further rows (`Protocol.position_std`)."""
 
 
 class Embeddings(nn.Module):

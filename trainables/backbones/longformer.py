@@ -37,7 +37,7 @@ class Size(bert.Size):
     layer_norm_eps: ClassVar[float] = 1e-5
     """Value in the published models; the library's default is BERT's."""
     positions: Dimension = 4096
-    """Rows of the positional embedding table, without the two that no token has."""
+    """Rows of the position table. The two that no token has are not counted."""
     attention_window: Dimension = 512
     """Tokens that a token attends to, half of them on each side; even, from 4. Examples are padded to a multiple."""
 

@@ -31,7 +31,7 @@ class Size(BodySize):
 
     family: ClassVar[str] = "lstm"
     layer_norm: bool = True
-    """Layer norms of what the gates get from the input, from the state, and of the cell, as in Lu et al.'s code."""
+    """Layer norms as in Lu et al.'s code. They act on what the gates get from input and state, and on the cell."""
     residual: bool = False
     """Each layer's input is added to its output (Lu et al. 2021, Table 5)."""
     positions: bool = False

@@ -31,7 +31,7 @@ class Size(LibrarySize):
 
     family: ClassVar[str] = "vit"
     layer_norm_eps: Annotated[float, Interval(gt=0, le=1)] = 1e-12
-    """Added to the variance by layer norms: 1e-12 in the transformers library, 1e-6 in timm."""
+    """Added to the variance by layer norms, 1e-6 in timm."""
 
 
 class ViT(LibraryBody):

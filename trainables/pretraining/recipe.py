@@ -44,7 +44,7 @@ class PretrainRecipe:
     predicts: ClassVar[str] = "byte"
     """What its losses are means over."""
     text: Literal["python-stdlib"] | tuple[Path, ...] = "python-stdlib"
-    """`python-stdlib`: the sources of Python's standard library, on every machine; or text files, in this order.
+    """`python-stdlib`: sources of Python's standard library; or text files, in this order.
 
     A path that begins with `DATA/` is of the data directory."""
     num_steps: Steps = 600
@@ -54,11 +54,11 @@ class PretrainRecipe:
     num_tokens: Annotated[int, Interval(ge=2, le=1_000_000)] = 128
     """Tokens a sequence (context), one a byte of text; at most the model's `positions`."""
     learning_rate: LearningRate = 1e-3
-    """Peak learning rate of AdamW, between a linear warm-up and a cosine."""
+    """Peak of AdamW's learning rate: linear warm-up, cosine."""
     seed: Seed = 0
     """Seed of the initial weights and the order of the text; not that of a run."""
     num_threads: Annotated[int, Interval(ge=1, le=1024)] | None = None
-    """CPU threads of torch, on which the rounding of sums depends; null: 2 (`DEFAULT_THREADS`)."""
+    """CPU threads of torch, on which the rounding depends; null: 2 (`DEFAULT_THREADS`)."""
 
     def content(self) -> dict[str, Any]:
         """Return its fields by name. `num_threads`, which came later, is left out at None: folders keep their names."""
@@ -146,7 +146,7 @@ class TaskRecipe:
     predicts: ClassVar[str] = "answer"
     """What its losses are means over."""
     task: str
-    """Task whose examples are drawn at every step, such as `bit-memory`."""
+    """Task with new examples at every step: `bit-memory` or `bit-xor`."""
     options: Any
     """The task's options; a study has them beside the other fields."""
     num_steps: Steps
