@@ -92,7 +92,7 @@ class Protocol:
     train_examples_evaluated: Count = 2000
     """First training examples on which train accuracy is measured."""
     attention: Attention | None = None
-    """GPT-2's attention with dropout; null: in a study, by the number of tokens T (`attention_for`). `written`
+    """GPT-2's attention with dropout; null: by the number of tokens T in a study (`attention_for`). `written`
     keeps T x T weights and masks; `blocked` has other masks and computes both again, going back; `fused`, for GPUs,
     leaves both to torch's kernels. Null in a run: `written`, so that its id stays."""
     test_evaluated: Literal["always", "best"] = "always"
