@@ -118,7 +118,7 @@ def _field(name: str, hint: Any, default: Any) -> str:
     alternatives = [each for each in dict.fromkeys(_values(hint)) if each != shown]
     values = "" if alternatives == ["mapping"] else ", ".join(alternatives)
     if isinstance(default, int | float):  # which says whether it is a whole number
-        values = re.sub(r"^(int|number) ?", "", values)
+        values = re.sub(r"^(int|number)(, )?", "", values)
     return f"{marked} ({values})" if values else marked
 
 

@@ -42,7 +42,7 @@ class BodySize:
     family: ClassVar[str]
     """Its name in `trainables.backbones.FAMILIES`."""
     layers: Annotated[int, Interval(ge=1, le=1000)]
-    """Transformer blocks, or layers of a recurrent network."""
+    """Transformer blocks, or recurrent layers."""
     width: Dimension
     """Hidden size D."""
 
@@ -74,7 +74,7 @@ class Protocol:
     adam_eps: Positive = 1e-8
     """Added to Adam's denominator; torch's default (Lu et al. 2021, appendix)."""
     gradient_clip_norm: Positive | None = 1.0
-    """Largest gradient norm over all trained parameters; null: no clipping. In Lu et al.'s code, in neither paper."""
+    """Largest gradient norm; null: no clipping. In Lu et al.'s code, in neither paper."""
     dropout: Fraction = 0.1
     """Dropout of embeddings, attention and residuals (Hugging Face default)."""
     input_dropout: Fraction = 0.1
@@ -119,7 +119,7 @@ class Protocol:
     base_width: Dimension = 64
     """Width at which `mup` is the same as `standard`."""
     base_heads: Dimension | None = None
-    """Heads at that width; null: as many as the model's."""
+    """Heads at that width; null: the model's."""
     lora_rank: Count = 8
     """Rank r of the adapters of the part `lora` (Hu et al. 2021, appendix D, RoBERTa base)."""
     lora_alpha: Positive = 8.0

@@ -192,7 +192,7 @@ class StudyModel(Strict):
     family: Annotated[str, one_of("family", FAMILIES)] = "gpt2"
     """Kind of backbone: gpt2, lstm, bert, t5, longformer or vit; implied by a known model."""
     size: Annotated[SerializeAsAny[BodySize], PlainValidator(_size_from)]
-    """Layers, width and further sizes of its family; implied by a known model."""
+    """Layers, width and others of its family; implied by a known model."""
     depth: Count | None = None
     """Only so many first layers (Lu et al. 2021, section 3.10); null: all."""
     pretrained: Pretrained | None = None

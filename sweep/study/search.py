@@ -56,11 +56,11 @@ class LearningRateGrid(Strict):
     """Learning rates that are evenly spaced on a logarithmic scale, both ends included."""
 
     low: Annotated[Rate, ThreeDigits]
-    """Smallest learning rate, at most 3 significant digits."""
+    """Smallest, at most 3 significant digits."""
     high: Rate
-    """Largest learning rate, whole grid steps above `low`."""
+    """Largest, whole grid steps above `low`."""
     per_decade: Annotated[int, Interval(ge=1, le=100)] = 2
-    """Learning rates in each factor of ten; 2: 1e-6, 3.16e-6, 1e-5, ..."""
+    """Learning rates in each factor of ten; 2: 1e-6, 3.16e-6, ..."""
 
     @model_validator(mode="after")
     def _check_ends(self) -> LearningRateGrid:
@@ -124,9 +124,9 @@ class Range(Strict):
     """Numbers from `low` to `high`."""
 
     low: Annotated[float, ThreeDigits]
-    """Smallest value, at most 3 significant digits."""
+    """Smallest, at most 3 significant digits."""
     high: Annotated[float, ThreeDigits]
-    """Largest value, at most 3 significant digits."""
+    """Largest, at most 3 significant digits."""
     scale: Literal["log", "linear"] = "log"
     """Scale on which values are spread evenly."""
 
@@ -182,9 +182,9 @@ class Search(Strict):
     sampler: Literal["tpe", "gp", "quasi-random", "random"] = "tpe"
     """`tpe` and `gp` are Optuna's samplers; `quasi-random` is a scrambled Sobol sequence."""
     low: Annotated[Rate, ThreeDigits]
-    """Smallest learning rate, at most 3 significant digits."""
+    """Smallest, at most 3 significant digits."""
     high: Annotated[Rate, ThreeDigits]
-    """Largest learning rate, at most 3 significant digits; at least twice `low`."""
+    """Largest, at most 3 significant digits; at least twice `low`."""
     rates: Annotated[int, Interval(ge=2, le=100)]
     """Learning rates of each cell, in all."""
     at_once: Count | None = None
