@@ -2,7 +2,7 @@
 
     python -m benchmarks.study_reference
 
-Types and defaults are those of the code, explanations the first sentences of the docstrings below the fields.
+Types, defaults and limits are those of the code, explanations the first sentences of the docstrings below the fields.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from annotated_types import Interval
 from pydantic import BaseModel
 
 from lr_sweep.datasets import TASKS
@@ -39,10 +40,9 @@ PAGE = ROOT / "docs" / "study-file.md"
 INTRODUCTION = """\
 # The study file
 
-Every field of a study: `*` if it must be given, else its default (null or empty where none is
-shown), and in brackets what else it may be. A study is YAML 1.2, such as
-[quickstart](../sweep/studies/quickstart.yaml). Unknown keys, other types and values beyond a limit
-are refused. `python -m benchmarks.study_reference` writes this page.
+Every field of a study: `*` if it must be given, else its default, and in brackets what else it may
+be. A study is YAML 1.2, such as [quickstart](../sweep/studies/quickstart.yaml). Unknown keys and
+values of another type are refused. `python -m benchmarks.study_reference` writes this page.
 """
 SECTIONS: dict[str, tuple[type, ...]] = {
     "Study": (Study,),
@@ -63,6 +63,7 @@ SECTIONS: dict[str, tuple[type, ...]] = {
     "`decide`": (Decide,),
     "`resources`": (Resources,),
 }
+LARGE = 10**9
 REQUIRED = object()
 Entry = tuple[str, str]
 """A field with its default and values, and its explanation."""
@@ -112,13 +113,13 @@ def _entries(*kinds: type) -> list[Entry]:
 
 
 def _field(name: str, hint: Any, default: Any) -> str:
-    """Return `` `rule` = halving (median) ``: a field with its default and the values that it may have."""
+    """Return `` `at_once` = null (int ≥1) ``: a field with its default and the values that it may have."""
     shown = _value(default)
-    marked = f"`{name}`*" if default is REQUIRED else f"`{name}`" if shown in ("", "null") else f"`{name}` = {shown}"
+    marked = f"`{name}`*" if default is REQUIRED else f"`{name}` = {shown}" if shown else f"`{name}`"
     alternatives = [each for each in dict.fromkeys(_values(hint)) if each != shown]
     values = "" if alternatives == ["mapping"] else ", ".join(alternatives)
     if isinstance(default, int | float):  # which says whether it is a whole number
-        values = re.sub(r"^(int|number)(, )?", "", values)
+        values = re.sub(r"^(int|number) ?", "", values)
     return f"{marked} ({values})" if values else marked
 
 
@@ -160,10 +161,11 @@ def _first_sentence(text: str) -> str:
 
 
 def _values(hint: Any) -> Iterator[str]:
-    """Yield the alternatives of a type, such as `int`; none for a flag."""
+    """Yield the alternatives of a type, with their limits, such as `int ≥1 ≤10`; none for a flag."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        yield from _values(arguments[0])
+        limits = [_limits(each) for each in arguments[1:] if isinstance(each, Interval)]
+        yield from (" ".join([each, *limits]) for each in _values(arguments[0]))
     elif origin is Literal:
         yield from map(str, arguments)
     elif origin in (Union, types.UnionType):
@@ -172,6 +174,14 @@ def _values(hint: Any) -> Iterator[str]:
         yield "list"
     elif hint is not bool:
         yield PLAIN.get(hint, "mapping")
+
+
+def _limits(interval: Interval) -> str:
+    """Return `≥1 ≤10` or `>0`; an upper limit that only keeps numbers computable is left out."""
+    low = f">{interval.gt:g}" if interval.gt is not None else f"≥{interval.ge:g}"
+    high = f"≤{interval.le:g}" if interval.le is not None else f"<{interval.lt:g}"
+    largest = interval.le if interval.le is not None else interval.lt
+    return low if largest >= LARGE else f"{low} {high}".replace("e+0", "e")
 
 
 def _value(default: Any) -> str:
