@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lr_sweep.common.background import BackgroundWorker
+from lr_sweep.common.text import counted
 from lr_sweep.sweep.mirror.client import MirrorError
 from lr_sweep.sweep.mirror.mirror import Mirror
 from lr_sweep.sweep.results.sink import Sink
@@ -57,7 +58,7 @@ class MirrorThread(Sink):
     def finish(self, report: Path, timeout_s: float) -> list[str]:
         """Close, then put the report into MLflow, each within `timeout_s` seconds; return lines about what it lacks."""
         if late := self.close(timeout_s):
-            return [f"{len(late)} runs are not in MLflow yet; the next `run` of this study mirrors them"]
+            return [f"not in MLflow yet: {counted(len(late), 'run')}; the next `run` of this study mirrors the rest"]
         self._worker.submit(report)
         if self._worker.close(timeout_s):
             return [f"the report is not in MLflow: no answer within {timeout_s:.0f} s"]

@@ -80,7 +80,7 @@ def test_a_locked_database_is_reported_with_what_to_do(results: Path) -> None:
         thread = MirrorThread(new_mirror(results), problems.append)
         thread.changed("aa")
         assert thread.finish(results, 0.1) == [
-            "1 runs are not in MLflow yet; the next `run` of this study mirrors them"
+            "not in MLflow yet: 1 run; the next `run` of this study mirrors the rest"
         ]
         assert str(locked(results)).endswith(
             "database is locked. Another process holds it: end that, and the next `run` or `mlflow sync` mirrors what "

@@ -207,7 +207,7 @@ def test_a_run_that_cannot_be_trained_is_a_row_and_does_not_stop_others(second: 
 def test_mlflow_out_of_reach_does_not_stop_a_sweep(second: Ended) -> None:
     assert "127.0.0.1:1: " in second.output
     assert "training continues" in second.output
-    assert "8 runs are not in MLflow yet; the next `run` of this study mirrors them" in second.output
+    assert "not in MLflow yet: 8 runs; the next `run` of this study mirrors the rest" in second.output
 
 
 def test_runs_of_one_trial_equal_runs_trained_alone(second: Ended, folder: Path, tmp_path: Path) -> None:
