@@ -55,6 +55,11 @@ class Grid(NamedTuple):
         return optimum(Curve(self.log_rates, values.mean(1), values.var(1, ddof=1), counts))
 
 
+def share(found: list[bool]) -> float:
+    """Return how many are true; NaN where a coarse grid gives no law, and so nothing."""
+    return sum(found) / len(found) if found else math.nan
+
+
 def covered(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Generator) -> float:
     """Return how often the interval of an optimum has it, of those that have an interval."""
     held = []
@@ -62,7 +67,7 @@ def covered(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Gene
     for top in rng.uniform(-half, half, number):
         found = grid.tried(SHAPES[shape], top, seeds, rng)
         held += [found.low <= top <= found.high] if math.isfinite(found.low) else []
-    return float(np.mean(held))
+    return share(held)
 
 
 def laws(
@@ -77,7 +82,7 @@ def laws(
             line = fitted(sizes[:, None], found[:, 0], (found[:, 2] - found[:, 1]) / 2, sizes[-1:])
             held.append(abs(line.slopes[0] - slope) <= line.half_widths[0])
             claimed.append(abs(line.slopes[0]) > line.half_widths[0])
-    return float(np.mean(held)), float(np.mean(claimed))
+    return share(held), share(claimed)
 
 
 def planes(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Generator) -> float:
@@ -90,7 +95,7 @@ def planes(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Gener
         if np.isfinite(found).all():
             fit = fitted(sizes, found[:, 0], (found[:, 2] - found[:, 1]) / 2, sizes[-1])
             held += list(np.abs(fit.slopes - PLANE) <= fit.half_widths)
-    return float(np.mean(held))
+    return share(held)
 
 
 def tuned(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Generator) -> tuple[float, float]:
@@ -112,7 +117,7 @@ def tuned(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Genera
         held += [bool(np.all((low <= true) & (true <= high))) for low, high in bands]
         (low, high), (other_low, other_high) = bands
         claimed.append(bool(low[-1] > other_high[-1] or other_low[-1] > high[-1]))
-    return float(np.mean(held)), float(np.mean(claimed))
+    return share(held), share(claimed)
 
 
 def main() -> None:
