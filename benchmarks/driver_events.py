@@ -3,7 +3,8 @@
 First, actors that train nothing report 2,000 times through Tune and the sweep's callback, while others wait. Then `run`
 gets reports of trials that are no processes, at the rate of one GPU each: its record, its MLflow in SQLite and its
 uploads to an S3 server (moto's, a process of its own) are real. `python -m benchmarks.driver_events --trials 500
---minutes 8`; what a trial costs besides is measured by `benchmarks.trial_overhead`.
+--minutes 8`; what a trial costs besides is measured by `benchmarks.trial_overhead`. A machine that is too slow or busy
+for the rate trains less in that time: each minute's line says how much.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -100,14 +105,43 @@ def result_s(folder: Path, num_live: int, num_waiting: int) -> float:
     return (seen[NUM_RESULTS - 1] - seen[first]) / (NUM_RESULTS - 1 - first)
 
 
-class Fleet:
-    """Trials that only report: in place of `train_cohorts`, which would have Tune start them."""
+@dataclass(frozen=True)
+class Used:
+    """What this process has used by a moment."""
 
-    def __init__(self, duration_s: float) -> None:
+    at_s: float
+    cpu_s: dict[str, float]
+    """CPU seconds of each thread that lives, by name."""
+    num_reports: int
+
+    @classmethod
+    def now(cls, num_reports: int) -> Used:
+        """Look at the threads; those of C++ libraries have no name."""
+        names = {thread.native_id: thread.name for thread in threading.enumerate()}
+        cpu_s: Counter[str] = Counter()
+        for thread in psutil.Process().threads():
+            cpu_s[names.get(thread.id, "without a name")] += thread.user_time + thread.system_time
+        return cls(time.monotonic(), dict(cpu_s), num_reports)
+
+    def since(self, before: Used) -> str:
+        """Say what a report cost since then."""
+        num, wall_s = self.num_reports - before.num_reports, self.at_s - before.at_s
+        cost_ms = {name: 1000 * (cpu_s - before.cpu_s.get(name, 0)) / max(num, 1) for name, cpu_s in self.cpu_s.items()}
+        threads = ", ".join(f"{name} {ms:.2f}" for name, ms in sorted(cost_ms.items()) if ms >= 0.005)
+        share = sum(cost_ms.values()) * num / 1000 / wall_s
+        return f"{num} reports, {sum(cost_ms.values()):.2f} ms of CPU each ({threads}), {share:.0%} of a core"
+
+
+class Fleet:
+    """Trials that only report: in place of `train_cohorts`, which would have Tune start them.
+
+    `say` is called with a line each minute, and one at the end.
+    """
+
+    def __init__(self, duration_s: float, say: Callable[[str], None]) -> None:
+        self._duration_s, self._say = duration_s, say
         self._num_evaluations = max(1, int(duration_s / EVALUATE_EVERY_S))
-        self.num_reports, self.cpu_s, self.thread_s, self.latest_s = 0, 0.0, 0.0, 0.0
-        self.memory: list[float] = []
-        """MiB of this process, each minute."""
+        self.num_reports = 0
 
     @property
     def num_steps(self) -> int:
@@ -118,25 +152,36 @@ class Fleet:
         """Yield what the trials report, each event when it is due."""
         runs = [run_id for cohort in cohorts for run_id in cohort.run_ids]
         yield from (Started(run_id=run_id, step=0) for run_id in runs)
-        cpu_s, thread_s, began = time.process_time(), time.thread_time(), time.monotonic()
         per_run = round(EVALUATE_EVERY_S / REPORT_EVERY_S)  # reports between two evaluations
-        self.num_reports = self._num_evaluations * per_run * len(runs)
-        for number in range(self.num_reports):
+        first = latest = Used.now(0)
+        minute, late_s = 1, 0.0
+        for number in range(self._num_evaluations * per_run * len(runs)):
             turn, index = divmod(number, len(runs))
-            late_s = time.monotonic() - began - number * REPORT_EVERY_S / len(runs)
-            self.latest_s = max(self.latest_s, late_s)
-            if late_s < 0:
-                time.sleep(-late_s)
-            if len(self.memory) <= (time.monotonic() - began) / 60:
-                self.memory.append(psutil.Process().memory_info().rss / 2**20)
+            past_s = time.monotonic() - first.at_s
+            if past_s >= self._duration_s + REPORT_EVERY_S:
+                break
+            time.sleep(max(0.0, number * REPORT_EVERY_S / len(runs) - past_s))
+            late_s = max(0.0, past_s - number * REPORT_EVERY_S / len(runs))
+            if past_s >= 60 * minute:
+                before, latest, minute = latest, Used.now(number), int(past_s / 60) + 1
+                self._say(f"minute {minute - 1}: {latest.since(before)}; {late_s:.1f} s late; {_memory()}")
             since, due = divmod(turn + index % per_run + 1, per_run)  # not all in the same two seconds
             point = _point(since * EVALUATE_EVERY) if due == 0 and since <= self._num_evaluations else None
             yield Advanced(run_id=runs[index], step=turn, evaluation=point, step_s=0.01, evaluation_s=1.0)
             if point:
                 yield Reported()
-        self.cpu_s, self.thread_s = time.process_time() - cpu_s, time.thread_time() - thread_s
+            self.num_reports = number + 1
+        due = (
+            min(1.0, (time.monotonic() - first.at_s) / self._duration_s) * self._duration_s * len(runs) / REPORT_EVERY_S
+        )
+        done = self.num_reports / due
+        self._say(f"in all: {Used.now(self.num_reports).since(first)}; {done:.0%} of what was due; {_memory()}")
         ends = {"step": self.num_steps, "status": "complete", "elapsed_s": 1.0, "engine": "plain", "device": "none"}
         yield from (Finished(run_id=run_id, **ends) for run_id in runs)
+
+
+def _memory() -> str:
+    return f"{psutil.Process().memory_info().rss / 2**20:.0f} MiB"
 
 
 def _point(step: int) -> Evaluation:
@@ -170,9 +215,9 @@ def s3_server(folder: Path, port: int = 5599) -> Iterator[str]:
             server.terminate()
 
 
-def measure_fleet(folder: Path, num_trials: int, duration_s: float) -> Fleet:
+def measure_fleet(folder: Path, num_trials: int, duration_s: float, say: Callable[[str], None]) -> Fleet:
     """Let `run` train a study of so many runs, all of which report at once."""
-    fleet, study = Fleet(duration_s), folder / "fleet.yaml"
+    fleet, study = Fleet(duration_s, say), folder / "fleet.yaml"
     rates = ", ".join(f"{rate:.9g}" for rate in np.logspace(-6, -2, num_trials))
     study.write_text(STUDY.format(num_steps=fleet.num_steps, rates=rates, evaluate_every=EVALUATE_EVERY))
     with (
@@ -195,14 +240,9 @@ def main() -> None:
     print(machine(torch.device("cpu")))
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     with tempfile.TemporaryDirectory() as scratch:
-        fleet = measure_fleet(Path(scratch), given.trials, 60 * given.minutes)
-        own_ms, all_ms = (1000 * taken_s / fleet.num_reports for taken_s in (fleet.thread_s, fleet.cpu_s))
-        print(
-            f"{given.trials} trials, {fleet.num_reports} reports, one in ten with an evaluation: {own_ms:.2f} ms CPU "
-            f"each in the driver's thread, {all_ms:.2f} ms in all threads; at most {fleet.latest_s:.1f} s late; memory "
-            f"by minute {', '.join(f'{mib:.0f}' for mib in fleet.memory)} MiB",
-            flush=True,
-        )
+        with os.fdopen(os.dup(1), "w", buffering=1) as printed:  # `run` sends its own output to a file
+            print(f"{given.trials} trials; one report in ten has an evaluation", file=printed)
+            measure_fleet(Path(scratch), given.trials, 60 * given.minutes, partial(print, file=printed))
         for num_live, num_waiting in ((1, 0), (1, 1500), (8, 1500)):
             taken_s = result_s(Path(scratch), num_live, num_waiting)
             print(f"Tune: {1000 * taken_s:.2f} ms of CPU a result, {num_live} live, {num_waiting} waiting", flush=True)
