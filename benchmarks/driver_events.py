@@ -171,11 +171,9 @@ class Fleet:
             if point:
                 yield Reported()
             self.num_reports = number + 1
-        due = (
-            min(1.0, (time.monotonic() - first.at_s) / self._duration_s) * self._duration_s * len(runs) / REPORT_EVERY_S
-        )
-        done = self.num_reports / due
-        self._say(f"in all: {Used.now(self.num_reports).since(first)}; {done:.0%} of what was due; {_memory()}")
+        used = Used.now(self.num_reports)
+        done = self.num_reports * REPORT_EVERY_S / len(runs) / (used.at_s - first.at_s)
+        self._say(f"in all: {used.since(first)}; {done:.0%} of the real rate; {_memory()}")
         ends = {"step": self.num_steps, "status": "complete", "elapsed_s": 1.0, "engine": "plain", "device": "none"}
         yield from (Finished(run_id=run_id, **ends) for run_id in runs)
 

@@ -25,7 +25,11 @@ def test_what_a_fleet_reports_is_recorded(
     monkeypatch.setattr(driver_events, "REPORT_EVERY_S", 0.2)
     monkeypatch.setattr(driver_events, "EVALUATE_EVERY_S", 2)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # as it is set there
-    fleet = driver_events.measure_fleet(tmp_path, 5, 4.0)
+    said: list[str] = []
+    fleet = driver_events.measure_fleet(tmp_path, 5, 4.0, said.append)
+    assert said[-1].startswith("in all: 100 reports, ")
+    assert "MainThread" in said[-1]
+    assert "mlflow-mirror" in said[-1]
     assert fleet.num_reports == 100
     assert "5/5 runs done" in capfd.readouterr().out
     curves = read_curves(StoredResults("s3://bucket/fleet").root)
