@@ -46,11 +46,11 @@ from lr_sweep.sweep.tune.ray_session import ray_session
 from lr_sweep.sweep.tune.run_study import run_study
 from lr_sweep.sweep.tune.shares import Share
 from lr_sweep.sweep.tune.trial_events import Leave, Reported, TrialEvent
+from lr_sweep.sweep.tune.trials import report_every_s
 from lr_sweep.sweep.tune.tuner import EventCallback, SweepStoppedError
 from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.curve import Evaluation
 from lr_sweep.trainables.events import Advanced, Finished, Started
-from lr_sweep.trainables.ray_trainable import REPORT_EVERY_S
 
 NUM_RESULTS = 2000
 EVALUATE_EVERY, EVALUATE_EVERY_S = 2000, 20
@@ -152,16 +152,17 @@ class Fleet:
         """Yield what the trials report, each event when it is due."""
         runs = [run_id for cohort in cohorts for run_id in cohort.run_ids]
         yield from (Started(run_id=run_id, step=0) for run_id in runs)
-        per_run = round(EVALUATE_EVERY_S / REPORT_EVERY_S)  # reports between two evaluations
+        every_s = report_every_s(len(runs))
+        per_run = round(EVALUATE_EVERY_S / every_s)  # reports up to an evaluation, with its own
         first = latest = Used.now(0)
         minute, late_s = 1, 0.0
         for number in range(self._num_evaluations * per_run * len(runs)):
             turn, index = divmod(number, len(runs))
             past_s = time.monotonic() - first.at_s
-            if past_s >= self._duration_s + REPORT_EVERY_S:
+            if past_s >= self._duration_s + every_s:
                 break
-            time.sleep(max(0.0, number * REPORT_EVERY_S / len(runs) - past_s))
-            late_s = max(0.0, past_s - number * REPORT_EVERY_S / len(runs))
+            time.sleep(max(0.0, number * every_s / len(runs) - past_s))
+            late_s = max(0.0, past_s - number * every_s / len(runs))
             if past_s >= 60 * minute:
                 before, latest, minute = latest, Used.now(number), int(past_s / 60) + 1
                 self._say(f"minute {minute - 1}: {latest.since(before)}; {late_s:.1f} s late; {_memory()}")
@@ -172,7 +173,7 @@ class Fleet:
                 yield Reported()
             self.num_reports = number + 1
         used = Used.now(self.num_reports)
-        done = self.num_reports * REPORT_EVERY_S / len(runs) / (used.at_s - first.at_s)
+        done = self.num_reports * every_s / len(runs) / (used.at_s - first.at_s)
         self._say(f"in all: {used.since(first)}; {done:.0%} of the real rate; {_memory()}")
         ends = {"step": self.num_steps, "status": "complete", "elapsed_s": 1.0, "engine": "plain", "device": "none"}
         yield from (Finished(run_id=run_id, **ends) for run_id in runs)
@@ -239,7 +240,11 @@ def main() -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     with tempfile.TemporaryDirectory() as scratch:
         with os.fdopen(os.dup(1), "w", buffering=1) as printed:  # `run` sends its own output to a file
-            print(f"{given.trials} trials; one report in ten has an evaluation", file=printed)
+            every_s = report_every_s(given.trials)
+            print(
+                f"{given.trials} trials, a report every {every_s:.0f} s, an evaluation every {EVALUATE_EVERY_S} s",
+                file=printed,
+            )
             measure_fleet(Path(scratch), given.trials, 60 * given.minutes, partial(print, file=printed))
         for num_live, num_waiting in ((1, 0), (1, 1500), (8, 1500)):
             taken_s = result_s(Path(scratch), num_live, num_waiting)

@@ -48,6 +48,8 @@ class Cohort:
     """Seconds of training between checkpoints; one is written at every evaluation and at the end in any case."""
     code: dict[str, str] | None = None
     """Version of each file that the runs' numbers come from, kept with their checkpoints; None: not known."""
+    report_every_s: float
+    """Seconds of training between reports to the driver, between evaluations."""
 
     @property
     def stop_requests(self) -> Path:

@@ -21,9 +21,6 @@ from lr_sweep.trainables.memory import share_memory
 from lr_sweep.trainables.ray_internals import leaving_nodes
 from lr_sweep.trainables.session import Session
 
-REPORT_EVERY_S = 2.0
-"""Seconds of training between reports to the driver, between evaluations."""
-
 MACHINE_CHECK_EVERY_S = 5.0
 """A spot machine's notice comes two minutes before its end."""
 
@@ -88,5 +85,5 @@ class CohortTrainable(tune.Trainable):
     def _train(self, cohort: Cohort) -> Iterator[list[Report]]:
         memory = share_memory(cohort.device, cohort.device_share) if cohort.engine == "stacked" else None
         self._session = Session(cohort, memory_bytes=None if cohort.size_given else memory)
-        yield from self._session.reports(REPORT_EVERY_S)
+        yield from self._session.reports(cohort.report_every_s)
         self._session = None

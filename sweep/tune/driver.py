@@ -37,7 +37,7 @@ from lr_sweep.sweep.tune.trial_events import (
     TrialFailed,
     TrialInterrupted,
 )
-from lr_sweep.sweep.tune.trials import cohort_of, train_cohorts
+from lr_sweep.sweep.tune.trials import cohort_of, report_every_s, train_cohorts
 from lr_sweep.trainables.events import Advanced, Event, Finished, Printed, Started
 
 MAX_DEATHS = 5
@@ -144,8 +144,15 @@ class Driver:
         options, leave = self._work.options, Leave()
         groups = cohorts(runs, self._placement.resources, share.claim(self._useful_trials()))
         self._progress.packed([[run.run_id for run in group] for group in groups], share.at_once)
+        every_s = report_every_s(min(len(groups), share.at_once))
         trained = [
-            cohort_of(group, options, runs_at_once=self._sizes.of(group), code=self._code[group[0].run.task])
+            cohort_of(
+                group,
+                options,
+                runs_at_once=self._sizes.of(group),
+                code=self._code[group[0].run.task],
+                report_every_s=every_s,
+            )
             for group in groups
         ]
         events = train_cohorts(trained, self._placement, self._results.tune, self._machines, leave, share.at_most)

@@ -20,6 +20,10 @@ from lr_sweep.sweep.tune.trial_events import Leave, TrialEvent
 from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.run import engine_of
 
+REPORT_EVERY_S = 2.0
+"""A trial's report to the driver, between evaluations, while trials are few."""
+REPORTS_PER_S = 200
+"""Of all trials, beside evaluations: each costs the driver 1 to 2 ms (benchmarks.driver_events)."""
 TICK_S = 0.2
 """The longest time between two events that `train_cohorts` yields; None is the event of no event."""
 LEAVING_S = 20.0
@@ -28,8 +32,18 @@ LEAVING_AT_ONCE_S = 1.0
 """The same, where no run trains and the user waits for the prompt; Tune looks about every 0.1 s."""
 
 
+def report_every_s(num_trials: int) -> float:
+    """Return the seconds between the reports of each of so many trials at once: many would fill the driver's core."""
+    return max(REPORT_EVERY_S, num_trials / REPORTS_PER_S)
+
+
 def cohort_of(
-    group: Group, options: Options, *, runs_at_once: int | None = None, code: dict[str, str] | None = None
+    group: Group,
+    options: Options,
+    *,
+    runs_at_once: int | None = None,
+    code: dict[str, str] | None = None,
+    report_every_s: float = REPORT_EVERY_S,
 ) -> Cohort:
     """Return what a worker needs to train runs of one cell, which start in this order.
 
@@ -54,6 +68,7 @@ def cohort_of(
         weights=first.weights,
         checkpoint_every_s=options.checkpoint_every_s,
         code=code,
+        report_every_s=report_every_s,
     )
 
 

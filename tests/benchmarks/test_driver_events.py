@@ -22,7 +22,7 @@ def test_what_a_fleet_reports_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Each of its trials is evaluated twice in 40 s of reports; ten times as fast here."""
-    monkeypatch.setattr(driver_events, "REPORT_EVERY_S", 0.2)
+    monkeypatch.setattr(driver_events, "report_every_s", lambda num_trials: 0.2)
     monkeypatch.setattr(driver_events, "EVALUATE_EVERY_S", 2)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # as it is set there
     said: list[str] = []

@@ -11,6 +11,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.packing import KILLED
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.resources import Resources
+from lr_sweep.sweep.tune import trials
 from lr_sweep.sweep.tune.nodes import MAX_LOSSES, Machines
 from lr_sweep.sweep.tune.ray_session import RayLostError
 from lr_sweep.sweep.tune.shares import Share
@@ -33,6 +34,20 @@ def test_a_retry_that_helps_counts_nothing_twice(bench: Bench) -> None:
     assert (outcome.trained, outcome.failed) == (4, 0)
     recorded = rows(bench.results.root)
     assert [recorded[run_id]["attempts"] for run_id in bench.ids] == [1, 2, 1, 1]
+
+
+def test_many_trials_at_once_report_less_often(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "REPORTS_PER_S", 0.2)  # so that two are many
+    given: list[float] = []
+
+    class Seen(Script):
+        def train_cohorts(self, cohorts: Any, *arguments: Any) -> Events:
+            given.extend(cohort.report_every_s for cohort in cohorts)
+            yield from super().train_cohorts(cohorts, *arguments)
+
+    monkeypatch.setattr(Share, "_now", lambda share, wants: (min(wants, 8), True))
+    bench.run(Seen())
+    assert given == [10.0, 10.0]
 
 
 def test_a_trial_that_cannot_start_fails_all_its_runs(bench: Bench) -> None:

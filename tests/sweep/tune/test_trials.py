@@ -18,7 +18,7 @@ from lr_sweep.sweep.tune import trials
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import RayLostError
 from lr_sweep.sweep.tune.trial_events import Leave, StorageFailed, TrialEvent
-from lr_sweep.sweep.tune.trials import train_cohorts
+from lr_sweep.sweep.tune.trials import report_every_s, train_cohorts
 from lr_sweep.sweep.tune.tuner import EventCallback, SweepLeftError, SweepStoppedError
 
 Train = Callable[[Callable[[EventCallback], None]], Generator[TrialEvent | None, None, None]]
@@ -51,6 +51,10 @@ def train(died: list[str], leave: Leave, monkeypatch: pytest.MonkeyPatch, tmp_pa
         return train_cohorts([], Placement(resources=Resources()), tmp_path / "tune", Machines(), leave, None)
 
     return with_tune
+
+
+def test_a_trial_reports_every_two_seconds_unless_400_train_at_once() -> None:
+    assert [report_every_s(number) for number in (1, 400, 2000)] == [2.0, 2.0, 10.0]
 
 
 def report(callback: EventCallback, reason: str) -> None:
