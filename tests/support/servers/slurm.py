@@ -47,7 +47,7 @@ AccountingStorageType=accounting_storage/none
 GresTypes=gpu
 NodeName=first NodeHostname={name} NodeAddr=127.0.0.1 Port=26821 CPUs={cpus} RealMemory=4000 Gres=gpu:{gpus} Weight=1
 NodeName=second NodeHostname={name} NodeAddr=127.0.0.1 Port=26822 CPUs={cpus} RealMemory=4000 Weight=2
-PartitionName=main Nodes=ALL Default=YES MaxTime=60 State=UP
+PartitionName=main Nodes=ALL Default=YES MaxTime=600 State=UP
 """
 
 
@@ -119,6 +119,11 @@ class Slurm:
 
     def has_ended(self, job: str) -> bool:
         return self.field(job, "JobState") in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
+
+    def limit(self, job: str, minutes: int) -> None:
+        """Have a job reach its time limit between one minute less than that and that from now."""
+        words = self.field(job, "RunTime").split(":")  # hours, minutes, seconds
+        self._call("scontrol", "update", f"JobId={job}", f"TimeLimit={60 * int(words[0]) + int(words[1]) + minutes}")
 
     def cancel(self, job: str) -> None:
         self._call("scancel", job)

@@ -1,27 +1,32 @@
-"""account.yaml: AWS's own linter accepts it, and its outputs are the values that cluster.yaml asks for."""
+"""account.yaml: AWS's linter accepts it, moto makes and removes it, and its outputs are what cluster.yaml asks for."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
 
 from lr_sweep.sweep.cluster.check import problems_in
-from lr_sweep.tests.support.cluster_files import template
+from lr_sweep.tests.support.cluster_files import account, template
 from lr_sweep.tests.support.tiny_study import ROOT
 
 TEMPLATE = ROOT / "docs" / "cluster" / "account.yaml"
-DIGITS = "00fedcba987654321"
-IDS = {
-    "AWS::Region": "eu-west-1",
-    "Image": f"ami-{DIGITS}",
-    "Subnet0": f"subnet-{DIGITS}",
-    "Subnet1": f"subnet-1{DIGITS[1:]}",
-    "Group": f"sg-{DIGITS}",
-    "FileSystem": f"fs-{DIGITS}",
+PARAMETERS = {"PublicKey": "ssh-ed25519 AAAA", "SshFrom": "203.0.113.5/32", "Image": "ami-00fedcba987654321"}
+MADE = {
+    ("ec2", "vpcs"): 1,
+    ("ec2", "internet_gateways"): 1,
+    ("ec2", "route_tables"): 2,  # a network has one from the start, and a group
+    ("ec2", "subnets"): 2,
+    ("ec2", "security_groups"): 2,
+    ("ec2", "network_interfaces"): 2,  # of the file system
+    ("efs", "file_systems"): 1,
+    ("iam", "roles"): 1,
+    ("iam", "instance_profiles"): 1,
 }
-"""What AWS would choose."""
+"""How many of each kind the stack makes, the key pair aside."""
 PLACES = {
     "Region": "us-east-1  # CHANGE",
     "SshPrivateKey": "~/.ssh/lr-sweep.pem",
@@ -46,34 +51,79 @@ def test_the_linter_finds_a_misspelt_property(tmp_path: Path) -> None:
     assert "MapPublicIp" in str(api.lint_file(tmp_path / "wrong.yaml"))
 
 
-def test_its_outputs_fill_in_the_cluster_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def stacks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """CloudFormation of moto, which makes no key pair, knows no image by name, and removes no routes and gateways."""
+    pytest.importorskip("moto.cloudformation")
+    from moto.ec2.models import ec2_backends
+    from moto.ec2.models.internet_gateways import InternetGateway
+    from moto.ec2.models.route_tables import RouteTable
+    from moto.ec2.models.vpn_gateway import VPCGatewayAttachment
+
+    removals: dict[type, Callable[[Any, Any], None]] = {
+        RouteTable: lambda ec2, table: ec2.delete_route_table(table.id),
+        VPCGatewayAttachment: lambda ec2, attached: ec2.detach_internet_gateway(attached.gateway_id, attached.vpc_id),
+        InternetGateway: lambda ec2, gateway: ec2.delete_internet_gateway(gateway.id),
+    }
+    for kind, remove in removals.items():
+        monkeypatch.setattr(
+            kind,
+            "delete",
+            lambda made, account, region, remove=remove: remove(ec2_backends[account][region], made),
+            raising=False,
+        )
+    with account():
+        yield boto3.client("cloudformation", "us-east-1")
+
+
+def make_stack(stacks: Any) -> None:
+    text = TEMPLATE.read_text().replace("AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>", "String")
+    given = [{"ParameterKey": key, "ParameterValue": value} for key, value in PARAMETERS.items()]
+    stacks.create_stack(
+        StackName="lr-sweep", TemplateBody=text, Parameters=given, Capabilities=["CAPABILITY_NAMED_IAM"]
+    )
+
+
+def holdings() -> dict[tuple[str, str], list[Any]]:
+    """Return all that the account has of the kinds that the stack makes."""
+    found = {}
+    for service, kind in MADE:
+        call = getattr(boto3.client(service, "us-east-1"), f"{'list' if service == 'iam' else 'describe'}_{kind}")
+        found[service, kind] = call()[kind.title().replace("_", "")]
+    return found
+
+
+def test_a_stack_makes_what_the_cluster_needs_and_leaves_nothing_when_it_is_removed(stacks: Any) -> None:
+    before = holdings()
+    make_stack(stacks)
+    made = {kind: len(there) - len(before[kind]) for kind, there in holdings().items()}
+    assert made == MADE
+    stacks.delete_stack(StackName="lr-sweep")
+    assert holdings() == before
+
+
+def test_its_outputs_fill_in_the_cluster_file(stacks: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(ROOT)
     for name in (".ray/auth_token", ".ssh/lr-sweep.pem"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text("-----BEGIN OPENSSH PRIVATE KEY-----")
         (tmp_path / name).chmod(0o600)
+    make_stack(stacks)
+    (stack,) = stacks.describe_stacks()["Stacks"]
+    outputs = {each["OutputKey"]: each["OutputValue"] for each in stack["Outputs"]}
+    outputs["KeyName"] = template()["Resources"]["Key"]["Properties"]["KeyName"]
     text = (ROOT / "cluster.yaml").read_text()
-    assert text.count("# CHANGE") == len(outputs()) == 8
-    for name, value in outputs().items():
+    assert text.count("# CHANGE") == len(outputs) == 8
+    assert list(template()["Outputs"]) == list(PLACES)
+    for name, value in outputs.items():
         assert text.count(PLACES[name]) == 1, name
         text = text.replace(PLACES[name], value)
     (tmp_path / "mine.yaml").write_text(text)
     assert problems_in(tmp_path / "mine.yaml") == []
 
 
-def outputs() -> dict[str, str]:
-    """Return what `describe-stacks` would print."""
-    made = template()
-    ids = {name: each["Properties"].get("KeyName") for name, each in made["Resources"].items() if "Properties" in each}
-    ids |= {"Profile": made["Resources"]["Profile"]["Properties"]["InstanceProfileName"], **IDS}
-    found = {}
-    for name, output in made["Outputs"].items():
-        tag, text = output["Value"] if isinstance(output["Value"], list) else ("Sub", output["Value"])
-        found[name] = ids[text] if tag == "Ref" else re.sub(r"\$\{(.+?)\}", lambda match: ids[match[1]], text)
-    return found
-
-
-def test_a_stack_that_is_removed_leaves_nothing() -> None:
+def test_no_resource_outlives_the_stack() -> None:
+    """Neither is the key pair kept, which moto does not make."""
     kept = [name for name, each in template()["Resources"].items() if each.get("DeletionPolicy", "Delete") != "Delete"]
     assert kept == []

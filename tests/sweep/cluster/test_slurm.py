@@ -6,12 +6,14 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lr_sweep.tests.support.chaos import final_weights, processes, record_content
+from lr_sweep.tests.support.servers.laptop import steps_within, study_of
 from lr_sweep.tests.support.servers.slurm import GPUS, Slurm, what_is_missing
 from lr_sweep.tests.support.tiny_study import ROOT, rows, sweep, write_study
 from lr_sweep.tests.support.waiting import wait_until
@@ -21,6 +23,8 @@ pytestmark = pytest.mark.slurm
 PATIENCE_S = float(os.environ.get("SLURM_TEST_PATIENCE_S", "1200"))
 """Limit of each wait; a busy machine needs more."""
 SCRIPT = ROOT / "docs" / "cluster" / "sweep.sbatch"
+RUN_S = 40.0
+"""So long a run takes on an idle CPU: a study of eight outlasts two parts of a job."""
 NODE = ("--cpus-per-task=2", "--time=10")
 STUDY: dict[str, Any] = {
     "rates": (1e-3, 3e-3, 1e-2),
@@ -61,17 +65,39 @@ def rays_processes(job: str) -> list[str]:
 def test_a_sweep_that_reaches_its_time_limit_requeues_itself_and_ends_as_if_undisturbed(
     slurm: Slurm, tmp_path: Path
 ) -> None:
-    study, reference = write_study(tmp_path, **STUDY), tmp_path / "reference"
-    job = submit(slurm, ("--time=2", "--signal=B:USR1@30"), study)
+    """Twice, each time after it has saved something: a busy machine may need longer than any limit given before."""
+    study, reference = (
+        write_study(tmp_path, **study_of(steps_within(RUN_S, tmp_path / "tried"))),
+        tmp_path / "reference",
+    )
+    job = submit(slurm, ("--time=600", "--signal=B:USR1@120"), study, "--checkpoint-every-s", "5")
+    for restarts in ("1", "2"):
+        has_saved_more = partial(saves_more, tmp_path / "results", saved(tmp_path / "results"))
+        wait_until(has_saved_more, "checkpoints", PATIENCE_S)
+        slurm.limit(job, 3)
+        wait_until(partial(has_restarted, slurm, job, restarts), f"restart {restarts}", PATIENCE_S)
+        slurm.limit(job, 600)
     printed = ended(slurm, job)
-    assert "12 runs wanted: 12 complete, 0 diverged, 0 failed, 0 missing." in printed
-    assert "time limit: runs are saved, the job is requeued" in printed
+    assert "8 runs wanted: 8 complete, 0 diverged, 0 failed, 0 missing." in printed
+    assert printed.count("time limit: runs are saved, the job is requeued") == 2
     assert slurm.field(job, "JobState") == "COMPLETED"
-    print(f"{slurm.field(job, 'Restarts')} restarts, steps lost: {[row['lost_steps'] for row in rows_of(study)]}")
+    print(f"steps lost: {[row['lost_steps'] for row in rows_of(study)]}")
     code, text = sweep("run", study, "--results", reference, "--cpus", "2", timeout_s=PATIENCE_S)
     assert code == 0, text
     assert record_content(tmp_path / "results") == record_content(reference)
     assert final_weights(tmp_path / "results") == final_weights(reference)
+
+
+def saved(results: Path) -> set[Path]:
+    return set(results.glob("checkpoints/*/step-*"))
+
+
+def saves_more(results: Path, before: set[Path]) -> bool:
+    return bool(saved(results) - before)
+
+
+def has_restarted(slurm: Slurm, job: str, times: str) -> bool:
+    return slurm.field(job, "Restarts") == times
 
 
 def rows_of(study: Path) -> list[dict[str, Any]]:
