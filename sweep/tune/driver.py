@@ -43,7 +43,9 @@ from lr_sweep.trainables.events import Advanced, Event, Finished, Printed, Start
 MAX_DEATHS = 5
 """Deaths of Ray in a row, before any run ends, after which it is not started again."""
 STATUS_EVERY_S = 2.0
-"""Between writings of the file that `status` reads."""
+"""Between writings of the file that `status` reads, or longer:"""
+STATUS_SHARE = 0.05
+"""of the driver's time, which they take at most; thousands of runs are summed up each time."""
 
 
 def train(work: Work, mirror: MirrorThread, log_file: Path) -> tuple[dict[str, str], bool]:
@@ -86,7 +88,7 @@ class Driver:
         """Reasons so far for which a pass left runs to the next one."""
         self._status = self._results.progress(work.study.study)
         self._status.unlink(missing_ok=True)  # an earlier sweep's
-        self._status_at = 0.0
+        self._status_due = 0.0
 
     def note_stop(self) -> None:
         """Answer a signal that asks for an end at once, from any thread: the step under way may take a while."""
@@ -177,11 +179,12 @@ class Driver:
             self._display.note(f"{change}; runs resume from their checkpoints")
         for message in [*self._results.news(), *self._work.take_news(), *self._machines.news()]:
             self._display.note(message)
-        if time.monotonic() - self._status_at > STATUS_EVERY_S:
-            self._status_at = time.monotonic()
+        if (began := time.monotonic()) >= self._status_due:
             training = self._progress.training()
             more = {"training": training, "machines": self._machines.described(training), "updated_at": time.time()}
             write_json(self._status, self._progress.summary().as_dict() | more)
+            ended = time.monotonic()
+            self._status_due = ended + max(STATUS_EVERY_S, (ended - began) / STATUS_SHARE)
 
     def _on_event(self, event: TrialEvent, leave: Leave) -> None:
         match event:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.packing import KILLED
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.resources import Resources
-from lr_sweep.sweep.tune import trials
+from lr_sweep.sweep.tune import driver, trials
 from lr_sweep.sweep.tune.nodes import MAX_LOSSES, Machines
 from lr_sweep.sweep.tune.ray_session import RayLostError
 from lr_sweep.sweep.tune.shares import Share
@@ -48,6 +49,28 @@ def test_many_trials_at_once_report_less_often(bench: Bench, monkeypatch: pytest
     monkeypatch.setattr(Share, "_now", lambda share, wants: (min(wants, 8), True))
     bench.run(Seen())
     assert given == [10.0, 10.0]
+
+
+def test_summing_up_many_runs_takes_a_twentieth_of_the_driver_s_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes a second here."""
+    clock = SimpleNamespace(now=100.0, written_at=[])
+
+    def slow(path: Path, content: Any) -> None:
+        clock.written_at.append(clock.now)
+        clock.now += 1.0
+
+    def waits(cohorts: Any, *arguments: Any) -> Events:
+        for _ in range(50):
+            clock.now += 1.0
+            yield None
+        yield TrialInterrupted(run_ids=cohorts[0].run_ids)
+
+    monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=lambda: clock.now, time=lambda: 0.0))
+    monkeypatch.setattr(driver, "write_json", slow)
+    bench.run(Disturbed(waits))
+    assert clock.written_at[:3] == [101.0, 122.0, 143.0]
 
 
 def test_a_trial_that_cannot_start_fails_all_its_runs(bench: Bench) -> None:
