@@ -13,6 +13,7 @@ from lr_sweep.analysis.record.columns import CURVES, RUNS, best_of
 from lr_sweep.analysis.record.read import RecordError, read_curves, read_rows, read_run_rows
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.results.provenance import git_state, package_versions
+from lr_sweep.sweep.results.run_log import starts_in
 from lr_sweep.sweep.results.sink import Sink
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.trainables.curve import Evaluation
@@ -26,7 +27,7 @@ class _Open:
 
     started_at: float
     attempts: int
-    """Times it was started, by earlier processes too if they saw it end."""
+    """Times it was started, by earlier processes too."""
     recorded_step: int
     """Last step of the curve that the record holds; 0: it holds none."""
     seen_step: int
@@ -44,6 +45,7 @@ class Recorder(Sink):
     """Writes what trials of the `wanted` runs report.
 
     `devices_per_trial`: devices a trial holds (GPUs, else CPUs), for device seconds. `clock`: Unix time in seconds.
+    `reached`: steps to which an earlier process, if it was killed, had trained runs, by id.
     """
 
     def __init__(
@@ -52,7 +54,9 @@ class Recorder(Sink):
         wanted: Sequence[WantedRun],
         devices_per_trial: float,
         clock: Callable[[], float] = time.time,
+        reached: Mapping[str, int] | None = None,
     ) -> None:
+        self._reached = dict(reached or {})
         self.results, self.devices_per_trial, self.clock = results, devices_per_trial, clock
         self.wanted = {run.run_id: run for run in wanted}
         self.git_commit, self.git_dirty = git_state()
@@ -102,9 +106,9 @@ class Recorder(Sink):
                 before = row
             self._open[run_id] = _Open(
                 started_at=self.clock(),
-                attempts=before["attempts"],
+                attempts=max(before["attempts"], starts_in(self.results.log(run_id))),
                 recorded_step=step,
-                seen_step=max(step, before["num_steps"]),
+                seen_step=max(step, before["num_steps"], self._reached.pop(run_id, 0)),
                 lost_steps=before["lost_steps"],
                 code=before["code"],
             )

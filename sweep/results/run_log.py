@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -35,6 +36,15 @@ class RunLogs(Sink):
         """Append the lines of the reason to the logs of several runs."""
         for run_id in run_ids:
             self.write(run_id, text.splitlines())
+
+
+def starts_in(log: Path) -> int:
+    """Return how often a run was started, by its log; 0 where there is none."""
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    return len(re.findall(r"^\S+ \S+  (?:started|resumed from step \d+)$", text, re.MULTILINE))
 
 
 def _lines(event: Report) -> list[str]:

@@ -16,6 +16,7 @@ from lr_sweep.common.text import counted
 from lr_sweep.sweep.mirror.worker import MirrorThread
 from lr_sweep.sweep.plan.packing import CohortSizes, cohorts
 from lr_sweep.sweep.results.changes import code_of_tasks
+from lr_sweep.sweep.results.directory import read_state
 from lr_sweep.sweep.results.recorder import Recorder
 from lr_sweep.sweep.results.run_log import RunLogs
 from lr_sweep.sweep.results.sink import Sink
@@ -75,7 +76,11 @@ class Driver:
         runs = work.reconciled.to_train
         self._runs = {run.run_id: run for run in runs}
         self._code = code_of_tasks(work.study, work.examples)
-        recorder = Recorder(self._results, runs, self._placement.devices_per_trial)
+        self._status = self._results.progress(work.study.study)
+        reached = read_state(self._status).get("training")  # of a driver that was killed
+        self._status.unlink(missing_ok=True)
+        self._status_due = 0.0
+        recorder = Recorder(self._results, runs, self._placement.devices_per_trial, reached=reached)
         self._sinks: list[Sink] = [recorder, RunLogs(self._results.log), progress, display, work.stopping, mirror]
         self._machines, self._sizes = Machines(self._placement.address is not None), CohortSizes(self._results)
         usable = partial(self._machines.usable, self._placement)
@@ -86,9 +91,6 @@ class Driver:
         self._training: set[str] = set()
         self._setbacks = 0
         """Reasons so far for which a pass left runs to the next one."""
-        self._status = self._results.progress(work.study.study)
-        self._status.unlink(missing_ok=True)  # an earlier sweep's
-        self._status_due = 0.0
 
     def note_stop(self) -> None:
         """Answer a signal that asks for an end at once, from any thread: the step under way may take a while."""

@@ -25,7 +25,7 @@ PATIENCE_S = float(os.environ.get("SLURM_TEST_PATIENCE_S", "1200"))
 SCRIPT = ROOT / "docs" / "cluster" / "sweep.sbatch"
 RUN_S = 40.0
 """So long a run takes on an idle CPU: a study of eight outlasts two parts of a job."""
-NODE = ("--cpus-per-task=2", "--time=10")
+NODE = ("--cpus-per-task=2", "--time=600")
 STUDY: dict[str, Any] = {
     "rates": (1e-3, 3e-3, 1e-2),
     "variants": ("unfrozen-random", "frozen-random"),
@@ -70,7 +70,7 @@ def test_a_sweep_that_reaches_its_time_limit_requeues_itself_and_ends_as_if_undi
         write_study(tmp_path, **study_of(steps_within(RUN_S, tmp_path / "tried"))),
         tmp_path / "reference",
     )
-    job = submit(slurm, ("--time=600", "--signal=B:USR1@120"), study, "--checkpoint-every-s", "5")
+    job = submit(slurm, ("--signal=B:USR1@120",), study, "--checkpoint-every-s", "5")
     for restarts in ("1", "2"):
         has_saved_more = partial(saves_more, tmp_path / "results", saved(tmp_path / "results"))
         wait_until(has_saved_more, "checkpoints", PATIENCE_S)
@@ -109,7 +109,7 @@ def test_a_sweep_on_two_nodes_loses_one_and_completes(slurm: Slurm, tmp_path: Pa
     study, reference = write_study(tmp_path, **STUDY | {"seeds": 1}, runs_per_trial=1), tmp_path / "reference"
     job = submit(slurm, ("--nodes=2", "--cpus-per-task=1"), study, "--checkpoint-every-s", "1")
     wait_until(lambda: len(raylets(job)) == 2, "Ray on two nodes", PATIENCE_S)
-    wait_until(lambda: len(trials_by_raylet()) == 2, "a trial on each node", PATIENCE_S)
+    wait_until(lambda: len(set(raylets_of_trials(job))) == 2, "a trial on each node", PATIENCE_S)
     wait_until(
         lambda: len(list((tmp_path / "results" / "checkpoints").glob("*/step-*"))) >= 2, "checkpoints", PATIENCE_S
     )
@@ -136,14 +136,16 @@ def raylets(job: str) -> list[tuple[int, str]]:
     ]
 
 
-def trials_by_raylet() -> set[int]:
-    return {parent for _, parent, command in processes() if command.startswith("ray::") and "Trainable" in command}
+def raylets_of_trials(job: str) -> list[int]:
+    """Process ids of the raylets of a job's trials."""
+    own = {pid for pid, _ in raylets(job)}
+    return [parent for _, parent, command in processes() if parent in own and "Trainable" in command]
 
 
 def test_scancel_saves_every_run_and_leaves_no_process(slurm: Slurm, tmp_path: Path) -> None:
     study = write_study(tmp_path, num_steps=10**6, protocol="{evaluate_every: 1000000}")  # saved by nothing else
     job = submit(slurm, (), study, "--checkpoint-every-s", "1000")
-    wait_until(lambda: sum("Trainable" in command for _, _, command in processes()) >= 2, "two trials", PATIENCE_S)
+    wait_until(lambda: len(raylets_of_trials(job)) == 2, "two trials", PATIENCE_S)
     wait_until(lambda: " 2 running" in slurm.output(job), "two runs", PATIENCE_S)
     slurm.cancel(job)
     printed = ended(slurm, job)

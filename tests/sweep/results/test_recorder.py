@@ -14,10 +14,11 @@ import pytest
 from lr_sweep.analysis.record.read import read_curves, read_runs
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.recorder import Recorder
+from lr_sweep.sweep.results.run_log import RunLogs
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.tiny_study import runs_of, write_study
 from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.events import Advanced, Event, Finished, Started
+from lr_sweep.trainables.events import Advanced, Event, Finished, Printed, Started
 
 START_S = 1_767_268_800.0
 """2026-01-01 12:00 UTC."""
@@ -180,6 +181,20 @@ def test_a_worker_that_died_reports_its_curve_twice(results: Results, wanted: Wa
     assert curve["elapsed_s"].tolist() == [2.0, 4.1]
     ended = row(results, wanted)
     assert (ended["attempts"], ended["started_at"], ended["lost_steps"]) == (2, at(0), 10)
+
+
+def test_what_drivers_lost_that_were_killed_counts(results: Results, wanted: WantedRun) -> None:
+    """Its log has how often it started, the status file how far it was trained when the last one was killed."""
+    for step in (0, 10):
+        RunLogs(results.log).event(Started(run_id=wanted.run_id, step=step))
+    RunLogs(results.log).event(Printed(run_id=wanted.run_id, text="started"))
+    sender = Sender(results, wanted)
+    sender.recorder = Recorder(results, [wanted], 1.0, sender.clock, reached={wanted.run_id: 17})
+    sender.start(10, 0, evaluation(10, 2, 2.0))
+    sender.advance(20, 11, evaluation(20, 11, 4.1))
+    sender.finish(20, 12, elapsed_s=4.1)
+    ended = row(results, wanted)
+    assert (ended["attempts"], ended["lost_steps"]) == (3, 7)
 
 
 def test_a_divergence_has_its_step_and_keeps_its_curve(results: Results, wanted: WantedRun) -> None:

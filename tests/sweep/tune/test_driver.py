@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import write_json
 from lr_sweep.sweep.plan.packing import KILLED
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.resources import Resources
@@ -49,6 +50,16 @@ def test_many_trials_at_once_report_less_often(bench: Bench, monkeypatch: pytest
     monkeypatch.setattr(Share, "_now", lambda share, wants: (min(wants, 8), True))
     bench.run(Seen())
     assert given == [10.0, 10.0]
+
+
+def test_what_a_killed_driver_had_trained_counts_as_lost(bench: Bench) -> None:
+    first, *_ = bench.ids
+    bench.results.prepare()
+    write_json(bench.results.progress("tiny"), {"training": {first: 7}})
+    bench.run(Script())
+    assert {run_id: row["lost_steps"] for run_id, row in rows(bench.results.root).items()} == {
+        run_id: 7 if run_id == first else 0 for run_id in bench.ids
+    }
 
 
 def test_summing_up_many_runs_takes_a_twentieth_of_the_driver_s_time(
