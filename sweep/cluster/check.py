@@ -32,6 +32,7 @@ PREFIXES = {"ImageId": "ami-", "SubnetIds": "subnet-", "SecurityGroupIds": "sg-"
 EC2_TYPES: dict[str, Any] = {"structure": dict, "list": list, "string": str, "integer": int, "boolean": bool}
 LEAST_DISK_GB = 40
 """An image with NVIDIA drivers has some 30 GB, the environment 7."""
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 OWN = re.compile(r"(auth|provider\.(region|head_ip|worker_ips))\b|\.(KeyName|ImageId|SubnetIds|SecurityGroupIds)$")
 """Settings that every user has others of."""
 
@@ -138,6 +139,8 @@ def _node_types(cluster: Mapping[str, Any]) -> Iterator[str]:
         least, most = node_type.get("min_workers", 0), node_type.get("max_workers", most_of_all)
         if least > most:
             yield f"available_node_types.{name}: min_workers is {least}, more than max_workers, {most}"
+        if name != head and (node_type.get("resources") or {}).get("CPU", 1) < 1:
+            yield f"available_node_types.{name}: without a CPU, no trial fits on it"
         if name != head and min(most, most_of_all) < 1:
             yield f"available_node_types.{name}: max_workers is {min(most, most_of_all)}: none of it would be started"
     if types and set(types) == {head}:
@@ -209,12 +212,15 @@ def _local(cluster: Mapping[str, Any]) -> Iterator[str]:
         yield f"provider: {address} is there more than once"
     if (most := cluster.get("max_workers", len(addresses) - 1)) < len(addresses) - 1:
         yield f"max_workers: {most}, but there are {len(addresses) - 1} worker_ips: the others would do nothing"
-    for address in addresses:
-        if re.fullmatch(r"[\d.]+", str(address)):
-            try:
-                ip_address(str(address))
-            except ValueError:
+    for address in map(str, addresses):
+        try:
+            local = address == "localhost" or ip_address(address).is_loopback
+        except ValueError:
+            local = False
+            if re.fullmatch(r"[\d.]+", address) or not HOST.fullmatch(address):
                 yield f"provider: {address} is no address"
+        if local:
+            yield f"provider: {address} is another machine to each: give the address by which all reach it"
 
 
 def _aws(cluster: Mapping[str, Any]) -> Iterator[str]:
@@ -227,6 +233,9 @@ def _aws(cluster: Mapping[str, Any]) -> Iterator[str]:
     regions = _botocore().get_available_regions("ec2")
     if region not in regions:
         yield f"provider.region: botocore knows no {region!r}{_meant(region, regions)}"
+    for zone in str(cluster["provider"].get("availability_zone") or "").split(","):
+        if zone and not zone.strip().startswith(str(region)):
+            yield f"provider.availability_zone: {zone.strip()} is not in {region}"
     for name, config in _configs(cluster):
         place = f"available_node_types.{name}.node_config"
         if not config.get("SecurityGroupIds"):
@@ -248,6 +257,8 @@ def _machine(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield what EC2 would refuse in a `node_config`, by botocore's description of its calls: `.FIELD: reason`."""
     for field, prefix in PREFIXES.items():
         values = config.get(field) or []
+        if isinstance(values, list) and len({*map(str, values)}) < len(values):
+            yield f".{field}: one is there more than once"
         for value in [values] if isinstance(values, str) else values:
             if not str(value).startswith(prefix):
                 yield f".{field}: got {value}, want an id that begins with {prefix}"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 START_RAY = re.compile(r"\bray start\b([^;&|]*)")
@@ -14,6 +17,8 @@ LOOPBACK = ("127.0.0.1", "localhost")
 GIVEN = {"RAY_HEAD_IP", "HOME", "USER", "PATH", "PWD", "SHELL"}
 """Variables that Ray's autoscaler or the login shell sets."""
 USED, SET = re.compile(r"\$\{?([A-Za-z_]\w*)"), re.compile(r"\b([A-Za-z_]\w*)=|\b(?:for|read) (\w+)")
+MODULE = re.compile(r"-m (lr_sweep\.[\w.]+)")
+MLFLOW_PORT = re.compile(r"MLFLOW_TRACKING_URI=\S+?:(\d+)|mlflow server\b[^|&]*--port[= ](\d+)")
 LISTS = (
     *("initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands"),
     *("head_start_ray_commands", "worker_start_ray_commands"),
@@ -26,6 +31,9 @@ def command_problems(cluster: Mapping[str, Any]) -> Iterator[str]:
     for place, text in commands.items():
         yield from (f"{place}{problem}" for problem in _one(text))
     yield from _head_and_workers(cluster)
+    started = " ".join(cluster.get("head_start_ray_commands") or [])
+    if len(ports := {port for pair in MLFLOW_PORT.findall(started) for port in pair if port}) > 1:
+        yield f"head_start_ray_commands: MLflow has port {' and '.join(sorted(ports))}: want one"
     if not any("make env" in text or ".venv" in text for place, text in commands.items() if "setup" in place):
         yield "setup_commands: want `cd ~/lr-sweep && make env EXTRAS=cluster`, which makes the environment"
     if not any("/shared" in text for text in commands.values()):
@@ -41,6 +49,18 @@ def _one(command: str) -> Iterator[str]:
     known = GIVEN | {name for pair in SET.findall(command) for name in pair}
     for name in sorted(set(USED.findall(command)) - known):
         yield f": nothing sets ${name}{'; Ray sets $RAY_HEAD_IP' if name.startswith('RAY') else ''}"
+    for module in MODULE.findall(command):
+        if find_spec(module) is None:
+            yield f": there is no {module}"
+    if refused := _refused_by_bash(command):
+        yield f": {refused}"
+
+
+@cache
+def _refused_by_bash(command: str) -> str:
+    """Return the first syntax error of a command, which is not run; empty: it has none."""
+    read = subprocess.run(["bash", "-n", "-c", command], capture_output=True, text=True, check=False)
+    return (read.stderr.splitlines() or [""])[0]
 
 
 def _head_and_workers(cluster: Mapping[str, Any]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from typing import Any
 from lr_sweep.tests.support.chaos import final_weights, processes, record_content
 from lr_sweep.tests.support.servers.ssh_hosts import SHARED, Hosts
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, rows, sweep, write_study
-from lr_sweep.tests.support.waiting import wait_until
+from lr_sweep.tests.support.waiting import PATIENCE_S, wait_until
 
 TOKEN = "0123456789abcdef" * 4
 RESULTS = SHARED / "results"
@@ -61,7 +61,7 @@ class Laptop:
         began = time.monotonic()
         with self.log.open("ab") as log:
             words = ["ray", command, "-y", *options, str(self.cluster_file)]
-            done = subprocess.run(words, cwd=ROOT, env=self.environment, stdout=log, stderr=log, timeout=240)
+            done = subprocess.run(words, cwd=ROOT, env=self.environment, stdout=log, stderr=log, timeout=PATIENCE_S)
         assert done.returncode == code, self.log.read_text()
         print(f"ray {command} took {time.monotonic() - began:.0f} s", flush=True)
 
@@ -106,7 +106,7 @@ class Laptop:
         return "Ctrl-C closes the tunnels" in printed
 
     def sweep(self, *arguments: str | Path) -> str:
-        code, printed = sweep(*arguments, env=self.environment, timeout_s=600)
+        code, printed = sweep(*arguments, env=self.environment, timeout_s=3 * PATIENCE_S)
         assert TOKEN not in printed
         assert code == 0, printed
         return printed
@@ -133,7 +133,7 @@ def steps_within(duration_s: float, folder: Path) -> int:
     """Return how many steps a run of `study_of` makes in so long on a CPU of this machine; measure that in `folder`."""
     tried = 800
     study = write_study(folder, **study_of(tried, rates=(1e-3,)))
-    code, printed = sweep("run", study, "--results", folder / "results", "--cpus", "1", timeout_s=600)
+    code, printed = sweep("run", study, "--results", folder / "results", "--cpus", "1", timeout_s=3 * PATIENCE_S)
     assert code == 0, printed
     seconds = min(row["wall_s"] for row in rows(folder / "results").values())
     num_steps = 40 * round(tried * duration_s / seconds / 40)  # `study_of` evaluates 40 times
@@ -146,7 +146,7 @@ def report_moment(moment: str, began: float) -> None:
 
 
 def check_as_if_undisturbed(study: Path, reference: Path) -> None:
-    code, printed = sweep("run", study, "--results", reference, "--cpus", "2", timeout_s=1800)
+    code, printed = sweep("run", study, "--results", reference, "--cpus", "2", timeout_s=8 * PATIENCE_S)
     assert code == 0, printed
     assert record_content(RESULTS) == record_content(reference)
     assert final_weights(RESULTS) == final_weights(reference)

@@ -31,7 +31,7 @@ from lr_sweep.tests.support.servers.ssh_hosts import (
     what_is_missing,
 )
 from lr_sweep.tests.support.tiny_study import rows, write_study
-from lr_sweep.tests.support.waiting import wait_until
+from lr_sweep.tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.hosts
 
@@ -85,7 +85,7 @@ def test_a_study_outlives_hosts_their_network_the_driver_the_tunnels_and_the_hea
         hosts.connect(WORKERS[1])
         for address in (HEAD, WORKERS[0]):
             hosts.start(address)
-        assert follower.process.wait(timeout=600) == 0, follower.printed()
+        assert follower.process.wait(timeout=3 * PATIENCE_S) == 0, follower.printed()
     printed = follower.printed()
     assert printed.count("8 runs wanted: 8 complete, 0 diverged, 0 failed, 0 missing.") == 1
     assert printed.count("connection lost") == printed.count("connected again") >= 1
