@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,12 @@ def submit(slurm: Slurm, options: tuple[str, ...], study: Path, *more: str, venv
     return slurm.submit(*NODE, *options, SCRIPT, study, *where, *more, VENV=venv)
 
 
+def while_it_runs(slurm: Slurm, job: str, happened: Callable[[], bool], what: str) -> None:
+    """Wait until something happens, at most to the end of the job."""
+    wait_until(lambda: happened() or slurm.has_ended(job), what, PATIENCE_S)
+    assert not slurm.has_ended(job), slurm.output(job)
+
+
 def ended(slurm: Slurm, job: str) -> str:
     """Wait for the end of a job, and return what it printed; no process of its Ray may be left."""
     wait_until(lambda: slurm.has_ended(job), f"the end of job {job}", PATIENCE_S)
@@ -72,10 +78,9 @@ def test_a_sweep_that_reaches_its_time_limit_requeues_itself_and_ends_as_if_undi
     )
     job = submit(slurm, ("--signal=B:USR1@120",), study, "--checkpoint-every-s", "5")
     for restarts in ("1", "2"):
-        has_saved_more = partial(saves_more, tmp_path / "results", saved(tmp_path / "results"))
-        wait_until(has_saved_more, "checkpoints", PATIENCE_S)
+        while_it_runs(slurm, job, partial(saves_more, tmp_path / "results", saved(tmp_path / "results")), "checkpoints")
         slurm.limit(job, 3)
-        wait_until(partial(has_restarted, slurm, job, restarts), f"restart {restarts}", PATIENCE_S)
+        while_it_runs(slurm, job, partial(has_restarted, slurm, job, restarts), f"restart {restarts}")
         slurm.limit(job, 600)
     printed = ended(slurm, job)
     assert "8 runs wanted: 8 complete, 0 diverged, 0 failed, 0 missing." in printed
@@ -108,11 +113,9 @@ def test_a_sweep_on_two_nodes_loses_one_and_completes(slurm: Slurm, tmp_path: Pa
     """Each node has one of the machine's CPUs; the second one's Ray is killed in the middle."""
     study, reference = write_study(tmp_path, **STUDY | {"seeds": 1}, runs_per_trial=1), tmp_path / "reference"
     job = submit(slurm, ("--nodes=2", "--cpus-per-task=1"), study, "--checkpoint-every-s", "1")
-    wait_until(lambda: len(raylets(job)) == 2, "Ray on two nodes", PATIENCE_S)
-    wait_until(lambda: len(set(raylets_of_trials(job))) == 2, "a trial on each node", PATIENCE_S)
-    wait_until(
-        lambda: len(list((tmp_path / "results" / "checkpoints").glob("*/step-*"))) >= 2, "checkpoints", PATIENCE_S
-    )
+    while_it_runs(slurm, job, lambda: len(raylets(job)) == 2, "Ray on two nodes")
+    while_it_runs(slurm, job, lambda: len(set(raylets_of_trials(job))) == 2, "a trial on each node")
+    while_it_runs(slurm, job, lambda: len(saved(tmp_path / "results")) >= 2, "checkpoints")
     (second,) = [pid for pid, command in raylets(job) if "--head" not in command.split()]
     os.kill(second, signal.SIGKILL)
     printed = ended(slurm, job)
@@ -145,8 +148,8 @@ def raylets_of_trials(job: str) -> list[int]:
 def test_scancel_saves_every_run_and_leaves_no_process(slurm: Slurm, tmp_path: Path) -> None:
     study = write_study(tmp_path, num_steps=10**6, protocol="{evaluate_every: 1000000}")  # saved by nothing else
     job = submit(slurm, (), study, "--checkpoint-every-s", "1000")
-    wait_until(lambda: len(raylets_of_trials(job)) == 2, "two trials", PATIENCE_S)
-    wait_until(lambda: " 2 running" in slurm.output(job), "two runs", PATIENCE_S)
+    while_it_runs(slurm, job, lambda: len(raylets_of_trials(job)) == 2, "two trials")
+    while_it_runs(slurm, job, lambda: " 2 running" in slurm.output(job), "two runs")
     slurm.cancel(job)
     printed = ended(slurm, job)
     assert "saving 2 runs" in printed
