@@ -25,6 +25,7 @@ from lr_sweep.tests.support.tiny_study import (
     trained_here,
     write_study,
 )
+from lr_sweep.tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -44,7 +45,7 @@ def test_a_machine_is_lost_and_another_resumes_its_runs(machines: Machines, tmp_
     with pytest.raises(UserError, match=r"is being written to by process \d+ on \S+ \(study tiny\)"):
         StoredResults(URI).writing("tiny").__enter__()
     store.remove(LOCK)  # known to be dead: no need to wait until the lock is stale
-    code, output = sweep("run", study, "--results", URI, env=env)
+    code, output = sweep("run", study, "--results", URI, env=env, timeout_s=PATIENCE_S)
     assert code == 0, output
     assert f"store      {URI}" in output
     assert SECRET not in output
@@ -71,7 +72,7 @@ def _lose_a_machine(machines: Machines, study: Path, folder: Path) -> ObjectStor
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    store, deadline = ObjectStore(URI), time.monotonic() + 240
+    store, deadline = ObjectStore(URI), time.monotonic() + PATIENCE_S
     try:
         while not (_newest_step(store) >= 300 and store.names("curves")):
             assert process.poll() is None, (folder / "first.txt").read_text()
