@@ -110,6 +110,8 @@ class Used:
     """What this process has used by a moment."""
 
     at_s: float
+    all_s: float
+    """CPU seconds of all threads, also of those that have ended."""
     cpu_s: dict[str, float]
     """CPU seconds of each thread that lives, by name."""
     num_reports: int
@@ -121,15 +123,15 @@ class Used:
         cpu_s: Counter[str] = Counter()
         for thread in psutil.Process().threads():
             cpu_s[names.get(thread.id, "without a name")] += thread.user_time + thread.system_time
-        return cls(time.monotonic(), dict(cpu_s), num_reports)
+        return cls(time.monotonic(), time.process_time(), dict(cpu_s), num_reports)
 
     def since(self, before: Used) -> str:
         """Say what a report cost since then."""
-        num, wall_s = self.num_reports - before.num_reports, self.at_s - before.at_s
+        num, spent_s = self.num_reports - before.num_reports, self.all_s - before.all_s
         cost_ms = {name: 1000 * (cpu_s - before.cpu_s.get(name, 0)) / max(num, 1) for name, cpu_s in self.cpu_s.items()}
         threads = ", ".join(f"{name} {ms:.2f}" for name, ms in sorted(cost_ms.items()) if ms >= 0.005)
-        share = sum(cost_ms.values()) * num / 1000 / wall_s
-        return f"{num} reports, {sum(cost_ms.values()):.2f} ms of CPU each ({threads}), {share:.0%} of a core"
+        share = spent_s / (self.at_s - before.at_s)
+        return f"{num} reports, {1000 * spent_s / max(num, 1):.2f} ms of CPU each ({threads}), {share:.0%} of a core"
 
 
 class Fleet:
