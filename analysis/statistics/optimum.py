@@ -44,6 +44,8 @@ TINY = 1e-12
 STEPS = 40
 MOST_CANDIDATES = 1000
 """Candidates for the optimum between two rates, and of all."""
+FINE = 100
+"""Points for each rate, between which the basin's ends are read off."""
 CLEAR = 0.99
 """Confidence, two-sided, of a rate being worse than the best one."""
 NEAR = 0.01
@@ -232,7 +234,7 @@ def _around(curve: Curve, is_fraction: bool) -> dict[str, Any]:
     if not known.any():
         return dict.fromkeys(("basin_low", "basin_high", "cost_2x", "cost_10x"), math.nan)
     x, y = curve.log_rates[known], curve.means[known]
-    fine = np.unique([*np.linspace(x[0], x[-1], STEPS * len(x)), *x])
+    fine = np.unique([*np.linspace(x[0], x[-1], FINE * len(x)), *x])
     short, size = y.max() - np.interp(fine, x, y), NEAR if is_fraction else NEAR * abs(y.max())
     at = int(short.argmin())
     far = np.flatnonzero(short > size)
