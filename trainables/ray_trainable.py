@@ -35,8 +35,7 @@ class MachineLeavesError(Exception):
 class CohortTrainable(tune.Trainable):
     """Trains `config["trial"]["cohort"]`, a `Cohort`. Each step returns `events` for the driver.
 
-    Checkpoints are the runs' own, found again by run id after any kind of death; Tune's, which are by trial, are not
-    used.
+    Checkpoints are the runs' own, found again by run id after any kind of death; Tune's are by trial, and not used.
     """
 
     def setup(self, config: dict[str, Any]) -> None:

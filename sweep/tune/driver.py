@@ -30,14 +30,7 @@ from lr_sweep.sweep.tune.prepare import Work
 from lr_sweep.sweep.tune.progress import StudyProgress
 from lr_sweep.sweep.tune.ray_session import RayLostError, ray_session
 from lr_sweep.sweep.tune.shares import Share
-from lr_sweep.sweep.tune.trial_events import (
-    Leave,
-    Reported,
-    StorageFailed,
-    TrialEvent,
-    TrialFailed,
-    TrialInterrupted,
-)
+from lr_sweep.sweep.tune.trial_events import Leave, Reported, StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
 from lr_sweep.sweep.tune.trials import cohort_of, report_every_s, train_cohorts
 from lr_sweep.trainables.events import Advanced, Event, Finished, Printed, Started
 
