@@ -35,7 +35,7 @@ def measure(attention: Attention, num_tokens: int, precision: Precision) -> dict
     """Train one run for some steps; return what the process or the GPU grew by at most, and the seconds of a step."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     on_cpu = device.type == "cpu"
-    size, batch_size = (ModelSize(layers=3, heads=4, width=64, positions=2048), 2) if on_cpu else (BASE, 8)
+    size, batch_size = (ModelSize(layers=3, heads=4, width=64, positions=4096), 2) if on_cpu else (BASE, 8)
     cell = Cell(size=size, num_tokens=num_tokens, variant="unfrozen-random")
     warm_up(cell)
     runs = sweep_of(cell, 1, batch_size=batch_size, attention=attention, precision=precision)

@@ -55,7 +55,7 @@ class Resumed:
             )
 
     def _given(self, study: str) -> list[str]:
-        """Return the options with which the study was started last, but for those of a part of it."""
+        """Return the data directory and CPUs with which the study was started last, as options of `run`."""
         started = read_state(self.results.started(study))
         return [f"--{name}={started[key]}" for name, key in OPTIONS.items() if started.get(key) is not None]
 

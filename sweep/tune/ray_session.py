@@ -5,6 +5,7 @@ A Ray that is started here is private to its user: loopback only, its own token,
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import secrets
@@ -112,7 +113,21 @@ def _end(folder: Path | None) -> None:
         kill_processes()
     if folder is not None:
         _kill_processes(folder, but_gcs=end_without_waiting())
-    ray.shutdown()
+    with _nothing_freed():
+        ray.shutdown()
+
+
+@contextmanager
+def _nothing_freed() -> Iterator[None]:
+    """Let no thread collect garbage: Ray (2.60) ends the process if one of its objects is freed during its shutdown."""
+    gc.collect()
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _kill_processes(folder: Path, *, but_gcs: bool) -> None:

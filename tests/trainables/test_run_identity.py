@@ -299,7 +299,7 @@ def test_studies_with_shipped_weights_have_the_same_ids_on_every_machine(tmp_pat
         assert checksums == {None, "1eade0b59caab4807f84ff4cba3bd9deee9cc3c2bfe462570477bd89e6dd9b5b"}
 
 
-IDS = """
+PRINT_IDS = """
 import sys
 from pathlib import Path
 import torch
@@ -320,7 +320,7 @@ def test_ids_are_the_same_with_another_cpu_s_kernels(tmp_path: Path) -> None:
         {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
         {"ATEN_CPU_CAPABILITY": "default"},
     ]
-    command = [sys.executable, "-c", IDS, str(tmp_path)]
+    command = [sys.executable, "-c", PRINT_IDS, str(tmp_path)]
     printed = [
         subprocess.run(command, env=os.environ | each, check=True, capture_output=True, text=True).stdout.split()
         for each in kernels

@@ -102,10 +102,10 @@ def test_what_ray_tune_wrote(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_the_script_in_the_docs_wrote(tmp_path: Path) -> None:
+def test_what_the_starter_without_a_tool_wrote(tmp_path: Path) -> None:
     """At 1e-2 Adam is far ahead of SGD; with the learning rate swept they are close."""
-    run_script((ROOT / "docs" / "examples" / "plain_pytorch.py").read_text(), folder=tmp_path)
-    study = judged(tmp_path / "digits.csv")
+    run_script((ROOT / "sweep" / "starters" / "judge" / "sweep.py").read_text(), folder=tmp_path)
+    study = judged(tmp_path / "runs.csv")
     assert len(study.summary.runs) == 24
     at = study.summary.learning_rates.set_index(["variant", "learning_rate"])["test_mean"]
     tuned = study.summary.cells.set_index("variant")["test_mean"]

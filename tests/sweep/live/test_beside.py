@@ -12,6 +12,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from lr_sweep.common.files import write_json
 from lr_sweep.sweep.live.resume import Resumed
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.file import load_study
@@ -58,6 +59,7 @@ def test_a_function_s_study_is_resumed_by_its_own_code(tmp_path: Path) -> None:
     study, results = load_study(write_function(tmp_path, body)), Results(tmp_path / "results")
     results.prepare()
     write_wanted(results, study, wanted_runs(study, {}, tmp_path))
+    write_json(results.started("mine"), {"folder": str(tmp_path)})
     resumed = Resumed(results)
     resumed.start("mine", retry=False)
     wait_until(lambda: not resumed.is_running(), "the end of the run")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +24,7 @@ from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.tune import ray_session as module
 from lr_sweep.sweep.tune.ray_session import _MAX_FOLDER_BYTES, RayLostError, private_ray, ray_session
+from lr_sweep.tests.support.tiny_study import ROOT, environment
 
 
 def enter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, address: str | None) -> None:
@@ -178,3 +181,38 @@ def test_what_a_killed_process_left_goes_at_the_next_start(parent: Path, monkeyp
     with private_ray() as folder:
         assert list(folder.parent.iterdir()) == [folder]
         assert not (folder / "session").exists()
+
+
+COLLECTS_MEANWHILE = """
+import sys, threading, time
+from pathlib import Path
+import ray
+from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.study.resources import Resources
+from lr_sweep.sweep.tune.ray_session import ray_session
+
+class Cycle:
+    pass
+
+def make_garbage(count, held=lambda: None):
+    for _ in range(count):
+        cycle = Cycle()
+        cycle.itself, cycle.held = cycle, held()
+
+def make_more():
+    while True:
+        time.sleep(0.002)
+        make_garbage(200)
+
+with ray_session(Placement(resources=Resources(), cpus=1), Path(sys.argv[1])):
+    make_garbage(2000, lambda: ray.put(0))  # some of it is collected later only
+    threading.Thread(target=make_more, daemon=True).start()
+print("left")
+"""
+
+
+@pytest.mark.cluster
+def test_another_thread_s_garbage_does_not_end_the_process_while_ray_shuts_down(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", COLLECTS_MEANWHILE, str(tmp_path / "log")]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr
