@@ -36,6 +36,7 @@ from lr_sweep.sweep.tune.trial_events import (
     TrialEvent,
     TrialFailed,
     TrialInterrupted,
+    WorkerReplaced,
 )
 from lr_sweep.sweep.tune.trials import cohort_of, train_cohorts
 from lr_sweep.trainables.events import Advanced, Event, Finished, Printed, Started
@@ -184,6 +185,8 @@ class Driver:
                 self._on_interruption(event)
             case Reported():
                 self._work.stopping.judge()
+            case WorkerReplaced():
+                self._display.note(event.reason)
             case StorageFailed():
                 raise UserError(
                     f"a worker cannot write checkpoints: {event.reason}. Free space there, or "

@@ -14,7 +14,15 @@ from lr_sweep.sweep.plan.packing import KILLED
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import lost_processes
-from lr_sweep.sweep.tune.trial_events import Leave, Reported, StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
+from lr_sweep.sweep.tune.trial_events import (
+    Leave,
+    Reported,
+    StorageFailed,
+    TrialEvent,
+    TrialFailed,
+    TrialInterrupted,
+    WorkerReplaced,
+)
 from lr_sweep.trainables import ray_trainable
 from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.events import evaluations
@@ -107,6 +115,8 @@ class EventCallback(tune.Callback):
             self.put(StorageFailed(reason=result["storage_problem"]))
         if "out_of_memory" in result:
             self.put(TrialFailed(run_ids=_cohort_of(trial).run_ids, reason=result["out_of_memory"]))
+        if "outgrown" in result:
+            self.put(WorkerReplaced(reason=result["outgrown"]))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Report a trial that has no retries left, unless Tune was stopped or Ray died: then no trial is at fault."""
@@ -148,8 +158,9 @@ def failure_of(error_file: str | None) -> str:
     return lines[-1] if lines else "the worker died without a message"
 
 
-RayActorManager, TuneController, class_cache = tune_classes()
+RayActorManager, TuneController, RunMetadata, class_cache = tune_classes()
 _task_failed, _trial_failed = RayActorManager._actor_task_failed, TuneController._process_trial_failure
+_keep_worker = TuneController._maybe_cache_trial_actor
 
 
 def patch_tune() -> None:
@@ -161,6 +172,10 @@ def patch_tune() -> None:
     TuneController._actor_force_cleanup_timeout = property(lambda _: SAVING_S, lambda *_: None)
     RayActorManager._actor_task_failed = _task_failed_of_any_death
     TuneController._process_trial_failure = _trial_failed_out_of_memory
+    TuneController._maybe_cache_trial_actor = _keep_worker_unless_outgrown
+    # It would keep, for each trial that has ended, statistics that no one reads, and its state for a restore that is
+    # never asked for, which has the training function's code.
+    RunMetadata.update_metric = TuneController._mark_trial_to_checkpoint = lambda *_, **__: None
 
 
 def _task_failed_of_any_death(self: Any, tracked_actor_task: Any, exception: Exception) -> None:
@@ -174,6 +189,11 @@ def _trial_failed_out_of_memory(self: Any, trial: Any, exception: Exception) -> 
     if KILLED in str(exception) and _cohort_of(trial).runs_at_once > 1:
         trial.run_metadata.num_failures = trial.max_failures
     _trial_failed(self, trial, exception)
+
+
+def _keep_worker_unless_outgrown(self: Any, trial: Any) -> bool:
+    """Keep a trial's worker for another one, unless it keeps too much memory: it then ends."""
+    return "outgrown" not in trial.last_result and bool(_keep_worker(self, trial))
 
 
 def _as_death(exception: Exception) -> Exception:
