@@ -16,6 +16,7 @@ from lr_sweep.sweep.tune.trial_events import (
     TrialEvent,
     TrialFailed,
     TrialInterrupted,
+    WorkerReplaced,
 )
 from lr_sweep.sweep.tune.tuner import EventCallback, SweepStoppedError
 from lr_sweep.tests.support.scripted_trials import evaluation
@@ -58,11 +59,13 @@ def test_it_forwards_what_a_trial_reports() -> None:
     tune.on_trial_result(1, [], trial(), {"events": [STARTED]})
     tune.on_trial_result(1, [], trial(), {"events": [], "storage_problem": "[Errno 28] No space left on device"})
     tune.on_trial_result(1, [], trial(), {"events": [STARTED], "out_of_memory": "MemoryError: "})
+    tune.on_trial_result(1, [], trial(), {"events": [], "done": True, "outgrown": "it holds 2 GiB"})
     assert events == [
         STARTED,
         StorageFailed(reason="[Errno 28] No space left on device"),
         STARTED,
         TrialFailed(run_ids=["a", "b"], reason="MemoryError: "),
+        WorkerReplaced(reason="it holds 2 GiB"),
     ]
 
 
