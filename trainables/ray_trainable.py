@@ -50,7 +50,8 @@ class CohortTrainable(tune.Trainable):
         """Take a cohort on; Tune calls this once a trial, or `reset_config` when it reuses the process."""
         self._session: Session | None = None
         self._machine_checked_at = time.monotonic()
-        cohort = config["trial"]["cohort"]
+        cohort: Cohort = config["trial"]["cohort"]
+        self.config = {}  # else it comes back with each result, and the driver keeps it for each trial
         self._is_own, self._events = cohort.engine == "own", self._train(cohort)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:

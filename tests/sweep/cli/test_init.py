@@ -81,7 +81,7 @@ def test_a_run_that_is_killed_ends_with_the_bits_of_an_undisturbed_one(kind: str
     whole, killed = (Results(tmp_path / name).checkpoints(run_id) for name in ("whole", "killed"))
     command("-c", TRAIN, "whole", folder=tmp_path)
     with subprocess.Popen([sys.executable, "-c", TRAIN, "killed"], cwd=tmp_path, env=environment()) as process:
-        wait_until(lambda: checkpoints(killed) or process.poll() is not None, "a checkpoint")
+        wait_until(lambda: checkpoints(killed) or process.poll() is not None, "a checkpoint", 900)
         process.kill()
     assert process.returncode == -signal.SIGKILL
     step = int(checkpoints(killed)[0].stem.split("-")[1])
