@@ -157,7 +157,7 @@ for step in session.steps():
 def test_a_worker_that_keeps_memory_of_its_runs_is_replaced(tmp_path: Path) -> None:
     """After the third run it holds 1.2 GiB more than after its first."""
     study, results = write_function(tmp_path, LEAKING, seeds="5"), tmp_path / "results"
-    code, output = sweep("run", study, "--results", results, "--cpus", "1")
+    code, output = sweep("run", study, "--results", results, "--cpus", "1", timeout_s=600)
     assert code == 0, output
     (said,) = (line for line in output.splitlines() if " is replaced: " in line)
     assert " between two runs, 1.2 more than 2 runs ago. The training function keeps something" in said
@@ -172,7 +172,7 @@ def test_a_run_for_which_earlier_ones_left_no_memory_is_tried_again_in_a_new_wor
     body = LEAKING.replace("torch.ones(600, 2**18)", "0")
     body = body.replace("for step", "if len(socket.leaked) > 1:\n    raise MemoryError\nfor step")
     study, results = write_function(tmp_path, body, seeds="3"), tmp_path / "results"
-    code, output = sweep("run", study, "--results", results, "--cpus", "1")
+    code, output = sweep("run", study, "--results", results, "--cpus", "1", timeout_s=600)
     assert code == 0, output
     assert "failed; it is tried again: MemoryError" in output
     assert {row["status"] for row in rows(results).values()} == {"complete"}
