@@ -51,7 +51,8 @@ class CohortTrainable(tune.Trainable):
         self._session: Session | None = None
         self._machine_checked_at = time.monotonic()
         cohort: Cohort = config["trial"]["cohort"]
-        self.config = {}  # else it comes back with each result, and the driver keeps it for each trial
+        # Else it comes back with each result, and the driver keeps it for each trial.
+        self.config: dict[str, Any] = {}
         self._is_own, self._events = cohort.engine == "own", self._train(cohort)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
