@@ -104,6 +104,20 @@ def draw(table: pd.DataFrame, path: Path) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
+def measure(folder: Path, num_trials: int, leaked_mib: int, every: int, csv: Path) -> pd.DataFrame:
+    """Run a study of so many runs, or a few more; write and return the samples."""
+    (folder / "train.py").write_text(TRAIN)
+    study, results, rows = folder / "growing.yaml", folder / "results", []
+    study.write_text(STUDY.format(leaked_mib=leaked_mib, seeds=-(-num_trials // NUM_RATES)))
+    line = [sys.executable, "-m", "lr_sweep.sweep", "run", str(study), "--results", str(results), "--cpus", "1"]
+    environment = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
+    with subprocess.Popen(line, env=environment | {"CUDA_VISIBLE_DEVICES": ""}) as command:
+        for row in samples(command, results, every):
+            rows.append(row)
+            pd.DataFrame(rows).to_csv(csv, index=False)
+    return pd.DataFrame(rows)
+
+
 def main() -> None:
     """Measure, write and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -113,19 +127,10 @@ def main() -> None:
     parser.add_argument("--into", type=Path, default=Path())
     given = parser.parse_args()
     print(machine(torch.device("cpu")))
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        (folder / "train.py").write_text(TRAIN)
-        study = STUDY.format(leaked_mib=given.leaked_mib, seeds=-(-given.trials // NUM_RATES))
-        (folder / "growing.yaml").write_text(study)
-        line = [sys.executable, "-m", "lr_sweep.sweep", "run", str(folder / "growing.yaml"), "--cpus", "1"]
-        environment = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
-        with subprocess.Popen(
-            [*line, "--results", str(folder / "results")], env=environment | {"CUDA_VISIBLE_DEVICES": ""}
-        ) as command:
-            table = pd.DataFrame(samples(command, folder / "results", given.every))
     given.into.mkdir(parents=True, exist_ok=True)
-    table.to_csv(given.into / "growing.csv", index=False)
+    with tempfile.TemporaryDirectory() as scratch:
+        csv = given.into / "growing.csv"
+        table = measure(Path(scratch), given.trials, given.leaked_mib, given.every, csv)
     draw(table, given.into / "growing.svg")
     print(table.iloc[:: max(1, len(table) // 20)].to_string(index=False))
 
