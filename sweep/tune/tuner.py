@@ -119,6 +119,11 @@ class EventCallback(tune.Callback):
         if "outgrown" in result:
             self.put(WorkerReplaced(reason=result["outgrown"]))
 
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Drop Tune's statistics of what the trial reported, which no one reads."""
+        trial.run_metadata.metric_analysis.clear()
+        trial.run_metadata.metric_n_steps.clear()
+
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Report a trial that has no retries left, unless Tune was stopped or Ray died: then no trial is at fault."""
         if self.leave.is_set() or lost_processes():
@@ -159,9 +164,10 @@ def failure_of(error_file: str | None) -> str:
     return lines[-1] if lines else "the worker died without a message"
 
 
-RayActorManager, TuneController, RunMetadata, class_cache, variant_generator = tune_parts()
+RayActorManager, TuneController, class_cache, variant_generator = tune_parts()
 _task_failed, _trial_failed = RayActorManager._actor_task_failed, TuneController._process_trial_failure
-_keep_worker = TuneController._maybe_cache_trial_actor
+_keep_worker, _keep_state = TuneController._maybe_cache_trial_actor, TuneController._mark_trial_to_checkpoint
+_products = variant_generator._grid_search_generator
 
 
 def patch_tune() -> None:
@@ -174,22 +180,28 @@ def patch_tune() -> None:
     RayActorManager._actor_task_failed = _task_failed_of_any_death
     TuneController._process_trial_failure = _trial_failed_out_of_memory
     TuneController._maybe_cache_trial_actor = _keep_worker_unless_outgrown
+    TuneController._mark_trial_to_checkpoint = _keep_state_unless_ours
     variant_generator._grid_search_generator = _variants
-    # It would keep, for each trial that has ended, statistics that no one reads, and its state for a restore that is
-    # never asked for, which has the training function's code.
-    RunMetadata.update_metric = TuneController._mark_trial_to_checkpoint = lambda *_, **__: None
 
 
 def _variants(spec: dict[str, Any], grids: Sequence[tuple[Sequence[str], list[Any]]]) -> Iterator[dict[str, Any]]:
     """Yield the spec of each trial; Tune would copy the whole list for each, in a time that grows with its square."""
-    for path, values in grids:  # one, ours, or none
-        variant_generator.assign_value(spec, path, None)
-        for value in values:
-            variant = copy.deepcopy(spec)
-            variant_generator.assign_value(variant, path, value)
-            yield variant
-    if not grids:
-        yield spec
+    if len(grids) != 1:
+        yield from _products(spec, grids)
+        return
+    ((path, values),) = grids
+    variant_generator.assign_value(spec, path, None)
+    for value in values:
+        variant = copy.deepcopy(spec)
+        variant_generator.assign_value(variant, path, value)
+        yield variant
+
+
+def _keep_state_unless_ours(self: Any, trial: Any) -> None:
+    """Keep a trial's state for a restore, but not of ours: none is asked for, and it has the function's code."""
+    given = trial.config.get("trial")
+    if not (isinstance(given, dict) and "cohort" in given):
+        _keep_state(self, trial)
 
 
 def _task_failed_of_any_death(self: Any, tracked_actor_task: Any, exception: Exception) -> None:
