@@ -60,8 +60,7 @@ class Variant:
     initialisation: Initialisation
     """How the body starts; `statistics`: random, with each pretrained tensor's mean and deviation."""
     trained: tuple[str, ...]
-    """Parts that are trained: input, output, positions, layer_norms, attention, feedforward, last_attention,
-    lora."""
+    """Parts that are trained: input, output, positions, layer_norms, attention, feedforward, last_attention, lora."""
 
     def __post_init__(self) -> None:
         known = get_args(Initialisation)

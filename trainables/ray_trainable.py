@@ -38,8 +38,8 @@ class MachineLeavesError(Exception):
 class CohortTrainable(tune.Trainable):
     """Trains `config["trial"]["cohort"]`, a `Cohort`. Each step returns `events` for the driver.
 
-    Checkpoints are the runs' own, found again by run id after any kind of death; Tune's, which are by trial, are not
-    used. A worker that keeps too much of the runs before says so as `outgrown`, and gets no further ones.
+    Checkpoints are the runs' own, found again by run id after any kind of death; Tune's are by trial, and not used.
+    A worker that keeps too much of the runs before says so as `outgrown`, and gets no further ones.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

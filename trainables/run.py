@@ -114,8 +114,7 @@ class Protocol:
     muon_rate_ratio: Positive = 1.0
     """Muon's learning rate over that of the AdamW beside it; a run's learning rate is AdamW's."""
     parametrization: Parametrization = "standard"
-    """`mup`: starts and learning rates follow the width (`trainables.parametrization`;
-    Yang et al. 2022); GPT-2 with adam, adamw or lion."""
+    """`mup`: starts and learning rates follow the width (Yang et al. 2022); GPT-2 with adam, adamw or lion."""
     base_width: Dimension = 64
     """Width at which `mup` is the same as `standard`."""
     base_heads: Dimension | None = None

@@ -78,7 +78,7 @@ class Paths:
         return self.study(study) / "progress.json"
 
     def started(self, study: str) -> Path:
-        """Return the file that says in which folder a function's study was started; it stays on this machine."""
+        """Return the file that says with what folders and CPUs a study was started; it stays on this machine."""
         return self.study(study) / "started.json"
 
     def report(self, study: str) -> Path:

@@ -42,7 +42,7 @@ STYLES = {
 }
 FURTHER_MARKS = [("#8A6FD1", "^"), ("#B5547F", "P"), ("#7F7F7F", "X"), ("#9A6B3F", "p")]
 FURTHER_DASHES: list[tuple[int, ...]] = [(), (8, 3), (3, 2), (9, 3, 2, 3), (14, 4)]
-"""One more than marks, so that 20 variants in turn differ in one or the other."""
+"""Their number has no factor in common with that of marks, so that 20 variants or more differ in one or the other."""
 
 # Inches. Laid out by hand: matplotlib's layouts put a figure's title and its legend on top of each other.
 PANEL_WIDTH, PANEL_HEIGHT = 3.7, 2.6
@@ -75,7 +75,9 @@ def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
 
 def variant_styles(variants: list[str]) -> dict[str, Style]:
     """Choose a colour, a marker and a dash for each of a figure's variants."""
-    further = (Style(*mark, dash) for mark, dash in zip(cycle(FURTHER_MARKS), cycle(FURTHER_DASHES), strict=False))
+    left = [(style.colour, style.marker) for name, style in STYLES.items() if name not in variants]
+    marks = FURTHER_MARKS + (left if len(left) > 1 else [])  # as many marks as dashes would repeat at once
+    further = (Style(*mark, dash) for mark, dash in zip(cycle(marks), cycle(FURTHER_DASHES), strict=False))
     return {variant: STYLES.get(variant) or next(further) for variant in variants}
 
 

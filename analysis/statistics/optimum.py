@@ -1,11 +1,13 @@
 """The best learning rate of a cell between those that were tried, with its interval, and what missing it costs.
 
-All of it reads validation data. The curve near its top is taken as two half parabolas that meet at the optimum, one for
-each side, as a cliff on one side is the rule. What this was measured to do: docs/laws.md.
+All of it reads validation data. On each side of the optimum the curve is taken to fall as a power of the distance in
+log rate, with a bend and an exponent of its own, as a cliff on one side is the rule. What this was measured to do:
+docs/laws.md.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -20,20 +22,30 @@ from lr_sweep.analysis.statistics.peak import Curve, vertex
 from lr_sweep.analysis.statistics.selection import CELL, arrays_by_cell
 from lr_sweep.analysis.statistics.uncertainty import CONFIDENCE, Floats
 
-REACH = 1.25
-"""Decades on both sides of the best rate that the fit may use; the rates beside it are used in any case."""
+EXPONENTS = 2.0 ** (np.arange(-3, 5) / 3 + 1)
+"""Of the fall on a side: 1 to 5. A smooth curve has 2 at its very top; plateaus have more, flat tails less."""
+EXPONENT_SPREAD = 0.25
+"""Standard deviation of an exponent's logarithm around that of 2: where the curves are known well, they overrule it."""
+SHARE_OFF = 0.15
+"""Standard deviation of the power's error, as a share of the fall: rates far below the best one count for less."""
+REACH = 1.5
+"""Decades on both sides of the best rate that the fit uses, and two rates on each side in any case: a curve has no
+single power over more."""
+NOISE_REACH = 1.0
+"""Decades around the best rate whose runs say how large noise is; the rates beside it do in any case."""
 STEEPEST = 9.0
-"""The fit ends before a rate that falls behind by this many times what the last one did, or the first one on the other
-side, as beside a cliff."""
-MISFIT = 0.8
-"""A misfit larger than such a share of what noise gives is none of noise: the parabolas do not hold."""
+"""A rate that falls behind by this many times what the last one did lies beyond a cliff, as does the first one beside
+the best by what those on the other side did. It and those after it are left out."""
+MISFIT = 0.95
+"""A misfit larger than such a share of what noise gives is none of noise: the powers do not hold."""
 PARAMETERS = 4
-"""Of the two half parabolas: that many rates cannot show whether they hold."""
-TINY = 1e-10
-"""Keeps the fit solvable where one side has no rate."""
-STEPS = 100
+"""A height, two bends and a place: so many rates of one seed cannot show any noise."""
+TINY = 1e-12
+STEPS = 40
 MOST_CANDIDATES = 1000
 """Candidates for the optimum between two rates, and of all."""
+FINE = 100
+"""Points for each rate, between which the basin's ends are read off."""
 CLEAR = 0.99
 """Confidence, two-sided, of a rate being worse than the best one."""
 NEAR = 0.01
@@ -54,43 +66,48 @@ def optimum(curve: Curve) -> Optimum:
     """Estimate the learning rate of the highest point of a curve.
 
     Candidates are profiled: the interval has those whose best fit is worse than the best of all by no more than noise
-    explains. It never passes a rate that is clearly worse than the best one. Where the fit does not hold, or too few
-    rates could show it, that is all of the interval, and the parabola through the best three gives the number.
+    explains. It never passes a rate that is clearly worse than the best one, and is all between such rates where the
+    fit does not hold. With one seed and few rates, the parabola through the best three gives the number.
     """
     if np.isfinite(curve.means).sum() < 3:
         return Optimum(math.nan, math.nan, math.nan, "fewer than three learning rates with a value")
     if curve.best in (0, len(curve.means) - 1):
         return Optimum(math.nan, math.nan, math.nan, "the best learning rate is at the edge of those tried")
     kept = _kept(curve)
-    variance, dof = _noise(curve, kept)
-    if len(kept) > PARAMETERS:
-        return _fitted(curve, kept, variance, dof)
-    if dof == 0:
+    variance, dof = _noise(curve)
+    if dof == 0 and len(kept) <= PARAMETERS:
         return Optimum(vertex(curve), math.nan, math.nan, "one seed, too few rates: no interval")
-    low, high = _unimodal(curve, variance, dof)
-    return Optimum(float(np.clip(vertex(curve), low, high)), low, high, "too few rates for a fit: between worse rates")
+    return _fitted(curve, kept, variance, dof)
 
 
 def _fitted(curve: Curve, kept: Ints, variance: float, dof: int) -> Optimum:
     """Profile the candidates; `variance` of a mean is not known if its degrees of freedom are 0."""
-    ends, x, y = _ends(curve, kept), curve.log_rates[kept], curve.means[kept]
-    y = y - y.mean()
-    number = STEPS * max(1, round(float((ends[1] - ends[0]) / np.diff(curve.log_rates).min())))
-    candidates = np.linspace(*ends, min(number, MOST_CANDIDATES) + 1)
-    misfits = _misfits(x, y, candidates)
-    misfit, misfit_dof = float(misfits.min()), len(x) - PARAMETERS
-    one_seed = dof == 0
-    if one_seed:  # what the fit misses is all that is known of the noise
-        variance, dof = misfit / misfit_dof, misfit_dof
-    limit, (low, high) = _limit(misfit, misfit_dof, variance, dof), _unimodal(curve, variance, dof)
+    x, y = curve.log_rates[kept], curve.means[kept] - curve.means[curve.best]
+    candidates = _candidates(curve, kept)
+    misfit_dof, few = max(1, len(x) - PARAMETERS), len(x) <= PARAMETERS
+    if dof == 0:  # what two half parabolas miss is all that is known of the noise
+        parabolas = _misfits(x, y, np.ones_like(y), candidates, np.array([2.0]))
+        variance, dof = float(parabolas.min()) / misfit_dof, misfit_dof
+    weights = 1 / (max(variance, TINY * max(1.0, float(np.ptp(y)) ** 2)) + (SHARE_OFF * y) ** 2)
+    misfits = _misfits(x, y, weights, candidates, EXPONENTS)
+    misfit, (low, high) = float(misfits.min()), _unimodal(curve, variance, dof)
+    limit, between = _limit(misfit, misfit_dof, dof), (candidates >= low) & (candidates <= high)
     held = math.isfinite(limit)
-    # Four numbers fitted to single values follow their noise; the parabola through the best three does less.
-    best = candidates[misfits.argmin()] if held and not one_seed else vertex(curve)
-    at = float(np.clip(best, low, high))
-    inside = candidates[(misfits <= misfit + limit) & (candidates >= low) & (candidates <= high)]
-    note = "" if held else "parabolas do not hold: between worse rates"
+    likely = np.where(between, np.exp((misfit - misfits) / 2), 0.0)
+    at = float(candidates @ likely / likely.sum()) if held and not few else float(np.clip(vertex(curve), low, high))
+    inside = candidates[between & (misfits <= misfit + limit)]
     step = candidates[1] - candidates[0]  # none between two candidates is left out
+    note = "too few rates to show that the fit holds" if few else ""
+    note = note if held else "the fit does not hold: between worse rates"
     return Optimum(at, max(low, inside.min(initial=at) - step), min(high, inside.max(initial=at) + step), note)
+
+
+def _candidates(curve: Curve, kept: Ints) -> Floats:
+    """Return log rates between those kept, and beside the best one up to that beyond a cliff."""
+    first, last = kept[0] - (kept[0] == curve.best), kept[-1] + (kept[-1] == curve.best)
+    low, high = curve.log_rates[[first, last]]
+    number = STEPS * max(1, round(float((high - low) / np.diff(curve.log_rates).min())))
+    return np.linspace(low, high, min(number, MOST_CANDIDATES) + 1)
 
 
 @lru_cache(maxsize=2)
@@ -116,34 +133,31 @@ def optima(summary: StudySummary) -> pd.DataFrame:
 
 
 def _kept(curve: Curve) -> Ints:
-    """Return the indices of the rates that the fit uses: the best one, and on both sides those before a cliff."""
+    """Return the indices of the rates that the fit uses: the best one, and those near it before a cliff."""
     best, kept = curve.best, [curve.best]
-    short = curve.means[best] - curve.means
-    usual = 2 * math.sqrt(_noise(curve, np.arange(len(short)))[0])
+    short, away = curve.means[best] - curve.means, np.abs(curve.log_rates - curve.log_rates[best])
+    usual = 2 * math.sqrt(_noise(curve)[0])
     for step in (-1, 1):
-        last, i = np.nan_to_num([usual, *short[best - step : best - step + 1]]).max(), best + step
-        while 0 <= i < len(short) and np.isfinite(short[i]):
-            far = abs(curve.log_rates[i] - curve.log_rates[best]) > REACH
-            if i != best + step and (far or short[i] > STEEPEST * last):
-                break
+        across = [(best - step, 1), (best - 2 * step, 4)]  # a parabola falls by 4 times as much twice as far away
+        last = np.nanmax([usual, *(short[i] / size for i, size in across if 0 <= i < len(short))])
+        i = best + step
+        while 0 <= i < len(short) and short[i] <= STEEPEST * last and (away[i] <= REACH or abs(i - best) <= 2):
             kept.append(i)
             last, i = max(last, short[i]), i + step
     return np.sort(np.array(kept))
 
 
-def _ends(curve: Curve, kept: Ints) -> tuple[float, float]:
-    """Return between which rates candidates lie: those kept, and beside the best one a rate without a value."""
-    first, last = kept[0] - (kept[0] == curve.best), kept[-1] + (kept[-1] == curve.best)
-    return float(curve.log_rates[first]), float(curve.log_rates[last])
+def _noise(curve: Curve) -> tuple[float, int]:
+    """Return the variance of a mean over seeds, pooled over the rates near the best, and its degrees of freedom.
 
-
-def _noise(curve: Curve, kept: Ints) -> tuple[float, int]:
-    """Return the variance of a mean over seeds, pooled over some rates, and its degrees of freedom (0: one seed)."""
-    counts = curve.counts[kept]
-    several = counts > 1
-    if not several.any():
+    Those are 0 where each has one seed. Rates far away are often noisier.
+    """
+    near = np.abs(curve.log_rates - curve.log_rates[curve.best]) <= NOISE_REACH
+    near[max(0, curve.best - 1) : curve.best + 2] = True
+    near &= curve.counts > 1
+    if not near.any():
         return 0.0, 0
-    return float(np.mean(curve.variances[kept][several] / counts[several])), int((counts[several] - 1).sum())
+    return float(np.mean(curve.variances[near] / curve.counts[near])), int((curve.counts[near] - 1).sum())
 
 
 def _unimodal(curve: Curve, variance: float, dof: int) -> tuple[float, float]:
@@ -166,19 +180,38 @@ def _unimodal(curve: Curve, variance: float, dof: int) -> tuple[float, float]:
     return float([curve.log_rates[0], *low][-1]), float([*high, curve.log_rates[-1]][0])
 
 
-def _misfits(x: Floats, y: Floats, candidates: Floats) -> Floats:
-    """Return the least sum of squares of each candidate: a height and two bends, neither of them upwards."""
-    squares = (x - candidates[:, None]) ** 2
-    left, right = (np.where(side, -squares, 0.0) for side in (x < candidates[:, None], x >= candidates[:, None]))
-    least, height = np.full(len(candidates), np.inf), np.ones_like(squares)
-    for bends in ([], [left], [right], [left, right]):
-        design = np.stack([height, *bends], axis=-1)
-        across = np.swapaxes(design, 1, 2)
-        normal = across @ design + TINY * np.eye(1 + len(bends))  # a side without a rate has no bend
-        found = np.linalg.solve(normal, across @ y[:, None])
-        misfit = ((y[:, None] - design @ found) ** 2).sum((1, 2))
-        least = np.where((found[:, 1:, 0] >= 0).all(-1) & (misfit < least), misfit, least)
-    return least
+def _misfits(x: Floats, y: Floats, weights: Floats, candidates: Floats, exponents: Floats) -> Floats:
+    """Return the least weighted sum of squares of each candidate, plus what the exponents are off 2, squared.
+
+    Fitted are a height and, on each side, a bend, which is not upwards, times the distance to the power of an exponent.
+    """
+    before = x < candidates[:, None]
+    sides = [_moments(x - candidates[:, None], y, weights * side, exponents) for side in (before, ~before)]
+    least = np.full((len(exponents), len(exponents), len(candidates)), np.inf)
+    for bent in itertools.product((0, 1), repeat=2):
+        left, right = (side[is_bent] for side, is_bent in zip(sides, bent, strict=True))
+        number, total, squares = left[:, :, None] + right[:, None]
+        with np.errstate(invalid="ignore", divide="ignore"):  # one rate a side: any height will do
+            height = total / number
+        allowed = [height * fall[0] >= fall[1] for fall in (sides[0][2][:, :, None], sides[1][2][:, None])]
+        possible = np.all([ok for ok, is_bent in zip(allowed, bent, strict=True) if is_bent], axis=0)
+        least = np.fmin(least, np.where(possible, squares - total * height, np.inf))
+    off = (np.log(exponents / 2) / EXPONENT_SPREAD) ** 2
+    return (least + off[:, None, None] + off[:, None]).min((0, 1))
+
+
+def _moments(distances: Floats, y: Floats, weights: Floats, exponents: Floats) -> tuple[Floats, Floats, Floats]:
+    """Sum over the rates of a side, for each exponent and candidate.
+
+    Returns:
+        The weights, and they times y and times y squared; the same of what a bend leaves of 1 and y; and the weights
+        times the fall, and times fall and y.
+    """
+    falls = np.abs(distances) ** exponents[:, None, None]
+    fall = np.stack([(weights * falls).sum(-1), (weights * falls * y).sum(-1)])
+    flat = np.stack([weights.sum(-1), (weights * y).sum(-1), (weights * y**2).sum(-1)])[:, None]
+    explained = np.stack([fall[0] ** 2, fall[0] * fall[1], fall[1] ** 2]) / ((weights * falls**2).sum(-1) + TINY)
+    return np.broadcast_to(flat, explained.shape), flat - explained, fall
 
 
 def _spacing(curve: Curve) -> float:
@@ -187,11 +220,12 @@ def _spacing(curve: Curve) -> float:
     return float(np.diff(curve.log_rates[max(0, curve.best - 1) : curve.best + 2]).max(initial=0.0))
 
 
-def _limit(misfit: float, misfit_dof: int, variance: float, dof: int) -> float:
+def _limit(misfit: float, misfit_dof: int, dof: int) -> float:
     """Return by how much the misfit may grow within the interval; inf: the fit does not hold."""
-    if misfit / misfit_dof > variance * float(fdtri(misfit_dof, dof, MISFIT)):
+    each = misfit / misfit_dof
+    if each > float(fdtri(misfit_dof, dof, MISFIT)):
         return math.inf
-    return max(variance, misfit / misfit_dof) * float(stdtrit(dof, (1 + CONFIDENCE) / 2)) ** 2
+    return max(1.0, each) * float(stdtrit(dof, (1 + CONFIDENCE) / 2)) ** 2
 
 
 def _around(curve: Curve, is_fraction: bool) -> dict[str, Any]:
@@ -200,7 +234,7 @@ def _around(curve: Curve, is_fraction: bool) -> dict[str, Any]:
     if not known.any():
         return dict.fromkeys(("basin_low", "basin_high", "cost_2x", "cost_10x"), math.nan)
     x, y = curve.log_rates[known], curve.means[known]
-    fine = np.unique([*np.linspace(x[0], x[-1], STEPS * len(x)), *x])
+    fine = np.unique([*np.linspace(x[0], x[-1], FINE * len(x)), *x])
     short, size = y.max() - np.interp(fine, x, y), NEAR if is_fraction else NEAR * abs(y.max())
     at = int(short.argmin())
     far = np.flatnonzero(short > size)

@@ -1,7 +1,7 @@
 """Choose the step of each run and the learning rate of each cell, by validation data alone.
 
-No function here takes a frame with a test column, so test data cannot select anything (Rothermel et al. 2021,
-section 3 and appendix E).
+`best_steps` and `best_learning_rates` raise ValueError for a frame with a test column, so that test data cannot select
+anything (Rothermel et al. 2021, section 3 and appendix E).
 """
 
 from __future__ import annotations
@@ -83,9 +83,6 @@ def best_steps(curves: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
 
     Returns:
         One row a run: `run_id`, `best_step`, `validation_accuracy` (fraction). Runs without a value are left out.
-
-    Raises:
-        ValueError: the frame has a test column.
     """
     _refuse_test_columns(curves)
     known = curves[["run_id", "step", "validation_accuracy"]].dropna()
@@ -114,9 +111,6 @@ def best_learning_rates(per_run: pd.DataFrame, metric: Metric = ACCURACY) -> pd.
         has a value), `runner_up` and `runner_up_mean` (second best eligible; NaN: none), `incomplete` (whether
         seeds of the cell have no value there), `at_edge` (`low` or `high`: the smallest or largest learning rate
         wanted, so the best may lie outside; empty: neither, or one inside is as good, or none is better than another).
-
-    Raises:
-        ValueError: the frame has a test column.
     """
     _refuse_test_columns(per_run)
     num_seeds = seeds_of(per_run).to_dict()

@@ -10,6 +10,8 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.results.directory import Results, read_state
 
 Child = subprocess.Popen[bytes]
+OPTIONS = {"data-dir": "data_dir", "cpus": "cpus"}
+"""Of `run`, by what `started.json` calls them. No address: a foreign record's is not to be connected to at a click."""
 
 
 def study_file(results: Results, study: str) -> Path | None:
@@ -41,7 +43,7 @@ class Resumed:
         if (file := study_file(self.results, study)) is None:
             raise UserError(f"the files of {study} are not here: start `run` where they are")
         # The module by its whole name: this process's current folder may be any.
-        run = [sys.executable, "-m", "lr_sweep.sweep", "run", str(file)]
+        run = [sys.executable, "-m", "lr_sweep.sweep", "run", str(file), *self._given(study)]
         self.results.logs.mkdir(exist_ok=True)
         with self._log(study).open("wb") as log:
             self._children[study] = subprocess.Popen(
@@ -51,6 +53,11 @@ class Resumed:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    def _given(self, study: str) -> list[str]:
+        """Return the options with which the study was started last, but for those of a part of it."""
+        started = read_state(self.results.started(study))
+        return [f"--{name}={started[key]}" for name, key in OPTIONS.items() if started.get(key) is not None]
 
     def is_running(self) -> bool:
         """Return whether one that was started here has not ended; it may hold no lock yet, or none any more."""

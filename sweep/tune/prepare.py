@@ -107,11 +107,19 @@ def prepare(study: Study, options: Options, say: Callable[[str], None]) -> Work:
     for line in [*changed, *renamed_lines(study, work.wanted, results)]:
         say(line)
     work.write_down()
+    _write_started(study, options)
     write_index(results.root)  # the last writer may have died before it did
     say(f"{study.study}: {len(work.wanted)} runs wanted, {state_counts(work.reconciled.counts())}")
     if work.reconciled.to_train and options.placement.address is None:  # a cluster's machines may have what we lack
         _check_import(study, work.reconciled.to_train[0])
     return work
+
+
+def _write_started(study: Study, options: Options) -> None:
+    """Write down what the live page needs to resume the study on this machine."""
+    folder = str(study.files.folders[0]) if study.files is not None else None  # of its own code
+    given = {"data_dir": str(options.data_dir), "cpus": options.placement.cpus}
+    write_json(options.results.started(study.study), {"folder": folder} | given)
 
 
 def _check_disk_first(study: Study, options: Options) -> None:
@@ -147,7 +155,5 @@ def write_wanted(results: Results, study: Study, wanted: list[WantedRun]) -> Non
     """Write down what the study wants, for `status`, `report` and the mirror, and the study with all defaults."""
     write_bytes(results.options(study.study), sealed_text(study_to_yaml(study)))
     write_parquet(results.wanted(study.study), [run.row() for run in wanted], WANTED)
-    if study.files is not None:  # its own files are needed to resume it
-        write_json(results.started(study.study), {"folder": str(study.files.folders[0])})
     facts = {"study": study.study, "title": study.title, "format": FORMAT} | study.facts()
     write_json(results.facts(study.study), sealed(facts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +26,12 @@ def curve(log_rates: Floats, means: Floats, deviation: float = 0.01, seeds: int 
 
 
 def test_the_top_of_a_parabola() -> None:
+    """Without noise, what other exponents than 2 would give is left: half of the distance between rates."""
     x = np.arange(-4, 0.1, 0.5)
     found = optimum(curve(x, 80 - 8 * (x + 2.3) ** 2))
-    assert found.at == pytest.approx(-2.3, abs=0.01)
+    assert found.at == pytest.approx(-2.3, abs=0.025)
     assert found.low < -2.3 < found.high
-    assert found.high - found.low < 0.02
+    assert found.high - found.low < 0.3
     assert not found.note
 
 
@@ -56,13 +58,15 @@ def test_a_cliff_is_not_fitted() -> None:
         ([2, 3, 2, 0], -2),
     ],
 )
-def test_of_three_and_four_rates_all_between_worse_ones(means: list[float], at: float) -> None:
-    x = np.arange(-3.0, -3.0 + len(means))
-    found = optimum(curve(x, np.array(means)))
-    best = float(x[int(np.argmax(means))])
+def test_of_three_and_four_rates_the_parabola_through_three(means: list[float], at: float) -> None:
+    found = optimum(curve(np.arange(-3.0, -3.0 + len(means)), np.array(means)))
     assert found.at == pytest.approx(at)
-    assert (found.low, found.high) == (best - 1, best + 1)
     assert "too few" in found.note
+
+
+def test_three_rates_leave_all_between_the_worse_ones() -> None:
+    found = optimum(curve(np.arange(-3.0, 0.0), np.array([1, 3, 2])))
+    assert (found.low, found.high) == (-3, -1)
 
 
 @pytest.mark.parametrize(
@@ -90,16 +94,28 @@ def test_one_seed_has_an_interval_only_where_a_fit_can_miss() -> None:
     assert math.isnan(optimum(curve(x[2:6], 80 - 8 * (x[2:6] + 2.3) ** 2, seeds=1)).low)
 
 
-@pytest.mark.parametrize(("right", "cliff"), [(8, math.inf), (20, math.inf), (8, 0.4)])
+def _powers(left: float, right: float, exponent: float = 2) -> Callable[[Floats], Floats]:
+    return lambda away: -np.where(away < 0, left, right) * np.abs(away) ** exponent
+
+
+CURVES: dict[str, Callable[[Floats], Floats]] = {
+    "asymmetric": _powers(5, 8),
+    "steeper on one side": _powers(5, 20),
+    "cliff": lambda away: np.where(away > 0.4, -40, _powers(5, 8)(away)),
+    "pointed": _powers(8, 8, 1.5),
+    "falls ever faster": lambda away: _powers(8, 8)(away) + _powers(8, 8, 4)(away),
+    "plateau": lambda away: _powers(1, 1)(away) - 12 * np.maximum(np.abs(away) - 0.3, 0) ** 2,
+}
+
+
+@pytest.mark.parametrize("shape", CURVES)
 @pytest.mark.parametrize("deviation", [0.5, 2])
-def test_intervals_hold(right: float, cliff: float, deviation: float) -> None:
-    """Asymmetric curves, some with a cliff, at 7 rates with 3 seeds: 95% is the aim; more where rates are few."""
+def test_intervals_hold(shape: str, deviation: float) -> None:
+    """At 7 rates with 3 seeds: 95% is the aim; more where the rates are few."""
     rng, x, held = np.random.default_rng(0), 0.5 * np.arange(-3, 4), []
-    for _ in range(300):
+    for _ in range(200):
         top = rng.uniform(-0.25, 0.25)
-        away = x - top
-        means = np.where(away > cliff, -40, -np.where(away < 0, 5, right) * away**2)
-        values = means[:, None] + deviation * rng.standard_normal((len(x), 3))
+        values = CURVES[shape](x - top)[:, None] + deviation * rng.standard_normal((len(x), 3))
         found = optimum(Curve(x, values.mean(1), values.var(1, ddof=1), np.full(len(x), 3)))
         held.append(found.low <= top <= found.high)
     assert np.mean(held) >= 0.93

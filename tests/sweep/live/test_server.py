@@ -199,7 +199,9 @@ def test_a_function_s_study_is_resumed_from_its_own_file_or_not_at_all(
     assert resume in client.get("/").text
     assert client.post(resume, headers={"origin": ORIGIN}).status_code == 303
     results.options("small").write_text("study: small\n")
+    write_json(results.started("small"), {"folder": None, "data_dir": "/data", "cpus": 2, "address": "x:1"})
     assert client.post(resume, headers={"origin": ORIGIN}).status_code == 303
+    assert started[1][-4:] == ["--data-dir=/data", "--cpus=2", "--results", str(results.root)]
     assert [command[command.index("run") + 1] for command in started] == [
         str(tmp_path / "small.yml"),
         str(results.options("small")),
