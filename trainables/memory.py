@@ -8,7 +8,9 @@ Shape legend: `R` runs, `S` seeds among them, `N` = batch x tokens, `T` tokens, 
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
+import platform
 from collections.abc import Sequence
 from functools import cache
 
@@ -42,6 +44,8 @@ USABLE = 0.85
 """Part of a trial's share that is planned with; libraries' workspaces and the allocator's holes take the rest."""
 PROCESS_BYTES = 1.0e9
 """Memory of a worker on a CPU before it trains anything: Python, torch, Ray (measured: 0.95 GB)."""
+MOST_KEPT_BYTES = 2**30
+"""What a process may keep of the runs that it has trained, beside what is left of its first one."""
 
 
 def run_sizes(run: Run, task: TaskShape) -> dict[str, int]:
@@ -173,3 +177,41 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD of malloc.h
         mallopt(-3, 2**25)  # M_MMAP_THRESHOLD, in bytes; glibc takes no more
+
+
+class KeptMemory:
+    """What this process keeps of the runs of a training function that it has trained, one after the other."""
+
+    def __init__(self) -> None:
+        self.num_runs, self._at_first = 0, 0
+
+    def excess(self) -> str | None:
+        """Count a run that has ended; return what is to be said if too much is kept, else None."""
+        self.num_runs += 1
+        if self.num_runs == 1:
+            give_back_memory()
+            self._at_first = resident_bytes()
+        most = self._at_first + MOST_KEPT_BYTES
+        if resident_bytes() > most:  # else it is not worth the time
+            give_back_memory()
+        if (held := resident_bytes()) <= most:
+            return None
+        return (
+            f"a worker on {platform.node()} is replaced: it holds {held / 2**30:.1f} GiB between two runs, "
+            f"{(held - self._at_first) / 2**30:.1f} more than {self.num_runs - 1} runs ago. The training function "
+            f"keeps something of each run in a library"
+        )
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of this process."""
+    import psutil  # type: ignore[import-untyped]  # comes with Ray
+
+    return int(psutil.Process().memory_info().rss)
+
+
+def give_back_memory() -> None:
+    """Free what nothing refers to, and, where the C library is glibc, give freed memory back to the system."""
+    gc.collect()
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)

@@ -183,10 +183,11 @@ def in_notebook() -> bool:
     return bool(found())
 
 
-def tune_classes() -> tuple[Any, Any, Any]:
-    """Return the parts of Tune that `sweep.tune.tuner` changes: two classes, and a module."""
+def tune_parts() -> tuple[Any, Any, Any, Any]:
+    """Return the parts of Tune that `sweep.tune.tuner` changes: two classes, and two modules."""
     from ray.air.execution._internal.actor_manager import RayActorManager
     from ray.tune.execution import class_cache
     from ray.tune.execution.tune_controller import TuneController
+    from ray.tune.search import variant_generator
 
-    return RayActorManager, TuneController, class_cache
+    return RayActorManager, TuneController, class_cache, variant_generator

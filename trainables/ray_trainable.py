@@ -17,7 +17,7 @@ from ray import tune
 
 from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.events import Report
-from lr_sweep.trainables.memory import share_memory
+from lr_sweep.trainables.memory import KeptMemory, share_memory
 from lr_sweep.trainables.ray_internals import leaving_nodes
 from lr_sweep.trainables.session import Session
 
@@ -36,13 +36,21 @@ class CohortTrainable(tune.Trainable):
     """Trains `config["trial"]["cohort"]`, a `Cohort`. Each step returns `events` for the driver.
 
     Checkpoints are the runs' own, found again by run id after any kind of death; Tune's are by trial, and not used.
+    A worker that keeps too much of the runs before says so as `outgrown`, and gets no further ones.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._kept = KeptMemory()
+        super().__init__(*args, **kwargs)
 
     def setup(self, config: dict[str, Any]) -> None:
         """Take a cohort on; Tune calls this once a trial, or `reset_config` when it reuses the process."""
         self._session: Session | None = None
         self._machine_checked_at = time.monotonic()
-        self._events = self._train(config["trial"]["cohort"])
+        cohort: Cohort = config["trial"]["cohort"]
+        # Else it comes back with each result, and the driver keeps it for each trial.
+        self.config: dict[str, Any] = {}
+        self._is_own, self._events = cohort.engine == "own", self._train(cohort)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take another cohort on in the same process: everything of the last one is replaced."""
@@ -63,12 +71,17 @@ class CohortTrainable(tune.Trainable):
             events = next(self._events, None)
         except (MemoryError, torch.OutOfMemoryError) as error:
             self._session = None  # a step was broken off: what is saved is what is whole
+            if self._kept.num_runs:
+                raise  # earlier runs may have left too little: a retry has a new process
             return {"events": [], "out_of_memory": f"{type(error).__name__}: {error}", "done": True}
         except OSError as error:
             if error.errno not in STORAGE_ERRORS:
                 raise
             return {"events": [], "storage_problem": str(error), "done": True}
-        return {"events": events or [], "done": events is None}
+        if events is not None:
+            return {"events": events, "done": False}
+        excess = self._kept.excess() if self._is_own else None
+        return {"events": [], "done": True} | ({"outgrown": excess} if excess else {})
 
     def _machine_leaves(self) -> bool:
         if time.monotonic() - self._machine_checked_at < MACHINE_CHECK_EVERY_S:

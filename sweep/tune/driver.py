@@ -30,7 +30,15 @@ from lr_sweep.sweep.tune.prepare import Work
 from lr_sweep.sweep.tune.progress import StudyProgress
 from lr_sweep.sweep.tune.ray_session import RayLostError, ray_session
 from lr_sweep.sweep.tune.shares import Share
-from lr_sweep.sweep.tune.trial_events import Leave, Reported, StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
+from lr_sweep.sweep.tune.trial_events import (
+    Leave,
+    Reported,
+    StorageFailed,
+    TrialEvent,
+    TrialFailed,
+    TrialInterrupted,
+    WorkerReplaced,
+)
 from lr_sweep.sweep.tune.trials import cohort_of, report_every_s, train_cohorts
 from lr_sweep.trainables.events import Advanced, Event, Finished, Printed, Started
 
@@ -189,6 +197,8 @@ class Driver:
                 self._on_interruption(event)
             case Reported():
                 self._work.stopping.judge()
+            case WorkerReplaced():
+                self._display.note(event.reason)
             case StorageFailed():
                 raise UserError(
                     f"a worker cannot write checkpoints: {event.reason}. Free space there, or "

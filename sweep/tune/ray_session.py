@@ -73,6 +73,7 @@ def ray_session(
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default; silences its warning
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"  # the record is ours to write
+    os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"  # a Tune that is left behind would start a Ray of its own
     os.environ.setdefault("TUNE_RESULT_BUFFER_LENGTH", "0")
     _log_to_file(log_file)
     with private_ray() if placement.address is None else nullcontext() as folder, _sigterm_kept() as keep_sigterm:
@@ -203,6 +204,7 @@ def private_ray() -> Iterator[Path]:
         settings = {"RAY_AUTH_MODE": None, "RAY_AUTH_TOKEN": None, "RAY_AUTH_TOKEN_PATH": str(token)}
         try:
             settings["RAY_idle_worker_killing_time_threshold_ms"] = "60000"  # else those started beforehand may go
+            settings["RAY_task_events_report_interval_ms"] = "0"  # its head would keep events of 100,000 tasks
             with loopback_alone() as loopback, _environment(settings | {loopback: "0"}), without_dashboard():
                 read_token_settings_again()
                 yield folder

@@ -48,8 +48,15 @@ class StorageFailed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorkerReplaced:
+    """A worker has ended with its trial, because it keeps memory of the runs that it has trained."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reported:
     """A trial has reported evaluations, of all of its runs that had one: what follows is of a later moment."""
 
 
-TrialEvent = Report | Reported | TrialFailed | TrialInterrupted | StorageFailed
+TrialEvent = Report | Reported | TrialFailed | TrialInterrupted | StorageFailed | WorkerReplaced

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,20 @@ from lr_sweep.sweep.plan.packing import KILLED
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import lost_processes
-from lr_sweep.sweep.tune.trial_events import Leave, Reported, StorageFailed, TrialEvent, TrialFailed, TrialInterrupted
+from lr_sweep.sweep.tune.trial_events import (
+    Leave,
+    Reported,
+    StorageFailed,
+    TrialEvent,
+    TrialFailed,
+    TrialInterrupted,
+    WorkerReplaced,
+)
 from lr_sweep.trainables import ray_trainable
 from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.events import evaluations
 from lr_sweep.trainables.own.code import FAILURE
-from lr_sweep.trainables.ray_internals import in_notebook, tune_classes
+from lr_sweep.trainables.ray_internals import in_notebook, tune_parts
 
 SAVING_S = 3600.0
 """How long a trial that is asked to stop may take to end the step or evaluation under way, and to save."""
@@ -107,6 +116,13 @@ class EventCallback(tune.Callback):
             self.put(StorageFailed(reason=result["storage_problem"]))
         if "out_of_memory" in result:
             self.put(TrialFailed(run_ids=_cohort_of(trial).run_ids, reason=result["out_of_memory"]))
+        if "outgrown" in result:
+            self.put(WorkerReplaced(reason=result["outgrown"]))
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Drop Tune's statistics of what the trial reported, which no one reads."""
+        trial.run_metadata.metric_analysis.clear()
+        trial.run_metadata.metric_n_steps.clear()
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Report a trial that has no retries left, unless Tune was stopped or Ray died: then no trial is at fault."""
@@ -148,8 +164,10 @@ def failure_of(error_file: str | None) -> str:
     return lines[-1] if lines else "the worker died without a message"
 
 
-RayActorManager, TuneController, class_cache = tune_classes()
+RayActorManager, TuneController, class_cache, variant_generator = tune_parts()
 _task_failed, _trial_failed = RayActorManager._actor_task_failed, TuneController._process_trial_failure
+_keep_worker, _keep_state = TuneController._maybe_cache_trial_actor, TuneController._mark_trial_to_checkpoint
+_products = variant_generator._grid_search_generator
 
 
 def patch_tune() -> None:
@@ -161,6 +179,29 @@ def patch_tune() -> None:
     TuneController._actor_force_cleanup_timeout = property(lambda _: SAVING_S, lambda *_: None)
     RayActorManager._actor_task_failed = _task_failed_of_any_death
     TuneController._process_trial_failure = _trial_failed_out_of_memory
+    TuneController._maybe_cache_trial_actor = _keep_worker_unless_outgrown
+    TuneController._mark_trial_to_checkpoint = _keep_state_unless_ours
+    variant_generator._grid_search_generator = _variants
+
+
+def _variants(spec: dict[str, Any], grids: Sequence[tuple[Sequence[str], list[Any]]]) -> Iterator[dict[str, Any]]:
+    """Yield the spec of each trial; Tune would copy the whole list for each, in a time that grows with its square."""
+    if len(grids) != 1:
+        yield from _products(spec, grids)
+        return
+    ((path, values),) = grids
+    variant_generator.assign_value(spec, path, None)
+    for value in values:
+        variant = copy.deepcopy(spec)
+        variant_generator.assign_value(variant, path, value)
+        yield variant
+
+
+def _keep_state_unless_ours(self: Any, trial: Any) -> None:
+    """Keep a trial's state for a restore, but not of ours: none is asked for, and it has the function's code."""
+    given = trial.config.get("trial")
+    if not (isinstance(given, dict) and "cohort" in given):
+        _keep_state(self, trial)
 
 
 def _task_failed_of_any_death(self: Any, tracked_actor_task: Any, exception: Exception) -> None:
@@ -174,6 +215,11 @@ def _trial_failed_out_of_memory(self: Any, trial: Any, exception: Exception) -> 
     if KILLED in str(exception) and _cohort_of(trial).runs_at_once > 1:
         trial.run_metadata.num_failures = trial.max_failures
     _trial_failed(self, trial, exception)
+
+
+def _keep_worker_unless_outgrown(self: Any, trial: Any) -> bool:
+    """Keep a trial's worker for another one, unless it keeps too much memory: it then ends."""
+    return "outgrown" not in trial.last_result and bool(_keep_worker(self, trial))
 
 
 def _as_death(exception: Exception) -> Exception:

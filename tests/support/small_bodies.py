@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from transformers import (
     BertConfig,
     BertModel,
+    GPT2Config,
+    GPT2Model,
     LongformerConfig,
     LongformerModel,
     T5Config,
@@ -91,6 +93,16 @@ def library_model(size: BodySize, num_tokens: int = 9, dropout: float = 0.0, **c
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return MODELS[size.family](library_config(size, num_tokens, dropout, **changes)).eval()
+
+
+def library_gpt2(size: ModelSize) -> nn.Module:
+    """The library's own GPT-2 of random weights, in evaluation mode."""
+    config = GPT2Config(
+        n_layer=size.layers, n_head=size.heads, n_embd=size.width, n_positions=size.positions, vocab_size=7
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return GPT2Model(config).eval()
 
 
 def library_states(model: Any, embeddings: Tensor) -> Tensor:

@@ -21,9 +21,10 @@ from lr_sweep.tests.support.engine_runs import (
     stack_of,
     stacked,
 )
+from lr_sweep.tests.support.small_bodies import library_gpt2
 from lr_sweep.tests.support.small_runs import SIZE, random_weights, real_valued_task, run_of
 from lr_sweep.trainables.backbones.family import parameters_of
-from lr_sweep.trainables.backbones.gpt2 import Adapter, Conv1D
+from lr_sweep.trainables.backbones.gpt2 import GPT2, Adapter, Conv1D, body_tensors
 from lr_sweep.trainables.initialise import build_classifier
 from lr_sweep.trainables.memory import trained_parameters
 from lr_sweep.trainables.parts import EVERYTHING, FROZEN_BODY
@@ -76,6 +77,37 @@ def test_one_gradient_step_by_hand() -> None:
     assert layer.lora.b.grad.item() == 18.0  # type: ignore[union-attr]
     torch.optim.SGD(layer.lora.parameters(), lr=0.01).step()
     assert layer(x).item() == pytest.approx(-1.24)
+
+
+@pytest.mark.parametrize("rank", [1, 4])
+def test_outputs_and_gradients_are_those_of_peft(rank: int) -> None:
+    """Beside transformers' GPT-2 with the same weights, in float64; B is not 0, so that A has gradients."""
+    peft = pytest.importorskip("peft", reason="peft is not installed: pip install 'lr-sweep[hf]'")
+    ours, library = GPT2(SIZE), library_gpt2(SIZE)
+    ours.load_state_dict(body_tensors(library.state_dict()))
+    ours.adapt(Protocol(lora_rank=rank, lora_alpha=6.0), torch.Generator().manual_seed(0))
+    layers = ["c_attn", "c_proj", "c_fc"]
+    config = peft.LoraConfig(r=rank, lora_alpha=6, target_modules=layers, fan_in_fan_out=True)
+    theirs = peft.get_peft_model(library.double(), config).eval()
+    pairs = [
+        (own, theirs.get_parameter(f"base_model.model.{name.removesuffix('.lora')}.lora_{kind}.default.weight"))
+        for name, adapter in ours.double().named_modules()
+        if isinstance(adapter, Adapter)
+        for kind, own in (("A", adapter.a), ("B", adapter.b))
+    ]
+    assert {id(other) for _, other in pairs} == {id(p) for p in theirs.parameters() if p.requires_grad}
+    with torch.no_grad():
+        for own, other in pairs:
+            other.copy_(own.normal_(0.0, 0.1, generator=torch.Generator().manual_seed(1)).T)
+    embeddings = torch.randn(3, 9, SIZE.width, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    outputs = ours(embeddings), theirs(inputs_embeds=embeddings).last_hidden_state
+    torch.testing.assert_close(*outputs, rtol=1e-10, atol=1e-10)
+    for output in outputs:
+        output[..., ::2].square().sum().backward()
+    for own, other in pairs:
+        assert own.grad is not None
+        assert own.grad.abs().max() > 1e-2
+        torch.testing.assert_close(own.grad.T, other.grad, rtol=1e-8, atol=1e-10)
 
 
 def test_a_starts_as_in_the_authors_code() -> None:

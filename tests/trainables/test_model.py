@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from lr_sweep.datasets.task import TaskShape
+from lr_sweep.tests.support.small_bodies import library_gpt2
 from lr_sweep.tests.support.small_runs import SIZE, random_weights, real_valued_task, run_of, symbol_task
 from lr_sweep.trainables.backbones.family import Dropout, parameters_of
 from lr_sweep.trainables.backbones.gpt2 import GPT2
@@ -25,20 +26,9 @@ GPT2_BASE = ModelSize(layers=12, heads=12, width=768)
 CIFAR10 = TaskShape(num_tokens=64, num_classes=10, token_dim=48)
 
 
-def library_model(size: ModelSize) -> torch.nn.Module:
-    from transformers import GPT2Config, GPT2Model
-
-    config = GPT2Config(
-        n_layer=size.layers, n_head=size.heads, n_embd=size.width, n_positions=size.positions, vocab_size=7
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return GPT2Model(config).eval()
-
-
 @pytest.mark.parametrize("size", [SIZE, ModelSize(layers=3, heads=4, width=32, positions=20)])
 def test_hidden_states_equal_the_library_s(size: ModelSize, tmp_path: Path) -> None:
-    library = library_model(size)
+    library = library_gpt2(size)
     library.save_pretrained(tmp_path)
     ours = GPT2(size)
     ours.load_state_dict(load_weights(tmp_path))

@@ -52,7 +52,7 @@ class StackedBatch:
 Mask = Tensor | AttentionNoise
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # torch 2.11 compiles no call of what has a hash of its own
 class StackedDropout:
     """`gpt2.Dropout` for runs, with masks (`StackedModel.masks`) that come in the order of use."""
 

@@ -145,7 +145,7 @@ class Rows:
             name: view.detach().requires_grad_() for name, view in self.layout.views(self.values).items()
         }
         for name, parameter in self.parameters.items():
-            parameter.grad = gradients[name]
+            parameter.grad = gradients[name].detach()  # no view, as the parameter: torch 2.11 compiles no other
         moments = list(self.moments.values())
         self._by_run = [
             [

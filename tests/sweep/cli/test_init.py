@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
+import signal
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
+from torch import Tensor
 
 from lr_sweep.sweep.cli.parser import main
-from lr_sweep.tests.support.tiny_study import ROOT, environment
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.engine_runs import same_bits
+from lr_sweep.tests.support.tiny_study import ROOT, environment, runs_of
+from lr_sweep.tests.support.waiting import wait_until
+from lr_sweep.trainables.checkpoint import checkpoints, read_checkpoint
 
 KINDS = ("torch", "hf-trainer", "lightning")
 
@@ -50,6 +58,47 @@ def test_it_runs_as_it_is_and_resumes_to_the_bit(kind: str, tmp_path: Path) -> N
     assert (tmp_path / "results" / "studies" / "mine" / "report" / "index.html").is_file()
     probed = command("-m", "lr_sweep.sweep", "verify", "mine.yaml", folder=tmp_path)
     assert "deterministic, and resumes exactly" in probed
+
+
+TRAIN = """
+import sys
+from pathlib import Path
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.tiny_study import cohort_here, events_of, runs_of
+results = Path(sys.argv[1])
+started, *_ = events_of(cohort_here(runs_of(Path("mine.yaml"), results)[:1], Results(results), every_s=0.0))
+print("resumed from", started.step)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_that_is_killed_ends_with_the_bits_of_an_undisturbed_one(kind: str, tmp_path: Path) -> None:
+    command("-m", "lr_sweep.sweep", "init", f"--{kind}", folder=tmp_path)
+    study = tmp_path / "mine.yaml"
+    study.write_text(re.sub("num_steps: .*", "num_steps: 400", study.read_text()))  # else it ends before it is killed
+    run_id = runs_of(study, tmp_path / "whole")[0].run_id
+    whole, killed = (Results(tmp_path / name).checkpoints(run_id) for name in ("whole", "killed"))
+    command("-c", TRAIN, "whole", folder=tmp_path)
+    with subprocess.Popen([sys.executable, "-c", TRAIN, "killed"], cwd=tmp_path, env=environment()) as process:
+        wait_until(lambda: checkpoints(killed) or process.poll() is not None, "a checkpoint", 900)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    step = int(checkpoints(killed)[0].stem.split("-")[1])
+    assert 0 < step < 400
+    assert command("-c", TRAIN, "killed", folder=tmp_path).endswith(f"resumed from {step}\n")
+    (resumed, progress), (tensors, undisturbed) = (last_state(folder) for folder in (killed, whole))
+    assert same_bits(resumed, tensors)
+    for each in (progress, undisturbed):
+        del each["elapsed_s"]
+        each["curve"] = [{**point, "time_ms": 0, "elapsed_s": 0} for point in each["curve"]]
+    assert progress == undisturbed
+
+
+def last_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    found = read_checkpoint(checkpoints(folder)[0])
+    assert found is not None
+    return found
 
 
 @pytest.mark.slow

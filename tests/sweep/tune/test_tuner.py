@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray import tune
 
 from lr_sweep.sweep.tune import tuner as module
 from lr_sweep.sweep.tune.nodes import MAX_LOSSES, Machines
@@ -16,6 +17,7 @@ from lr_sweep.sweep.tune.trial_events import (
     TrialEvent,
     TrialFailed,
     TrialInterrupted,
+    WorkerReplaced,
 )
 from lr_sweep.sweep.tune.tuner import EventCallback, SweepStoppedError
 from lr_sweep.tests.support.scripted_trials import evaluation
@@ -58,11 +60,13 @@ def test_it_forwards_what_a_trial_reports() -> None:
     tune.on_trial_result(1, [], trial(), {"events": [STARTED]})
     tune.on_trial_result(1, [], trial(), {"events": [], "storage_problem": "[Errno 28] No space left on device"})
     tune.on_trial_result(1, [], trial(), {"events": [STARTED], "out_of_memory": "MemoryError: "})
+    tune.on_trial_result(1, [], trial(), {"events": [], "done": True, "outgrown": "it holds 2 GiB"})
     assert events == [
         STARTED,
         StorageFailed(reason="[Errno 28] No space left on device"),
         STARTED,
         TrialFailed(run_ids=["a", "b"], reason="MemoryError: "),
+        WorkerReplaced(reason="it holds 2 GiB"),
     ]
 
 
@@ -119,3 +123,13 @@ def test_a_trial_that_keeps_losing_machines_fails_unless_its_runs_get_further() 
     lost = trial()
     tune.on_trial_recover(1, [], lost)
     assert lost.run_metadata.num_failures == 1
+
+
+def test_trials_are_those_of_tunes_own_grids(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = {"trial": tune.grid_search([{"name": str(n), "cohort": ("ref", n)} for n in range(5)]), "more": {"a": [1]}}
+    crossed = {"a": tune.grid_search([1, 2]), "b": {"c": tune.grid_search([3, 4])}}
+    specs = [{"run": "x", "config": config} for config in (listed, crossed, {"a": 1})]
+    expected = [list(module.variant_generator.generate_variants(spec)) for spec in specs]
+    assert [len(each) for each in expected] == [5, 4, 1]
+    monkeypatch.setattr(module.variant_generator, "_grid_search_generator", module._variants)
+    assert [list(module.variant_generator.generate_variants(spec)) for spec in specs] == expected
