@@ -159,8 +159,9 @@ def test_scancel_saves_every_run_and_leaves_no_process(slurm: Slurm, tmp_path: P
 
 
 def test_a_sweep_that_records_nothing_is_requeued_once(slurm: Slurm, tmp_path: Path) -> None:
-    """Its time ends before a run can be saved: each part gets its signal while Ray starts."""
-    job = submit(slurm, ("--time=1", "--signal=B:USR1@60"), write_study(tmp_path))
+    """Its time ends before a run can be saved: each part gets its signal while Ray starts, which takes forever."""
+    venv = with_ray(tmp_path, "exec sleep 1000")
+    job = submit(slurm, ("--time=1", "--signal=B:USR1@60"), write_study(tmp_path), venv=venv)
     printed = ended(slurm, job)
     assert printed.count("time limit: runs are saved, the job is requeued") == 1
     assert "error: two parts of the job, one after the other, reached their time limits and recorded nothing" in printed
@@ -168,13 +169,19 @@ def test_a_sweep_that_records_nothing_is_requeued_once(slurm: Slurm, tmp_path: P
     assert slurm.field(job, "Restarts") == "1"
 
 
+def with_ray(folder: Path, body: str) -> str:
+    """Make an environment whose `ray` is a shell script."""
+    programs = folder / "venv" / "bin"
+    programs.mkdir(parents=True)
+    for name, text in {"python": f'exec {sys.executable} "$@"', "ray": body}.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    return str(programs.parent)
+
+
 def test_a_ray_that_does_not_start_fails_the_job(slurm: Slurm, tmp_path: Path) -> None:
-    broken = tmp_path / "venv" / "bin"
-    broken.mkdir(parents=True)
-    (broken / "python").symlink_to(sys.executable)
-    (broken / "ray").write_text("#!/bin/sh\necho 'no Ray today' >&2\nexit 3\n")
-    (broken / "ray").chmod(0o755)
-    job = submit(slurm, (), write_study(tmp_path), venv=str(broken.parent))
+    venv = with_ray(tmp_path, "echo 'no Ray today' >&2; exit 3")
+    job = submit(slurm, (), write_study(tmp_path), venv=venv)
     assert "no Ray today" in ended(slurm, job)
     assert slurm.field(job, "JobState") == "FAILED"
     assert not (tmp_path / "results").exists()
