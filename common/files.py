@@ -191,6 +191,14 @@ def hash_file(path: Path, algorithm: str = "sha256") -> str:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
+def lead_nowhere(descriptor: int) -> None:
+    """Let what is written to a file descriptor be lost."""
+    null = os.open(os.devnull, os.O_RDWR)
+    if null != descriptor:
+        os.dup2(null, descriptor)
+        os.close(null)
+
+
 def follow_umask(path: Path) -> None:
     """Give a file the permissions that the user's umask, or its folder, gives to new files.
 

@@ -18,6 +18,8 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 
+from lr_sweep.common.files import lead_nowhere
+
 STOPPED = 130
 """The exit code of a command that was asked to stop."""
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
@@ -85,11 +87,20 @@ def output_to(log_file: Path) -> Iterator[Console]:
         try:
             yield Console(file=terminal)
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            _flush_or_lose()
             for descriptor, original in kept.items():
                 os.dup2(original, descriptor)
                 os.close(original)
+
+
+def _flush_or_lose() -> None:
+    """Write what is left to the log, or lose it where its disk is full: none of it is for the terminal."""
+    for descriptor, stream in enumerate((sys.stdout, sys.stderr), start=1):
+        try:
+            stream.flush()
+        except OSError:
+            lead_nowhere(descriptor)
+            stream.flush()
 
 
 class StopAskedError(BaseException):

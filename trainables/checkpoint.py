@@ -12,9 +12,10 @@ import json
 import logging
 import os
 import platform
+import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -64,7 +65,8 @@ def save_checkpoint(
         contiguous = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
         # In one entry: safetensors writes several in an order that differs from call to call.
         kept = progress | ({"code": history} if history else {})
-        save_file(contiguous, partial, metadata={"progress": json.dumps(kept)})
+        with disk_errors(partial):
+            save_file(contiguous, partial, metadata={"progress": json.dumps(kept)})
         follow_umask(partial)
         flush(partial)
         path = folder / f"step-{progress['step']:09d}-{hash_file(partial)[:16]}.safetensors"
@@ -73,6 +75,17 @@ def save_checkpoint(
         partial.unlink(missing_ok=True)
         raise
     return path
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Raise as OSError what the disk refuses safetensors (0.8), which raises an error of its own."""
+    try:
+        yield
+    except SafetensorError as error:
+        if (found := re.search(r"\(os error (\d+)\)", str(error))) is None:
+            raise
+        raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from error
 
 
 def keep_newest(folder: Path, number: int) -> None:

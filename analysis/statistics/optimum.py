@@ -193,9 +193,10 @@ def _misfits(x: Floats, y: Floats, weights: Floats, candidates: Floats, exponent
         number, total, squares = left[:, :, None] + right[:, None]
         with np.errstate(invalid="ignore", divide="ignore"):  # one rate a side: any height will do
             height = total / number
+            misfit = np.maximum(squares - total * height, 0.0)  # rounding may leave less
         allowed = [height * fall[0] >= fall[1] for fall in (sides[0][2][:, :, None], sides[1][2][:, None])]
         possible = np.all([ok for ok, is_bent in zip(allowed, bent, strict=True) if is_bent], axis=0)
-        least = np.fmin(least, np.where(possible, squares - total * height, np.inf))
+        least = np.fmin(least, np.where(possible, misfit, np.inf))
     off = (np.log(exponents / 2) / EXPONENT_SPREAD) ** 2
     return (least + off[:, None, None] + off[:, None]).min((0, 1))
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import lead_nowhere
 
 MOST_COLUMNS = 100
 """Of a terminal, that long lines fill."""
@@ -29,7 +30,7 @@ def usable() -> Iterator[None]:
     closed = sys.stdout is None
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:  # the file opened next would get its number, and what is printed
-            _lead_nowhere(number)
+            lead_nowhere(number)
             setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
     if closed:
         raise UserError(f"the standard output is closed. {REDIRECT}")
@@ -41,7 +42,7 @@ def usable() -> Iterator[None]:
     except OSError as error:
         if error.filename is not None or error.errno not in FULL:
             raise
-        _lead_nowhere(1)
+        lead_nowhere(1)
         raise UserError(f"cannot write to the standard output: {error.strerror}. {REDIRECT}") from error
 
 
@@ -52,7 +53,7 @@ def say_last(line: str) -> None:
             stream.write(text)
             stream.flush()
         except OSError:
-            _lead_nowhere(number)
+            lead_nowhere(number)
 
 
 def flush() -> None:
@@ -64,14 +65,7 @@ def flush() -> None:
 
 def close_output() -> None:
     """Write nothing more to an output that nothing reads; Python would try at its end, and say so."""
-    _lead_nowhere(1)
-
-
-def _lead_nowhere(number: int) -> None:
-    null = os.open(os.devnull, os.O_RDWR)
-    if null != number:
-        os.dup2(null, number)
-        os.close(null)
+    lead_nowhere(1)
 
 
 def agreed(question: str, elsewhere: str) -> bool:

@@ -151,8 +151,8 @@ def leftovers(results: Results) -> Iterator[Path]:
     A folder that holds no file yet is yielded itself.
     """
     yield from (path for path in sorted(results.root.rglob(".*.partial")) if not is_being_written(path))
-    for pattern in ("checkpoints/*/partial-*", "checkpoints/*/damaged-*"):
-        yield from sorted(results.root.glob(pattern))
+    for name in ("partial-*", ".tmp*", "damaged-*"):  # the second are safetensors'
+        yield from sorted(results.root.glob(f"checkpoints/*/{name}"))
     for folder in _scratch_folders(results):
         files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
         yield from files or ([folder] if folder != results.tune else [])

@@ -173,3 +173,25 @@ def test_a_process_whose_terminal_was_closed_works_on() -> None:
             os.close(primary)
             process.communicate("\n", timeout=60)
         assert (process.returncode, log.read_text()) == (0, "worked on")
+
+
+def test_the_terminal_is_there_again_after_a_log_that_takes_no_more(tmp_path: Path) -> None:
+    """As on a full disk; here the system allows no file to grow."""
+    program = """
+        import resource, sys
+        from pathlib import Path
+        from lr_sweep.sweep.terminal import lasting_output, output_to
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        with lasting_output():
+            try:
+                with output_to(Path(sys.argv[1])) as console:
+                    console.print("training")
+                    sys.stdout.write("a library's words")
+                    print("a library's warning", file=sys.stderr)
+            except OSError as error:
+                print(error.strerror, file=sys.stderr)
+            print("the end")
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "log")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("training\nthe end\n", "File too large\n")

@@ -104,7 +104,8 @@ def _save(trainee: Trainee, facts: dict[str, Any], folder: Path) -> None:
     remove_dead_partials(folder.parent)
     partial = partial_path(folder)
     shutil.rmtree(partial, ignore_errors=True)
-    trainee.save(partial)
+    with checkpoint.disk_errors(partial):
+        trainee.save(partial)
     follow_umask(partial / WEIGHTS)
     others = {path.name: hash_file(path) for path in sorted(partial.iterdir()) if path.name != WEIGHTS}
     checked = sealed(facts | {"weights_sha256": hash_file(partial / WEIGHTS), FILES: others})

@@ -41,6 +41,14 @@ def test_two_sides_may_bend_differently() -> None:
     assert found.at == pytest.approx(-2.2, abs=0.02)
 
 
+def test_values_at_the_edge_of_floating_point_have_an_optimum() -> None:
+    """Rounding left the misfit of a bend that explains all minus infinity."""
+    means = np.array([np.nan, np.nan, 7.37250874e-301, 7.39698613e-301, 5.33968266e-301])
+    variances = np.array([np.nan, np.nan, 0.0, np.nan, np.nan])
+    found = optimum(Curve(np.arange(-4.0, 1.0), means, variances, np.array([0, 0, 2, 1, 1])))
+    assert -2 <= found.at <= 0
+
+
 def test_a_cliff_is_not_fitted() -> None:
     """The rate beyond the cliff would draw a parabola to the left; it only ends the interval."""
     x = np.arange(-4, 0.1, 0.5)

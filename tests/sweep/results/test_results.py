@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+import torch
 
 from lr_sweep.analysis.record.read import FORMAT
 from lr_sweep.common.errors import UserError
@@ -25,6 +26,7 @@ from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.tests.support.records import four_runs
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, rows, sweep, write_study
 from lr_sweep.tests.support.waiting import wait_until
+from lr_sweep.trainables.checkpoint import save_checkpoint
 
 
 @pytest.mark.parametrize("there", ["nothing", "a folder", "a hidden file"])
@@ -239,6 +241,14 @@ def test_a_full_disk_is_reported_and_nothing_is_lost(small_disk: Path) -> None:
         write_json(results.root / "old.json", {"a": "x" * 200_000})
     assert json.loads((results.root / "old.json").read_text()) == {"a": 0}
     assert not list(results.root.glob(".*.partial"))
+
+
+def test_a_checkpoint_for_which_there_is_no_room_is_an_error_of_the_disk(small_disk: Path) -> None:
+    """safetensors has an error of its own for it."""
+    save_checkpoint(small_disk / "run", {"weights": torch.zeros(100)}, {"step": 1})
+    with pytest.raises(OSError, match="No space left on device: .*partial-"):
+        save_checkpoint(small_disk / "run", {"weights": torch.zeros(100_000)}, {"step": 2})
+    assert [path.name[:14] for path in (small_disk / "run").iterdir()] == ["step-000000001"]
 
 
 def test_a_read_only_disk_is_reported(small_disk: Path) -> None:

@@ -37,7 +37,8 @@ def test_interrupted_then_finished_equals_undisturbed(tmp_path: Path, is_killed:
     """Perhaps SIGKILL to the whole process group, then Ctrl-C, then to the end; `status` looks on."""
     protocol = "{evaluate_every: 400, train_examples_evaluated: 100}"
     variants = ("frozen-pretrained", "unfrozen-random") if is_killed else ("unfrozen-random",)
-    study = write_study(tmp_path, rates=(1e-2,), variants=variants, num_steps=1600, protocol=protocol)
+    num_steps = 4800 if is_killed else 1600  # none ends before it is interrupted
+    study = write_study(tmp_path, rates=(1e-2,), variants=variants, num_steps=num_steps, protocol=protocol)
     results = tmp_path / "results"
     if is_killed:
         with _started(study, results) as (process, wait_for):
