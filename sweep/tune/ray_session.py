@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil  # type: ignore[import-untyped]  # comes with Ray
+
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.scratch import locked_folder, own_folder, remove_dead, scratch_folder
 from lr_sweep.sweep.cluster.package import copy_program
@@ -112,10 +114,14 @@ def _end(folder: Path | None) -> None:
     if died := lost_processes():  # the others wait for these, and `ray.shutdown` would wait for them
         logging.getLogger("ray").error("died: %s", ", ".join(died))
         kill_processes()
-    if folder is not None:
-        _kill_processes(folder, but_gcs=end_without_waiting())
+    started = _processes(folder) if folder is not None else []
+    end_without_waiting()
     with _nothing_freed():
+        # The raylet lives until then: without it, Ray ends a driver whose parent has ended, as after `nohup`.
         ray.shutdown()
+    for process in started:
+        with suppress(psutil.Error):
+            process.kill()
 
 
 @contextmanager
@@ -131,19 +137,14 @@ def _nothing_freed() -> Iterator[None]:
             gc.enable()
 
 
-def _kill_processes(folder: Path, *, but_gcs: bool) -> None:
-    """Kill the processes of the Ray that this process started in a folder.
-
-    `but_gcs`: leave out Ray's GCS, to which `ray.shutdown` would try to connect for five seconds.
-    """
-    import psutil  # type: ignore[import-untyped]  # comes with Ray
-
+def _processes(folder: Path) -> list[psutil.Process]:
+    """Return the processes of the Ray that this process started in a folder, and theirs."""
+    found = []
     for child in psutil.Process().children():
         with suppress(psutil.Error):
             if str(folder) in "\0".join(child.cmdline()):
-                gone = [*child.children(recursive=True), *([] if but_gcs and child.name() == VITAL[1] else [child])]
-                for process in gone:
-                    process.kill()
+                found += [child, *child.children(recursive=True)]
+    return found
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.tune import ray_session as module
 from lr_sweep.sweep.tune.ray_session import _MAX_FOLDER_BYTES, RayLostError, private_ray, ray_session
 from lr_sweep.tests.support.tiny_study import ROOT, environment
+from lr_sweep.tests.support.waiting import wait_until
 
 
 def enter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, address: str | None) -> None:
@@ -216,3 +217,27 @@ def test_another_thread_s_garbage_does_not_end_the_process_while_ray_shuts_down(
     command = [sys.executable, "-c", COLLECTS_MEANWHILE, str(tmp_path / "log")]
     done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr
+
+
+PARENT_ENDS = """
+import os, sys, time
+from pathlib import Path
+from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.study.resources import Resources
+from lr_sweep.sweep.tune.ray_session import ray_session
+
+with ray_session(Placement(resources=Resources(), cpus=1), Path(sys.argv[1])):
+    while os.getppid() == int(sys.argv[2]):
+        time.sleep(0.1)
+print("left")
+"""
+
+
+@pytest.mark.cluster
+def test_a_process_whose_parent_has_ended_leaves_ray_and_works_on(tmp_path: Path) -> None:
+    """As after `nohup`; Ray would end it if its raylet were gone, too."""
+    printed = tmp_path / "printed"
+    start = '"$@" $$ > "$0" 2>&1 & sleep 3'  # the shell ends while Ray is there, or starts
+    shell = ["sh", "-c", start, printed, sys.executable, "-c", PARENT_ENDS, tmp_path / "log"]
+    subprocess.run(shell, cwd=ROOT, env=environment(), check=True)
+    wait_until(lambda: printed.read_text() == "left\n", "the end")
