@@ -158,14 +158,13 @@ def kill_processes() -> None:
         node.kill_all_processes(check_alive=False)
 
 
-def end_without_waiting() -> bool:
-    """Let `ray.shutdown` kill the processes of the Ray started here without waiting; return whether there is one."""
+def end_without_waiting() -> None:
+    """Let `ray.shutdown` kill the processes of the Ray started here, if there is one, without waiting."""
     from ray._private import worker
 
     if node := worker._global_node:
         kill = partial(node.kill_all_processes, check_alive=False)
         node.kill_all_processes = lambda **_: kill()
-    return node is not None
 
 
 def free_memory() -> float:
