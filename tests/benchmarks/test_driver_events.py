@@ -20,26 +20,41 @@ def test_results_of_live_actors_arrive_while_others_wait(tmp_path: Path, monkeyp
     assert driver_events.result_s(tmp_path, num_live=2, num_waiting=3) > 0
 
 
-def test_what_a_fleet_reports_is_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Each of its trials is evaluated twice in 40 s of reports, ten times as fast here; only waits move the clock."""
+def measured(folder: Path, monkeypatch: pytest.MonkeyPatch, least_wait_s: float) -> tuple[driver_events.Fleet, str]:
+    """Have 5 trials evaluated twice in 40 s of reports, ten times as fast here; only waits move the clock."""
     clock = SimpleNamespace(now=0.0)
 
     def sleep(seconds: float) -> None:
-        clock.now += seconds
+        clock.now += max(seconds, least_wait_s)
 
     own = SimpleNamespace(monotonic=lambda: clock.now, sleep=sleep, time=time.time, process_time=time.process_time)
     monkeypatch.setattr(driver_events, "time", own)
     monkeypatch.setattr(driver_events, "report_every_s", lambda num_trials: 0.2)
     monkeypatch.setattr(driver_events, "EVALUATE_EVERY_S", 2)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # as it is set there
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))  # as it is set there
     said: list[str] = []
-    fleet = driver_events.measure_fleet(tmp_path, 5, 4.0, said.append)
-    assert said[-1].startswith("in all: 100 reports, ")
-    assert "MainThread" in said[-1]
-    assert "mlflow-mirror" in said[-1]
+    return driver_events.measure_fleet(folder, 5, 4.0, said.append), said[-1]
+
+
+def test_what_a_fleet_reports_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fleet, said = measured(tmp_path, monkeypatch, 0.0)
+    assert said.startswith("in all: 100 reports, ")
+    assert "MainThread" in said
+    assert "mlflow-mirror" in said
     assert fleet.num_reports == 100
     assert "5/5 runs done" in capfd.readouterr().out
     curves = read_curves(StoredResults("s3://bucket/fleet").root)
     assert sorted(curves["step"]) == [2000] * 5 + [4000] * 5
+
+
+def test_runs_end_with_a_whole_curve_where_the_machine_is_too_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By hand: a report each 0.08 s up to 4.2 s is 53 of 100."""
+    fleet, said = measured(tmp_path, monkeypatch, 0.08)
+    assert "50% of the real rate" in said
+    assert fleet.num_reports == 53
+    assert "5/5 runs done" in capfd.readouterr().out
+    assert read_curves(StoredResults("s3://bucket/fleet").root)["step"].value_counts()[4000] == 5
