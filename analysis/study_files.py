@@ -48,7 +48,7 @@ from lr_sweep.analysis.statistics.ledger import ledger
 from lr_sweep.analysis.statistics.orders import orders, reversals
 from lr_sweep.analysis.statistics.overall import overall
 from lr_sweep.analysis.statistics.selection import CELL, Cell, each_cell
-from lr_sweep.analysis.statistics.uncertainty import intervals
+from lr_sweep.analysis.statistics.uncertainty import NUM_DRAWS, intervals
 from lr_sweep.analysis.statistics.verdicts import verdicts
 from lr_sweep.common.text import failure_line
 
@@ -131,9 +131,8 @@ def _absent(summary: StudySummary) -> str:
     """Count the runs that a table lacks: those of seeds that a cell has at other learning rates."""
     rates = summary.learning_rates
     absent = int((rates["num_seeds"] - rates["num_wanted"]).sum())
-    return (
-        f" Not in the table: {absent} runs with seeds that their cells have at other learning rates." if absent else ""
-    )
+    text = f" Not in the table: {absent} runs with seeds that their cells have at other learning rates."
+    return text if absent else ""
 
 
 DIVERGED = {
@@ -213,7 +212,8 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     first = [*filter(None, [opening.text()]), *laws]
     if info.from_table:  # the answer; the page has the rest
         return "\n".join([*first, status, "", *(table.text() for table in by_rate), checked])
-    shown = main if table_of(info.study) else [*by_rate, *_main_tables(info, summary, main)]
+    unpublished = (tables.main_table(info, summary, model) for model in summary.runs["model"].unique())
+    shown = main if table_of(info.study) else [*by_rate, *unpublished]
     heading = info.study if info.title == info.study else f"{info.title} ({info.study})"
     listed = [*(table.text() for table in shown), textwrap.fill(rests_on, TEXT_WIDTH), ""]
     return "\n".join([heading, *first, status, "", *listed, checked])
@@ -225,13 +225,6 @@ def _device_seconds(summary: StudySummary, runs: pd.DataFrame) -> dict[Cell, flo
     timed = summary.chosen_runs[["run_id", "num_steps", *CELL]].merge(trained, on="run_id")
     timed["device_s"] *= (timed["num_steps"] / timed["trained"]).clip(upper=1)
     return {cell: float(rows["device_s"].mean()) for cell, rows in each_cell(timed)}
-
-
-def _main_tables(info: StudyInfo, summary: StudySummary, main: list[Table]) -> list[Table]:
-    """Return the main table of each model without what was published beside it."""
-    if not info.metric.chosen_on:
-        return main
-    return [tables.main_table(info, summary, model) for model in summary.runs["model"].unique()]
 
 
 def _write_rates(folder: Path, summary: StudySummary) -> list[Table]:
@@ -290,8 +283,9 @@ def _uncertainty(folder: Path, study: Study, compared: Compared) -> list[Block]:
     differences = further_tables.comparison_table(compared.pairs, summary, compared.leaders)
     differences.write(folder, "comparisons", compared.pairs)
     tasks = overall(summary, np.random.default_rng(INTERVAL_SEED))
-    rated = [further_tables.overall_table(tasks, summary.metric).write(folder, "overall", tasks)] if len(tasks) else []
-    return [shown, differences if len(compared.pairs) else Paragraph("One variant: nothing to compare."), *rated]
+    rated = laid_out("overall", tasks, metric=summary.metric, draws=NUM_DRAWS)
+    pairs = differences if len(compared.pairs) else Paragraph("One variant: nothing to compare.")
+    return [shown, pairs, *([rated.write(folder, "overall", tasks)] if len(tasks) else [])]
 
 
 def _conclusions(folder: Path, summary: StudySummary, compared: Compared) -> list[Block]:

@@ -13,10 +13,8 @@ from lr_sweep.analysis.report.folder import new_report
 from lr_sweep.analysis.statistics.checks import check_sweep, code_findings
 from lr_sweep.analysis.statistics.finding import CheckFinding, problems_first
 from lr_sweep.analysis.statistics.unequal import unequal_tuning
-from lr_sweep.analysis.study_files import Recorded, Study, status_line, write_files
+from lr_sweep.analysis.study_files import Recorded, Study, write_files
 from lr_sweep.analysis.study_summary import read_summary
-
-__all__ = ["Report", "status_line", "write_report"]
 
 RUN_COLUMNS = (
     *("git_commit", "git_dirty", "versions", "device", "device_s"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,7 @@ class Content:
 
     def __init__(self, table: TableFile) -> None:
         self.table = table
+        self._point: Callable[[str], str] = with_point if table.decimal_comma else str
         self._values: dict[str, set[str]] = {}
 
     def values(self, name: str) -> set[str]:
@@ -32,19 +33,16 @@ class Content:
 
     def is_numbers(self, name: str) -> bool:
         """Return whether every field that holds something is a number."""
-        point = with_point if self.table.decimal_comma else str
-        return bool(values := self.values(name)) and all(is_number(point(text)) for text in values)
+        return bool(values := self.values(name)) and all(is_number(self._point(text)) for text in values)
 
     def has_numbers(self, name: str) -> bool:
         """Return whether a column has numbers, well written or not, or nothing at all."""
-        point = with_point if self.table.decimal_comma else str
         values = self.values(name)
-        return not values or any(is_number(point(text)) or not LETTER.search(text) for text in values)
+        return not values or any(is_number(self._point(text)) or not LETTER.search(text) for text in values)
 
     def numbers(self, name: str) -> set[float]:
         """Return the different numbers of a column of numbers."""
-        point = with_point if self.table.decimal_comma else str
-        return {float(point(text)) for text in self.values(name)}
+        return {float(self._point(text)) for text in self.values(name)}
 
     def same(self, one: str, other: str) -> bool:
         """Return whether two columns of numbers are equal in each row."""
@@ -65,5 +63,5 @@ class Content:
         return pd.factorize(np.array(self.table.columns[name], dtype=object))[0]
 
     def _floats(self, name: str) -> pd.Series[float]:
-        point = with_point if self.table.decimal_comma else str
-        return pd.to_numeric(pd.Series([point(text.strip()) for text in self.table.columns[name]]), errors="coerce")
+        texts = [self._point(text.strip()) for text in self.table.columns[name]]
+        return pd.to_numeric(pd.Series(texts), errors="coerce")

@@ -5,15 +5,14 @@ from __future__ import annotations
 import textwrap
 
 from lr_sweep.analysis.judge.judge import Judged, judged
+from lr_sweep.analysis.judge.runs import RUN
 from lr_sweep.analysis.record.read import Deciding
 from lr_sweep.analysis.report.decided import decided_texts
 from lr_sweep.analysis.statistics.decision import Decision, decide
-from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, rate_text
 
 MAX_SEEDS, ERROR, WIDTH = 20, 0.05, 110
-RUN = [*CELL, "learning_rate", "seed"]
 
 
 def decided_text(found: Judged, fresh: str, min_difference: float) -> str:

@@ -21,9 +21,9 @@ from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.words import is_rate, listed
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.statistics.aggregate import summarise, without_selection
+from lr_sweep.analysis.statistics.aggregate import summarise
 from lr_sweep.analysis.statistics.decide import FIRST, FIRST_LOOK, UNDECIDED, Decided, Pairs, Settings, judge_pairs
-from lr_sweep.analysis.statistics.grid_values import RUN, CellValues
+from lr_sweep.analysis.statistics.grid_values import RUN, CellValues, padded
 from lr_sweep.analysis.statistics.noise import WINDOW, Noise, cell_noise
 from lr_sweep.analysis.statistics.selection import best_learning_rates
 from lr_sweep.analysis.statistics.uncertainty import Floats
@@ -39,8 +39,8 @@ FIRST_LOOK_ALONE = 4
 """Seeds of each at the first look where nothing else says how noisy they are: fewer may all be in one of two modes."""
 NUM_ASKED = 4
 """Seeds that are asked for at once."""
-MAX_SEEDS, LEAST_MAX_SEEDS = 20, FIRST_LOOK_ALONE
-"""Fresh seeds of each, if the user gives no other number; and the least that may be given."""
+MAX_SEEDS = 20
+"""Fresh seeds of each, if the user gives no other number."""
 SIDES = ("baseline", "candidate")
 VARIANT = "#"
 """Between a table and the variant of it that is meant."""
@@ -175,8 +175,8 @@ def _metric_text(metric: Metric) -> str:
 
 def _side(name: str, read: RunsRead, has_rates: bool, max_seeds: int) -> Side:
     """Tell the runs that chose the rate from fresh ones."""
-    metric, frames = read.info.metric, (read.runs.wanted, read.runs.ended, read.runs.curves)
-    runs = (summarise if metric.chosen_on else without_selection)(*frames, metric).runs
+    metric = read.info.metric
+    runs = summarise(read.runs.wanted, read.runs.ended, read.runs.curves, metric).runs
     num_rates = runs["learning_rate"].nunique()
     rate, tuning = (runs["learning_rate"].iloc[0], []) if num_rates == 1 else _chosen(name, runs, read)
     at_rate, free = runs["learning_rate"].eq(rate), ~runs["seed"].isin(tuning)
@@ -224,8 +224,8 @@ def _chosen(name: str, runs: pd.DataFrame, read: RunsRead) -> tuple[float, list[
 
 def _concluded(sides: Sequence[Side], metric: Metric, min_gain: float, max_seeds: int) -> Gate:
     """Test, and say what follows."""
-    values = _stacked([side.values[None] for side in sides])[:, 0]
-    found = judge_gate(values, cell_noise(_stacked([side.window for side in sides])), min_gain, max_seeds)
+    known = cell_noise(padded([side.window for side in sides]))
+    found = judge_gate(padded([side.values for side in sides]), known, min_gain, max_seeds)
     seeds = _seeds_to_run(sides, max_seeds) if found.outcome[0] == UNDECIDED else {}
     outcome, why = _outcome(found, sides, metric, min_gain, bool(seeds))
     steps = {side.num_steps for side in sides if side.num_steps}
@@ -242,12 +242,6 @@ def _concluded(sides: Sequence[Side], metric: Metric, min_gain: float, max_seeds
         f"looks up to {max_seeds} seeds (docs/checks.md)"
     )
     return Gate(outcome=outcome, why=why, seeds=seeds, about=about)
-
-
-def _stacked(arrays: Sequence[Floats]) -> Floats:
-    """Stack arrays whose last axes differ in length, with NaN at the ends of the shorter ones."""
-    most = max(each.shape[-1] for each in arrays)
-    return np.array([np.pad(each, ((0, 0), (0, most - each.shape[-1])), constant_values=math.nan) for each in arrays])
 
 
 def _seeds_to_run(sides: Sequence[Side], max_seeds: int) -> dict[str, range]:

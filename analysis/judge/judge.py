@@ -29,7 +29,7 @@ from lr_sweep.analysis.judge.tuned import best_settings, tuned_remarks, with_nui
 from lr_sweep.analysis.judge.words import has_word, is_higher_better, is_setting, listed
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.read import StudyInfo
-from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise, without_selection
+from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise
 from lr_sweep.analysis.statistics.axes import of_labels
 from lr_sweep.analysis.statistics.checks import check_sweep
 from lr_sweep.analysis.statistics.finding import CheckFinding, Level, finding_of, problems_first
@@ -242,9 +242,7 @@ def _lacking(columns: Columns, guessed: Mapping[str, str], metric: Metric) -> It
 
 def _study(info: StudyInfo, runs: Runs, remarks: Sequence[str]) -> Study:
     """Summarise and check the runs."""
-    frames = (runs.wanted, runs.ended, runs.curves, info.metric)
-    summary = summarise(*frames) if info.metric.chosen_on else without_selection(*frames)
-    summary = with_options(summary, info)
+    summary = with_options(summarise(runs.wanted, runs.ended, runs.curves, info.metric), info)
     found = [*check_sweep(summary, runs.curves), *unequal_tuning(summary)]
     found += [*_unselected(summary), *_differing(summary, runs.settings), *_moved(summary, runs.moved)]
     fixed = [replace(each, fix=FIXES.get(each.check, each.fix)) if each.fix else each for each in found]

@@ -21,7 +21,7 @@ from lr_sweep.analysis.judge.words import is_metric, is_rate, is_result, plain, 
 from lr_sweep.common.errors import UserError
 
 _REPEAT = re.compile(
-    rf"(.*?)(?:^|_|(?<=[^a-z]))({'|'.join(sorted({*REPEATS, 'split', 'run', 'trial'}))})_?(\d+)(?:_(.*)|$)"
+    rf"(.*?)(?:^|_|(?<=[^a-z]))(?:{'|'.join(sorted({*REPEATS, 'split', 'run', 'trial'}))})_?(\d+)(?:_(.*)|$)"
 )
 SEED, VALUE = "seed", "value"
 """Names of the columns of rows made here; the second where the fields' own columns name no metric."""
@@ -39,7 +39,6 @@ class _Field(NamedTuple):
     """A column that is one seed's."""
 
     metric: str
-    repeat: str
     seed: int
 
 
@@ -170,9 +169,9 @@ def _has_metric(table: TableFile, but: Collection[str]) -> bool:
 def _field(name: str) -> _Field | None:
     if not (match := _REPEAT.fullmatch(plain(name))):
         return None
-    before, repeat, seed, after = match.groups()
+    before, seed, after = match.groups()
     words = "_".join(filter(None, [before.strip("_"), (after or "").strip("_")]))
-    return _Field(words or VALUE, repeat, int(seed))
+    return _Field(words or VALUE, int(seed))
 
 
 def _melted(

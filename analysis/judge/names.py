@@ -50,8 +50,6 @@ SPLIT_NAMES = {"split", "data_split", "phase", "mode", "subset", "partition", "e
 """Columns that say on which data a row was measured."""
 DIVERGED = {"diverged", "is_diverged", "has_diverged", "did_diverge", "exploded", "is_nan", "has_nan"}
 """Columns that say of each row whether the run had diverged."""
-FIRST_IS_TAKEN = {"step", "num_steps", "run", "status", "seed", "variant", "model", "task"}
-"""If several columns have names for one of these, the first in the list is read."""
 RATE_WORDS = {"lr", "learning_rate", "learningrate"}
 """A column of numbers with one of these in its name may be the learning rate, if none of `NO_RATE` is."""
 NO_RATE = {"scheduler", "schedule", "decay", "warmup", "min", "end", "final", "ratio", "mult", "multiplier", "factor"}

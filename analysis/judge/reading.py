@@ -85,13 +85,13 @@ def one_of(role: str, names: Sequence[str], beside: str = "") -> list[Choice]:
 
 def options_text(reading: Reading) -> str:
     """Write a reading as options of the command."""
-    columns = ",".join(f"{role}={name}" for role, name in reading.columns.items())
+    columns = shlex.quote(",".join(f"{role}={name}" for role, name in reading.columns.items()))
+    columns = f"--columns {columns}" if reading.columns else ""
     higher = {True: "--higher-is-better", False: "--lower-is-better", None: ""}[reading.higher_is_better]
-    parts = [f"--columns {shlex.quote(columns)}" if columns else "", f"--metric {shlex.quote(reading.metric or '')}"]
-    parts = [part for part in parts if part and not part.endswith("''")]
+    metric = f"--metric {shlex.quote(reading.metric)}" if reading.metric else ""
     flags = ["--select-on-test"] * reading.select_on_test + ["--paired"] * reading.paired
-    within = [] if reading.equal_within is None else [f"--equal-within {reading.equal_within:g}"]
-    return " ".join(filter(None, [*parts, higher, *flags, *within]))
+    within = "" if reading.equal_within is None else f"--equal-within {reading.equal_within:g}"
+    return " ".join(filter(None, [columns, metric, higher, *flags, within]))
 
 
 def save_reading(path: Path, reading: Reading) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -55,6 +56,11 @@ class TableFile:
     """What it is, where it is no file of CSV or Parquet."""
     unfinished: bool = False
     """Whether the last line has no end: the file may have been cut there."""
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Each row's fields by column."""
+        return [dict(zip(self.columns, row, strict=True)) for row in zip(*self.columns.values(), strict=True)]
 
     @property
     def name(self) -> str:

@@ -123,10 +123,10 @@ PLANNED: Columns = (
     Column("timed_by", _STR, "", "what was timed for this, and on what"),
 )
 
+_CELL = [Column(name, _STR, "", "the cell's, as in `wanted`") for name in ("task", "model", "variant")]
+
 PROPOSALS: Columns = (
-    Column("task", _STR, "", "the cell's, as in `wanted`"),
-    Column("model", _STR, "", "the cell's, as in `wanted`"),
-    Column("variant", _STR, "", "the cell's, as in `wanted`"),
+    *_CELL,
     Column("number", _I64, "", "of the proposals by `search`, `winners`, `refine` or `decide`, from 0"),
     Column("round", _I64, "", "from 1; stored before its runs train"),
     Column("learning_rate", _F64, "", "proposed; 3 significant digits"),
@@ -141,9 +141,7 @@ PROPOSALS: Columns = (
 )
 
 RUNGS: Columns = (
-    Column("task", _STR, "", "the cell's, as in `wanted`"),
-    Column("model", _STR, "", "the cell's, as in `wanted`"),
-    Column("variant", _STR, "", "the cell's, as in `wanted`"),
+    *_CELL,
     Column("learning_rate", _F64, "", "of the judged runs, all seeds together"),
     Column("step", _I64, _STEPS, "of the rung"),
     Column("value", _F64, "fraction", "validation, mean over the seeds at the rung; null: not finite", True),

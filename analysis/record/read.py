@@ -73,9 +73,12 @@ class Deciding:
         """Read what the study file has of it; raises ValueError."""
         try:
             pairs = None if content["pairs"] == "all" else tuple(map(tuple, content["pairs"]))
-            return cls(**content | {"pairs": pairs})
+            found = cls(**content | {"pairs": pairs})
         except (KeyError, TypeError) as error:
             raise ValueError(f"got {content!r} as decide") from error
+        if not all(isinstance(each, int | float) for each in (found.min_difference, found.max_seeds, found.error)):
+            raise ValueError(f"got {content!r} as decide, want numbers")
+        return found
 
     def pairs_among(self, cells: Sequence[tuple[str, str, str]]) -> list[tuple[int, int]]:
         """Return which cells are compared with each other, by their indices: those of one task and model."""
@@ -176,6 +179,9 @@ def _study_info(results: Path, study: str, content: Mapping[str, Any]) -> StudyI
     """Read the keys of `study.json`; raises ValueError with what is wrong."""
     if not {"study", "title"} <= content.keys():
         raise ValueError(f"got keys {sorted(content)}, want study and title")
+    for key in ("study", "title"):
+        if not isinstance(content[key], str):
+            raise ValueError(f"got {content[key]!r} as {key}, want a text")
     if (selection := content.get("selection", "best")) not in ("best", "final"):
         raise ValueError(f"got the selection {selection!r}, want best or final")
     numbers = {"refine": int, "winners": int, "equal_within": int | float, "target": int | float}

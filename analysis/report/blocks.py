@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -196,7 +197,8 @@ def file_stems(names: Iterable[Sequence[str]]) -> dict[Any, str]:
         stem = "-".join(map(file_stem, parts))
         earlier = [other.lower() for other in stems.values()]
         same = sum(other.startswith(stem.lower()) for other in earlier)
-        stems[tuple(parts)] = f"{stem}.{same + 1}" if stem.lower() in earlier else stem
+        candidates = chain([stem], (f"{stem}.{number}" for number in count(same + 1)))
+        stems[tuple(parts)] = next(each for each in candidates if each.lower() not in earlier)
     return stems
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import cycle
@@ -29,7 +28,7 @@ from lr_sweep.analysis.statistics.decision import Decision
 MOST_PAIRS = 3
 """That a sentence names; more are counted."""
 MOST_DRAWN = 9
-"""Pairs in the figure; more are in the table."""
+"""Tasks and models in the figure, with 8 pairs in all at most; the table has every one."""
 TITLE = "Difference of each pair against fresh seeds"
 
 
@@ -99,15 +98,12 @@ def _figure(looks: pd.DataFrame, decision: Decision) -> Figure:
     caption = "Over the fresh seeds until then; bars: 95% intervals, for each pair alone."
     limit = decision.metric.scale * decision.settings.min_difference
     caption += f" Dotted: {_within(decision)} to both sides." if limit else ""
-    columns = min(3, len(groups))
-    figure, panels = framed(TITLE, caption, handles, MIN_WIDTH, math.ceil(len(groups) / columns), columns)
-    for panel, (labels, rows) in zip(panels, groups, strict=False):
+    figure, panels = framed(TITLE, caption, handles, len(groups), min(3, len(groups)), MIN_WIDTH)
+    for panel, (labels, rows) in zip(panels, groups, strict=True):
         _draw(panel, rows, styles, decision.metric)
         for height in (-limit, limit) if limit else ():
             panel.axhline(height, color="0.4", linestyle=":", linewidth=1)
         panel.set_title(plain(" ".join(map(str, labels))), fontsize=10.5)
-    for panel in panels[len(groups) :]:
-        panel.set_visible(False)
     return figure
 
 

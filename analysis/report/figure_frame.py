@@ -82,10 +82,15 @@ def variant_styles(variants: list[str]) -> dict[str, Style]:
 
 
 def framed(
-    title: str, caption: str, handles: Sequence[Artist], width: float, rows: int, columns: int
+    title: str, caption: str, handles: Sequence[Artist], number: int, columns: int, width: float | None = None
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure of equal panels, with a title and a legend above and a caption below; `width` in inches."""
-    width = max(width, MIN_WIDTH)
+    """Make a figure of a number of equal panels, with a title and a legend above and a caption below.
+
+    `width` in inches; None: that of panels of `PANEL_WIDTH`.
+    """
+    rows = math.ceil(number / columns)
+    of_panels = LEFT + RIGHT + PANEL_WIDTH * columns + BETWEEN_COLUMNS * (columns - 1)
+    width = max(of_panels if width is None else width, MIN_WIDTH)
     text = plain(textwrap.fill(caption, int(CHARACTERS_PER_INCH * (width - RIGHT))))
     heading = plain(textwrap.fill(title, int(TITLE_CHARACTERS_PER_INCH * width)))
     title_height = TITLE_ROW * (heading.count("\n") + 1)
@@ -102,7 +107,15 @@ def framed(
     place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 1 - (0.09 + title_height) / height)}
     figure.legend(handles=handles, ncols=per_row, frameon=False, fontsize=9, **place)
     figure.text(0.1 / width, 0.08 / height, text, va="bottom", fontsize=7.5, color="0.25", linespacing=1.25)
-    return figure, list(figure.subplots(rows, columns, squeeze=False, gridspec_kw=margins).flatten())
+    return figure, shown_panels(figure, rows, columns, number, gridspec_kw=margins)
+
+
+def shown_panels(figure: Figure, rows: int, columns: int, number: int, **settings: Any) -> list[Axes]:
+    """Make a grid of panels of which a number, the first ones, are seen; return these."""
+    panels = list(figure.subplots(rows, columns, squeeze=False, **settings).flatten())
+    for panel in panels[number:]:
+        panel.set_visible(False)
+    return panels[:number]
 
 
 def plain(text: str) -> str:

@@ -17,9 +17,7 @@ from matplotlib.patches import Patch
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.report.figure_frame import (
-    BETWEEN_COLUMNS,
     LEFT,
-    PANEL_WIDTH,
     RIGHT,
     Style,
     dress,
@@ -68,15 +66,14 @@ def learning_rate_figure(
     """
     tasks, styles, unnamed = list(rates["task"].unique()), *_named(cells, rates["variant"].unique(), metric)
     columns = 2 if len(tasks) == 4 else min(len(tasks), MAX_COLUMNS)
-    width = LEFT + RIGHT + PANEL_WIDTH * columns + BETWEEN_COLUMNS * (columns - 1)
     handles = _legend(rates, styles, metric, published is not None)
     if published:
         handles.append(Line2D([], [], color="0.3", linestyle=":", linewidth=1.3, label="published best (Table 1)"))
     if unnamed:
         handles.append(Line2D([], [], color=UNNAMED, linewidth=1, label=f"{unnamed} other variants"))
     caption += _of_named(unnamed, "grey")
-    figure, panels = framed(title, caption, handles, width, math.ceil(len(tasks) / columns), columns)
-    for panel, task in zip(panels, tasks, strict=False):
+    figure, panels = framed(title, caption, handles, len(tasks), columns)
+    for panel, task in zip(panels, tasks, strict=True):
         _draw_panel(panel, rates[rates["task"] == task], cells[cells["task"] == task], styles, metric)
         if published is not None and near_lu2021(rates.loc[rates["task"] == task, "learning_rate"]):
             panel.axvline(LU2021_LEARNING_RATE, color="#B00020", linestyle="--", linewidth=1.2, zorder=1)
@@ -84,8 +81,6 @@ def learning_rate_figure(
             if of_task == task and variant in styles:
                 panel.axhline(value, color=styles[variant].colour, linestyle=":", linewidth=1.3, zorder=1.5)
         panel.set_title(plain(task), fontsize=10.5)
-    for panel in panels[len(tasks) :]:
-        panel.set_visible(False)
     return figure
 
 
@@ -106,7 +101,7 @@ def best_rates_figure(
         handles.append(Patch(facecolor="0.6", edgecolor="white", hatch=HATCH, label=FEWER_SEEDS))
     if published:
         handles.append(Line2D([], [], color="black", linewidth=1.6, label="published (Table 1)"))
-    figure, (panel,) = framed(title, caption, handles, width, 1, 1)
+    figure, (panel,) = framed(title, caption, handles, 1, 1, width)
     places = {
         (task, variant): i * (len(styles) + 1) + j for i, task in enumerate(tasks) for j, variant in enumerate(styles)
     }

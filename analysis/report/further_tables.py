@@ -17,7 +17,7 @@ from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
 from lr_sweep.analysis.statistics.comparisons import is_paired, seed_correlation
 from lr_sweep.analysis.statistics.modes import two_modes
 from lr_sweep.analysis.statistics.selection import CELL
-from lr_sweep.analysis.statistics.uncertainty import NUM_DRAWS, t_factor
+from lr_sweep.analysis.statistics.uncertainty import t_factor
 from lr_sweep.common.text import NO_VALUE, rate_text
 
 SHOWN_TRIES = (1, 2, 3, 5, 10)
@@ -74,11 +74,6 @@ def _leading(pairs: pd.DataFrame, names: tuple[str, str], leaders: Leaders | Non
         return pairs
     best = pd.Series([leaders.get(group) for group in pairs[GROUP].itertuples(index=False, name=None)], pairs.index)
     return pairs[pairs[names[0]].eq(best) | pairs[names[1]].eq(best)]
-
-
-def overall_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
-    """Show the result of `overall.overall`."""
-    return laid_out("overall", found, metric=metric, draws=NUM_DRAWS)
 
 
 def order_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:

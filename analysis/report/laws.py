@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +18,8 @@ from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.blocks import Block, Bullets, Image, Section, file_stem
 from lr_sweep.analysis.report.figure_frame import (
-    BETWEEN_COLUMNS,
     FURTHER_MARKS,
-    LEFT,
     MIN_WIDTH,
-    PANEL_WIDTH,
-    RIGHT,
     STYLES,
     dress,
     framed,
@@ -133,11 +128,8 @@ def _tuning_figure(folder: Path, bests: pd.DataFrame, metric: Metric) -> Image:
     styles = variant_styles(list(bests["variant"].unique()))
     handles = [Line2D([], [], color=style.colour, marker=style.marker, label=plain(v)) for v, style in styles.items()]
     title, columns = "Best of so many learning rates", min(len(groups), 2)
-    width = LEFT + RIGHT + PANEL_WIDTH * columns + BETWEEN_COLUMNS * (columns - 1)
-    figure, panels = framed(title, say("tuning", metric=metric), handles, width, math.ceil(len(groups) / 2), columns)
-    for panel in panels[len(groups) :]:
-        panel.set_visible(False)
-    for panel, ((task, model), of_group) in zip(panels, groups, strict=False):
+    figure, panels = framed(title, say("tuning", metric=metric), handles, len(groups), columns)
+    for panel, ((task, model), of_group) in zip(panels, groups, strict=True):
         for variant, curve in of_group.groupby("variant", sort=False):
             style, values = styles[str(variant)], metric.scale * curve[["expected", "low", "high"]]
             panel.plot(curve["num_tried"], values["expected"], color=style.colour, marker=style.marker, markersize=4)
@@ -170,7 +162,7 @@ def _figure(summary: StudySummary, best: pd.DataFrame, sizes: pd.Series[float], 
         Line2D([], [], color=colour, marker=marker, label=plain(f"{law['axis']} {size:g}"))
         for (colour, marker), size in zip(styles, sizes, strict=True)
     ]
-    figure, (curves, line) = framed(title, CAPTION, handles, MIN_WIDTH, 1, 2)
+    figure, (curves, line) = framed(title, CAPTION, handles, 2, 2, MIN_WIDTH)
     for (colour, marker), cell in zip(styles, best[CELL].itertuples(index=False), strict=True):
         rates = summary.of(**dict(zip(CELL, cell, strict=True))).learning_rates.sort_values("learning_rate")
         heights = summary.metric.scale * rates["validation_mean"]

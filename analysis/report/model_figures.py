@@ -19,7 +19,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator
 
-from lr_sweep.analysis.report.figure_frame import CHARACTERS_PER_INCH, FURTHER_MARKS, TITLE_CHARACTERS_PER_INCH
+from lr_sweep.analysis.report.figure_frame import (
+    CHARACTERS_PER_INCH,
+    FURTHER_MARKS,
+    TITLE_CHARACTERS_PER_INCH,
+    shown_panels,
+)
 
 MAX_COLUMNS = 4
 PANEL = 2.6
@@ -30,19 +35,15 @@ KINDS = {"weight": "weights", "bias": "biases"}
 def attention_figure(weights: np.ndarray, title: str, caption: str) -> Figure:
     """Draw the mean over heads, then each head, of one example's attention weights (H, T, T), on one colour scale."""
     maps = {"mean over heads": weights.mean(0)} | {f"head {head}": each for head, each in enumerate(weights)}
-    columns = min(len(maps), MAX_COLUMNS)
-    rows = math.ceil(len(maps) / columns)
-    figure, panels = _framed(title, caption, PANEL * columns + 0.8, PANEL * rows + 0.9, rows, columns)
+    figure, panels = _framed(title, caption, len(maps))
     scale: dict[str, Any] = {"vmin": 0.0, "vmax": float(weights.max()), "cmap": "viridis", "interpolation": "nearest"}
-    for panel, (name, each) in zip(panels, maps.items(), strict=False):
+    for panel, (name, each) in zip(panels, maps.items(), strict=True):
         image = panel.imshow(each, **scale)
         panel.set_title(name, fontsize=9)
         panel.set_xlabel("attended token", fontsize=8)
         panel.set_ylabel("token", fontsize=8)
         panel.tick_params(labelsize=7)
-    for panel in panels[len(maps) :]:
-        panel.set_visible(False)
-    figure.colorbar(image, ax=panels, shrink=0.6, label="attention weight")
+    figure.colorbar(image, ax=figure.axes, shrink=0.6, label="attention weight")
     return figure
 
 
@@ -51,7 +52,7 @@ def deviations_figure(rows: Sequence[dict[str, Any]], title: str, caption: str) 
 
     `rows` have `layer`, `tensor`, `kind` (`weight` or `bias`), `standard_deviation` and `default`.
     """
-    figure, panels = _framed(title, caption, 8.0, 3.9, 1, len(KINDS))
+    figure, panels = _framed(title, caption, len(KINDS), (8.0, 3.9))
     for panel, (kind, name) in zip(panels, KINDS.items(), strict=True):
         of_kind = [row for row in rows if row["kind"] == kind]
         tensors = dict.fromkeys(row["tensor"] for row in of_kind)
@@ -78,11 +79,9 @@ def coordinates_figure(rows: Sequence[dict[str, Any]], title: str, caption: str)
     """
     sizes = pd.DataFrame(rows).groupby(["layer", "step", "width"], sort=False)["size"].mean()
     layers = list(dict.fromkeys(row["layer"] for row in rows))
-    columns = min(len(layers), MAX_COLUMNS)
-    deep = math.ceil(len(layers) / columns)
-    figure, panels = _framed(title, caption, PANEL * columns + 0.8, PANEL * deep + 0.9, deep, columns)
+    figure, panels = _framed(title, caption, len(layers))
     shades = colormaps["viridis"].resampled(len({row["step"] for row in rows}) + 1)
-    for panel, layer in zip(panels, layers, strict=False):
+    for panel, layer in zip(panels, layers, strict=True):
         means = sizes[layer].unstack("step")
         for number, step in enumerate(means):
             panel.loglog(means.index, means[step], color=shades(number), marker="o", markersize=3, label=f"{step}")
@@ -96,21 +95,25 @@ def coordinates_figure(rows: Sequence[dict[str, Any]], title: str, caption: str)
         panel.tick_params(labelsize=7)
         panel.grid(color="0.9", linewidth=0.7)
         panel.spines[["top", "right"]].set_visible(False)
-    for panel in panels[len(layers) :]:
-        panel.set_visible(False)
     panels[0].set_ylabel("mean absolute value", fontsize=8)
     panels[0].legend(title="step", fontsize=7, title_fontsize=7, frameon=False)
     return figure
 
 
 def _framed(
-    title: str, caption: str, width: float, height: float, rows: int, columns: int
+    title: str, caption: str, number: int, size: tuple[float, float] | None = None
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure of panels with a title above and a caption below; inches."""
+    """Make a figure of a number of panels with a title above and a caption below.
+
+    `size`: width and height in inches; None: room for panels of `PANEL`.
+    """
+    columns = min(number, MAX_COLUMNS)
+    rows = math.ceil(number / columns)
+    width, height = size or (PANEL * columns + 0.8, PANEL * rows + 0.9)
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     heading = textwrap.fill(title, int(TITLE_CHARACTERS_PER_INCH * width))
     figure.suptitle(heading, fontsize=12, fontweight="bold")
     text = textwrap.fill(caption, int(CHARACTERS_PER_INCH * (width - 0.2)))
     figure.supxlabel(text, x=0.01, ha="left", fontsize=7.5, color="0.25", linespacing=1.25)
-    return figure, list(figure.subplots(rows, columns, squeeze=False).flatten())
+    return figure, shown_panels(figure, rows, columns, number)

@@ -79,6 +79,8 @@ def summarise(
     `record.read` gives the frames; rows of `runs` and `curves` that are not wanted are ignored. Raises RecordError if a
     run counts as complete and its curve ends before the budget.
     """
+    if not metric.chosen_on:
+        return _without_selection(wanted, runs, curves, metric)
     accounted = account(wanted, runs)
     _check_curves(accounted, curves)
     selected = per_run(accounted, curves[["run_id", "step", "validation_accuracy"]], metric)
@@ -90,7 +92,7 @@ def summarise(
     return StudySummary(runs=measured, learning_rates=rates, cells=per_cell(measured, rates, chosen), metric=metric)
 
 
-def without_selection(wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataFrame, metric: Metric) -> StudySummary:
+def _without_selection(wanted: pd.DataFrame, runs: pd.DataFrame, curves: pd.DataFrame, metric: Metric) -> StudySummary:
     """Summarise runs without validation data: the test value of each run's last evaluation, and no choice of a rate."""
     tests = curves[["run_id", "step", "test_accuracy"]].dropna().sort_values(["run_id", "step"])
     last = tests.drop_duplicates("run_id", keep="last")[["run_id", "test_accuracy"]]

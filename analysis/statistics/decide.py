@@ -68,7 +68,7 @@ class Pairs:
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What the values say of each pair, ... x pairs, and of each cell, ... x cells."""
+    """What the values say of each pair, ... x pairs."""
 
     outcome: Ints
     """`UNDECIDED`, `FIRST`, `SECOND` (which is ahead, as larger values are better) or `EQUAL`."""
@@ -79,8 +79,6 @@ class Decided:
     low: Floats
     """95% interval of the difference, for this pair alone."""
     high: Floats
-    needs_seeds: Bools
-    """Of each cell: whether a pair of it is undecided and another seed is allowed."""
 
 
 def judge_pairs(values: Floats, pairs: Pairs, settings: Settings, known: Noise) -> Decided:
@@ -125,7 +123,6 @@ def judge_pairs(values: Floats, pairs: Pairs, settings: Settings, known: Noise) 
         difference=difference,
         low=difference - half,
         high=difference + half,
-        needs_seeds=_in_open_pairs(outcome, pairs, values.shape[-2]) & (counts < settings.max_seeds),
     )
 
 
@@ -161,11 +158,3 @@ def noise_of(values: Floats, earlier: Noise) -> Noise:
     alone = spread & (fdtrc(earlier.dof, fresh.dof, ratio) < QUIETER)
     alone |= fdtr(earlier.dof, fresh.dof, ratio) < NOISIER
     return Noise(*(np.where(alone, own, both) for own, both in zip(fresh, pooled, strict=True)))
-
-
-def _in_open_pairs(outcome: Ints, pairs: Pairs, num_cells: int) -> Bools:
-    found = np.zeros((*outcome.shape[:-1], num_cells), bool)
-    for index, cells in enumerate(zip(pairs.first, pairs.second, strict=True)):
-        for cell in cells:
-            found[..., cell] |= outcome[..., index] == UNDECIDED
-    return found

@@ -7,7 +7,7 @@ the comparison of two variants, and choose no rate.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +28,7 @@ from lr_sweep.analysis.statistics.decide import (
     judge_pairs,
     noise_of,
 )
-from lr_sweep.analysis.statistics.grid_values import at_chosen
+from lr_sweep.analysis.statistics.grid_values import at_chosen, padded
 from lr_sweep.analysis.statistics.noise import Ints, Noise
 from lr_sweep.analysis.statistics.selection import CELL, Cell
 from lr_sweep.analysis.statistics.uncertainty import Floats
@@ -193,7 +193,7 @@ def decide(summary: StudySummary, fresh: pd.DataFrame, deciding: Deciding) -> De
     known = Noise(*(each[chosen] for each in sampled.noise))
     rates = tuple(rows["learning_rate"].tolist())
     used = [_ended(fresh, cell, rate) for cell, rate in zip(cells, rates, strict=True)]
-    values = _rows([metric.sign * each[~np.isnan(each)] for each in used])
+    values = padded([metric.sign * each[~np.isnan(each)] for each in used])
     settings = Settings(
         min_difference=deciding.min_difference / metric.scale, max_seeds=deciding.max_seeds, error=deciding.error
     )
@@ -217,11 +217,3 @@ def _ended(fresh: pd.DataFrame, cell: Cell, rate: float) -> Floats:
     here = np.logical_and.reduce([fresh[name].eq(value).to_numpy() for name, value in zip(CELL, cell, strict=True)])
     here &= fresh["learning_rate"].eq(rate).to_numpy() & fresh["status"].ne("missing").to_numpy()
     return fresh[here].sort_values("seed")["test_accuracy"].to_numpy(float)
-
-
-def _rows(values: Sequence[Floats]) -> Floats:
-    """Stack rows of unequal lengths, the shorter ones with NaN at their ends."""
-    stacked = np.full((len(values), max(map(len, values), default=0)), math.nan)
-    for row, each in zip(stacked, values, strict=True):
-        row[: len(each)] = each
-    return stacked

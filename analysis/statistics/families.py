@@ -52,7 +52,6 @@ def most_equal(numbers: tuple[int, ...]) -> NDArray[np.int64]:
     reachable = 1  # as bits: bit n stands for n equal pairs
     for number in numbers:
         reachable = reduce(or_, (reachable << more for more in _possible(number)))
-    total = sum(numbers)
     packed = np.frombuffer(reachable.to_bytes(total // 8 + 1, "little"), np.uint8)
     is_reachable = np.unpackbits(packed, count=total + 1, bitorder="little")
     most = np.maximum.accumulate(np.where(is_reachable, np.arange(total + 1), 0))

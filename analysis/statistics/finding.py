@@ -23,9 +23,7 @@ class CheckFinding:
     """One thing to know about one cell before believing its number."""
 
     check: str
-    """`untuned`, `edge`, `cliff`, `narrow`, `unstable`, `missing`, `diverged`, `improving`, `gap`, `stuck`,
-    `flat`, `identical`, `two-modes`, `one-seed`, `fewer-seeds`, `unequal`, `unequal-seeds`, `short`, `stopped` or
-    `code`, and of tables `chosen-on-test`, `not-chosen` or `settings`: docs/checks.md."""
+    """Its name, as `edge`: docs/checks.md lists all."""
     level: Level
     """`problem`: the number may change, or cannot carry a conclusion; `note`: anything else worth knowing."""
     task: str

@@ -69,6 +69,15 @@ class Sampled(NamedTuple):
             return np.nansum(self.values, -1) / self.counts
 
 
+def padded(arrays: Sequence[Floats]) -> Floats:
+    """Stack arrays whose last axes differ in length, with NaN at the ends of the shorter ones."""
+    most = max((each.shape[-1] for each in arrays), default=0)
+    found = np.full((len(arrays), *(arrays[0].shape[:-1] if arrays else ()), most), math.nan)
+    for part, each in zip(found, arrays, strict=True):
+        part[..., : each.shape[-1]] = each
+    return found
+
+
 @lru_cache(maxsize=2)
 def cell_values(summary: StudySummary) -> list[CellValues]:
     """Return the test values of each cell, in the order of `StudySummary.cells`.

@@ -17,4 +17,5 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
             path.write_bytes(b"")
         return paths
 
-    monkeypatch.setattr("lr_sweep.analysis.report.figure_frame.save", empty)
+    for module in ("figure_frame", "laws", "decided"):
+        monkeypatch.setattr(f"lr_sweep.analysis.report.{module}.save", empty)

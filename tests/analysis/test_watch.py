@@ -42,7 +42,7 @@ def growing(results: Path) -> tuple[SyntheticRecord, Callable[[float], None]]:
     return made, wait
 
 
-def test_it_is_written_again_only_when_a_run_has_ended(tmp_path: Path) -> None:
+def test_it_is_written_again_only_when_a_run_has_ended_and_at_the_end_as_a_report(tmp_path: Path) -> None:
     made, wait = growing(tmp_path)
     lines: list[str] = []
 
@@ -53,14 +53,7 @@ def test_it_is_written_again_only_when_a_run_has_ended(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         watch(made.results, ["small"], show=show, wait=wait)
     assert [line.split(":")[1].split(",")[0].strip() for line in lines] == ["0 complete", "1 complete", "2 complete"]
-
-
-def test_at_the_end_the_page_is_that_of_a_report(tmp_path: Path) -> None:
-    made, wait = growing(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        watch(made.results, ["small"], wait=wait)
-    page = tmp_path / "studies" / "small" / "report" / "index.html"
-    watched = page.read_text()
+    watched = (tmp_path / "studies" / "small" / "report" / "index.html").read_text()
     assert REFRESHES not in watched
     assert "data-refresh-s" not in watched.split("</main>")[0]
     assert watched == write_report(made.results, "small").page.read_text()

@@ -1,7 +1,10 @@
-"""Tables of a few rows, judged."""
+"""Tables of a few rows, judged; scripts that write some."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,3 +29,11 @@ def chosen(study: Study) -> dict[str, tuple[float, float]]:
     """Learning rate and test mean by variant."""
     cells = study.summary.cells.to_dict("records")
     return {cell["variant"]: (cell["learning_rate"], round(cell["test_mean"], 6)) for cell in cells}
+
+
+def run_script(text: str, *arguments: str, folder: Path) -> None:
+    """Run a script of Python on one thread."""
+    command = [sys.executable, "-c", text, *arguments]
+    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=folder, env=one_thread, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +66,7 @@ def labels_of(name: str) -> dict[str, str]:
     return {**found, "variant": rest} if found and rest and "variant" not in found else found
 
 
-def with_labels(runs: Sequence[tuple[str, list[dict[str, Any]]]]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of runs with their names, and with the settings in the names, as those of a configuration."""
-    for name, rows in runs:
-        labels = {f"config.{key}": value for key, value in labels_of(name).items()}
-        for row in rows:
-            yield {"run": name, **labels, **row}
+def with_labels(runs: Sequence[tuple[str, list[dict[str, Any]]]]) -> list[dict[str, Any]]:
+    """Return the rows of runs with their names, and with the settings in the names, as those of a configuration."""
+    named = [(name, {f"config.{key}": value for key, value in labels_of(name).items()}, rows) for name, rows in runs]
+    return [{"run": name, **labels, **row} for name, labels, rows in named for row in rows]

@@ -8,11 +8,11 @@ from typing import Any
 from lr_sweep.analysis.judge.readers import tensorboard
 from lr_sweep.analysis.judge.readers.from_rows import flattened, table_of_rows
 from lr_sweep.analysis.judge.readers.json_rows import read_json_file
-from lr_sweep.analysis.judge.readers.lightning import rows_of_file, yaml_mapping
-from lr_sweep.analysis.judge.table_file import TableFile
+from lr_sweep.analysis.judge.readers.lightning import yaml_mapping
+from lr_sweep.analysis.judge.table_file import TableFile, read_table_file
 from lr_sweep.common.errors import UserError
 
-CONFIG, OVERRIDES = ".hydra/config.yaml", ".hydra/overrides.yaml"
+CONFIG = ".hydra/config.yaml"
 ENDS = (".csv", ".jsonl", ".ndjson", ".json")
 """Of files of metrics, the first that is there."""
 
@@ -44,10 +44,5 @@ def _metrics(job: Path) -> list[dict[str, Any]]:
         if found := [path for path in files if path.suffix == end]:
             if len(found) > 1:
                 raise UserError(f"{job} has several {end} files, {found[0].name} and {found[1].name}: leave one")
-            return rows_of_file(found[0]) if end == ".csv" else _rows_of_json(found[0])
+            return (read_table_file if end == ".csv" else read_json_file)(found[0]).rows
     return [{"status": "failed"}]
-
-
-def _rows_of_json(path: Path) -> list[dict[str, Any]]:
-    table = read_json_file(path)
-    return [dict(zip(table.columns, row, strict=True)) for row in zip(*table.columns.values(), strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,7 +39,7 @@ def read_json(path: Path, content: bytes) -> TableFile:
 def read_lines(path: Path, text: str) -> list[dict[str, Any]]:
     """Read lines of JSON; raises UserError."""
     rows, mistakes = [], []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(io.StringIO(text, newline=None), 1):  # other ends of lines may be in a text
         if not line.strip():
             continue
         try:

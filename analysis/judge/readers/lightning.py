@@ -26,14 +26,8 @@ def read_lightning(folder: Path) -> TableFile:
     runs = []
     for path in sorted(folder.rglob(METRICS)):
         settings = flattened(yaml_mapping(path.parent / SETTINGS), "hparams.")
-        runs.append((str(path.parent.relative_to(folder)), [settings | row for row in rows_of_file(path)]))
-    return table_of_rows(folder, list(with_labels(runs)), "folders of Lightning's CSVLogger")
-
-
-def rows_of_file(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a table; raises UserError."""
-    table = read_table_file(path)
-    return [dict(zip(table.columns, row, strict=True)) for row in zip(*table.columns.values(), strict=True)]
+        runs.append((str(path.parent.relative_to(folder)), [settings | row for row in read_table_file(path).rows]))
+    return table_of_rows(folder, with_labels(runs), "folders of Lightning's CSVLogger")
 
 
 def yaml_mapping(path: Path) -> dict[str, Any]:

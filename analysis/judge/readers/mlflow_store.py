@@ -10,8 +10,6 @@ from lr_sweep.analysis.judge.table_file import MOST_ROWS, TableFile
 from lr_sweep.common.errors import UserError, reason
 
 PAGE = 1000
-DEFAULT = "Default"
-"""The experiment that MLflow always has."""
 
 
 def read_mlflow(uri: str, named: str) -> TableFile:

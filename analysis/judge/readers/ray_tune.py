@@ -46,7 +46,7 @@ def read_ray_tune(folder: Path) -> TableFile:
 def _reports(trial: Path) -> Iterator[dict[str, Any]]:
     settings = flattened(_json(trial / SETTINGS, _text(trial / SETTINGS)), "config/", "/")
     state = "ERROR" if (trial / ERROR).exists() else "TERMINATED"
-    reports = [_json(trial / RESULTS, line) for line in _text(trial / RESULTS).splitlines() if line.strip()]
+    reports = [_json(trial / RESULTS, line) for line in _text(trial / RESULTS).split("\n") if line.strip()]
     for report in reports or [{}]:
         kept = {name: value for name, value in report.items() if name not in LEFT_OUT}
         yield {**settings, **flattened(kept, mark="/"), "trial_id": trial.name, "state": state}

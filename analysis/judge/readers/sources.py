@@ -78,8 +78,7 @@ def _read(source: str) -> TableFile:
     if head.lstrip()[:1] in (b"{", b"["):
         is_journal = optuna_storage.is_journal(path)
         return optuna_storage.read_optuna(path) if is_journal else json_rows.read_json_file(path)
-    table = read_table_file(path)
-    return wandb_chart.runs_of_chart(table) if wandb_chart.is_chart(table) else table
+    return wandb_chart.without_chart(read_table_file(path))
 
 
 def _head(path: Path) -> bytes:
@@ -98,8 +97,7 @@ def _read_stdin() -> TableFile:
     path = Path("stdin")
     if content.lstrip()[:1] in (b"{", b"["):
         return json_rows.read_json(path, content)
-    table = table_of(path, content)
-    return wandb_chart.runs_of_chart(table) if wandb_chart.is_chart(table) else table
+    return wandb_chart.without_chart(table_of(path, content))
 
 
 def _read_folder(path: Path) -> TableFile:

@@ -34,9 +34,7 @@ def is_tensorboard(folder: Path) -> bool:
 def read_tensorboard(source: Path) -> TableFile:
     """Read a file, or every run below a folder; raises UserError."""
     if source.is_file():
-        return table_of_rows(
-            source, list(with_labels([(source.parent.name, _rows([source]))])), "events of TensorBoard"
-        )
+        return table_of_rows(source, with_labels([(source.parent.name, _rows([source]))]), "events of TensorBoard")
     files = sorted(source.rglob(f"*{EVENTS}*"), key=lambda path: (len(path.parts), path))
     runs: dict[Path, list[Path]] = {}
     for file in files:
@@ -44,7 +42,7 @@ def read_tensorboard(source: Path) -> TableFile:
         above = (run for run in runs if run in file.parents and run != source)
         runs.setdefault(next(above, file.parent), []).append(file)
     named = [(str(run.relative_to(source)), _rows(found)) for run, found in runs.items()]
-    return table_of_rows(source, list(with_labels(named)), "events of TensorBoard")
+    return table_of_rows(source, with_labels(named), "events of TensorBoard")
 
 
 def scalars(folder: Path) -> list[dict[str, Any]]:

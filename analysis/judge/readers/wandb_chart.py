@@ -14,15 +14,14 @@ ENDS = ("__MIN", "__MAX")
 STEPS = {"step", "_step", "epoch", "global_step", "trainer/global_step", "relative time (process)"}
 
 
-def is_chart(table: TableFile) -> bool:
-    """Return whether a table is a chart of W&B."""
-    first, *others = table.columns
-    return first.lower() in STEPS and len(others) > 0 and all(BETWEEN in name for name in others)
+def without_chart(table: TableFile) -> TableFile:
+    """Return a chart with a row a run and step, and any other table as it is.
 
-
-def runs_of_chart(table: TableFile) -> TableFile:
-    """Return a row a run and step; the names of runs give their settings. Raises UserError if they have no rate."""
+    The names of runs give their settings. Raises UserError if they have no rate.
+    """
     first, *others = table.columns
+    if first.lower() not in STEPS or not others or not all(BETWEEN in name for name in others):
+        return table
     rows = []
     for name in [name for name in others if not name.endswith(ENDS)]:
         run, _, metric = name.rpartition(BETWEEN)

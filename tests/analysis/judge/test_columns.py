@@ -15,18 +15,6 @@ from lr_sweep.common.errors import UserError
 
 MLFLOW = ["", "run_id", "status", "start_time", "metrics.test_acc", "metrics.val_acc", "metrics.val_loss", "params.lr"]
 RAY = ["val_acc", "test_acc", "training_iteration", "trial_id", "time_total_s", "config/lr", "config/seed", "logdir"]
-WANDB = [
-    "Name",
-    "ID",
-    "State",
-    "Created",
-    "Runtime",
-    "method",
-    "learning_rate",
-    "seed",
-    "val/accuracy",
-    "test/accuracy",
-]
 
 
 def find_columns(names: Sequence[str], given: Mapping[str, str], metric: str | None) -> Columns:
@@ -49,17 +37,12 @@ def find_columns(names: Sequence[str], given: Mapping[str, str], metric: str | N
             "test=test_acc",
         ),
         (
-            *(WANDB, None),
-            "variant=method learning_rate=learning_rate seed=seed run=ID status=State validation=val/accuracy "
-            "test=test/accuracy",
-        ),
-        (
             ["number", "value", "params_lr", "params_width", "state", "val_acc"],
             None,
             "learning_rate=params_lr status=state validation=val_acc",
         ),
     ],
-    ids=["MLflow", "Ray", "W&B", "Optuna"],
+    ids=["MLflow", "Ray", "Optuna"],
 )
 def test_exports_are_read_by_name(names: list[str], metric: str | None, found: str) -> None:
     result = find_columns(names, {}, metric)
@@ -67,8 +50,6 @@ def test_exports_are_read_by_name(names: list[str], metric: str | None, found: s
 
 
 def test_several_candidates_are_the_users_choice() -> None:
-    with pytest.raises(UserError, match="2 columns may be validation: val_acc, val_f1: say which"):
-        find_columns(["lr", "val_acc", "val_f1"], {}, None)
     with pytest.raises(UserError, match="2 columns may be learning_rate: lr, base_lr"):
         find_columns(["base_lr", "lr", "val_acc"], {}, None)
     assert find_columns(["lr", "val_acc", "val_loss"], {"validation": "val_loss"}, None).metric == "loss"
@@ -97,10 +78,6 @@ def test_the_metric_and_its_direction(column: str, metric: str, higher: bool | N
 
 
 def test_the_metric_is_that_of_the_column_that_is_selected_on_or_shown() -> None:
-    """A loss of training data, which is neither, says nothing of the direction."""
-    names = ["method", "lr", "seed", "train_loss", "test_accuracy"]
-    found = find_columns(names, {"test": "test_accuracy"}, None)
-    assert (found.metric, "train" in found.of, list(found.unread)) == ("accuracy", False, ["train_loss"])
     names = ["lr", "val_loss", "val_acc", "test_acc"]
     assert find_columns(names, {"test": "test_acc"}, None).of["validation"] == "val_acc"
     found = find_columns(["lr", "dev_f1", "heldout_f1"], {"test": "heldout_f1"}, None)

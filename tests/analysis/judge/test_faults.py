@@ -15,91 +15,7 @@ from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.common.errors import UserError
 from lr_sweep.tests.support.judged import chosen, rows_of, study_of
 
-HEAD = "variant,lr,seed,val_loss"
-RISING = "a,0.3,0,{} a,0.03,0,0.5 a,0.003,0,0.7"
-
-
-def test_test_data_alone_choose_nothing_and_are_reported(tmp_path: Path) -> None:
-    rows = "a,0.3,0,0.61 a,0.3,1,0.63 a,0.03,0,0.72 a,0.03,1,0.74 a,0.003,0,0.66 a,0.003,1,0.65"
-    study = study_of(tmp_path, rows_of("variant,lr,seed,test_acc", rows))
-    assert study.summary.cells["learning_rate"].isna().all()
-    assert "73.0 ± 1.0" in write_judged(study, tmp_path / "out").text
-
-
-def test_a_test_value_that_lacks_at_the_chosen_rate_is_a_problem(tmp_path: Path) -> None:
-    rows = "a,0.3,0,0.5,0.48 a,0.3,1,0.5,0.47 a,0.3,2,0.5,0.4 a,0.03,0,0.7,0.6 a,0.03,1,0.7,nan a,0.03,2,0.7,0.9"
-    study = study_of(tmp_path, rows_of("variant,lr,seed,val_acc,test_acc", rows))
-    (found,) = [each for each in study.findings if "for 2 of 3 seeds" in each.message]
-    assert found.level == "problem"
-    assert "(2 of 3 seeds)" in write_judged(study, tmp_path / "out").text
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("variant\tlr\tseed\tval_ppl\na\t0.3\t0\t1,234\na\t0.03\t0\t123.4\n", "which mark is that of decimals"),
-        ("variant;lr;seed;val_ppl\na;0,3;0;1.234\na;0,03;0;123,4\n", "which mark is that of decimals"),
-        (rows_of(HEAD, RISING.format("5_0")), "got '5_0', want a number"),
-        (rows_of(HEAD, RISING.format("0.9"))[:-2], "the file ends within a number, '0.'"),
-    ],
-    ids=["tabs and thousands", "points of thousands", "underscore", "cut"],
-)
-def test_what_may_be_read_in_two_ways_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        study_of(tmp_path, text)
-
-
-@pytest.mark.parametrize("value", ["1e400", "nan", "-inf"])
-def test_what_overflowed_diverged(tmp_path: Path, value: str) -> None:
-    study = study_of(tmp_path, rows_of(HEAD, RISING.format(value)))
-    assert study.summary.runs["status"].tolist() == ["diverged", "complete", "complete"]
-    assert chosen(study) == {"a": (0.03, 0.5)}
-
-
-def test_a_value_behind_nan_chooses_nothing(tmp_path: Path) -> None:
-    rows = "0.3,0,1,nan 0.3,0,2,0.40 0.03,0,1,0.90 0.03,0,2,0.80 0.003,0,1,1.00 0.003,0,2,0.95"
-    assert chosen(study_of(tmp_path, rows_of("lr,seed,step,val_loss", rows))) == {"all": (0.03, 0.8)}
-
-
-@pytest.mark.parametrize(
-    ("word", "status"),
-    [
-        *[("PRUNED", "stopped"), ("FAIL", "failed"), ("TIMEOUT", "failed"), ("CANCELLED by 1000", "failed")],
-        *[("stopped", "stopped"), ("Out of memory", "failed"), ("TrialState.COMPLETE", "complete"), ("ok", "complete")],
-    ],
-)
-def test_states_are_known_in_the_words_of_tools(tmp_path: Path, word: str, status: str) -> None:
-    text = f"lr,val_loss,state\n0.3,0.1,{word}\n0.03,0.5,COMPLETE\n"
-    study = study_of(tmp_path, text)
-    assert study.summary.runs["status"].tolist() == [status, "complete"]
-    assert chosen(study) == {"all": (0.3, 0.1) if status == "complete" else (0.03, 0.5)}
-
-
-def test_fractions_of_epochs_and_rows_of_training_are_read(tmp_path: Path) -> None:
-    rows = "0.3,0,0.5,0.9, 0.3,0,0.5,,0.8 0.3,0,1.0,,0.7 0.03,0,0.5,,0.6 0.03,0,1.0,0.1,0.5"
-    study = study_of(tmp_path, rows_of("lr,seed,epoch,train_loss,val_loss", rows))
-    assert chosen(study) == {"all": (0.03, 0.5)}
-    assert study.summary.runs["best_step"].tolist() == [10, 10]
-
-
-def test_rates_of_six_digits_are_one_rate(tmp_path: Path) -> None:
-    rows = "0.0009765625,0,0.50 0.000976563,1,0.52 0.03125,0,0.60 0.03125,1,0.62 0.5,0,0.70 0.5,1,0.72"
-    study = study_of(tmp_path, rows_of("lr,seed,val_loss", rows))
-    assert study.summary.learning_rates["num_values"].tolist() == [2, 2, 2]
-
-
-def test_a_loss_of_nan_beside_chance_is_divergence_without_a_word(tmp_path: Path) -> None:
-    rows = "30,0,nan,0.10 30,1,nan,0.10 0.03,0,0.5,0.80 0.03,1,0.5,0.81 0.003,0,0.7,0.70 0.003,1,0.7,0.71"
-    study = study_of(tmp_path, rows_of("lr,seed,val_loss,val_acc", rows))
-    assert study.summary.runs["status"].tolist() == ["diverged"] * 2 + ["complete"] * 4
-    assert chosen(study) == {"all": (0.03, 0.805)}
-
-
-def test_seeds_with_a_word_and_a_spreadsheet_s_mark_are_read(tmp_path: Path) -> None:
-    text = "sep=;\nvariant;lr;seed;val_loss\na;0,3;seed_0;0,9\na;0,3;seed_1;0,8\na;0,03;seed_0;0,5\na;0,03;seed_1;0,6\n"
-    study = study_of(tmp_path, text)
-    assert study.summary.runs["seed"].tolist() == [0, 1, 0, 1]
-    assert chosen(study) == {"a": (0.03, 0.55)}
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def test_rates_that_all_give_the_same_are_said_to(tmp_path: Path) -> None:
@@ -107,27 +23,6 @@ def test_rates_that_all_give_the_same_are_said_to(tmp_path: Path) -> None:
     study = study_of(tmp_path, rows_of("lr,seed,val_loss", rows))
     (found,) = [each for each in study.findings if each.check == "flat"]
     assert "all 4 learning rates have the same mean" in found.message
-
-
-def test_a_narrow_spread_has_the_digits_that_show_it(tmp_path: Path) -> None:
-    values = {"a": (0.96561, 0.96570, 0.96565), "b": (0.96531, 0.96540, 0.96538)}
-    rows = [f"{name},0.3,{seed},{value}" for name, found in values.items() for seed, value in enumerate(found)]
-    text = write_judged(study_of(tmp_path, rows_of("variant,lr,seed,val_f1", rows)), tmp_path / "out").text
-    assert "96.565 ± 0.003" in text
-    assert "by 0.029 points" in text
-
-
-def test_settings_pooled_without_seeds_are_refused_by_name(tmp_path: Path) -> None:
-    rows = [f"{w},{d},{lr},{lr + w / 100 + d}" for w, d, lr in product((32, 128), (0.0, 0.4), (0.3, 0.03))]
-    with pytest.raises(QuestionError, match=r"differ in width \(2 values\), dropout \(2 values\)"):
-        study_of(tmp_path, rows_of("width,dropout,lr,val_loss", rows))
-
-
-def test_a_setting_of_runs_with_the_same_seed_is_offered(tmp_path: Path) -> None:
-    rows = [f"a,{gamma},{lr},{seed},{gamma}" for gamma, lr, seed in product((0.9, 0.99), (0.3, 0.03), (0, 1))]
-    reading = Reading(columns={"validation": "mean_reward"}, higher_is_better=True)
-    with pytest.raises(QuestionError, match=r"differ in gamma \(2 values\)"):
-        study_of(tmp_path, rows_of("variant,gamma,lr,seed,mean_reward", rows), reading)
 
 
 def cells_of(values: dict[tuple[str, float], float], seeds: int = 2) -> list[str]:

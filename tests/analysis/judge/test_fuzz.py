@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import random
 import resource
-import time
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -19,11 +18,11 @@ from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.common.errors import UserError
+from lr_sweep.tests.support.fuzz import MOST_BYTES, limited
 
 QUICK, MANY = 24, 700
 DRAWN_EVERY = 20
 """Cases of which the figures are drawn, too, in the long run."""
-MOST_S, MOST_BYTES = 20.0, 1e9
 VALUES = [
     "",
     "x" * 300,
@@ -103,13 +102,12 @@ def judged(case: int, folder: Path) -> str:
     """Judge a case; return `report`, or the message."""
     content, reading = table(case)
     (folder / "table.csv").write_bytes(content)
-    before = time.process_time()
-    try:
-        write_judged(judge([folder / "table.csv"], reading), folder / "out")
-        result = "report"
-    except UserError as error:
-        result = str(error)
-    assert time.process_time() - before < MOST_S, f"case {case}"
+    with limited(f"case {case}"):
+        try:
+            write_judged(judge([folder / "table.csv"], reading), folder / "out")
+            result = "report"
+        except UserError as error:
+            result = str(error)
     assert result, f"case {case}"
     return result
 

@@ -218,9 +218,3 @@ def test_budgets_that_differ_are_settings(tmp_path: Path) -> None:
     rows = [f"{rate},0,{budget},{VALUES[rate] + budget / 1000}" for rate, budget in product(RATES, (10, 20))]
     study = study_of(tmp_path, rows_of("lr,seed,max_epochs,val_acc", rows))
     assert chosen(study) == {"max_epochs=10": (1e-2, 0.81), "max_epochs=20": (1e-2, 0.82)}
-
-
-def test_fractions_among_percents_are_refused(tmp_path: Path) -> None:
-    rows = [f"{rate},{seed},{VALUES[rate] * (100 if seed else 1)}" for rate, seed in product(RATES, (0, 1))]
-    with pytest.raises(UserError, match="a fraction in some rows and percent in others"):
-        study_of(tmp_path, rows_of("lr,seed,val_acc", rows))

@@ -14,6 +14,7 @@ from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.common.errors import UserError
+from lr_sweep.sweep.cli.parser import main
 from lr_sweep.tests.support.judged import chosen, rows_of, study_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -41,13 +42,6 @@ def test_a_row_an_evaluation_stops_early_on_validation(tmp_path: Path) -> None:
     assert study.summary.runs["best_step"].tolist() == [20, 10]
     assert study.summary.runs["status"].tolist() == ["complete", "diverged"]
     assert (study.info.metric.name, study.info.metric.higher_is_better) == ("loss", False)
-
-
-def test_a_spreadsheet_may_name_what_separates_fields(tmp_path: Path) -> None:
-    text = "sep=;\r\nvariant;lr;seed;val_loss\r\na;0,3;0;0,9\r\na;0,03;0;0,5\r\n"
-    assert chosen(study_of(tmp_path, text)) == {"a": (0.03, 0.5)}
-    with pytest.raises(UserError, match="table.csv:4: val_loss: got 'x'"):
-        study_of(tmp_path, text.replace("0,5", "x"))
 
 
 def test_parquet_and_csv_say_the_same(tmp_path: Path) -> None:
@@ -81,10 +75,10 @@ def test_without_validation_nothing_is_chosen(tmp_path: Path) -> None:
 
 
 def test_without_validation_three_rates_make_a_report(tmp_path: Path) -> None:
-    rows = [f"{rate},{seed},{0.5 + rate + seed / 8}" for rate in (0.3, 0.03, 0.003) for seed in (0, 1)]
+    rows = "0.3,0,0.61 0.3,1,0.63 0.03,0,0.72 0.03,1,0.74 0.003,0,0.66 0.003,1,0.65"
     study = study_of(tmp_path, rows_of("lr,seed,test_acc", rows))
     assert {each.check for each in study.findings} == {"not-chosen"}
-    write_judged(study, tmp_path / "out")
+    assert "73.0 ± 1.0" in write_judged(study, tmp_path / "out").text
     assert "NO LEARNING RATE IS CHOSEN" in (tmp_path / "out" / "report.md").read_text()
 
 
@@ -152,3 +146,40 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none.csv"):
         with pytest.raises(UserError, match="name a (CSV or Parquet file|table)"):
             judge([path], Reading())
+
+
+TESTS = {"a": (60.5, 61.5, 62.5), "b": (60.0, 61.0, 62.0)}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Seeds move both variants alike; a leads by half a point."""
+    rows = [
+        f"{variant},{rate},{seed},{validation},{test}"
+        for variant, tests in TESTS.items()
+        for rate, validation in (("1e-4", 50), ("1e-3", 70), ("1e-2", 50))
+        for seed, test in enumerate(tests)
+    ]
+    path = tmp_path / "runs.csv"
+    path.write_text("\n".join(["variant,lr,seed,val_accuracy,test_accuracy", *rows]) + "\n")
+    return path
+
+
+def test_variants_are_equal_within_points(table: Path, tmp_path: Path) -> None:
+    text = write_judged(judge([table], Reading(equal_within=5.0)), tmp_path / "out").text
+    assert "a and b are equal within 5.0 points: a leads by 0.5 points" in text
+
+
+def test_variants_are_compared_by_seed(table: Path, tmp_path: Path) -> None:
+    """By seed the difference is half a point each time: no spread, and so no interval."""
+    texts = []
+    for paired in (True, False):
+        texts.append(write_judged(judge([table], Reading(paired=paired)), tmp_path / f"out-{paired}").text)
+    by_seed, plain = texts
+    assert "leads by 0.5 points over b; without an interval" in by_seed
+    assert "95% interval" in plain
+
+
+def test_no_difference_at_all_is_no_limit(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["judge", str(table), "--equal-within", "0"]) == 2
+    assert "--equal-within: got 0, want a difference above 0" in capsys.readouterr().err

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +11,7 @@ from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.study_files import Study
 from lr_sweep.sweep.cli.parser import main
+from lr_sweep.tests.support.judged import run_script
 
 ROOT = Path(__file__).parents[3]
 RATES = (1e-3, 1e-2, 1e-1)
@@ -57,13 +55,6 @@ def judged(path: Path, metric: str | None = None) -> Study:
 
 def chosen(study: Study) -> dict[str, float]:
     return dict(study.summary.cells[["variant", "learning_rate"]].itertuples(index=False, name=None))
-
-
-def run_script(text: str, *arguments: str, folder: Path) -> None:
-    command = [sys.executable, "-c", text, *arguments]
-    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=folder, env=one_thread, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_the_columns_of_wandb(tmp_path: Path) -> None:

@@ -145,27 +145,19 @@ BEST = {"adam": (0.01, 0.51), "sgd": (0.1, 0.51)}
 
 
 def test_splits_in_rows_are_columns(tmp_path: Path) -> None:
-    rows = [
-        f"{n},{r},{s},{split},{VALUES[n, r, s] + more},{more}" for n, r, s in GRID for split, more in SHIFTS.items()
-    ]
-    found = judged([write(tmp_path, rows_of("optimizer,lr,seed,Split,acc,time", rows))], Reading())
-    assert chosen(found.study) == {name: (rate, value + 0.1) for name, (rate, value) in BEST.items()}
-    assert "validation = validation_acc (guessed: rows with Split = val)" in found.study.about_table[0]
-    assert found.study.summary.cells["validation_mean"].tolist() == pytest.approx([0.51, 0.51])
-
-
-SHIFTS = {"train": 0.2, "val": 0.0, "test": 0.1}
+    shifts = {"train": 0.2, "val": 0.0, "test": 0.1}
+    rows = [f"{n},{r},{s},{split},{VALUES[n, r, s] + x},{x}" for n, r, s in GRID for split, x in shifts.items()]
+    study = study_of(tmp_path, rows_of("optimizer,lr,seed,Split,acc,time", rows))
+    assert chosen(study) == {name: (rate, value + 0.1) for name, (rate, value) in BEST.items()}
+    assert "validation = validation_acc (guessed: rows with Split = val)" in study.about_table[0]
+    assert study.summary.cells["validation_mean"].tolist() == pytest.approx([0.51, 0.51])
 
 
 def test_metrics_in_rows_are_columns(tmp_path: Path) -> None:
-    rows = [f"{n},{r},{s},{metric},{value}" for n, r, s in GRID for metric, value in both(VALUES[n, r, s]).items()]
-    study = study_of(tmp_path, rows_of("optimizer,lr,seed,metric,value", rows))
+    rows = [f"{n},{r},{s},val_acc,{VALUES[n, r, s]} {n},{r},{s},val_loss,0.3" for n, r, s in GRID]
+    study = study_of(tmp_path, rows_of("optimizer,lr,seed,metric,value", " ".join(rows)))
     assert chosen(study) == BEST
     assert study.info.metric.name == "accuracy"
-
-
-def both(accuracy: float) -> dict[str, float]:
-    return {"val_acc": accuracy, "val_loss": 0.3}
 
 
 def test_splits_of_runs_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
@@ -180,9 +172,9 @@ def test_columns_of_learning_rates_are_rows(tmp_path: Path, named: str) -> None:
     wide = table.pivot(index=["optimizer", "seed"], columns="lr", values="value").reset_index()
     wide.columns = [named.format(name) if isinstance(name, float) else name for name in wide.columns]
     wide.to_csv(tmp_path / "wide.csv", index=False)
-    found = judged([tmp_path / "wide.csv"], Reading(higher_is_better=True))
-    assert chosen(found.study) == BEST
-    assert "learning rate = learning_rate (guessed: the names of 3 columns)" in found.study.about_table[0]
+    study = judge([tmp_path / "wide.csv"], Reading(higher_is_better=True))
+    assert chosen(study) == BEST
+    assert "learning rate = learning_rate (guessed: the names of 3 columns)" in study.about_table[0]
 
 
 @pytest.mark.parametrize("names", ["1,2,3", "10,20,30", "0.5,1,64"])
@@ -201,10 +193,10 @@ def test_numbered_columns_beside_a_metric_are_no_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize("named", ["{}_lr{}_s{}", "{}-lr{}-seed{}", "{} lr={} seed={}"])
 def test_settings_in_the_names_of_runs_are_read(tmp_path: Path, named: str) -> None:
     rows = [f"{named.format(*run)},{VALUES[run]}" for run in GRID]
-    found = judged([write(tmp_path, "\n".join(["run_name,val_acc", *rows, ""]))], Reading())
-    assert chosen(found.study) == BEST
-    assert found.study.summary.cells["num_values"].tolist() == [2, 2]
-    assert "learning rate = config.lr (guessed: in run_name)" in found.study.about_table[0]
+    study = study_of(tmp_path, rows_of("run_name,val_acc", rows))
+    assert chosen(study) == BEST
+    assert study.summary.cells["num_values"].tolist() == [2, 2]
+    assert "learning rate = config.lr (guessed: in run_name)" in study.about_table[0]
 
 
 def test_runs_that_a_column_calls_diverged_are_not_chosen(tmp_path: Path) -> None:
@@ -212,8 +204,3 @@ def test_runs_that_a_column_calls_diverged_are_not_chosen(tmp_path: Path) -> Non
     study = study_of(tmp_path, rows_of("optimizer,lr,seed,val_acc,diverged", rows))
     assert study.summary.runs["status"].value_counts().to_dict() == {"complete": 8, "diverged": 4}
     assert chosen(study) == {"adam": (0.01, 0.51), "sgd": (0.01, 0.42)}
-
-
-def write(folder: Path, text: str) -> Path:
-    (folder / "table.csv").write_text(text)
-    return folder / "table.csv"

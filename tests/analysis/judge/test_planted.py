@@ -19,7 +19,7 @@ from lr_sweep.analysis.judge.reading import QuestionError, Reading
 from lr_sweep.analysis.study_files import Study
 from lr_sweep.common.errors import UserError
 
-QUICK, MANY, PART = 50, 3000, 200
+QUICK, MANY, PART = 30, 3000, 200
 LEAST_ANSWERED = 0.5
 RATES = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1]
 RATE_NAMES = ["lr", "learning_rate", "LR", "params_lr", "params.lr", "config/lr", "hparams.lr", "adam_lr", "base_lr"]

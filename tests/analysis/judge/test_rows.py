@@ -67,6 +67,13 @@ READ: dict[str, tuple[str, dict[str, list[object]], dict[str, tuple[float, float
         {"all": (0.03, 0.5)},
         "",
     ),
+    "states in other words": (
+        "lr,val_loss,state\n0.3,0.1,TIMEOUT\n0.2,0.1,CANCELLED by 1000\n0.1,0.1,Out of memory\n0.03,0.1,stopped\n"
+        "0.01,0.6,TrialState.COMPLETE\n0.003,0.5,ok\n",
+        {"status": [*["failed"] * 3, "stopped", "complete", "complete"]},
+        {"all": (0.003, 0.5)},
+        "",
+    ),
     "states of W&B": (
         "lr,seed,state,val_acc,test_acc\n0.1,0,finished,0.5,0.5\n0.1,1,crashed,0.7,0.7\n0.1,2,running,,\n0.1,3,finished,,\n",
         {"status": ["complete", "failed", "missing", "missing"]},
@@ -91,7 +98,6 @@ READ: dict[str, tuple[str, dict[str, list[object]], dict[str, tuple[float, float
         {"a": (0.01, 0.6)},
         "some values of accuracy are above 1: all are read as percent",
     ),
-    "no test data": ("lr,seed,val_acc\n0.1,0,0.5\n0.2,0,0.75\n", {}, {"all": (0.2, 0.75)}, ""),
 }
 
 
@@ -109,6 +115,7 @@ def test_what_is_read(
 def test_what_is_infinite_diverged(tmp_path: Path, value: str) -> None:
     study = study_of(tmp_path, HEAD + f"a,0.3,0,{value}\na,0.03,0,0.5\n")
     assert study.summary.runs["status"].tolist() == ["diverged", "complete"]
+    assert chosen(study) == {"a": (0.03, 0.5)}
 
 
 def test_one_metric_in_two_units_is_refused(tmp_path: Path) -> None:

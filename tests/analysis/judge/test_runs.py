@@ -28,7 +28,7 @@ LOSSES = rows_of(
 
 def test_a_loss_of_nan_beside_the_metric_is_divergence(tmp_path: Path) -> None:
     for name in ("val_loss", "train_loss"):
-        study = study_of(tmp_path, LOSSES.replace("val_loss", name), Reading(metric="accuracy"))
+        study = study_of(tmp_path, LOSSES.replace("val_loss", name))
         assert study.summary.runs["status"].tolist() == ["diverged"] * 2 + ["complete"] * 4
         assert chosen(study) == {"all": (0.03, 0.805)}
         assert f"2 runs diverged by {name}, which is NaN to their end" in study.about_table
@@ -64,7 +64,7 @@ def test_learning_rates_of_six_and_of_more_digits_are_one(tmp_path: Path) -> Non
     ):
         table = f"lr,seed,val_loss\n{one},1,0.52\n{other},0,0.50\n0.03125,0,0.60\n0.03125,1,0.62\n"
         study = study_of(tmp_path, table)
-        assert study.summary.cells[["num_seeds", "num_values"]].to_numpy().tolist() == [[2, 2]]
+        assert study.summary.learning_rates["num_values"].tolist() == [2, 2]
         assert f"learning rates that differ in their sixth digit are one: {text}" in study.about_table
 
 

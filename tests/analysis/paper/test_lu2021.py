@@ -34,6 +34,8 @@ from lr_sweep.analysis.study_report import write_report
 from lr_sweep.datasets import TASKS
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 OTHER_COPY = Path(os.environ.get("SWEEP_DATA_DIR", "/nowhere")).parent / "published" / "lu2021.csv"
 FPT = {"model": "gpt2", "variant": "frozen-pretrained"}
 RANDOM = {"model": "gpt2", "variant": "frozen-random"}

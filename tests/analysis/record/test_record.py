@@ -1,3 +1,4 @@
+import json
 import math
 import subprocess
 import sys
@@ -101,6 +102,26 @@ def test_an_unknown_study_lists_those_there_are(tmp_path: Path) -> None:
         record.read_study(tmp_path, "large")
     with pytest.raises(RecordError, match="plain name"):
         record.read_study(tmp_path, "../small")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"study": None}, "got None as study, want a text"),
+        ({"title": 5}, "got 5 as title, want a text"),
+        (
+            {"decide": {"pairs": "all", "min_difference": "1", "max_seeds": 3, "error": 0.1}},
+            "got .* as decide, want numbers",
+        ),
+    ],
+)
+def test_facts_of_another_type_are_reported_with_their_file(
+    tmp_path: Path, changed: dict[str, Any], message: str
+) -> None:
+    path = Paths(SyntheticRecord(tmp_path).write()).facts("small")
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    with pytest.raises(RecordError, match=rf"study\.json: {message}"):
+        record.read_study(tmp_path, "small")
 
 
 def test_a_study_that_wants_nothing_is_refused(tmp_path: Path) -> None:

@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from lr_sweep.analysis.report.findings import folded
 from lr_sweep.analysis.statistics.finding import CheckFinding
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.records import SyntheticRecord
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def finding(task: str, variant: str, message: str = "same", model: str = "m") -> CheckFinding:

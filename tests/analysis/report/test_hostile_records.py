@@ -57,6 +57,7 @@ def test_titles_and_names_with_dollars_are_drawn(tmp_path: Path) -> None:
 
 def test_stems_of_different_pairs_differ() -> None:
     assert list(file_stems([("x-y", "z"), ("x", "y-z"), ("X", "y z")]).values()) == ["x-y-z", "x-y-z.2", "X-y-z.3"]
+    assert list(file_stems([("a b",), ("a-b.3",), ("a/b",)]).values()) == ["a-b", "a-b.3", "a-b.4"]
     assert list(file_stems([("mnist", "gpt2"), ("cifar10", "gpt2")]).values()) == ["mnist-gpt2", "cifar10-gpt2"]
 
 

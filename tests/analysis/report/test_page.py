@@ -159,6 +159,7 @@ def test_the_figure_s_numbers_are_the_tables(written: tuple[str, Reader, str]) -
     assert panels["mnist", "gpt2"]["fixed"] == {"rate": 1e-3, "label": "Lu et al. 2021 (1e-3)"}
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("status", ["complete", "diverged", "failed", "missing"])
 def test_one_run_of_any_fate_has_a_page_that_says_so(tmp_path: Path, status: str) -> None:
     """One seed, one variant, one learning rate; and where the run did not complete, no value at all."""

@@ -1,4 +1,7 @@
-"""The page as a reader has it: opened from a file by a real browser, pointed at, clicked, read without a network."""
+"""The page as a reader has it: opened from a file by a real browser, pointed at, clicked, read without a network.
+
+On a wide screen, on a phone, in the dark and on paper nothing that matters is out of view.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,9 @@ pytestmark = pytest.mark.skipif(executable() is None, reason="no chromium or goo
 
 FROZEN, UNFROZEN = '[data-variant="frozen-random"]', '[data-variant="unfrozen-pretrained"]'
 TOOLTIP = "document.querySelector('#tooltip')"
+OPEN_ALL = "document.querySelectorAll('details').forEach(each => each.open = true)"
+TITLES_CUT_OFF = """[...document.querySelectorAll('.scroll')].filter(each => each.scrollWidth > each.clientWidth)
+    .map(each => each.querySelector('caption').textContent)"""
 
 
 @pytest.fixture(scope="module")
@@ -277,3 +283,44 @@ def test_a_page_without_any_run_has_no_figure_and_no_error(window: Browser, tmp_
     window.open(written(tmp_path, "None", Section("A", [SweepChart("")]), {"panels": []}))
     assert errors(window) == []
     assert window.evaluate("document.querySelector('#sweep').hidden") is True
+
+
+@pytest.mark.slow
+def test_no_column_is_cut_off_at_1280_pixels(window: Browser, page: Path) -> None:
+    window.open(page, width=1280)
+    window.evaluate(OPEN_ALL)
+    assert window.evaluate(TITLES_CUT_OFF) == []
+
+
+@pytest.mark.slow
+def test_on_a_phone_what_to_do_is_in_view(window: Browser, page: Path) -> None:
+    window.open(page, width=390, height=844, phone=True)
+    sides = "[...document.querySelectorAll('.stacked td')].map(each => each.getBoundingClientRect().right)"
+    found = window.evaluate(sides)
+    assert found
+    assert max(found) <= 390
+    assert "what to do" in window.evaluate("[...document.querySelectorAll('.stacked td')].map(e => e.dataset.name)")
+    assert window.evaluate("document.documentElement.scrollWidth") == 390
+
+
+@pytest.mark.slow
+def test_the_dark_mode_follows_the_system(window: Browser, page: Path) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    window.open(page)
+    assert window.evaluate(ground) == "rgb(255, 255, 255)"
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    window.call("Emulation.setEmulatedMedia", media="", features=dark)
+    try:
+        assert window.evaluate(ground) == "rgb(20, 23, 27)"
+        window.call("Emulation.setEmulatedMedia", media="print", features=dark)
+        assert window.evaluate(ground) == "rgb(255, 255, 255)"  # paper is white
+    finally:
+        window.call("Emulation.setEmulatedMedia", media="", features=[])
+
+
+@pytest.mark.slow
+def test_printing_opens_what_is_folded(window: Browser, page: Path) -> None:
+    window.open(page)
+    assert window.evaluate("document.querySelectorAll('details:not([open])').length") > 3
+    window.call("Page.printToPDF")
+    assert window.evaluate("document.querySelectorAll('details:not([open])').length") == 0

@@ -21,6 +21,8 @@ from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.page_record import flip_record
 from lr_sweep.tests.support.records import SyntheticRecord, flips_in, summary_of
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 LOSS = Metric(name="loss", higher_is_better=False, is_fraction=False)
 FIXED = {"fixed_rate": 1e-3, "fixed_best": "b", "fixed_difference": -0.1, "flips": True, "strongest": None}
 NO_FLIP = {"flips": False, "fixed_best": ""}
@@ -154,13 +156,15 @@ def test_of_a_study_with_the_chosen_rates(tmp_path: Path) -> None:
     assert chosen == "Chosen on validation: a 1e-3, b 1e-3, c 1e-3."
 
 
-def test_every_form_of_the_report_opens_with_the_verdict(tmp_path: Path) -> None:
+def test_every_form_of_a_report_opens_with_the_verdict_and_says_once_what_tables_share(tmp_path: Path) -> None:
     report = write_report(flip_record(tmp_path).write(), "small")
-    verdict = "Tuned, a wins by 10.0 points over c"
+    verdict, shared = "Tuned, a wins by 10.0 points over c", "Selection: in each run"
     assert report.text.splitlines()[1].startswith(f"mnist: {verdict}")
-    assert (report.folder / "report.md").read_text().splitlines()[2].startswith(f"- **mnist**: {verdict}")
-    page = report.page.read_text()
+    markdown, page = (report.folder / "report.md").read_text(), report.page.read_text()
+    assert markdown.splitlines()[2].startswith(f"- **mnist**: {verdict}")
     assert page.index(verdict) < page.index("<nav") < page.index('id="sweep"') < page.index("<table")
+    assert (markdown.count(shared), report.text.count(shared)) == (1, 1)
+    assert shared in (report.folder / "cells.md").read_text()
 
 
 def test_one_learning_rate_has_no_tuning(tmp_path: Path) -> None:
@@ -171,10 +175,3 @@ def test_one_learning_rate_has_no_tuning(tmp_path: Path) -> None:
     text = write_report(made.write(), "small").text
     assert "At the one learning rate that was tried, a leads by 10.0 points over b" in text
     assert "alone" not in text
-
-
-def test_what_tables_share_is_said_once(tmp_path: Path) -> None:
-    report = write_report(flip_record(tmp_path).write(), "small")
-    assert (report.folder / "report.md").read_text().count("Selection: in each run") == 1
-    assert report.text.count("Selection: in each run") == 1
-    assert "Selection: in each run" in (report.folder / "cells.md").read_text()

@@ -43,7 +43,7 @@ def test_two_looks_have_it_together() -> None:
 
 def test_a_large_difference_is_decided_at_the_first_look() -> None:
     found = judge_pairs(fresh(10.0, 0.0, seeds=2), TWO, Settings(), known(2))
-    assert (found.outcome.tolist(), found.num_seeds.tolist(), found.needs_seeds.any()) == ([FIRST], [2], False)
+    assert (found.outcome.tolist(), found.num_seeds.tolist()) == ([FIRST], [2])
     assert found.difference == pytest.approx([10.0])
     assert judge_pairs(fresh(0.0, 10.0, seeds=2), TWO, Settings(), known(2)).outcome.tolist() == [SECOND]
 
@@ -51,21 +51,18 @@ def test_a_large_difference_is_decided_at_the_first_look() -> None:
 def test_equal_variants_need_seeds_until_their_difference_is_small_for_certain() -> None:
     settings = Settings(min_difference=1.5)
     few, many = (judge_pairs(fresh(0.0, 0.0, seeds=n), TWO, settings, known(2)) for n in (4, 20))
-    assert (few.outcome.tolist(), few.needs_seeds.tolist()) == ([UNDECIDED], [True, True])
-    assert (many.outcome.tolist(), many.needs_seeds.any()) == ([EQUAL], False)
+    assert (few.outcome.tolist(), many.outcome.tolist()) == ([UNDECIDED], [EQUAL])
     assert 4 < many.num_seeds[0] < 20
 
 
 def test_without_a_limit_none_are_equal_and_the_most_seeds_end_it() -> None:
-    found = judge_pairs(fresh(0.0, 0.0), TWO, Settings(), known(2))
-    assert (found.outcome.tolist(), found.needs_seeds.any()) == ([UNDECIDED], False)
+    assert judge_pairs(fresh(0.0, 0.0), TWO, Settings(), known(2)).outcome.tolist() == [UNDECIDED]
 
 
-def test_only_cells_of_undecided_pairs_need_seeds() -> None:
+def test_pairs_are_decided_one_by_one() -> None:
     """The third variant is far behind; the first two are equal."""
     found = judge_pairs(fresh(0.0, 0.0, -20.0, seeds=3), Pairs.all_of("ttt"), Settings(), known(3))
     assert found.outcome.tolist() == [UNDECIDED, FIRST, FIRST]
-    assert found.needs_seeds.tolist() == [True, True, False]
 
 
 def test_a_decision_stays_whatever_later_seeds_say() -> None:
@@ -80,7 +77,6 @@ def test_seeds_of_one_cell_alone_are_no_look() -> None:
     values[1, 1:] = math.nan
     found = judge_pairs(values, TWO, Settings(), known(2))
     assert (found.outcome.tolist(), found.num_seeds.tolist()) == ([UNDECIDED], [0])
-    assert found.needs_seeds.tolist() == [False, True]  # the first cell has all it may have
 
 
 def test_a_cell_whose_noise_is_not_known_before_has_that_of_its_fresh_seeds() -> None:
@@ -108,4 +104,4 @@ def test_fresh_seeds_without_spread_leave_the_noise_of_earlier_runs() -> None:
 
 def test_named_pairs_alone_are_compared() -> None:
     found = judge_pairs(fresh(0.0, 20.0, 40.0, seeds=2), Pairs.named([(0, 2)]), Settings(), known(3))
-    assert (found.outcome.tolist(), found.needs_seeds.tolist()) == ([SECOND], [False] * 3)
+    assert found.outcome.tolist() == [SECOND]

@@ -17,6 +17,8 @@ from lr_sweep.analysis.report.laws import surface_texts
 from lr_sweep.analysis.statistics.axes import of_contents, of_labels
 from lr_sweep.analysis.statistics.laws import fitted, laws, surfaces
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 WIDTHS = (128, 256, 512, 1024)
 MUP_ISSUE = (-8.7, -9.6, -10.7, -11.3)
 """log2 of the optima over four widths, of issue 66 of github.com/microsoft/mup."""

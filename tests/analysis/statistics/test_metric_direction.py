@@ -13,13 +13,13 @@ import pytest
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record import read
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise
+from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.checks import check_sweep
 from lr_sweep.analysis.statistics.orders import orders, reversals
 from lr_sweep.analysis.statistics.sensitivity import sensitivities
 from lr_sweep.analysis.statistics.tuning import expected_bests
 from lr_sweep.analysis.study_report import Report, write_report
-from lr_sweep.tests.support.records import SyntheticRecord, flips_in
+from lr_sweep.tests.support.records import SyntheticRecord, flips_in, summary_of
 
 ERROR = Metric(name="error", higher_is_better=False)
 PERPLEXITY = Metric(name="perplexity", higher_is_better=False, is_fraction=False)
@@ -51,17 +51,10 @@ def record_of(folder: Path, metric: Metric) -> Path:
     return results
 
 
-def summary_at(results: Path) -> StudySummary:
-    info = read.read_study(results, "small")
-    return summarise(
-        read.read_wanted(results, "small"), read.read_runs(results), read.read_curves(results), info.metric
-    )
-
-
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[StudySummary, StudySummary]:
     folder = tmp_path_factory.mktemp("records")
-    return tuple(summary_at(record_of(folder / metric.name, metric)) for metric in (Metric(), ERROR))
+    return tuple(summary_of(record_of(folder / metric.name, metric)) for metric in (Metric(), ERROR))
 
 
 def test_the_same_steps_and_rates_are_chosen(both: tuple[StudySummary, StudySummary]) -> None:
@@ -97,7 +90,7 @@ def test_checks_are_the_same(tmp_path: Path) -> None:
     found = {}
     for metric in (Metric(), ERROR):
         results = record_of(tmp_path / metric.name, metric)
-        found[metric.name] = check_sweep(summary_at(results), read.read_curves(results))
+        found[metric.name] = check_sweep(summary_of(results), read.read_curves(results))
     listed = {name: [(each.check, each.variant, each.learning_rates) for each in found[name]] for name in found}
     assert listed["error"] == listed["accuracy"]
     messages = [each.message for each in found["error"]]

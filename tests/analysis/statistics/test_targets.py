@@ -16,6 +16,8 @@ from lr_sweep.analysis.study_report import write_report
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 FAST = ([(100, 0.5, 0), (200, 0.8, 0), (300, 0.9, 0)], [(100, 0.8, 0), (200, 0.9, 0), (300, 0.9, 0)])
 SLOW = ([(100, 0.2, 0), (200, 0.6, 0), (300, 0.8, 0)], [(100, 0.2, 0), (200, 0.3, 0), (300, 0.6, 0)])
 

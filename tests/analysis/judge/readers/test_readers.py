@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from lr_sweep.analysis.judge.judge import judge
-from lr_sweep.analysis.judge.reading import QuestionError, Reading
+from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.study_files import Study
 from lr_sweep.common.errors import UserError
-from lr_sweep.tests.support.judged import chosen
+from lr_sweep.tests.support.judged import chosen, run_script
 
 RATES = (1e-3, 1e-2, 1e-1)
 BEST = {"a": 1e-2, "b": 1e-1}
@@ -114,12 +114,6 @@ def test_the_last_values_of_mlflow_are_said_to_be_that(tmp_path: Path) -> None:
     assert rates.dropna().to_dict() == {0.001: 0.7, 0.01: 0.5, 0.1: 0.9}
     assert found.summary.runs.set_index("learning_rate")["status"][1.0] == "diverged"
     assert any("runs of MLflow, the last value of each metric" in line for line in found.about_table)
-
-
-def run_script(text: str, *arguments: str, folder: Path) -> None:
-    command = [sys.executable, "-c", text, *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("library", ["tensorboardX", "torch.utils.tensorboard"])
@@ -272,6 +266,12 @@ def test_json(tmp_path: Path, text: str) -> None:
     assert_found(judge([tmp_path / "runs.json"], Reading()), "JSON")
 
 
+def test_ends_of_lines_in_texts_of_json_end_no_line(tmp_path: Path) -> None:
+    lines = [json.dumps(row | {"note": "a\u2028b\x85c"}, ensure_ascii=False) for row in ROWS]
+    (tmp_path / "runs.jsonl").write_text("\r\n".join(lines), newline="")
+    assert_found(judge([tmp_path / "runs.jsonl"], Reading()), "JSON lines")
+
+
 def test_wrong_lines_of_json_are_named(tmp_path: Path) -> None:
     (tmp_path / "runs.jsonl").write_text('{"lr": 0.1, "val_acc": 0.5}\n{"lr": 0.2, "val_')
     with pytest.raises(UserError, match="runs.jsonl:2: no JSON"):
@@ -333,9 +333,3 @@ def test_several_studies_are_variants_and_several_objectives_are_refused(tmp_pat
     optuna.create_study(storage=storage, study_name="two", directions=["maximize", "minimize"])
     with pytest.raises(UserError, match="the study two has several objectives"):
         judge([tmp_path / "s.db"], Reading())
-
-
-def test_a_metric_that_says_nothing_is_asked_about_once(tmp_path: Path) -> None:
-    (tmp_path / "r.jsonl").write_text('{"lr": 0.1, "score": 0.5}\n{"lr": 0.2, "score": 0.6}\n')
-    with pytest.raises(QuestionError, match="is more score better or worse"):
-        judge([tmp_path / "r.jsonl"], Reading())
