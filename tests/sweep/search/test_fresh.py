@@ -224,7 +224,7 @@ def test_the_study_file(tmp_path: Path) -> None:
         ("{min_difference: 1, pairs: [[frozen-pretrained, unfrozen-pretrained]]}", "unfrozen-pretrained"),
         (
             "{min_difference: 1, pairs: [[frozen-pretrained, unfrozen-random], [unfrozen-random, frozen-pretrained]]}",
-            "is there twice",
+            'decide.pairs[1]: ["frozen-pretrained", "unfrozen-random"] is there twice',
         ),
     ],
 )
