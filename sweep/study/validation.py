@@ -211,6 +211,7 @@ NameRule = matching(
     "lowercase letters and digits, single dashes between them, 100 characters at most",
 )
 """Of studies and of their own models: names of files and folders."""
+NAME = TypeAdapter(Annotated[str, NameRule])
 
 
 def _wording(detail: ErrorDetails, keys: Iterable[str]) -> str:
