@@ -82,9 +82,8 @@ def test_weights_are_for_the_models_with_a_cell_that_starts_from_them(tmp_path: 
 
 
 def test_it_round_trips(tmp_path: Path) -> None:
-    (tmp_path / "again").mkdir()
     study = load(tmp_path)
-    assert load_study(write(tmp_path / "again", study_to_yaml(study))) == study
+    assert load_study(write(tmp_path, study_to_yaml(study))) == study
 
 
 @pytest.mark.parametrize(
