@@ -57,10 +57,11 @@ def test_the_report_is_put_into_mlflow_by_report_and_by_sync(results: Path, caps
     assert names == {file.path for file in open_client(uri).list_artifacts(parent.info.run_id, "report")}
 
 
-@pytest.mark.parametrize("content", [b"", b"study: [", b"study: other\n", b"a: &a [1]\nstudy: *a\n", b"\xff"])
-def test_a_damaged_study_file_is_named(results: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    path = Paths(results).options("small")
-    path.write_bytes(content)
+@pytest.mark.parametrize("content", [b"", b"study: [", b"study: other\n", b"a: &a [1]\nstudy: *a\n", b"\xff", None])
+def test_a_damaged_file_is_named(results: Path, content: bytes | None, capsys: pytest.CaptureFixture[str]) -> None:
+    """The study's, or a run's curve that is cut."""
+    path = Paths(results).curve("aa") if content is None else Paths(results).options("small")
+    path.write_bytes(path.read_bytes()[:-1] if content is None else content)
     assert main(["mlflow", "sync", "--results", str(results)]) == 2
     assert str(path) in capsys.readouterr().err
 
