@@ -176,7 +176,7 @@ def some_distinct(values: tuple[T, ...]) -> tuple[T, ...]:
 
 
 def or_list(kinds: tuple[type, ...], wanted: str) -> Discriminator:
-    """Return what tells a list from a value of the kinds; `wanted` is the text of the mistake for anything else."""
+    """Return what separates a list from a value of the kinds; `wanted` is the text of the mistake for anything else."""
     return Discriminator(
         lambda value: "(list)" if isinstance(value, tuple) else "(one)" if isinstance(value, kinds) else None,
         custom_error_type=MISTAKE,

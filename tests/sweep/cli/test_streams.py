@@ -24,7 +24,7 @@ echo "code $?" >&3
 """
 
 
-def told(command: str, redirected: str) -> tuple[int, str]:
+def said(command: str, redirected: str) -> tuple[int, str]:
     """Run a command in a shell with redirections; return its exit code and what came out of stdout and stderr."""
     line = f"{sys.executable} -m sweep {command}"
     done = subprocess.run(
@@ -52,7 +52,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [(">&-", 2, CLOSED), (">/dev/full", 2, FULL), (">&- 2>&-", 2, ""), (">/dev/full 2>/dev/full", 2, "")],
 )
 def test_output_that_cannot_be_written_is_an_error(record: Path, redirected: str, code: int, printed: str) -> None:
-    found, text = told(f"ls --results {record}", redirected)
+    found, text = said(f"ls --results {record}", redirected)
     assert found == code
     assert text.startswith(printed)
     assert text.count("\n") == bool(printed)
@@ -60,7 +60,7 @@ def test_output_that_cannot_be_written_is_an_error(record: Path, redirected: str
 
 @pytest.mark.parametrize("redirected", ["| true", "2>&-", "2>/dev/full", "<&-"])
 def test_a_command_needs_neither_a_reader_nor_errors_nor_input(record: Path, redirected: str) -> None:
-    code, text = told(f"ls --results {record}", redirected)
+    code, text = said(f"ls --results {record}", redirected)
     assert code == 0
     assert "Traceback" not in text
     assert "Exception ignored" not in text
@@ -68,18 +68,18 @@ def test_a_command_needs_neither_a_reader_nor_errors_nor_input(record: Path, red
 
 @pytest.mark.parametrize("redirected", ["2>&-", "2>/dev/full"])
 def test_an_error_that_cannot_be_printed_keeps_its_exit_code(tmp_path: Path, redirected: str) -> None:
-    assert told(f"ls --results {tmp_path / 'none'}", redirected) == (2, "")
+    assert said(f"ls --results {tmp_path / 'none'}", redirected) == (2, "")
 
 
 def test_gc_with_a_closed_input_has_no_terminal_to_ask_at(record: Path) -> None:
     (record / ".x.partial").write_text("x")
-    code, text = told(f"gc --results {record}", "<&-")
+    code, text = said(f"gc --results {record}", "<&-")
     assert code == 2
     assert "there is no terminal to ask at" in text
 
 
 def test_help_too(record: Path) -> None:
-    code, text = told("--help", ">/dev/full")
+    code, text = said("--help", ">/dev/full")
     assert (code, text.startswith(FULL)) == (2, True)
 
 
