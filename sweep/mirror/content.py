@@ -111,7 +111,7 @@ class MirroredRun:
         """Labels, and what defines the run (`protocol.batch_size`, `model.layers`); no param ever changes."""
         content = json.loads(self.row["content"]) if self.row else {}
         named = {key: value for key, value in content.items() if key not in _UNLOGGED_CONTENT}
-        return {key: as_text(value) for key, value in (flattened(named) | self.labels).items()}
+        return {allowed(key): as_text(value) for key, value in (flattened(named) | self.labels).items()}
 
     def tags(self) -> dict[str, str]:
         """Everything that is not part of a run's definition; what is missing gets no tag."""

@@ -41,7 +41,6 @@ def test_complete_run_is_mirrored_with_params_tags_times_and_points(results: Pat
     uri = tracking_uri(results)
     (run,) = find(uri, "sweep.run_id", "aa")
     assert run.info.run_name == "lr 1e-3, seed 0"
-    assert (run.info.status, run.info.start_time, run.info.end_time) == ("FINISHED", START_MS, START_MS + 60_000)
     assert run.data.params == {
         **{"task": "mnist", "model": "tiny", "variant": "frozen-random", "learning_rate": "0.001", "seed": "0"},
         **{"initialisation": "random", "trained": '["input", "output"]', "model.layers": "2", "model.heads": "4"},
@@ -57,11 +56,16 @@ def test_complete_run_is_mirrored_with_params_tags_times_and_points(results: Pat
     (parent,) = find(uri, "sweep.study", "small")
     assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
     assert parent.data.tags["mlflow.note.content"].startswith("A small study\n")
-    assert (parent.info.status, parent.info.start_time, parent.info.end_time) == (
-        "FINISHED",
-        START_MS,
-        START_MS + 60_000,
-    )
+    for info in (run.info, parent.info):
+        assert (info.status, info.start_time, info.end_time) == ("FINISHED", START_MS, START_MS + 60_000)
+
+
+def test_a_data_file_of_any_name_is_a_param(results: Path) -> None:
+    """MLflow refuses most punctuation in names."""
+    write_end(results, "aa", content=json.dumps({"data": {"parts/train (1)+2.npz": "abc"}}))
+    new_mirror(results).sync_all()
+    (run,) = find(tracking_uri(results), "sweep.run_id", "aa")
+    assert run.data.params["data.parts/train _1__2.npz"] == "abc"
 
 
 def test_a_run_is_named_the_same_before_and_after_a_round_that_adds_seeds(results: Path) -> None:
