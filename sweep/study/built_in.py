@@ -213,12 +213,13 @@ def check_protocols(study: BuiltInStudy, cells: Sequence[StudyCell]) -> None:
     found: dict[tuple[Loc, str], list[str]] = defaultdict(list)
     for task, model, name, _, protocol, num_steps in cells:
         variant, options = study.variants[name], study.tasks[task].options
+        family = study.models[model].body_size.family
         loc: Loc = ("variants", name) if own_protocol(variant) else ("protocol",)
         for problem in [
             *_unread_options(protocol),
             *_of_task(protocol, num_steps, TASKS[task].num_train(options)),
             *(_of_budget(protocol) if own_budget(variant) else ()),
-            *_of_parts(protocol, variant.trained, family := study.models[model].body_size.family),
+            *_of_parts(protocol, variant.trained, family),
             *(_of_mup(protocol, family) if protocol.parametrization == "mup" else ()),
         ]:
             found[loc, problem].append(f"{task}, {name}")

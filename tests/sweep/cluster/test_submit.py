@@ -6,11 +6,10 @@ import dataclasses
 import shutil
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -23,19 +22,10 @@ from lr_sweep.tests.support.tiny_study import write_study
 ABSOLUTE = ("--results", "/shared/results", "--data-dir", "/shared/data")
 
 
-class OtherServer(BaseHTTPRequestHandler):
-    """Some web server that is not Ray's."""
-
-    def do_GET(self) -> None:
-        self.send_error(404)
-
-    def log_message(self, *arguments: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def other_server() -> Iterator[str]:
-    with HTTPServer(("127.0.0.1", 0), OtherServer) as server:
+    """Some web server that is not Ray's."""
+    with HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
