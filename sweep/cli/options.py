@@ -100,6 +100,7 @@ ONLY_HELP = "a part of the study's runs: variant=frozen-random,learning_rate=1e-
 
 Study = Annotated[str, argument("STUDY", STUDY_HELP)]
 Studies = Annotated[list[str], argument("STUDY", STUDY_HELP)]
+SomeStudies = list[str] | None
 Results = Annotated[str, option("DIR", RESULTS_HELP, location)]
 DataDir = Annotated[Path | None, option("DIR", DATA_HELP, local_path)]
 Out = Annotated[Path, option("FOLDER", "where files are written", local_path)]

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import typer
 
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import lead_nowhere
 from lr_sweep.common.program import PROGRAM
 from lr_sweep.sweep.cli import init_command, streams, study_commands  # noqa: F401 - the order of `--help`
 
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         streams.say_last("stopped")
         return 130
     except BrokenPipeError:  # the reader, such as `head`, has ended
-        streams.close_output()
+        lead_nowhere(1)  # Python would write to it once more at its end
     except (UserError, typer.TyperException) as error:
         streams.say_last(f"error: {_mistake(error) if isinstance(error, typer.TyperException) else error}")
         return 2

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 WIDTH = 110
 """Of a paragraph on the terminal."""
 GATE_CODES = {"accept": 0, "reject": 1, "run": 3}
-SomeStudies = list[str] | None
 
 
 @contextmanager
@@ -291,7 +290,9 @@ def _serve_here(results: Results, host: str, port: int) -> int:
 @command("sync  # into $MLFLOW_TRACKING_URI, else the database in the results directory")
 def mlflow(
     action: Annotated[Literal["sync"], opt.argument(None, "the only action")],
-    studies: Annotated[SomeStudies, opt.argument("STUDY", f"{opt.STUDY_HELP}; default: all that were run here")] = None,
+    studies: Annotated[
+        opt.SomeStudies, opt.argument("STUDY", f"{opt.STUDY_HELP}; default: all that were run here")
+    ] = None,
     results: opt.Results = "results",
 ) -> None:
     """`mlflow sync` rebuilds MLflow from the record; it fills an empty store, too."""

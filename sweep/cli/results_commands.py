@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli import streams
 from lr_sweep.sweep.cli.app import command
-
-if TYPE_CHECKING:
-    pass
-
-SomeStudies = list[str] | None
 
 
 @command("0f3a")
@@ -37,7 +32,9 @@ def status(studies: opt.Studies, results: opt.Results = "results") -> None:
 
 @command("quickstart")
 def ls(
-    studies: Annotated[SomeStudies, opt.argument("STUDY", "only these studies and their runs, in their order")] = None,
+    studies: Annotated[
+        opt.SomeStudies, opt.argument("STUDY", "only these studies and their runs, in their order")
+    ] = None,
     results: opt.Results = "results",
 ) -> None:
     """List the studies of a results directory, and every run that has started or ended, with its accuracies at the
@@ -124,7 +121,7 @@ def export(
     target: Annotated[
         Path, opt.argument("TARGET", "the file or folder to make; `export` replaces none", opt.local_path)
     ],
-    studies: Annotated[SomeStudies, opt.argument("STUDY", "studies by name; default: every run there is")] = None,
+    studies: Annotated[opt.SomeStudies, opt.argument("STUDY", "studies by name; default: every run there is")] = None,
     checkpoints: Annotated[bool, opt.flag("include what runs need to be trained further; far larger")] = False,
     csv: Annotated[
         bool, opt.flag("write every evaluation into a CSV file instead, for `judge`, pandas or W&B")
@@ -164,7 +161,7 @@ def import_(
 @command("--results results")
 def verify(
     studies: Annotated[
-        SomeStudies,
+        opt.SomeStudies,
         opt.argument(
             "STUDY", "train a few steps of the training functions of these, too: do they repeat, and resume exactly?"
         ),

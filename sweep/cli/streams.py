@@ -6,16 +6,18 @@ import contextlib
 import errno
 import io
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Iterator
-from functools import partial
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import lead_nowhere
 
 MOST_COLUMNS = 100
 """Of a terminal, that long lines fill."""
+LABEL = 11
+"""Letters of a line of facts before the fact."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of an output that takes no more. One of another file has its name, or was explained where it was written."""
 REDIRECT = "Redirect it to a file with room, or to /dev/null; the same command can be given again."
@@ -63,11 +65,6 @@ def flush() -> None:
             stream.flush()
 
 
-def close_output() -> None:
-    """Write nothing more to an output that nothing reads; Python would try at its end, and say so."""
-    lead_nowhere(1)
-
-
 def agreed(question: str, elsewhere: str) -> bool:
     """Ask, and return whether the answer is yes; raises UserError with the other text where there is no terminal."""
     if not sys.stdin.isatty():
@@ -78,13 +75,11 @@ def agreed(question: str, elsewhere: str) -> bool:
         return False
 
 
-def print_facts(text: str, label: int = 11) -> None:
+def print_facts(text: str) -> None:
     """Print lines that begin with a label; on a terminal the long ones are broken, below what follows the label."""
     if sys.stdout.isatty():
-        width = min(MOST_COLUMNS, os.get_terminal_size(sys.stdout.fileno()).columns)
-        fill = partial(textwrap.fill, width=width, break_long_words=False, break_on_hyphens=False)
-        is_fact = [line[label - 1 : label] == " " and "   " not in line[label:] for line in text.splitlines()]
-        indent = " " * label
-        lines = [fill(t, subsequent_indent=indent) if f else t for t, f in zip(text.splitlines(), is_fact, strict=True)]
-        text = "\n".join(lines)
+        width, indent = min(MOST_COLUMNS, os.get_terminal_size(sys.stdout.fileno()).columns), " " * LABEL
+        fill = textwrap.TextWrapper(width, "", indent, break_long_words=False, break_on_hyphens=False).fill
+        is_fact = re.compile(rf".{{{LABEL - 1}}} (?!.*   )")
+        text = "\n".join(fill(line) if is_fact.match(line) else line for line in text.splitlines())
     print(text)

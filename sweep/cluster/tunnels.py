@@ -13,7 +13,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from lr_sweep.common.errors import UserError
+from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.network import check_answers, check_listening
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS
 from lr_sweep.sweep.mirror.client import MirrorError, study_pages
@@ -97,10 +97,8 @@ def head_address(cluster_file: Path, cluster: dict[str, Any]) -> str:
     try:
         return str(get_head_node_ip(str(cluster_file)))
     except Exception as error:  # Ray's RuntimeError, or any error of a cloud's library
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise UserError(
-            f"{cluster_file} has no head that is up ({reason}): start it with `ray up {cluster_file}`"
-        ) from error
+        why = f"{cluster_file} has no head that is up ({reason(error)})"
+        raise UserError(f"{why}: start it with `ray up {cluster_file}`") from error
 
 
 def ssh_command(cluster: dict[str, Any], host: str, forwarded: dict[int, int]) -> list[str]:

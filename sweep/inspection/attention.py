@@ -7,7 +7,6 @@ examples, `H` heads, `T` tokens.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,7 +128,8 @@ def rebuild(results: Results, known: KnownRun, run: Run, data_dir: Path) -> Rebu
         UserError: there is no intact checkpoint with an evaluation, or its pretrained weights are not known.
         WeightsError, DataError: weights or data are missing, or not those of the run.
     """
-    saved = next(_intact(results.checkpoints(known.run_id)), None)
+    found = map(read_checkpoint, checkpoints(results.checkpoints(known.run_id)))
+    saved = next((each for each in found if each is not None), None)
     if saved is None or saved[1]["best_step"] is None:
         what = "no intact checkpoint" if saved is None else "no evaluation in its checkpoint"
         raise UserError(
@@ -145,10 +145,6 @@ def rebuild(results: Results, known: KnownRun, run: Run, data_dir: Path) -> Rebu
             parameter.copy_(tensors[f"best.{name}"])
     (best,) = [each for each in progress["curve"] if each["step"] == progress["best_step"]]
     return Rebuilt(data=data, model=model, step=best["step"], test_accuracy=best["test_accuracy"])
-
-
-def _intact(folder: Path) -> Iterator[tuple[dict[str, torch.Tensor], dict[str, Any]]]:
-    return (saved for path in checkpoints(folder) if (saved := read_checkpoint(path)) is not None)
 
 
 def _weights_of(results: Results, known: KnownRun, run: Run) -> WeightsSource:

@@ -111,7 +111,7 @@ class MirroredRun:
         """Labels, and what defines the run (`protocol.batch_size`, `model.layers`); no param ever changes."""
         content = json.loads(self.row["content"]) if self.row else {}
         named = {key: value for key, value in content.items() if key not in _UNLOGGED_CONTENT}
-        return {key: as_text(value) for key, value in (flattened(named) | self.labels).items()}
+        return {allowed(key): as_text(value) for key, value in (flattened(named) | self.labels).items()}
 
     def tags(self) -> dict[str, str]:
         """Everything that is not part of a run's definition; what is missing gets no tag."""
@@ -211,14 +211,19 @@ def study_metrics(cells: Sequence[Row]) -> dict[str, float]:
     }
 
 
-def study_note(info: StudyInfo, cells: Sequence[Row]) -> str:
-    """Return the title and the results as Markdown, as far as they fit; MLflow shows it on the study's page."""
-    lines = [info.title, "", f"| {' | '.join(_NOTE_COLUMNS)} |", "|---" * len(_NOTE_COLUMNS) + "|"]
+def study_note(info: StudyInfo, cells: Sequence[Row], decided: str) -> str:
+    """Return the title and the results as Markdown, as far as they fit; MLflow shows it on the study's page.
+
+    `decided` is what `decide` has decided so far; empty: the study has none.
+    """
+    head = [info.title, "", f"| {' | '.join(_NOTE_COLUMNS)} |", "|---" * len(_NOTE_COLUMNS) + "|"]
     rows = [f"| {' | '.join(_note_entries(cell, info.metric))} |" for cell in cells]
-    while rows and len("\n".join([*lines, *rows])) > _MAX_TEXT_LENGTH:
+    end = [f"\nBy fresh seeds: {decided}"] if decided else []
+    note = "\n".join([*head, *rows, *end])
+    while rows and len(note) > _MAX_TEXT_LENGTH:
         rows.pop()
-    left = len(cells) - len(rows)
-    return "\n".join([*lines, *rows, *([f"\nand {left} more cells, in the report"] if left else [])])
+        note = "\n".join([*head, *rows, f"\nand {len(cells) - len(rows)} more cells, in the report", *end])
+    return note[:_MAX_TEXT_LENGTH]
 
 
 def _note_entries(cell: Row, metric: Metric) -> list[str]:

@@ -240,8 +240,8 @@ class Mirror:
         changed = {key: value for key, value in params.items() if parent.params[key] != value}
         self._log_metrics(parent, study_metrics(cells), time.time_ns() // 1_000_000)
         now = {f"sweep.now.{key}": value for key, value in changed.items()}  # a param keeps its first value
-        decided = f"\n\nBy fresh seeds: {read.decision.progress()}" if read.decision else ""
-        self._set_tags(parent, {"mlflow.note.content": study_note(read.info, cells) + decided} | now)
+        note = study_note(read.info, cells, read.decision.progress() if read.decision else "")
+        self._set_tags(parent, {"mlflow.note.content": note} | now)
         view = json.dumps(charts_view(self.study, read.info.metric, list(self._wanted.values())))
         self._client.set_experiment_tag(self._experiment_id, f"{VIEW_TAG}{self.study}", view)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -208,20 +208,19 @@ class BuiltInStudy(Study):
         return content
 
 
-def check_protocols(study: BuiltInStudy, cells: Iterable[StudyCell]) -> None:
+def check_protocols(study: BuiltInStudy, cells: Sequence[StudyCell]) -> None:
     """Raise which options of the cells' protocols do not go together, at the variant's options or the study's."""
-    cells = list(cells)
     found: dict[tuple[Loc, str], list[str]] = defaultdict(list)
     for task, model, name, _, protocol, num_steps in cells:
         variant, options = study.variants[name], study.tasks[task].options
+        family = study.models[model].body_size.family
         loc: Loc = ("variants", name) if own_protocol(variant) else ("protocol",)
         for problem in [
             *_unread_options(protocol),
             *_of_task(protocol, num_steps, TASKS[task].num_train(options)),
             *(_of_budget(protocol) if own_budget(variant) else ()),
-            *_of_parts(protocol, variant.trained),
-            *_of_lora(protocol, variant.trained, study.models[model].body_size.family),
-            *(_of_mup(protocol, study.models[model].body_size.family) if protocol.parametrization == "mup" else ()),
+            *_of_parts(protocol, variant.trained, family),
+            *(_of_mup(protocol, family) if protocol.parametrization == "mup" else ()),
         ]:
             found[loc, problem].append(f"{task}, {name}")
     mistakes = Mistakes()
@@ -260,12 +259,9 @@ def _decay_steps(protocol: Protocol, num_steps: int) -> int:
     return int(depends_on_budget(protocol))
 
 
-def _of_parts(protocol: Protocol, trained: Sequence[str]) -> Iterator[str]:
+def _of_parts(protocol: Protocol, trained: Sequence[str], family: str) -> Iterator[str]:
     if protocol.optimizer == "muon" and MATRICES.isdisjoint(trained):
         yield "optimizer: muon trains matrices of attention and feedforward, which are frozen; want another optimizer"
-
-
-def _of_lora(protocol: Protocol, trained: Sequence[str], family: str) -> Iterator[str]:
     if "lora" not in trained:
         for name in ("lora_rank", "lora_alpha"):
             if (given := getattr(protocol, name)) != getattr(Protocol(), name):

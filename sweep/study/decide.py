@@ -21,7 +21,7 @@ def _two(pair: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _different(pairs: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
-    some_distinct(tuple(map(frozenset, pairs)))
+    some_distinct(tuple(tuple(sorted(pair)) for pair in pairs))
     return pairs
 
 

@@ -24,8 +24,8 @@ from lr_sweep.common.limits import Count
 from lr_sweep.datasets import TASKS
 from lr_sweep.sweep.study.validation import (
     MISTAKE,
+    NAME,
     Mistakes,
-    NameRule,
     Strict,
     matching,
     mistake,
@@ -74,7 +74,6 @@ def _text_path(value: Any, info: ValidationInfo) -> Any:
 
 
 StudyPath = Annotated[Path, BeforeValidator(_study_path)]
-_NAME = TypeAdapter(Annotated[str, NameRule])
 _TEXT_FILES: TypeAdapter[tuple[Path, ...]] = TypeAdapter(
     Annotated[tuple[Annotated[Path, BeforeValidator(_text_path)], ...], AfterValidator(some_distinct)]
 )
@@ -246,7 +245,7 @@ class StudyModel(Strict):
             raise ValueError(f"{unknown('model', name, MODELS)}; or give a `size` to define one")
         model, mistakes = None, Mistakes()
         with mistakes.below():
-            _NAME.validate_python(name)
+            NAME.validate_python(name)
         with mistakes.below():
             model = cls.model_validate(fields, context=context)
         if wanted_by and "pretrained" not in fields:

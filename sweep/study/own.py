@@ -16,7 +16,6 @@ from pydantic import (
     AfterValidator,
     Field,
     PlainValidator,
-    TypeAdapter,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -26,7 +25,7 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.common.limits import Steps
 from lr_sweep.sweep.study.cells import StudyCell
 from lr_sweep.sweep.study.study import Examples, Study, StudyTask
-from lr_sweep.sweep.study.validation import Mistakes, NameRule, Strict, each_entry, mistake, read_record, shown
+from lr_sweep.sweep.study.validation import NAME, Mistakes, Strict, each_entry, mistake, read_record, shown
 from lr_sweep.trainables.own.code import data_file, module_name, sha256_of
 from lr_sweep.trainables.own.run import OwnFiles, OwnRun
 
@@ -37,25 +36,10 @@ MAX_CODE_BYTES = 2_000_000
 WANTED = "a list of paths and patterns that start from the study file's folder, such as [train.py, parts/*.py]"
 _RECORDED = (
     *("study", "title", "trainable", "data", "protocol", "models", "variants", "cells", "search", "learning_rates"),
-    *(
-        "refine",
-        "winners",
-        "stop_early",
-        "decide",
-        "seeds",
-        "selection",
-        "paired",
-        "equal_within",
-        "target",
-        "mirror",
-        "code",
-        "metric",
-        "tasks",
-        "resources",
-    ),
+    *("refine", "winners", "stop_early", "decide", "seeds", "selection", "paired", "equal_within", "target", "mirror"),
+    *("code", "metric", "tasks", "resources"),
 )
 """Order of fields in recorded studies."""
-_NAME = TypeAdapter(Annotated[str, NameRule])
 
 
 class StudyMetric(Strict):
@@ -96,7 +80,7 @@ def _plain(value: Any) -> Any:
 
 def _options(name: str, value: Any) -> dict[str, Any]:
     """Build the options of a task, model or variant, of which there may be none."""
-    _NAME.validate_python(name)
+    NAME.validate_python(name)
     if value is not None and not isinstance(value, Mapping):
         raise ValueError(f"got {shown(value)}, want a mapping of options, or nothing")
     return dict(each_entry(value or {}, lambda _, option: _plain(option)))

@@ -176,7 +176,7 @@ def some_distinct(values: tuple[T, ...]) -> tuple[T, ...]:
 
 
 def or_list(kinds: tuple[type, ...], wanted: str) -> Discriminator:
-    """Return what tells a list from a value of the kinds; `wanted` is the text of the mistake for anything else."""
+    """Return what separates a list from a value of the kinds; `wanted` is the text of the mistake for anything else."""
     return Discriminator(
         lambda value: "(list)" if isinstance(value, tuple) else "(one)" if isinstance(value, kinds) else None,
         custom_error_type=MISTAKE,
@@ -211,6 +211,7 @@ NameRule = matching(
     "lowercase letters and digits, single dashes between them, 100 characters at most",
 )
 """Of studies and of their own models: names of files and folders."""
+NAME = TypeAdapter(Annotated[str, NameRule])
 
 
 def _wording(detail: ErrorDetails, keys: Iterable[str]) -> str:

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError, ValidationInfo
+from pydantic import AfterValidator, TypeAdapter, ValidationError, ValidationInfo
 
 from lr_sweep.common.errors import unknown
 from lr_sweep.common.limits import Steps
 from lr_sweep.sweep.study.cells import MAX_CELLS, changed
 from lr_sweep.sweep.study.validation import (
+    NAME,
     STRICT,
     Mistakes,
-    NameRule,
     each_entry,
     one_of,
     read_record,
@@ -75,7 +75,7 @@ def _combined(variants: Mapping[str, Variant], axes: Mapping[str, Sequence[Any]]
     for (name, variant), values in product(variants.items(), product(*axes.values())):
         options = dict(zip(axes, values, strict=True))
         own = variant.protocol if isinstance(variant, StudyVariant) else {}
-        found[_NAME.validate_python(_name(name, options))] = StudyVariant(
+        found[NAME.validate_python(_name(name, options))] = StudyVariant(
             initialisation=variant.initialisation, trained=variant.trained, protocol={**own, **options}
         )
     return found
@@ -88,7 +88,7 @@ def _variant(name: str, value: Any, protocol: Protocol) -> Variant:
         return known
     if value is None:
         raise ValueError(unknown("variant", name, VARIANTS) + "; or give its initialisation and trained parts")
-    _NAME.validate_python(name)
+    NAME.validate_python(name)
     own = _own(read_record(StudyVariant, value), protocol)
     if known and own != known:
         raise ValueError(f"{name!r} is a known variant; leave its entry empty, or choose another name")
@@ -142,8 +142,7 @@ def _name(variant: str, options: Mapping[str, Any]) -> str:
     return "-".join([variant, *(text.lower().replace("_", "-").replace(".", "p") for text in texts)])
 
 
-_NAME = TypeAdapter(Annotated[str, NameRule])
 _NAMES = TypeAdapter(
     Annotated[tuple[Annotated[str, one_of("variant", VARIANTS)], ...], AfterValidator(some_distinct)],
-    config=ConfigDict(strict=True),
+    config=STRICT,
 )

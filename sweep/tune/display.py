@@ -14,6 +14,8 @@ from lr_sweep.trainables.events import Report, Started
 
 REFRESH_S = 0.5
 """Shortest time between two drawings of the live display."""
+PLAIN_EVERY_S = 30.0
+"""Between plain lines, where the console is no terminal."""
 LONG_SILENCE_S = 30.0
 """Time without a report after which the display says so, whatever the reason."""
 _TABLE_FRAME_LINES = 7
@@ -23,13 +25,13 @@ _TABLE_FRAME_LINES = 7
 class Display(Sink):
     """Shows progress; a context manager. It draws only when `tick` is called: call it often.
 
-    `interval_s`: seconds between plain lines, where the console is no terminal. The clock is that of `progress`.
+    The clock is that of `progress`.
     """
 
-    def __init__(self, progress: StudyProgress, console: Console, *, interval_s: float = 30.0) -> None:
+    def __init__(self, progress: StudyProgress, console: Console) -> None:
         self._progress, self._console, self._clock = progress, console, progress.clock
         self._drawn_at = self._clock()
-        self._interval_s = REFRESH_S if console.is_terminal else interval_s
+        self._interval_s = REFRESH_S if console.is_terminal else PLAIN_EVERY_S
         self._live = Live(
             console=console,
             auto_refresh=False,

@@ -136,7 +136,7 @@ class Failures:
         return [f"{run_title(runs[0].row())}{more} failed{further}: {reason}"]
 
     def started(self, run_id: str, node: str | None) -> None:
-        """Count a run that trains on a node."""
+        """Count a run in training on a node."""
         if node is not None:
             self._started_on[run_id] = node
 

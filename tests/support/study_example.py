@@ -36,8 +36,11 @@ def write(folder: Path, text: str, name: str = "example.yaml") -> Path:
 
 
 def mistakes(folder: Path, text: str) -> list[str]:
-    """Return the lines of the error of loading `text`, without the file's path: `LINE: message`."""
-    path = write(folder, text)
+    return mistakes_in(write(folder, text))
+
+
+def mistakes_in(path: Path) -> list[str]:
+    """Return the lines of the error of loading a study, without the file's path: `LINE: message`."""
     with pytest.raises(UserError) as caught:
         load_study(path)
     lines = str(caught.value).splitlines()

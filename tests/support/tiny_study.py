@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -118,6 +119,26 @@ def sweep(*arguments: str | Path, env: Mapping[str, str] | None = None, timeout_
         check=False,
     )
     return done.returncode, done.stdout
+
+
+def sweep_until(until: str, *arguments: str | Path, env: Mapping[str, str], timeout_s: float) -> tuple[int, str]:
+    """Run a command, pressing Ctrl-C at each line with a text; return its exit code and all it printed."""
+    with subprocess.Popen(
+        command_line(*arguments),
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # as on a terminal
+    ) as process:
+        assert process.stdout
+        printed = ""
+        for line in process.stdout:
+            printed += line
+            if until in line:
+                process.send_signal(signal.SIGINT)
+        return process.wait(timeout_s), printed
 
 
 def rows(results: Path) -> dict[str, dict[str, Any]]:

@@ -9,9 +9,9 @@ import pytest
 
 from lr_sweep.sweep import api
 from lr_sweep.sweep.api import RecordError, Sweep, UserError
-from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.tune import driver
+from lr_sweep.tests.support.command_lines import said
 from lr_sweep.tests.support.scripted_trials import Script, new_bench
 from lr_sweep.tests.support.tiny_study import write_study
 
@@ -43,12 +43,12 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
         Sweep("quikstart", tmp_path)
 
 
-def test_the_plan_is_the_command_s(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_is_the_command_s(tmp_path: Path) -> None:
     study = write_study(tmp_path)
     only = "variant=unfrozen-random"
     plan = Sweep(study, tmp_path / "results", data_dir=tmp_path, only=only).plan()
-    main(["plan", str(study), "--results", str(tmp_path / "results"), "--data-dir", str(tmp_path), "--only", only])
-    assert plan.splitlines()[:-3] == capsys.readouterr().out.splitlines()[:-3]  # but for the space that is free
+    _, printed = said("plan", study, "--results", tmp_path / "results", "--data-dir", tmp_path, "--only", only)
+    assert plan.splitlines()[:-3] == printed.splitlines()[:-3]  # but for the space that is free
     assert "to train   2 runs" in plan
 
 

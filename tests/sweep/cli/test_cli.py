@@ -51,7 +51,7 @@ def test_as_a_user_starts_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["plan", "run", "pretrain"])
 def test_a_study_file_that_is_not_there(command: str, tmp_path: Path) -> None:
     printed = refused(command, tmp_path / "no.yaml", "--results", tmp_path / "results")
-    assert "no.yaml: No such file or directory" in printed
+    assert "no.yaml: No such file or directory; shipped studies: bits-small, " in printed
     assert not (tmp_path / "results" / "runs").exists()
 
 
@@ -222,14 +222,10 @@ def test_a_damaged_record_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["status", "report"])
 def test_a_study_that_was_never_run(tmp_path: Path, command: str) -> None:
-    study = write_study(tmp_path)
-    printed = refused(command, study, "--results", tmp_path / "results")
-    assert "run" in printed
-    assert not (tmp_path / "results").exists()
     other = SyntheticRecord(tmp_path / "results", "other")
     other.add(1e-3, 0, [(10, 0.5, 0.5)])
     other.write()
-    printed = refused(command, study, "--results", tmp_path / "results")
+    printed = refused(command, write_study(tmp_path), "--results", tmp_path / "results")
     assert f"no study 'tiny' in {tmp_path / 'results'}: it has other" in printed
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.engine_runs import same_bits
 from lr_sweep.tests.support.tiny_study import ROOT, environment, runs_of
 from lr_sweep.tests.support.waiting import wait_until
@@ -31,22 +31,22 @@ def command(*arguments: str | Path, folder: Path) -> str:
     return done.stdout
 
 
-def test_it_writes_files_and_says_what_is_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["init", str(tmp_path / "new")]) == 0
+def test_it_writes_files_and_says_what_is_next(tmp_path: Path) -> None:
+    code, printed = said("init", tmp_path / "new")
     study = tmp_path / "new" / "mine.yaml"
     assert sorted(path.name for path in study.parent.iterdir()) == ["mine.yaml", "train.py"]
-    assert capsys.readouterr().out.endswith(f" run {study}\n")
-    assert main(["plan", str(study), "--results", str(tmp_path / "results")]) == 0
-    assert "1 task x 1 model x 2 variants x 4 learning rates x 3 seeds = 24 runs" in capsys.readouterr().out
+    assert (code, printed.endswith(f" run {study}\n")) == (0, True)
+    code, printed = said("plan", study, "--results", tmp_path / "results")
+    assert code == 0
+    assert "1 task x 1 model x 2 variants x 4 learning rates x 3 seeds = 24 runs" in printed
 
 
-def test_it_replaces_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_replaces_nothing(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("mine")
-    assert main(["init", str(tmp_path)]) == 2
-    assert f"nothing was written: {tmp_path / 'train.py'} would be replaced" in capsys.readouterr().err
+    assert f"nothing was written: {tmp_path / 'train.py'} would be replaced" in refused("init", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
-    assert main(["init", str(tmp_path / "new"), "--hf-trainer", "--judge"]) == 2
-    assert "got --hf-trainer and --judge, want one of them" in capsys.readouterr().err
+    printed = refused("init", tmp_path / "new", "--hf-trainer", "--judge")
+    assert "got --hf-trainer and --judge, want one of them" in printed
 
 
 @pytest.mark.slow

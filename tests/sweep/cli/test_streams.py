@@ -1,13 +1,16 @@
-"""Closed, full and unread standard streams: a message, no traceback, and an exit code."""
+"""Closed, full and unread standard streams: a message, no traceback, and an exit code; facts on a terminal."""
 
 from __future__ import annotations
 
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from lr_sweep.sweep.cli.streams import print_facts
 from lr_sweep.tests.support.records import four_runs
 from lr_sweep.tests.support.tiny_study import ROOT
 
@@ -21,7 +24,7 @@ echo "code $?" >&3
 """
 
 
-def told(command: str, redirected: str) -> tuple[int, str]:
+def said(command: str, redirected: str) -> tuple[int, str]:
     """Run a command in a shell with redirections; return its exit code and what came out of stdout and stderr."""
     line = f"{sys.executable} -m sweep {command}"
     done = subprocess.run(
@@ -49,7 +52,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [(">&-", 2, CLOSED), (">/dev/full", 2, FULL), (">&- 2>&-", 2, ""), (">/dev/full 2>/dev/full", 2, "")],
 )
 def test_output_that_cannot_be_written_is_an_error(record: Path, redirected: str, code: int, printed: str) -> None:
-    found, text = told(f"ls --results {record}", redirected)
+    found, text = said(f"ls --results {record}", redirected)
     assert found == code
     assert text.startswith(printed)
     assert text.count("\n") == bool(printed)
@@ -57,7 +60,7 @@ def test_output_that_cannot_be_written_is_an_error(record: Path, redirected: str
 
 @pytest.mark.parametrize("redirected", ["| true", "2>&-", "2>/dev/full", "<&-"])
 def test_a_command_needs_neither_a_reader_nor_errors_nor_input(record: Path, redirected: str) -> None:
-    code, text = told(f"ls --results {record}", redirected)
+    code, text = said(f"ls --results {record}", redirected)
     assert code == 0
     assert "Traceback" not in text
     assert "Exception ignored" not in text
@@ -65,16 +68,38 @@ def test_a_command_needs_neither_a_reader_nor_errors_nor_input(record: Path, red
 
 @pytest.mark.parametrize("redirected", ["2>&-", "2>/dev/full"])
 def test_an_error_that_cannot_be_printed_keeps_its_exit_code(tmp_path: Path, redirected: str) -> None:
-    assert told(f"ls --results {tmp_path / 'none'}", redirected) == (2, "")
+    assert said(f"ls --results {tmp_path / 'none'}", redirected) == (2, "")
 
 
 def test_gc_with_a_closed_input_has_no_terminal_to_ask_at(record: Path) -> None:
     (record / ".x.partial").write_text("x")
-    code, text = told(f"gc --results {record}", "<&-")
+    code, text = said(f"gc --results {record}", "<&-")
     assert code == 2
     assert "there is no terminal to ask at" in text
 
 
 def test_help_too(record: Path) -> None:
-    code, text = told("--help", ">/dev/full")
+    code, text = said("--help", ">/dev/full")
     assert (code, text.startswith(FULL)) == (2, True)
+
+
+FACT = "weights    tiny: " + "a word " * 20
+TABLE = "mnist   " + "wide " * 20 + "    3     4"
+
+
+def test_long_lines_are_broken_on_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_facts(FACT)
+    assert capsys.readouterr().out == f"{FACT}\n"
+    leader, follower = pty.openpty()
+    with os.fdopen(leader, "rb", buffering=0) as terminal, os.fdopen(follower, "w") as output:
+        monkeypatch.setattr("sys.stdout", output)
+        monkeypatch.setattr("os.get_terminal_size", lambda _: os.terminal_size((80, 24)))
+        print_facts(f"{FACT}\n{TABLE}\nshort")
+        output.flush()
+        lines = terminal.read(10_000).decode().splitlines()
+    assert max(map(len, lines[:-2])) <= 80
+    assert " ".join(line.strip() for line in lines[:-2]) == FACT.strip()
+    assert lines[1][:12].strip() == lines[1][11]
+    assert lines[-2:] == [TABLE, "short"]

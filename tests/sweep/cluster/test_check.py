@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.cluster import check
 from lr_sweep.sweep.cluster.check import PLACEHOLDER_ID, not_checked, problems_in
+from lr_sweep.tests.support.command_lines import said
 from lr_sweep.tests.support.tiny_study import ROOT
 
 AWS, LOCAL = ROOT / "cluster.yaml", ROOT / "docs" / "cluster" / "local.yaml"
@@ -60,13 +60,14 @@ def test_the_shipped_files_have_placeholders_alone(home: Path) -> None:
     assert places == ["provider.head_ip", "provider.worker_ips.0", "provider.worker_ips.1"]
 
 
-def test_a_file_that_is_filled_in_has_no_problem(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_filled_in_has_no_problem(home: Path) -> None:
     for source in (AWS, LOCAL):
         path = home / "mine.yaml"
         path.write_text(own(source))
         assert problems_in(path) == []
-        assert main(["cluster", "check", str(path)]) == 0
-        *unchecked, last = capfd.readouterr().out.splitlines()
+        code, printed = said("cluster", "check", path)
+        assert code == 0
+        *unchecked, last = printed.splitlines()
         assert all(line.startswith("not checked: that ") for line in unchecked)
         assert last == f"{path}: no problem in what can be checked here; `ray up {path}` shows the rest"
 
@@ -187,16 +188,13 @@ PLANTED: dict[str, list[tuple[str, str, str]]] = {
         for planted in PLANTED[kind]
     ],
 )
-def test_each_planted_mistake_is_named(
-    home: Path, capfd: pytest.CaptureFixture[str], source: Path, old: str, new: str, wanted: str
-) -> None:
+def test_each_planted_mistake_is_named(home: Path, source: Path, old: str, new: str, wanted: str) -> None:
     """As a problem or, where only the machines or the account could show it, as not checked."""
     text = own(source)
     assert old in text
     path = home / "mine.yaml"
     path.write_text(text.replace(old, new))
-    code = main(["cluster", "check", str(path)])
-    printed = capfd.readouterr().out
+    code, printed = said("cluster", "check", path)
     (line, *_) = [line for line in printed.splitlines() if wanted.removeprefix("not checked: ") in line] or [printed]
     assert line.startswith("not checked: " if code == 0 else "problem: "), printed
     assert wanted.startswith("not checked: ") <= (code == 0)
@@ -224,16 +222,15 @@ def changed(value: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("source", [AWS, LOCAL])
-def test_no_change_of_a_file_goes_unnoticed(home: Path, capfd: pytest.CaptureFixture[str], source: Path) -> None:
+def test_no_change_of_a_file_goes_unnoticed(home: Path, source: Path) -> None:
     """Each is a problem, or is named as not checked."""
     path, cluster = home / "mine.yaml", yaml.safe_load(own(source))
 
     def printed_for(content: Any) -> str:
         path.write_text(yaml.safe_dump(content, sort_keys=False))
-        main(["cluster", "check", str(path)])
-        printed = capfd.readouterr()
-        assert "Traceback" not in printed.err
-        return printed.out + printed.err
+        _, printed = said("cluster", "check", path)
+        assert "Traceback" not in printed
+        return printed
 
     before, others = printed_for(cluster), list(changed(cluster))
     assert len(others) > 40
@@ -260,12 +257,13 @@ def test_a_shipped_file_that_is_edited_itself_is_compared_with_the_commit(
     assert any(line.startswith("each other setting: cluster.yaml was edited") for line in found) != committed
 
 
-def test_files_of_this_machine(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_files_of_this_machine(home: Path) -> None:
     path = filled_in(home)
     (home / ".ssh" / "lr-sweep.pem").chmod(0o644)
     (home / ".ray" / "auth_token").unlink()
-    assert main(["cluster", "check", str(path)]) == 1
-    lines = capfd.readouterr().out.splitlines()
+    code, printed = said("cluster", "check", path)
+    assert code == 1
+    lines = printed.splitlines()
     assert lines[0].startswith("problem: auth.ssh_private_key: ssh refuses ")
     assert lines[1].endswith(
         "nothing is at ~/.ray/auth_token: make it with `ray get-auth-token --generate > /dev/null`"

@@ -17,7 +17,16 @@ from lr_sweep.tests.support.chaos import processes
 from lr_sweep.tests.support.own_study import write_own_study
 from lr_sweep.tests.support.servers.laptop import accepted
 from lr_sweep.tests.support.servers.local_head import TOKEN, LocalHead, local_head
-from lr_sweep.tests.support.tiny_study import ROOT, command_line, curves, rows, sweep, trained_here, write_study
+from lr_sweep.tests.support.tiny_study import (
+    ROOT,
+    command_line,
+    curves,
+    rows,
+    sweep,
+    sweep_until,
+    trained_here,
+    write_study,
+)
 from lr_sweep.tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -51,7 +60,9 @@ def test_submitted_left_come_back_to_stopped_and_submitted_again(head: LocalHead
         return code, printed
 
     job = lambda action: say("job", action, "tiny", "--address", head.address)  # noqa: E731
-    printed = submit_and_leave(command_line(*submit), head)
+    code, printed = sweep_until("following tiny", *submit, env=head.environment, timeout_s=PATIENCE_S)
+    assert code == 0, printed
+    assert TOKEN not in printed
     assert "2 wanted: 2 new" in printed
     name = accepted(printed)
     assert printed.index("2 wanted: 2 new") < printed.index(f"{name} was accepted")
@@ -111,7 +122,9 @@ def test_a_training_function_of_ones_own(head: LocalHead, tmp_path: Path) -> Non
     }
 
 
-def test_a_driver_that_is_killed_goes_on_and_the_follower_sees_it(head: LocalHead, study: Path, tmp_path: Path) -> None:
+def test_a_driver_that_is_killed_is_started_again_and_the_follower_sees_it(
+    head: LocalHead, study: Path, tmp_path: Path
+) -> None:
     results = tmp_path / "results"
     submit = ("submit", study, "--results", results, "--data-dir", tmp_path / "data", "--address", head.address)
     with subprocess.Popen(
@@ -148,28 +161,6 @@ print(client.get_job_logs(name), client.get_job_status(name).value)
     done = subprocess.run([sys.executable, "-c", script], env=head.environment, capture_output=True, text=True)
     assert "unknown study 'rothermel2021-tabel1'; did you mean 'rothermel2021-table1'?" in done.stdout, done.stderr
     assert done.stdout.endswith("STOPPED\n")
-
-
-def submit_and_leave(command: list[str], head: LocalHead) -> str:
-    """Submit, follow, and press Ctrl-C; return what was printed."""
-    with subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=head.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # as on a terminal
-    ) as following:
-        assert following.stdout
-        printed = ""
-        for line in following.stdout:
-            printed += line
-            if line.startswith("following "):
-                following.send_signal(signal.SIGINT)
-        assert following.wait(timeout=PATIENCE_S) == 0, printed
-    assert TOKEN not in printed
-    return printed
 
 
 def test_as_a_function(head: LocalHead, study: Path, tmp_path: Path) -> None:

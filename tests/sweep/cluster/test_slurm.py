@@ -72,10 +72,7 @@ def test_a_sweep_that_reaches_its_time_limit_requeues_itself_and_ends_as_if_undi
     slurm: Slurm, tmp_path: Path
 ) -> None:
     """Twice, each time after it has saved something: a busy machine may need longer than any limit given before."""
-    study, reference = (
-        write_study(tmp_path, **study_of(steps_within(RUN_S, tmp_path / "tried"))),
-        tmp_path / "reference",
-    )
+    study = write_study(tmp_path, **study_of(steps_within(RUN_S, tmp_path / "tried")))
     job = submit(slurm, ("--signal=B:USR1@120",), study, "--checkpoint-every-s", "5")
     for restarts in ("1", "2"):
         while_it_runs(slurm, job, partial(saves_more, tmp_path / "results", saved(tmp_path / "results")), "checkpoints")
@@ -87,10 +84,15 @@ def test_a_sweep_that_reaches_its_time_limit_requeues_itself_and_ends_as_if_undi
     assert printed.count("time limit: runs are saved, the job is requeued") == 2
     assert slurm.field(job, "JobState") == "COMPLETED"
     print(f"steps lost: {[row['lost_steps'] for row in rows_of(study)]}")
+    check_as_if_undisturbed(study)
+
+
+def check_as_if_undisturbed(study: Path) -> None:
+    results, reference = study.parent / "results", study.parent / "reference"
     code, text = sweep("run", study, "--results", reference, "--cpus", "2", timeout_s=PATIENCE_S)
     assert code == 0, text
-    assert record_content(tmp_path / "results") == record_content(reference)
-    assert final_weights(tmp_path / "results") == final_weights(reference)
+    assert record_content(results) == record_content(reference)
+    assert final_weights(results) == final_weights(reference)
 
 
 def saved(results: Path) -> set[Path]:
@@ -111,7 +113,7 @@ def rows_of(study: Path) -> list[dict[str, Any]]:
 
 def test_a_sweep_on_two_nodes_loses_one_and_completes(slurm: Slurm, tmp_path: Path) -> None:
     """Each node has one of the machine's CPUs; the second one's Ray is killed in the middle."""
-    study, reference = write_study(tmp_path, **STUDY | {"seeds": 1}, runs_per_trial=1), tmp_path / "reference"
+    study = write_study(tmp_path, **STUDY | {"seeds": 1}, runs_per_trial=1)
     job = submit(slurm, ("--nodes=2", "--cpus-per-task=1"), study, "--checkpoint-every-s", "1")
     while_it_runs(slurm, job, lambda: len(raylets(job)) == 2, "Ray on two nodes")
     while_it_runs(slurm, job, lambda: len(set(raylets_of_trials(job))) == 2, "a trial on each node")
@@ -124,10 +126,7 @@ def test_a_sweep_on_two_nodes_loses_one_and_completes(slurm: Slurm, tmp_path: Pa
     assert "1 machine is there" in printed
     assert slurm.field(job, "JobState") == "COMPLETED"
     print(f"(attempts, steps lost): {[(row['attempts'], row['lost_steps']) for row in rows_of(study)]}")
-    code, text = sweep("run", study, "--results", reference, "--cpus", "2", timeout_s=PATIENCE_S)
-    assert code == 0, text
-    assert record_content(tmp_path / "results") == record_content(reference)
-    assert final_weights(tmp_path / "results") == final_weights(reference)
+    check_as_if_undisturbed(study)
 
 
 def raylets(job: str) -> list[tuple[int, str]]:

@@ -6,50 +6,26 @@ import dataclasses
 import shutil
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.cluster.jobs import ClusterJobs, Job, job_name
 from lr_sweep.sweep.study.file import load_study
+from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.tiny_study import write_study
 
 ABSOLUTE = ("--results", "/shared/results", "--data-dir", "/shared/data")
 
 
 @pytest.fixture
-def say(capfd: pytest.CaptureFixture[str]) -> Any:
-    """Run a command and return its exit code and what it printed on both streams."""
-
-    def run(*arguments: str | Path) -> tuple[int, str]:
-        code = main([*map(str, arguments)])
-        captured = capfd.readouterr()
-        printed = captured.out + captured.err
-        assert "Traceback" not in printed
-        return code, printed
-
-    return run
-
-
-class OtherServer(BaseHTTPRequestHandler):
-    """Some web server that is not Ray's."""
-
-    def do_GET(self) -> None:
-        self.send_error(404)
-
-    def log_message(self, *arguments: Any) -> None:
-        pass
-
-
-@pytest.fixture
 def other_server() -> Iterator[str]:
-    with HTTPServer(("127.0.0.1", 0), OtherServer) as server:
+    """Some web server that is not Ray's."""
+    with HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -109,47 +85,42 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
         ("/shared/results", "~/data", "got --data-dir ~/data, want absolute paths"),
     ],
 )
-def test_relative_paths_are_refused(say: Any, tmp_path: Path, results: str, data_dir: str, wanted: str) -> None:
-    code, printed = say("submit", write_study(tmp_path), "--results", results, "--data-dir", data_dir)
-    assert (code, wanted in printed) == (2, True)
+def test_relative_paths_are_refused(tmp_path: Path, results: str, data_dir: str, wanted: str) -> None:
+    assert wanted in refused("submit", write_study(tmp_path), "--results", results, "--data-dir", data_dir)
 
 
-def test_a_wrong_study_is_reported_before_the_cluster_is_asked(say: Any) -> None:
-    code, printed = say("submit", "quickstar", "--address", "http://127.0.0.1:1", *ABSOLUTE)
-    assert code == 2
+def test_a_wrong_study_is_reported_before_the_cluster_is_asked() -> None:
+    printed = refused("submit", "quickstar", "--address", "http://127.0.0.1:1", *ABSOLUTE)
     assert "unknown study 'quickstar'; did you mean 'quickstart'?" in printed
 
 
 @pytest.mark.parametrize("command", [("submit", "quickstart", *ABSOLUTE), ("job", "status")])
-def test_no_head_at_the_address(say: Any, command: tuple[str, ...]) -> None:
-    code, printed = say(*command, "--address", "http://127.0.0.1:1")
-    assert code == 2
+def test_no_head_at_the_address(command: tuple[str, ...]) -> None:
+    printed = refused(*command, "--address", "http://127.0.0.1:1")
     assert "nothing answers at --address http://127.0.0.1:1: [Errno 111] Connection refused. Start a cluster" in printed
     assert "grid" not in printed
 
 
 @pytest.mark.parametrize("address", ["auto", "127.0.0.1:6379", "ray://127.0.0.1:10001", "http://"])
-def test_an_address_that_is_no_url(say: Any, address: str) -> None:
-    code, printed = say("job", "status", "--address", address)
-    assert code == 2
+def test_an_address_that_is_no_url(address: str) -> None:
+    printed = refused("job", "status", "--address", address)
     assert f"--address: got {address!r}, want the URL of a cluster's job server, such as http://127.0.0." in printed
 
 
-def test_something_else_answers(say: Any, other_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_something_else_answers(other_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--address` must count: Ray's client would let environment variables override it."""
     for variable in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"):
         monkeypatch.setenv(variable, "http://127.0.0.1:1")
-    code, printed = say("job", "status", "--address", other_server)
-    assert code == 2
+    printed = refused("job", "status", "--address", other_server)
     assert f"the job server at {other_server} fails: Version check returned 404" in printed
 
 
-def test_the_plan_comes_before_the_job(say: Any, tmp_path: Path, cluster: Cluster) -> None:
+def test_the_plan_comes_before_the_job(tmp_path: Path, cluster: Cluster) -> None:
     study = write_study(tmp_path)
     options = ("--no-follow", "--runs-per-trial", "2", "--priority", "3", "--retry-failed", "--strict")
     paths = ("--results", "/shared/our results", "--data-dir", "/shared/data")
-    code, printed = say("submit", study, *paths, *options)
-    assert code == 0
+    code, printed = said("submit", study, *paths, *options)
+    assert (code, "Traceback" in printed) == (0, False)
     assert printed.index("4 wanted: 4 new") < printed.index("sending ") < printed.index("tiny-1 was accepted")
     assert "for an empty results directory: /shared/our results is not on this machine" in printed
     assert "free" not in printed  # this machine's disk
@@ -169,7 +140,7 @@ WRITES_THERE = "other-1 writes to /shared/results, and a results directory has o
 
 
 @pytest.mark.parametrize(
-    ("there", "status", "refused"),
+    ("there", "status", "why_not"),
     [
         ("tiny-7", "RUNNING", TRAINS_IT),
         ("tiny-7", "PENDING", TRAINS_IT),
@@ -179,35 +150,31 @@ WRITES_THERE = "other-1 writes to /shared/results, and a results directory has o
     ],
 )
 def test_a_second_job_of_a_study_or_a_results_directory_is_refused_while_one_runs(
-    say: Any, tmp_path: Path, cluster: Cluster, there: str, status: str, refused: str | None
+    tmp_path: Path, cluster: Cluster, there: str, status: str, why_not: str | None
 ) -> None:
     cluster.there.append(a_job(there, status))
-    code, printed = say("submit", write_study(tmp_path), "--no-follow", *ABSOLUTE)
-    assert code == (2 if refused else 0)
-    assert refused is None or refused in printed
-    assert len(cluster.commands) == (refused is None)
+    code, printed = said("submit", write_study(tmp_path), "--no-follow", *ABSOLUTE)
+    assert (code, "Traceback" in printed) == (2 if why_not else 0, False)
+    assert why_not is None or why_not in printed
+    assert len(cluster.commands) == (why_not is None)
 
 
-def test_too_large_a_checkout_is_not_sent(
-    say: Any, tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_large_a_checkout_is_not_sent(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lr_sweep.sweep.cluster.package.MAX_BYTES", 100_000)
-    code, printed = say("submit", write_study(tmp_path), *ABSOLUTE)
-    assert code == 2
+    printed = refused("submit", write_study(tmp_path), *ABSOLUTE)
     assert "is larger than the 0 MiB that a cluster's job server accepts. Its largest files: " in printed
     assert cluster.commands == []
 
 
-def test_jobs_and_machines(say: Any, cluster: Cluster) -> None:
+def test_jobs_and_machines(cluster: Cluster) -> None:
     """The last line that a running job printed is shown; only `status` needs no study."""
     for action in ("logs", "stop"):
-        code, printed = say("job", action)
-        assert (code, f"`job {action}` needs a STUDY;" in printed) == (2, True)
+        assert f"`job {action}` needs a STUDY;" in refused("job", action)
     none = "no study was submitted to the cluster at http://cluster\n3 machines are there\n"
-    assert say("job", "status") == (0, none)
+    assert said("job", "status") == (0, none)
     cluster.there += [a_job("tiny-20261123-041500", "RUNNING"), a_job("other-20261122-090000", "FAILED")]
-    code, printed = say("job", "status")
-    assert code == 0
+    code, printed = said("job", "status")
+    assert (code, "Traceback" in printed) == (0, False)
     assert "tiny-20261123-041500   running" in printed
     last = "tiny-20261123-041500: 4 of 8 done\nother-20261122-090000: 4 of 8 done\n"
     assert printed.endswith(f"{last}3 machines are there, of at most 9\n")
@@ -242,10 +209,10 @@ class LostAndFound(ClusterJobs):
 def test_what_a_job_prints_is_shown_once_however_often_the_connection_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lr_sweep.sweep.cluster.jobs.time.sleep", lambda seconds: None)
     shown: list[str] = []
-    said: list[str] = []
-    assert LostAndFound().follow("tiny-1", shown.append, said.append).status == "SUCCEEDED"
+    lines: list[str] = []
+    assert LostAndFound().follow("tiny-1", shown.append, lines.append).status == "SUCCEEDED"
     assert "".join(shown) == "3 runs\n4again done\n"
-    assert said == ["connection lost, tried again for 10 minutes: the network is away.", "connected again"] * 2
+    assert lines == ["connection lost, tried again for 10 minutes: the network is away.", "connected again"] * 2
 
 
 def test_a_cluster_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,9 +231,10 @@ def test_a_cluster_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(("status", "last"), [("RUNNING", "4 of 8 done"), ("FAILED", "error: killed 4 times")])
-def test_status_says_why_a_driver_was_started_again(say: Any, cluster: Cluster, status: str, last: str) -> None:
+def test_status_says_why_a_driver_was_started_again(cluster: Cluster, status: str, last: str) -> None:
     killed = "the driver was killed by SIGKILL; started again (3 of 3 times)"
     cluster.there.append(a_job("tiny-20261123-041500", status))
     cluster.printed = f"3 of 8 done\n{killed}\n{last}\n"
-    _, printed = say("job", "status")
+    _, printed = said("job", "status")
+    assert "Traceback" not in printed
     assert f"tiny-20261123-041500: {killed}\ntiny-20261123-041500: {last}\n" in printed

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.cluster.tunnels import head_address, read_cluster, ssh_command
 from lr_sweep.sweep.mirror.client import EXPERIMENT
 from lr_sweep.tests.support.cluster_files import FILES, account, machines, make_subnet
-from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
+from lr_sweep.tests.support.command_lines import refused
+from lr_sweep.tests.support.tiny_study import ROOT, environment, sweep_until
 
 AWS, LOCAL = FILES["aws"], FILES["local"]
 
@@ -75,23 +72,7 @@ def fake_ssh(folder: Path, *, status: int = 200, dies: bool = False, lost: bool 
 
 def ui(env: dict[str, str], port: int, until: str) -> tuple[int, str]:
     """Run the command, press Ctrl-C when it has printed `until`, and return its exit code and all it printed."""
-    command = command_line("ui", "--cluster", LOCAL, "--port", str(port))
-    with subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # as on a terminal
-    ) as process:
-        assert process.stdout
-        printed = ""
-        for line in process.stdout:
-            printed += line
-            if until in line:
-                process.send_signal(signal.SIGINT)
-        return process.wait(timeout=60), printed
+    return sweep_until(until, "ui", "--cluster", LOCAL, "--port", str(port), env=env, timeout_s=60)
 
 
 def test_the_command_for_machines_of_one_s_own() -> None:
@@ -174,13 +155,12 @@ def test_ssh_that_fails(tmp_path: Path, port: int) -> None:
         (("--cluster", str(LOCAL), "--port", "8265"), "--port: got 8265, which Ray's page uses"),
     ],
 )
-def test_mistakes(options: tuple[str, ...], wanted: str, capfd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes(options: tuple[str, ...], wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    assert main(["ui", *options]) == 2
-    assert f"error: {wanted}" in capfd.readouterr().err
+    assert f"error: {wanted}" in refused("ui", *options)
 
 
-def test_a_port_that_is_taken(port: int, capfd: Any) -> None:
+def test_a_port_that_is_taken(port: int) -> None:
     with socket.create_server(("127.0.0.1", port)):
-        assert main(["ui", "--cluster", str(LOCAL), "--port", str(port)]) == 2
-    assert f"cannot listen on 127.0.0.1:{port} (Address already in use" in capfd.readouterr().err
+        printed = refused("ui", "--cluster", LOCAL, "--port", str(port))
+    assert f"cannot listen on 127.0.0.1:{port} (Address already in use" in printed

@@ -198,6 +198,7 @@ def test_a_wrong_results_directory_is_named_before_a_study(tmp_path: Path, comma
         printed = refused(command, given, "--results", str(tmp_path / name))
         assert message in printed
         assert "unknown study" not in printed
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("command", ["ls", "status", "report"])

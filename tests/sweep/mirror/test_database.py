@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.mirror.client import MirrorError, open_client, shown_uri, study_pages, tracking_uri
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.mirrored_record import find, new_mirror, points, write_study
 
 
@@ -45,24 +45,24 @@ def test_any_path_of_the_results_will_do(results: Path, tmp_path: Path, report: 
         study_pages(tracking_uri(again), "http://host")
 
 
-def test_the_report_is_put_into_mlflow_by_report_and_by_sync(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "small", "--results", str(results)]) == 0
-    assert "MLflow     has it, too" in capsys.readouterr().out
+def test_the_report_is_put_into_mlflow_by_report_and_by_sync(results: Path) -> None:
+    code, printed = said("report", "small", "--results", results)
+    assert (code, "MLflow     has it, too" in printed) == (0, True)
     uri = tracking_uri(results)
     (parent,) = find(uri, "sweep.study", "small")
     names = {file.path for file in open_client(uri).list_artifacts(parent.info.run_id, "report")}
     assert {"report/index.html", "report/report.md"} <= names
     shutil.rmtree(results / "mlflow-artifacts")
-    assert main(["mlflow", "sync", "--results", str(results)]) == 0
+    assert said("mlflow", "sync", "--results", results)[0] == 0
     assert names == {file.path for file in open_client(uri).list_artifacts(parent.info.run_id, "report")}
 
 
-@pytest.mark.parametrize("content", [b"", b"study: [", b"study: other\n", b"a: &a [1]\nstudy: *a\n", b"\xff"])
-def test_a_damaged_study_file_is_named(results: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    path = Paths(results).options("small")
-    path.write_bytes(content)
-    assert main(["mlflow", "sync", "--results", str(results)]) == 2
-    assert str(path) in capsys.readouterr().err
+@pytest.mark.parametrize("content", [b"", b"study: [", b"study: other\n", b"a: &a [1]\nstudy: *a\n", b"\xff", None])
+def test_a_damaged_file_is_named(results: Path, content: bytes | None) -> None:
+    """The study's, or a run's curve that is cut."""
+    path = Paths(results).curve("aa") if content is None else Paths(results).options("small")
+    path.write_bytes(path.read_bytes()[:-1] if content is None else content)
+    assert str(path) in refused("mlflow", "sync", "--results", results)
 
 
 def test_what_mlflow_and_its_drivers_raise_is_a_mirror_error(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,17 +121,16 @@ def test_a_database_whose_migration_was_killed_may_be_deleted(results: Path) -> 
 
 
 def test_the_command_fills_an_empty_store_with_all_studies(
-    results: Path, store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    results: Path, store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     write_study(results, ["aa", "bb"], study="second")
     other = Path(shutil.copy(store, tmp_path / "other.db"))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{other}")
-    assert main(["mlflow", "sync", "--results", str(results)]) == 0
-    assert "second: 1 runs\nsmall: 1 runs\n" in capsys.readouterr().out
+    code, printed = said("mlflow", "sync", "--results", results)
+    assert (code, "second: 1 runs\nsmall: 1 runs\n" in printed) == (0, True)
     assert len(points(f"sqlite:///{other}", "aa", "test_loss")) == 4
     assert find(f"sqlite:///{other}", "sweep.run_id", "aa")[0].data.tags["sweep.studies"] == ",second,small,"
-    assert main(["mlflow", "sync", "smal", "--results", str(results)]) == 2
-    assert "unknown study 'smal'; did you mean 'small'?" in capsys.readouterr().err
+    printed = refused("mlflow", "sync", "smal", "--results", results)
+    assert "unknown study 'smal'; did you mean 'small'?" in printed
     with Results(results).writing("small"):
-        assert main(["mlflow", "sync", "--results", str(results)]) == 2
-    assert "is being written to by process" in capsys.readouterr().err
+        assert "is being written to by process" in refused("mlflow", "sync", "--results", results)

@@ -11,8 +11,9 @@ import pytest
 
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.paths import Paths
+from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.sweep.mirror.client import EXPERIMENT, MirrorError, open_client, tracking_uri
-from lr_sweep.sweep.mirror.content import METRICS, MirroredRun, naming_labels
+from lr_sweep.sweep.mirror.content import METRICS, MirroredRun, naming_labels, study_note
 from lr_sweep.tests.support import records
 from lr_sweep.tests.support.mirrored_record import (
     START_MS,
@@ -40,7 +41,6 @@ def test_complete_run_is_mirrored_with_params_tags_times_and_points(results: Pat
     uri = tracking_uri(results)
     (run,) = find(uri, "sweep.run_id", "aa")
     assert run.info.run_name == "lr 1e-3, seed 0"
-    assert (run.info.status, run.info.start_time, run.info.end_time) == ("FINISHED", START_MS, START_MS + 60_000)
     assert run.data.params == {
         **{"task": "mnist", "model": "tiny", "variant": "frozen-random", "learning_rate": "0.001", "seed": "0"},
         **{"initialisation": "random", "trained": '["input", "output"]', "model.layers": "2", "model.heads": "4"},
@@ -56,11 +56,16 @@ def test_complete_run_is_mirrored_with_params_tags_times_and_points(results: Pat
     (parent,) = find(uri, "sweep.study", "small")
     assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
     assert parent.data.tags["mlflow.note.content"].startswith("A small study\n")
-    assert (parent.info.status, parent.info.start_time, parent.info.end_time) == (
-        "FINISHED",
-        START_MS,
-        START_MS + 60_000,
-    )
+    for info in (run.info, parent.info):
+        assert (info.status, info.start_time, info.end_time) == ("FINISHED", START_MS, START_MS + 60_000)
+
+
+def test_a_data_file_of_any_name_is_a_param(results: Path) -> None:
+    """MLflow refuses most punctuation in names."""
+    write_end(results, "aa", content=json.dumps({"data": {"parts/train (1)+2.npz": "abc"}}))
+    new_mirror(results).sync_all()
+    (run,) = find(tracking_uri(results), "sweep.run_id", "aa")
+    assert run.data.params["data.parts/train _1__2.npz"] == "abc"
 
 
 def test_a_run_is_named_the_same_before_and_after_a_round_that_adds_seeds(results: Path) -> None:
@@ -91,6 +96,20 @@ def test_a_study_has_its_results_and_a_run_the_numbers_of_its_selected_step(resu
         "|---|---|---|---|---|---|",
         "| mnist | tiny | frozen-random | 1e-3 | 25.0 | 1 of 1 |",
     ]
+
+
+@pytest.mark.parametrize("decided", ["", "3 of 6 pairs decided"])
+def test_a_note_of_many_cells_has_what_fits(decided: str) -> None:
+    """The hosted form refuses more than 5000 characters."""
+    seeds = dict.fromkeys(("complete", "num_wanted", "num_tests", "num_seeds", "most_seeds"), 3)
+    values = dict.fromkeys(("learning_rate", "test_mean", "test_sem"), 0.001)
+    for width in range(1, 40):
+        cell = {"task": "mnist", "model": "tiny", "variant": "v" * width} | seeds | values
+        note = study_note(StudyInfo(study="small", title="A small study"), [cell] * 200, decided)
+        shown = note.count("| mnist | tiny |")
+        assert 5000 - 2 * len("| mnist | tiny | | 1e-3 | 0.1 ± 0.1 | 3 of 3 |") - width < len(note) <= 5000
+        assert f"\n\nand {200 - shown} more cells, in the report" in note
+        assert note.endswith(f"\n\nBy fresh seeds: {decided}") == bool(decided)
 
 
 def test_a_run_that_is_tried_again_has_its_last_results(results: Path) -> None:

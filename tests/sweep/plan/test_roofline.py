@@ -12,9 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from lr_sweep.datasets import TASKS, digits
 from lr_sweep.datasets.task import Split, TaskData, TaskShape
-from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.plan import roofline
 from lr_sweep.sweep.plan.gpus import GPUS
+from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.small_runs import CPU, run_of
 from lr_sweep.trainables.attention import AttentionNoise, attend_in_blocks
 from lr_sweep.trainables.parts import FROZEN_BODY
@@ -121,10 +121,10 @@ def test_an_evaluation_reads_all_splits() -> None:
     assert work.launches == 10 * (35 + 2 * 17)  # 64 examples a batch
 
 
-def test_the_paper_s_grid_on_gpus_that_are_not_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_paper_s_grid_on_gpus_that_are_not_here(tmp_path: Path) -> None:
     options = ("--device", "h100", "--gpus", "8", "--price", "2.5", "--results", str(tmp_path / "results"))
-    assert main(["plan", "rothermel2021-table1", *options]) == 0
-    printed = capsys.readouterr().out
+    code, printed = said("plan", "rothermel2021-table1", *options)
+    assert code == 0
     assert printed.count("computed, 27 together") >= 8
     assert "computed, 1 together" not in printed  # long sequences, too
     assert sum("computed, " in line and "together" in line for line in printed.splitlines()) == 16
@@ -137,16 +137,16 @@ def test_the_paper_s_grid_on_gpus_that_are_not_here(tmp_path: Path, capsys: pyte
     assert "not timed" not in printed
 
 
-def test_a_run_that_does_not_fit_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_does_not_fit_is_named(tmp_path: Path) -> None:
     only = ("--only", "task=listops", "--results", str(tmp_path / "results"))
     shipped = Path(roofline.__file__).parents[1] / "studies" / "rothermel2021-table1.yaml"
     study = tmp_path / "written.yaml"
     written = shipped.read_text().replace("batch_size: 8,", "batch_size: 8, attention: written,")
     study.write_text(written.replace("study: rothermel2021-table1", "study: written"))
-    assert main(["plan", str(study), "--device", "l4", *only]) == 0
-    assert "GB, more than there is" in capsys.readouterr().out
+    code, printed = said("plan", study, "--device", "l4", *only)
+    assert (code, "GB, more than there is" in printed) == (0, True)
 
 
-def test_measuring_here_for_a_gpu_elsewhere_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "quickstart", "--device", "l4", "--measure", "--results", str(tmp_path)]) == 2
-    assert "--measure times this machine, --device computes for L4 24 GB" in capsys.readouterr().err
+def test_measuring_here_for_a_gpu_elsewhere_is_refused(tmp_path: Path) -> None:
+    printed = refused("plan", "quickstart", "--device", "l4", "--measure", "--results", tmp_path)
+    assert "--measure times this machine, --device computes for L4 24 GB" in printed

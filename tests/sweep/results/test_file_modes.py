@@ -12,8 +12,8 @@ from lr_sweep.analysis.study_report import write_report
 from lr_sweep.common.files import write_json
 from lr_sweep.sweep.archive.exporter import export
 from lr_sweep.sweep.archive.importer import import_archive
-from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.file_modes import as_another_user, open_folder, umask
 from lr_sweep.tests.support.records import four_runs, run_id_of
 from lr_sweep.tests.support.small_runs import CPU
@@ -56,7 +56,7 @@ def shared() -> Iterator[Results]:
     """A results directory that another user may read all of."""
     with open_folder() as folder:
         results = four_runs(folder / "results")
-        main(["verify", "--results", str(results.root)])  # imports all it needs
+        said("verify", "--results", results.root)  # imports all it needs
         yield results
 
 
@@ -106,21 +106,18 @@ def copy(shared: Results) -> Iterator[Results]:
         yield Results(Path(shutil.copytree(shared.root, folder / "results")))
 
 
-def problems(results: Results, capsys: pytest.CaptureFixture[str]) -> list[str]:
+def problems(results: Results) -> set[str]:
     """What `verify` calls a problem."""
-    capsys.readouterr()
-    main(["verify", "--results", str(results.root)])
-    return [line for line in capsys.readouterr().out.splitlines() if line.startswith("problem: ")]
+    _, printed = said("verify", "--results", results.root)
+    return {line for line in printed.splitlines() if line.startswith("problem: ")}
 
 
 @pytest.mark.parametrize("what", [*FILES, *FOLDERS])
-def test_what_another_user_may_not_read_is_not_called_damaged(
-    copy: Results, what: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = set(problems(copy, capsys))
+def test_what_another_user_may_not_read_is_not_called_damaged(copy: Results, what: str) -> None:
+    before = problems(copy)
     path = (FILES | FOLDERS)[what](copy)
     with as_another_user():
-        (problem,) = set(problems(copy, capsys)) - before
+        (problem,) = problems(copy) - before
     assert problem.startswith(f"problem: cannot read {path}")
     assert ": permission denied. It belongs to root (group root, mode 0" in problem
     wanted = "-R o+rX" if path.is_dir() else "o+r"
@@ -135,37 +132,33 @@ OF_FILE.remove(("all checkpoints", "report"))  # a report does without
 
 @pytest.mark.parametrize(("what", "command"), [*OF_RECORD, *OF_FILE])
 def test_what_cannot_be_read_is_named_and_a_closed_record_does_not_seem_empty(
-    copy: Results, what: str, command: str, capsys: pytest.CaptureFixture[str]
+    copy: Results, what: str, command: str
 ) -> None:
     path = (FILES | FOLDERS | RECORD)[what](copy)
     rest = {"status": ["first"], "show": [run_id_of(0)], "report": ["first"]}
     rest |= {"gc": ["--yes"], "export": [str(copy.root.parent / "a.tar")]}
     with as_another_user():
-        assert main([command, *rest.get(command, []), "--results", str(copy.root)]) == 2
-    message = capsys.readouterr().err
+        message = refused(command, *rest.get(command, []), "--results", copy.root)
     assert f"{path}: permission denied. It belongs to root" in message or f"{path} belongs to root" in message
     assert "delete" not in message
 
 
-def test_a_report_does_without_checkpoints_but_may_not_be_written_by_another_user(
-    copy: Results, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_does_without_checkpoints_but_may_not_be_written_by_another_user(copy: Results) -> None:
     FOLDERS["all checkpoints"](copy)
     with as_another_user():
-        assert main(["report", "first", "--results", str(copy.root)]) == 2
-    assert f"cannot write to {copy.study('first')}" in capsys.readouterr().err
+        printed = refused("report", "first", "--results", copy.root)
+    assert f"cannot write to {copy.study('first')}" in printed
 
 
 @pytest.mark.parametrize("what", [*FILES, *FOLDERS])
-def test_an_export_by_another_user_names_what_it_may_not_read(
-    copy: Results, what: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_export_by_another_user_names_what_it_may_not_read(copy: Results, what: str) -> None:
     path, archive = (FILES | FOLDERS)[what](copy), copy.root.parent / "exports" / "a.tar"
     archive.parent.mkdir()
     archive.parent.chmod(0o777)
     with as_another_user():
-        assert main(["export", str(archive), "--checkpoints", "--results", str(copy.root)]) == 1
-    left_out = [line for line in capsys.readouterr().out.splitlines() if line.startswith("left out: ")]
+        code, printed = said("export", archive, "--checkpoints", "--results", copy.root)
+    assert code == 1
+    left_out = [line for line in printed.splitlines() if line.startswith("left out: ")]
     assert any(f"`chmod {how} {path}`" in line for line in left_out for how in ("o+r", "o+rx", "-R o+rX"))
     assert not any("delete" in line for line in left_out)
-    assert main(["import", str(archive), "--results", str(copy.root.parent / "into")]) == 0
+    assert said("import", archive, "--results", copy.root.parent / "into")[0] == 0

@@ -233,16 +233,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield disk
 
 
-def test_a_full_disk_is_reported_and_nothing_is_lost(small_disk: Path) -> None:
-    results = Results(small_disk)
-    results.prepare()
-    write_json(results.root / "old.json", {"a": 0})
-    with pytest.raises(UserError, match="No space left on device. Free some space"), storage_problems(results.root):
-        write_json(results.root / "old.json", {"a": "x" * 200_000})
-    assert json.loads((results.root / "old.json").read_text()) == {"a": 0}
-    assert not list(results.root.glob(".*.partial"))
-
-
 def test_a_checkpoint_for_which_there_is_no_room_is_an_error_of_the_disk(small_disk: Path) -> None:
     """safetensors has an error of its own for it."""
     save_checkpoint(small_disk / "run", {"weights": torch.zeros(100)}, {"step": 1})

@@ -212,42 +212,6 @@ def test_the_study_file(tmp_path: Path) -> None:
     assert load_study(tmp_path / "tiny.yaml") == study
 
 
-@pytest.mark.parametrize(
-    ("decide", "message"),
-    [
-        ("{}", "decide.min_difference: missing"),
-        ("{min_difference: -1}", "decide.min_difference: got -1"),
-        ("{min_difference: 1, max_seeds: 1}", "decide.max_seeds: got 1"),
-        ("{min_difference: 1, error: 0}", "decide.error: got 0"),
-        ("{min_difference: 1, pairs: some}", "decide.pairs: "),
-        ("{min_difference: 1, pairs: [[frozen-pretrained]]}", "want the two variants of a pair"),
-        ("{min_difference: 1, pairs: [[frozen-pretrained, unfrozen-pretrained]]}", "unfrozen-pretrained"),
-        (
-            "{min_difference: 1, pairs: [[frozen-pretrained, unfrozen-random], [unfrozen-random, frozen-pretrained]]}",
-            "is there twice",
-        ),
-    ],
-)
-def test_mistakes(tmp_path: Path, decide: str, message: str) -> None:
-    with pytest.raises(UserError) as error:
-        load_study(write_study(tmp_path, seeds=2, decide=decide))
-    assert message in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"variants": [NEAR]}, "decide: no task and model has both variants of a pair"),
-        ({"seeds": 1}, "seeds: got 1, want at least 2 with `decide`"),
-        ({"seeds": (0, 2**63 - 1)}, "seeds: want smaller ones"),
-    ],
-)
-def test_what_does_not_go_together(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError) as error:
-        load_study(write_study(tmp_path, decide=DECIDE, **{"seeds": 2} | changes))
-    assert message in str(error.value)
-
-
 def test_a_search_fits_and_its_space_does_not(tmp_path: Path) -> None:
     search = "{low: 1e-5, high: 1e-1, rates: 6}"
     assert load_study(searched(tmp_path, search, seeds=2, decide=DECIDE)).decide

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.analysis.record.read import read_wanted
-from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.plan import plan_on
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.only import parse_only
@@ -80,17 +79,3 @@ def test_the_study_file(tmp_path: Path) -> None:
     assert study.refine == 3
     (tmp_path / "tiny.yaml").write_text(study_to_yaml(study))
     assert load_study(tmp_path / "tiny.yaml") == study
-
-
-@pytest.mark.parametrize(
-    ("refine", "message"),
-    [
-        ("3", "refine: got a grid of 2 learning rates, want at least 3 to refine it"),
-        ("0", "refine: got 0, want"),
-        ("2\nsearch: {low: 1e-4, high: 1e-1, rates: 6}", "too; leave one of them out"),
-    ],
-)
-def test_mistakes(tmp_path: Path, refine: str, message: str) -> None:
-    with pytest.raises(UserError) as error:
-        load_study(write_study(tmp_path, rates=(1e-3, 1e-2), refine=refine))
-    assert message in str(error.value)

@@ -9,8 +9,6 @@ import pandas as pd
 import pytest
 
 from lr_sweep.analysis.record.read import read_wanted
-from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.only import parse_only
 from lr_sweep.tests.support.scripted_trials import Bench
 from lr_sweep.tests.support.searches import (
@@ -21,7 +19,6 @@ from lr_sweep.tests.support.searches import (
     planned,
     proposed,
     search_bench,
-    searched,
     with_search,
 )
 
@@ -94,21 +91,6 @@ def test_a_plan_counts_the_winners_before_they_are_known(bench: Bench) -> None:
         with pytest.raises(Killed):
             bench.run(Landscape(events_left=num_events))
         assert len({run.run_id for run in planned(bench).wanted}) == len(planned(bench).wanted) == 20
-
-
-@pytest.mark.parametrize(
-    ("winners", "seeds", "message"),
-    [
-        (6, 2, "winners: got 6, want fewer than the 6 learning rates of a cell"),
-        (0, 2, "winners: got 0"),
-        (2, 1, "winners: has no effect with one seed; want more seeds, or leave it out"),
-    ],
-)
-def test_mistakes(tmp_path: Path, winners: int, seeds: int, message: str) -> None:
-    path = searched(tmp_path, "{low: 1e-5, high: 1e-1, rates: 6}", winners=str(winners), seeds=seeds)
-    with pytest.raises(UserError) as error:
-        load_study(path)
-    assert message in str(error.value)
 
 
 def test_a_grid_trains_all_seeds_at_its_best_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

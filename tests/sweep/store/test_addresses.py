@@ -10,9 +10,9 @@ from lr_sweep.analysis.__main__ import main as analysis
 from lr_sweep.analysis.record.working_copy import refresh
 from lr_sweep.common.object_store import ObjectStore, StoreError, local_path
 from lr_sweep.sweep.cli.cluster_commands import plan_elsewhere
-from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.cluster.submit import check_paths
 from lr_sweep.sweep.study.file import load_study
+from lr_sweep.tests.support.command_lines import refused
 from lr_sweep.tests.support.servers.s3_server import SECRET, Machines
 from lr_sweep.tests.support.stored_record import URI, add_runs, filled
 from lr_sweep.tests.support.tiny_study import in_process, write_study
@@ -30,12 +30,9 @@ from lr_sweep.tests.support.tiny_study import in_process, write_study
         ("s3://bucket/strange", "holds 'thesis.tex' and no record of ours"),
     ],
 )
-def test_addresses_that_are_refused(
-    machines: Machines, uri: str, wanted: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_addresses_that_are_refused(machines: Machines, uri: str, wanted: str) -> None:
     ObjectStore("s3://bucket/strange").write("thesis.tex", b"dear")
-    assert main(["status", "quickstart", "--results", uri]) == 2
-    printed = capsys.readouterr().err
+    printed = refused("status", "quickstart", "--results", uri)
     assert wanted in printed
     assert SECRET not in printed
     with pytest.raises(StoreError):
@@ -46,7 +43,7 @@ def test_commands_for_directories_alone_say_so(machines: Machines, tmp_path: Pat
     filled()
     archive = tmp_path / "all.tar"
     for command in (["gc"], ["import", str(archive)], ["export", str(archive), "--checkpoints"]):
-        assert main([*command, "--results", URI]) == 2
+        refused(*command, "--results", URI)
 
 
 def test_a_store_can_be_submitted_to_and_its_plan_is_shown_where_it_can_be_read(

@@ -11,7 +11,6 @@ import pytest
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file
-from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.inspection.gc import find_garbage
 from lr_sweep.sweep.inspection.status import status_text
 from lr_sweep.sweep.inspection.verify import Verification
@@ -26,8 +25,10 @@ from lr_sweep.sweep.study.backbones import (
 )
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.model import PretrainedHere
+from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.small_bodies import SIZES, library_model, saved
 from lr_sweep.tests.support.small_runs import CPU, run_of
+from lr_sweep.tests.support.study_example import mistakes_in
 from lr_sweep.tests.support.tiny_study import SIZE, in_process, sweep, write_config, write_study, write_weights
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, pretrained_folder, pretraining_checkpoints
 from lr_sweep.trainables.pretraining.train import pretrain
@@ -83,7 +84,7 @@ def test_weights_are_pretrained_once_and_quietly(tmp_path: Path, capfd: pytest.C
         ensure_backbones(study, root, results.pretraining_progress, CPU, said.append)
 
 
-def test_a_study_pretrains_on_a_task_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_pretrains_on_a_task_once(tmp_path: Path) -> None:
     path = recipe_study(tmp_path, ON_TASK)
     study, results = load_study(path), Results(tmp_path / "results")
     assert_written_again_it_is_the_same(path, tmp_path)
@@ -94,16 +95,15 @@ def test_a_study_pretrains_on_a_task_once(tmp_path: Path, capsys: pytest.Capture
     assert code == 0
     what = "GPT-2 of 1 layers x width 16, all of it trained for 7 steps (28 examples) on bit-memory"
     assert f"tiny: {what} (not here yet; `run` gets or trains them first)" in plan
-    code, said = in_process("pretrain", path, "--results", results.root)
-    first, last, folder = said.splitlines()
+    code, printed = in_process("pretrain", path, "--results", results.root)
+    first, last, folder = printed.splitlines()
     assert (code, first) == (0, f"pretraining tiny: {what}")
     assert last.endswith("% of test answers right")
     assert folder == str(source.pretrain.folder(results.pretrained, SIZE))  # type: ignore[union-attr]
     here = find_backbones(study, results.pretrained)["tiny"]
     assert (here.here, here.checksum) == (True, hash_file(Path(folder) / "model.safetensors"))
     assert "already there" in in_process("pretrain", path, "--results", results.root)[1]
-    assert main(["verify", "--results", str(results.root)]) == 0
-    capsys.readouterr()
+    assert in_process("verify", "--results", results.root)[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -118,28 +118,26 @@ def test_a_study_pretrains_on_a_task_once(tmp_path: Path, capsys: pytest.Capture
     ],
 )
 def test_mistakes_of_a_recipe(tmp_path: Path, recipe: str, message: str) -> None:
-    with pytest.raises(UserError) as raised:
-        load_study(recipe_study(tmp_path, recipe))
-    assert message in str(raised.value)
+    assert message in "\n".join(mistakes_in(recipe_study(tmp_path, recipe)))
 
 
-def test_text_in_the_data_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_in_the_data_directory(tmp_path: Path) -> None:
     """A study names it without saying where that directory is, or whether the text is there."""
     path = recipe_study(tmp_path, "{text: [DATA/text/books.txt], num_steps: 2, batch_size: 2, num_tokens: 12}")
     study, data_dir = load_study(path), tmp_path / "data"
     assert_written_again_it_is_the_same(path, tmp_path)
 
-    command = ["plan", str(path), "--results", str(tmp_path / "results"), "--data-dir", str(data_dir)]
-    assert main(command) == 0
-    printed = capsys.readouterr().out
+    arguments = (path, "--results", tmp_path / "results", "--data-dir", data_dir)
+    code, printed = said("plan", *arguments)
+    assert code == 0
     assert "on books.txt (their text is missing)" in printed
     assert f"no file {data_dir}/text/books.txt, which `run` needs. Put a text file there" in printed
-    assert main(["pretrain", *command[1:]]) == 2
-    assert f"cannot read the text to pretrain on: {data_dir}/text/books.txt" in capsys.readouterr().err
+    printed = refused("pretrain", *arguments)
+    assert f"cannot read the text to pretrain on: {data_dir}/text/books.txt" in printed
 
     (data_dir / "text").mkdir(parents=True)
     (data_dir / "text" / "books.txt").write_bytes(CORPUS)
-    assert main(["pretrain", *command[1:]]) == 0
+    assert said("pretrain", *arguments)[0] == 0
     backbone = find_backbones(study, tmp_path / "results" / "pretrained", data_dir)["tiny"]
     assert (backbone.here, backbone.missing_text) == (True, None)
     assert backbone.source == WeightsSource(  # the text's bytes name it, not where they are
@@ -181,9 +179,7 @@ def test_weights_of_another_size_are_reported_before_anything_starts(tmp_path: P
     assert tensors.startswith("  model.safetensors: wpe.weight has shape (12, 32), want (12, 16), h.0.ln_1.weight has")
 
 
-def test_plan_and_run_name_every_mistake_of_every_model_at_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_plan_and_run_name_every_mistake_of_every_model_at_once(tmp_path: Path) -> None:
     changes = {"bert": {"hidden_act": "relu"}, "t5": {"d_ff": 32}}
     for family, change in changes.items():
         path = saved(library_model(SIZES[family]), tmp_path / family) / "config.json"
@@ -216,8 +212,7 @@ def test_plan_and_run_name_every_mistake_of_every_model_at_once(
         "  config.json: d_ff: got 32, want 64: the study's model has feedforward: 64",
     ]
     for command in ("plan", "run"):
-        assert main([command, str(study), "--results", str(tmp_path / "results")]) == 2
-        assert capsys.readouterr().err == f"error: {caught.value}\n"
+        assert refused(command, study, "--results", tmp_path / "results") == f"error: {caught.value}\n"
 
 
 def flip_a_bit(path: Path) -> None:
@@ -226,9 +221,7 @@ def flip_a_bit(path: Path) -> None:
     path.write_bytes(content)
 
 
-def test_a_flipped_bit_is_reported_and_nothing_trains(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_flipped_bit_is_reported_and_nothing_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study, results = recipe_study(tmp_path), Results(tmp_path / "results")
     results.prepare()
     folder = pretrained_folder(results.pretrained, SIZE, RECIPE, CORPUS)
@@ -239,8 +232,7 @@ def test_a_flipped_bit_is_reported_and_nothing_trains(
         flip_a_bit(weights / "model.safetensors")
     monkeypatch.setattr("lr_sweep.trainables.pretraining.train.pretrain", lambda *_: pytest.fail("has begun"))
     for command in ("plan", "run", "pretrain"):
-        assert main([command, str(study), "--results", str(results.root)]) == 2
-        printed = capsys.readouterr().err
+        printed = refused(command, study, "--results", results.root)
         assert printed.startswith(f"error: model tiny: the weights in {folder} are damaged: its weights have sha256 ")
         assert "Put an intact copy there (an archive made by `export` has one), or delete the folder" in printed
     assert not results.study("tiny").exists()
@@ -293,18 +285,15 @@ def test_status_reports_a_pretraining(tmp_path: Path) -> None:
     assert not results.pretraining_progress.exists()
 
 
-def test_a_disk_that_cannot_hold_it_is_reported_before_a_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = [str(recipe_study(tmp_path)), "--results", str(tmp_path / "results")]
+def test_a_disk_that_cannot_hold_it_is_reported_before_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = (recipe_study(tmp_path), "--results", tmp_path / "results")
     monkeypatch.setattr("lr_sweep.trainables.pretraining.train.pretrain", lambda *_: pytest.fail("has begun"))
     monkeypatch.setattr(Results, "free_bytes", lambda self: 100_000)
     # 4 bytes x (3,520 numbers of the body + 256 x 16 of the token table) x (1 + 3 checkpoints x 3 copies) = 0.3 MB
     for command, what in (("pretrain", "the weights to pretrain and the runs"), ("run", "the weights to pretrain and")):
-        assert main([command, *arguments]) == 2
-        assert f"has 0.1 MB free and {what}" in capsys.readouterr().err
-    assert main(["plan", *arguments]) == 0
-    assert "for weights, checkpoints and record, 0.1 MB free: not enough" in capsys.readouterr().out
+        assert f"has 0.1 MB free and {what}" in refused(command, *arguments)
+    code, printed = said("plan", *arguments)
+    assert (code, "for weights, checkpoints and record, 0.1 MB free: not enough" in printed) == (0, True)
 
 
 def test_checkpoints_of_a_pretraining_are_kept_until_it_ends(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.model import HubWeights
 from lr_sweep.tests.support.small_bodies import SIZES
+from lr_sweep.tests.support.study_example import write
 from lr_sweep.tests.support.tiny_study import in_process, write_study
 from lr_sweep.trainables.models import MODELS
 
@@ -25,21 +26,18 @@ def written(folder: Path, models: dict[str, Any], variants: str = "[frozen-rando
 def test_a_study_of_every_family_round_trips(tmp_path: Path) -> None:
     study = load_study(written(tmp_path, {f"my-{f}": {"family": f, "size": vars(size)} for f, size in SIZES.items()}))
     assert {name: model.size for name, model in study.models.items()} == {f"my-{f}": size for f, size in SIZES.items()}
-    (tmp_path / "again").mkdir()
-    again = tmp_path / "again" / "tiny.yaml"
-    again.write_text(study_to_yaml(study))
-    assert load_study(again) == study
+    assert load_study(write(tmp_path, study_to_yaml(study), "tiny.yaml")) == study
 
 
-@pytest.mark.parametrize("name", [name for name, known in MODELS.items() if known.family != "gpt2"])
+@pytest.mark.parametrize("name", MODELS)
 def test_known_models_have_their_family_size_and_weights(name: str, tmp_path: Path) -> None:
-    models = {name: {}, "three": {"base": name, "depth": 3}}
+    known, models = MODELS[name], {name: {}, "all": {"base": name}, "three": {"base": name, "depth": 3}}
     study = load_study(written(tmp_path, models, "[frozen-pretrained]"))
-    assert study.models[name].body_size == MODELS[name].size
-    assert study.models["three"].body_size == replace(MODELS[name].size, layers=3)
+    assert study.models[name].body_size == study.models["all"].body_size == known.size
+    assert study.models["three"].body_size == replace(known.size, layers=3)
     for model in study.models.values():
-        assert isinstance(model.pretrained, HubWeights)
-        assert model.pretrained.hub == MODELS[name].hub
+        assert model.size == known.size
+        assert model.pretrained == HubWeights(hub=known.hub, revision=known.revision, sha256=known.sha256)
 
 
 def test_all_mistakes_are_reported_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,19 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.tests.support.own_study import write_function, write_own_study
+from lr_sweep.tests.support.study_example import mistakes_in
 from lr_sweep.tests.support.tiny_study import runs_of, write_study
 from lr_sweep.trainables.own.run import own_run
 
 BODY = "for step in session.steps():\n    pass"
-
-
-def mistakes(study: Path) -> list[str]:
-    with pytest.raises(UserError) as raised:
-        load_study(study)
-    return [line.removeprefix(f"{study}:") for line in str(raised.value).splitlines()]
 
 
 def test_a_grid_of_a_function_of_ones_own(tmp_path: Path) -> None:
@@ -112,7 +106,7 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
     study = write_function(tmp_path, BODY, **changes)
     plain = "text, a finite number, true, false, null, or lists and mappings of these"
     single = "has no effect here: runs of the user's own function train one by one; leave it out"
-    assert mistakes(study) == [
+    assert mistakes_in(study) == [
         "4: num_steps: 12 is not a multiple of protocol.evaluate_every = 5; 10 or 15 is",
         f"7: code[1]: no file modle.py in {tmp_path}; paths start from the study file's folder",
         f"8: data[0]: no file none/*.npz in {tmp_path}; paths start from the study file's folder",
@@ -149,7 +143,7 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
     ],
 )
 def test_mistakes(tmp_path: Path, changes: dict[str, str], problem: str) -> None:
-    (line,) = mistakes(write_function(tmp_path, BODY, **changes))
+    (line,) = mistakes_in(write_function(tmp_path, BODY, **changes))
     assert problem in line
 
 
@@ -161,7 +155,7 @@ def test_code_that_cannot_be_imported_is_a_mistake_of_the_study(tmp_path: Path) 
     (tmp_path / "queue.py").write_text("def broken(:\n")
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "model.py").touch()
-    assert [line.partition(": ")[2] for line in mistakes(study)] == [
+    assert [line.partition(": ")[2] for line in mistakes_in(study)] == [
         "code: queue.py is no Python: invalid syntax (<unknown>, line 1)",
         "code: queue.py would hide a module of Python's own; rename it",
         "code: train.py imports helper.py, which is not listed; add it",
@@ -172,7 +166,7 @@ def test_code_that_cannot_be_imported_is_a_mistake_of_the_study(tmp_path: Path) 
 def test_processes_are_of_a_function_and_each_has_a_whole_gpu(tmp_path: Path) -> None:
     study = write_function(tmp_path, BODY, resources="{gpus_per_trial: 0.5, processes_per_run: 2}")
     want = "got 2 with gpus_per_trial: 0.5, want gpus_per_trial: 1, or 0"
-    assert [line.partition(": ")[2] for line in mistakes(study)] == [f"resources.processes_per_run: {want}"]
+    assert [line.partition(": ")[2] for line in mistakes_in(study)] == [f"resources.processes_per_run: {want}"]
     study = write_function(tmp_path, BODY, resources="{gpus_per_trial: 1, processes_per_run: 2}")
     (run,) = runs_of(study, tmp_path)
     assert own_run(run.run).processes == 2
@@ -181,6 +175,6 @@ def test_processes_are_of_a_function_and_each_has_a_whole_gpu(tmp_path: Path) ->
     (tmp_path / "tiny").mkdir()
     built_in = write_study(tmp_path / "tiny", resources="{processes_per_run: 2}")
     why = "only a function of the user's own trains a run in several processes"
-    assert [line.partition(": ")[2] for line in mistakes(built_in)] == [
+    assert [line.partition(": ")[2] for line in mistakes_in(built_in)] == [
         f"resources.processes_per_run: has no effect here: {why}; leave it out"
     ]

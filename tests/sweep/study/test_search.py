@@ -9,30 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lr_sweep.analysis.statistics.further_rates import three_digits
-from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.plan import Plan, id_lines, plan_on
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.search import Search
-from lr_sweep.tests.support.tiny_study import write_study
+from lr_sweep.tests.support.searches import searched
+from lr_sweep.tests.support.study_example import mistakes_in
 
 SEARCH = "{sampler: tpe, low: 1e-5, high: 1e-1, rates: 6}"
 
 
-def searched(folder: Path, search: str = SEARCH) -> Path:
-    """A study file with a search in place of its learning rates."""
-    path = write_study(folder)
-    lines = [line for line in path.read_text().splitlines() if not line.startswith("learning_rates")]
-    path.write_text("\n".join([*lines, f"search: {search}", ""]))
-    return path
-
-
 def test_a_search_takes_the_place_of_the_learning_rates(tmp_path: Path) -> None:
-    study = load_study(searched(tmp_path))
+    study = load_study(searched(tmp_path, SEARCH))
     assert study.search == Search(sampler="tpe", low=1e-5, high=1e-1, rates=6)
     assert (study.learning_rates, study.learning_rate_grid()) == (None, ())
-    (tmp_path / "again").mkdir()
     again = tmp_path / "tiny.yaml"
     again.write_text(study_to_yaml(study))
     assert "learning_rates" not in again.read_text()
@@ -57,10 +48,8 @@ def test_a_search_takes_the_place_of_the_learning_rates(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes(tmp_path: Path, search: str, message: str) -> None:
-    with pytest.raises(UserError) as error:
-        load_study(searched(tmp_path, search))
-    assert message in str(error.value)
-    assert len(str(error.value).splitlines()) == 1
+    (line,) = mistakes_in(searched(tmp_path, search))
+    assert message in line
 
 
 @given(st.integers(0, 60), st.integers(-18, 0), st.floats(2, 10), st.data())
@@ -85,7 +74,7 @@ def test_the_nearest_rates_of_three_digits() -> None:
 
 
 def test_a_plan_counts_what_is_not_proposed_yet(tmp_path: Path) -> None:
-    study, results = load_study(searched(tmp_path)), Results(tmp_path / "results")
+    study, results = load_study(searched(tmp_path, SEARCH)), Results(tmp_path / "results")
     plan = Plan(study, Placement(resources=study.resources), results, tmp_path)
     text = plan_on(plan, {"CPU": 2.0})
     assert "search     tpe, 6 learning rates from 1e-5 to 1e-1, 2 at once; 2 cells and 1 seed: 12 runs" in text

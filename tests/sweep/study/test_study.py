@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from lr_sweep.datasets import TASKS
 from lr_sweep.sweep.study.file import load_study, shipped_studies, study_to_yaml
-from lr_sweep.sweep.study.model import FolderWeights, HubWeights, PretrainedHere
+from lr_sweep.sweep.study.model import FolderWeights, PretrainedHere
 from lr_sweep.sweep.study.search import LearningRateGrid
 from lr_sweep.sweep.study.study import Study, StudyTask
-from lr_sweep.tests.support.study_example import GRID, PRETRAINED, SIZE, STUDY, write
-from lr_sweep.trainables.models import MODELS
+from lr_sweep.tests.support.study_example import GRID, PRETRAINED, STUDY, write
 from lr_sweep.trainables.parts import VARIANTS, Variant
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe
 from lr_sweep.trainables.run import ModelSize, Protocol
@@ -62,15 +61,6 @@ def test_paths_start_from_the_study_file(tmp_path: Path) -> None:
     assert load_study(write(tmp_path, text)).models["tiny"].pretrained == FolderWeights(folder=tmp_path / "weights")
 
 
-def test_known_models_bring_size_and_weights(tmp_path: Path) -> None:
-    text = STUDY.replace("  tiny:\n" + SIZE + "\n" + PRETRAINED, "  distilgpt2: {}")
-    model = load_study(write(tmp_path, text)).models["distilgpt2"]
-    assert model.size == ModelSize(layers=6, heads=12, width=768, positions=1024)
-    assert isinstance(model.pretrained, HubWeights)
-    assert model.pretrained.hub == "distilbert/distilgpt2"
-    assert model.pretrained.sha256 is not None
-
-
 def test_random_variants_need_no_weights(tmp_path: Path) -> None:
     text = STUDY.replace(PRETRAINED + "\n", "").replace("frozen-pretrained", "unfrozen-random")
     assert load_study(write(tmp_path, text)).models["tiny"].pretrained is None
@@ -83,17 +73,7 @@ def test_variants_of_the_study_s_own(tmp_path: Path) -> None:
         "frozen-random": VARIANTS["frozen-random"],
         "norms": Variant(initialisation="statistics", trained=("layer_norms", "output")),
     }
-    (tmp_path / "again").mkdir()
-    assert load_study(write(tmp_path / "again", study_to_yaml(study))) == study
-
-
-def test_the_first_layers_of_known_models(tmp_path: Path) -> None:
-    own = "  three: {base: gpt2, depth: 3}\n  all: {base: gpt2}"
-    models = load_study(write(tmp_path, STUDY.replace("  tiny:\n" + SIZE + "\n" + PRETRAINED, own))).models
-    assert models["all"].body_size == models["three"].size == ModelSize(layers=12, heads=12, width=768)
-    assert models["three"].body_size == ModelSize(layers=3, heads=12, width=768)
-    assert models["three"].pretrained == models["all"].pretrained
-    assert isinstance(models["all"].pretrained, HubWeights)
+    assert load_study(write(tmp_path, study_to_yaml(study))) == study
 
 
 # --- learning rates ------------------------------------------------------------------------------------------------
@@ -172,10 +152,6 @@ def test_table_4_asks_for_the_same_gpt2_runs_as_table_1() -> None:
     assert table_4.tasks == {name: task for name, task in table_1.tasks.items() if name != "listops"}
     for name in ("variants", "learning_rates", "seeds", "protocol"):
         assert getattr(table_4, name) == getattr(table_1, name)
-
-
-def test_known_models_have_heads_that_divide_their_width() -> None:
-    assert all(known.size.width % known.size.heads == 0 for known in MODELS.values())
 
 
 @pytest.mark.parametrize(

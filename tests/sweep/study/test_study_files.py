@@ -25,13 +25,6 @@ def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None
     assert "want a mapping of keys to values" in found
 
 
-def test_a_missing_file_and_an_unknown_name_list_the_shipped_studies(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no\.yaml: No such file or directory; shipped studies: .*quickstart"):
-        load_study(tmp_path / "no.yaml")
-    with pytest.raises(UserError, match=r"unknown study 'quickstar'; did you mean 'quickstart'\? valid: .*mnist-c"):
-        load_study("quickstar")
-
-
 @pytest.mark.parametrize("kind", ["folder", "device", "pipe"])
 def test_a_study_that_is_no_plain_file_is_refused(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "example.yaml"

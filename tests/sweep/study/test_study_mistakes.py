@@ -18,6 +18,9 @@ from lr_sweep.tests.support.study_example import GRID, PRETRAINED, SIZE, STUDY, 
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, TaskRecipe
 from lr_sweep.trainables.run import ModelSize, Protocol
 
+SEARCH = "search: {low: 1e-5, high: 1e-1, rates: 6}"
+DECIDE = "decide: {min_difference: 1"
+
 
 @pytest.mark.parametrize(
     ("old", "new", "wanted"),
@@ -116,6 +119,15 @@ from lr_sweep.trainables.run import ModelSize, Protocol
         ("low: 1e-4", "low: 1e-1", "10: learning_rates.low: 1e-1 is above high = 1e-2"),
         ("low: 1e-4", "low: 1.2345e-4", "10: learning_rates.low: 0.00012345 has more than 3 significant digits"),
         ("high: 1e-2", "high: 3e-2", "10: learning_rates.high: 3e-2 is no whole number of grid steps"),
+        # rates in rounds, fresh seeds
+        (GRID, "learning_rates: [1e-3, 1e-2]\nrefine: 3", "11: refine: got a grid of 2 learning rates, want at least"),
+        (GRID, f"refine: 2\n{SEARCH}", "10: refine: the study has a `search`, which is not refined"),
+        (GRID, f"{GRID}\n{SEARCH}", "10: learning_rates: the study has a `search`, too; leave one of them out"),
+        (GRID, f"winners: 6\n{SEARCH}", "10: winners: got 6, want fewer than the 6 learning rates of a cell"),
+        ("seeds: 3", "seeds: 1\nwinners: 2", "12: winners: has no effect with one seed; want more seeds, or leave it"),
+        (", frozen-pretrained]", f"]\n{DECIDE}}}", "10: decide: no task and model has both variants of a pair"),
+        ("seeds: 3", f"seeds: 1\n{DECIDE}}}", "11: seeds: got 1, want at least 2 with `decide`"),
+        ("seeds: 3", f"seeds: [0, {2**63 - 1}]\n{DECIDE}}}", "11: seeds: want smaller ones"),
         # models
         (SIZE + "\n", "", "6: models.tiny: unknown model 'tiny'; valid: bert-base-uncased, distilgpt2, gpt2"),
         (
@@ -160,6 +172,27 @@ def test_a_mistake_is_reported_with_its_line(tmp_path: Path, old: str, new: str,
     assert old in STUDY
     found = mistakes(tmp_path, STUDY.replace(old, new, 1))
     assert any(line.startswith(wanted) for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("refine: 0", "refine: got 0, want"),
+        ("winners: 0", "winners: got 0"),
+        ("stop_early: {rule: best}", "stop_early.rule: got \"best\", want 'halving' or 'median'"),
+        ("decide: {}", "decide.min_difference: missing"),
+        ("decide: {min_difference: -1}", "decide.min_difference: got -1"),
+        (f"{DECIDE}, max_seeds: 1}}", "decide.max_seeds: got 1"),
+        (f"{DECIDE}, error: 0}}", "decide.error: got 0"),
+        (f"{DECIDE}, pairs: some}}", "decide.pairs: got \"some\", want 'all'"),
+        (f"{DECIDE}, pairs: [[frozen-random]]}}", 'decide.pairs[0]: got ["frozen-random"], want the two variants of a'),
+        (f"{DECIDE}, pairs: [[frozen-random, x]]}}", "decide.pairs[0][1]: unknown variant 'x'"),
+        (f"{DECIDE}, pairs: [[frozen-random, x], [x, frozen-random]]}}", 'decide.pairs[1]: ["frozen-random", "x"] is'),
+    ],
+)
+def test_a_mistake_in_a_further_line(tmp_path: Path, line: str, wanted: str) -> None:
+    found = mistakes(tmp_path, f"{STUDY}{line}\n")
+    assert any(each.startswith(f"14: {wanted}") for each in found), found
 
 
 @pytest.mark.parametrize(

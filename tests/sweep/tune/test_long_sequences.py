@@ -1,4 +1,4 @@
-"""ListOps at its real 2,000 tokens trains on two cores, in a small study with real Ray."""
+"""ListOps at its real 2,000 tokens is trained on two cores, in a small study with real Ray."""
 
 from __future__ import annotations
 
