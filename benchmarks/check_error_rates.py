@@ -20,6 +20,7 @@ from lr_sweep.analysis.statistics.finding import CheckFinding
 from lr_sweep.analysis.statistics.unequal import unequal_tuning
 from lr_sweep.benchmarks import simulated_studies as simulated
 from lr_sweep.benchmarks.simulated_studies import Frames, Truth, any_setting, drawn, sound
+from lr_sweep.common.text import counted
 
 Plant = Callable[[Truth, np.random.Generator], Truth]
 Damage = Callable[[Frames], Frames]
@@ -107,7 +108,7 @@ def _sound_table(num_studies: int, rng: np.random.Generator) -> list[str]:
     counts = [on_sound_studies(num_studies, num_tasks, rng) for num_tasks in NUM_TASKS]
     rows = [("passes `--strict`", [("passes", "--strict")])]
     rows += [(f"`{check}`: problem, note", [(check, "problem"), (check, "note")]) for check in CHECKS]
-    header = ["sound studies", *(f"{n} task{'s' if n > 1 else ''}" for n in NUM_TASKS)]
+    header = ["sound studies", *(counted(number, "task") for number in NUM_TASKS)]
     return _table(
         header,
         [
@@ -127,7 +128,7 @@ def _fault_table(num_studies: int, rng: np.random.Generator) -> list[str]:
 
 
 def _family_table(num_studies: int, rng: np.random.Generator) -> list[str]:
-    header = ["seeds", *(f"{n} task{'s' if n > 1 else ''}" for n in NUM_TASKS)]
+    header = ["seeds", *(counted(number, "task") for number in NUM_TASKS)]
     rows = [
         [str(seeds), *(_percent(family_wise_error(num_studies, num_tasks, seeds, rng)) for num_tasks in NUM_TASKS)]
         for seeds in (3, 5, 10)
