@@ -81,6 +81,7 @@ def test_every_parameter_is_in_exactly_one_part(family: str) -> None:
     ("name", "numbers"),
     [
         # published totals, less what is not here: word table, pooler, second token type, class token, patches, decoder
+        ("gpt2", 124_439_808 - 50_257 * 768),
         ("bert-base-uncased", 109_482_240 - 30_522 * 768 - 590_592 - 768),
         ("t5-base", 109_628_544 - 32_128 * 768),
         ("longformer-base-4096", 148_659_456 - 50_265 * 768 - 590_592 - 36 * 590_592 - 2 * 768),
