@@ -45,11 +45,12 @@ NO_MIRROR = {"MLFLOW_TRACKING_URI": "nothing://here"}
 
 
 def run_study(study: str, folder: Path, *options: str, command: str = "run", **variables: str) -> float:
-    """Write a study into a folder and carry out a command on it there; return the seconds that it took.
+    """Write a study, whose text begins with its name, into a folder and carry out a command on it there.
 
+    Return the seconds that it took.
     The environment is this process's, without the address of MLflow and settings of OpenMP, but with `variables`.
     """
-    path = folder / "study.yaml"
+    path = folder / f"{study.splitlines()[0].removeprefix('study: ')}.yaml"
     path.write_text(study)
     kept = {
         name: value
