@@ -9,7 +9,6 @@ import argparse
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -20,31 +19,42 @@ from lr_sweep.analysis.statistics.finding import CheckFinding
 from lr_sweep.analysis.statistics.unequal import unequal_tuning
 from lr_sweep.benchmarks import simulated_studies as simulated
 from lr_sweep.benchmarks.simulated_studies import Frames, Truth, any_setting, drawn, sound
+from lr_sweep.common.text import counted
 
-Plant = Callable[[Truth, np.random.Generator], Truth]
-Damage = Callable[[Frames], Frames]
+Fault = Callable[[Truth, np.random.Generator], Frames]
+"""Draws a study of a truth, with a fault in it."""
 
 CHECKS = ("edge", "cliff", "narrow", "unstable", "improving", "gap", "stuck", "identical", "diverged")
 """Of which a sound study may have findings by chance; `diverged` is a note of its cliffs."""
 NUM_TASKS = (1, 2, 4)
-IN_TRUTH: dict[str, tuple[Plant, tuple[str, ...]]] = {
-    "peak beyond the grid": (simulated.beyond_the_end, ("edge",)),
-    "peak between two rates, 4 to 8 points higher": (simulated.between_two_rates, ("narrow",)),
-    "rises into a cliff": (simulated.rising_into_a_cliff, ("cliff",)),
-    "only the smallest rate trains": (simulated.mostly_diverged, ("untuned",)),
-    "a seed diverged at the best rate": (simulated.one_seed_diverged, ("unstable",)),
-    "still rising": (simulated.still_rising, ("improving",)),
-    "test 10 points below validation": (simulated.lower_test, ("gap",)),
-    "a run missing": (simulated.one_missing, ("missing",)),
-    "a run failed": (simulated.one_failed, ("missing",)),
+
+
+def in_truth(plant: Callable[[Truth, np.random.Generator], Truth]) -> Fault:
+    """Return a fault that is planted before the study is drawn."""
+    return lambda truth, rng: drawn(plant(truth, rng), rng)
+
+
+def in_frames(damage: Callable[[Frames], Frames]) -> Fault:
+    """Return a fault that is planted into the drawn study."""
+    return lambda truth, rng: damage(drawn(truth, rng))
+
+
+FAULTS: dict[str, tuple[Fault, str]] = {
+    "peak beyond the grid": (in_truth(simulated.beyond_the_end), "edge"),
+    "peak between two rates, 4 to 8 points higher": (in_truth(simulated.between_two_rates), "narrow"),
+    "rises into a cliff": (in_truth(simulated.rising_into_a_cliff), "cliff"),
+    "only the smallest rate trains": (in_truth(simulated.mostly_diverged), "untuned"),
+    "a seed diverged at the best rate": (in_truth(simulated.one_seed_diverged), "unstable"),
+    "still rising": (in_truth(simulated.still_rising), "improving"),
+    "test 10 points below validation": (in_truth(simulated.lower_test), "gap"),
+    "a run missing": (in_truth(simulated.one_run("missing")), "missing"),
+    "a run failed": (in_truth(simulated.one_run("failed")), "missing"),
+    "inputs that are all alike": (in_frames(simulated.constant), "stuck"),
+    "a cell's evaluations copied": (in_frames(simulated.copied), "identical"),
+    "a variant with two rates fewer": (in_frames(simulated.without_upper_rates), "unequal"),
+    "two learning rates": (in_frames(simulated.two_rates), "untuned"),
 }
-"""The fault, and the checks that find it."""
-IN_FRAMES: dict[str, tuple[Damage, tuple[str, ...]]] = {
-    "inputs that are all alike": (simulated.constant, ("stuck",)),
-    "a cell's evaluations copied": (simulated.copied, ("identical",)),
-    "a variant with two rates fewer": (simulated.without_upper_rates, ("unequal",)),
-    "two learning rates": (simulated.two_rates, ("untuned",)),
-}
+"""The fault, and the check that finds it."""
 
 
 def judged(frames: Frames) -> list[CheckFinding]:
@@ -63,19 +73,12 @@ def on_sound_studies(num_studies: int, num_tasks: int, rng: np.random.Generator)
     return found
 
 
-def share_found(
-    checks: tuple[str, ...], plant: Plant | None, damage: Damage | None, num_studies: int, rng: np.random.Generator
-) -> tuple[float, float]:
+def share_found(fault: Fault, check: str, num_studies: int, rng: np.random.Generator) -> tuple[float, float]:
     """Return the shares of studies of one task where a fault is found in its cell: as a problem, and at all."""
     problems = found = 0
     for _ in range(num_studies):
-        truth = sound(any_setting(rng, 1), rng)
-        frames = drawn(plant(truth, rng) if plant else truth, rng)
-        levels = {
-            each.level
-            for each in judged(damage(frames) if damage else frames)
-            if each.check in checks and each.variant == simulated.VARIANTS[-1]
-        }
+        findings = judged(fault(sound(any_setting(rng, 1), rng), rng))
+        levels = {each.level for each in findings if (each.check, each.variant) == (check, simulated.VARIANTS[-1])}
         problems += "problem" in levels
         found += bool(levels)
     return problems / num_studies, found / num_studies
@@ -107,7 +110,7 @@ def _sound_table(num_studies: int, rng: np.random.Generator) -> list[str]:
     counts = [on_sound_studies(num_studies, num_tasks, rng) for num_tasks in NUM_TASKS]
     rows = [("passes `--strict`", [("passes", "--strict")])]
     rows += [(f"`{check}`: problem, note", [(check, "problem"), (check, "note")]) for check in CHECKS]
-    header = ["sound studies", *(f"{n} task{'s' if n > 1 else ''}" for n in NUM_TASKS)]
+    header = ["sound studies", *(counted(number, "task") for number in NUM_TASKS)]
     return _table(
         header,
         [
@@ -118,16 +121,16 @@ def _sound_table(num_studies: int, rng: np.random.Generator) -> list[str]:
 
 
 def _fault_table(num_studies: int, rng: np.random.Generator) -> list[str]:
-    measure = partial(share_found, num_studies=num_studies, rng=rng)
-    found = {name: (checks, measure(checks, plant, None)) for name, (plant, checks) in IN_TRUTH.items()}
-    found |= {name: (checks, measure(checks, None, damage)) for name, (damage, checks) in IN_FRAMES.items()}
     header = ["planted in one cell of a study of one task", "check", "found as a problem", "found as either"]
-    rows = [[name, f"`{checks[0]}`", *map(_percent, shares)] for name, (checks, shares) in found.items()]
+    rows = [
+        [name, f"`{check}`", *map(_percent, share_found(fault, check, num_studies, rng))]
+        for name, (fault, check) in FAULTS.items()
+    ]
     return _table(header, rows)
 
 
 def _family_table(num_studies: int, rng: np.random.Generator) -> list[str]:
-    header = ["seeds", *(f"{n} task{'s' if n > 1 else ''}" for n in NUM_TASKS)]
+    header = ["seeds", *(counted(number, "task") for number in NUM_TASKS)]
     rows = [
         [str(seeds), *(_percent(family_wise_error(num_studies, num_tasks, seeds, rng)) for num_tasks in NUM_TASKS)]
         for seeds in (3, 5, 10)

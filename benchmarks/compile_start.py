@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 
 import torch
 
 from lr_sweep.benchmarks.engine_cases import CELLS, Case
+from lr_sweep.benchmarks.engine_memory import in_a_process
 from lr_sweep.benchmarks.engine_speed import machine, seconds_a_step, stack
 
 WAYS = ("eager", "cold", "warm")
@@ -33,15 +31,6 @@ def start(cell: str, number: int, *, compiled: bool) -> dict[str, float]:
     steps(STEPS)
     first_s = time.perf_counter() - began
     return {"first_s": first_s, "step_s": statistics.median(seconds_a_step(steps, STEPS, device) for _ in range(5))}
-
-
-def start_in_process(cell: str, number: int, way: str, folder: str) -> dict[str, float]:
-    """Return the same of a new process that has its compiled code in a folder."""
-    command = [sys.executable, "-m", "benchmarks.compile_start", "--cells", cell, "--runs", str(number), "--way", way]
-    environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": folder}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -60,7 +49,8 @@ def main(arguments: list[str] | None = None) -> None:
     for cell in chosen.cells.split(","):
         for _ in range(chosen.rounds):
             with tempfile.TemporaryDirectory() as folder:
-                found = {way: start_in_process(cell, chosen.runs, way, folder) for way in WAYS}
+                words, kept = ("--cells", cell, "--runs", str(chosen.runs)), {"TORCHINDUCTOR_CACHE_DIR": folder}
+                found = {way: in_a_process("compile_start", *words, "--way", way, **kept) for way in WAYS}
             starts = " | ".join(f"{found[way]['first_s']:.1f}" for way in WAYS)
             eager_s, compiled_s = found["eager"]["step_s"], found["warm"]["step_s"]
             ahead = [(found[way]["first_s"] - found["eager"]["first_s"]) / (eager_s - compiled_s) for way in WAYS[1:]]

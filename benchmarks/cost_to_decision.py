@@ -22,9 +22,9 @@ from lr_sweep.analysis.statistics.aggregate import GROUP
 from lr_sweep.analysis.statistics.comparisons import LEVEL, choice_factor, choice_is_open
 from lr_sweep.analysis.statistics.decide import EQUAL, FIRST, SECOND, UNDECIDED, Pairs, Settings, judge_pairs
 from lr_sweep.analysis.statistics.families import shaffer
-from lr_sweep.analysis.statistics.noise import WINDOW, cell_noise, welch
+from lr_sweep.analysis.statistics.noise import cell_noise, welch
 from lr_sweep.analysis.statistics.uncertainty import Floats
-from lr_sweep.benchmarks.verdict_simulation import seeds_used
+from lr_sweep.benchmarks.verdict_simulation import seeds_used, windows_of
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
 NUM_RATES, REFERENCE_SEEDS = 9, 5
@@ -123,7 +123,7 @@ class Policy:
             return Found(runs=cost, outcome=_compared(runs, chosen, truth), chosen=chosen)
         settings = Settings(min_difference=truth.within, max_seeds=self.fresh)
         fresh = truth.fresh(chosen, self.fresh, rng)
-        found = judge_pairs(fresh, pairs, settings, cell_noise(_windows(runs, chosen)))
+        found = judge_pairs(fresh, pairs, settings, cell_noise(windows_of(runs, chosen)))
         used = seeds_used(found, pairs, len(chosen), self.fresh).sum()
         return Found(runs=cost + float(used), outcome=found.outcome, chosen=chosen)
 
@@ -159,17 +159,9 @@ def _chosen(runs: Floats) -> np.ndarray:
     return np.where(np.isnan(runs).any(-1), -np.inf, runs.mean(-1)).argmax(-1)
 
 
-def _windows(runs: Floats, chosen: np.ndarray) -> Floats:
-    beyond = np.full((len(runs), 1, runs.shape[-1]), np.nan)
-    padded = np.concatenate([beyond, runs, beyond], axis=1)
-    found = padded[np.arange(len(runs))[:, None], chosen[:, None] + np.array([1, 0, 2])]
-    assert found.shape[1] == WINDOW
-    return found
-
-
 def _compared(runs: Floats, chosen: np.ndarray, truth: Truth) -> np.ndarray:
     """Compare the variants as a report does."""
-    windows, pairs = _windows(runs, chosen), truth.pairs
+    windows, pairs = windows_of(runs, chosen), truth.pairs
     noise, counts = cell_noise(windows), (~np.isnan(windows[:, 0])).sum(-1).astype(float)
     eligible = np.sort(np.where(np.isnan(runs).any(-1), -np.inf, runs.mean(-1)), axis=-1)
     is_open = choice_is_open(eligible[:, -1] - eligible[:, -2], noise, counts)

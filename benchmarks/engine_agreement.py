@@ -16,15 +16,13 @@ import torch
 from lr_sweep.benchmarks.engine_cases import TINY, Cell, run_of
 from lr_sweep.datasets import digits
 from lr_sweep.datasets.task import TaskData
+from lr_sweep.tests.support.engine_runs import plain_of, stacked
 from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.plain import Training
 from lr_sweep.trainables.run import Run
-from lr_sweep.trainables.stacked.engine import StackedTraining
 
 RATES = (1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 VARIANTS = ("frozen-random", "unfrozen-random")
 NOISE = 1e-7
-CPU = torch.device("cpu")
 HEADER = "| variant | rate | engines: loss | accuracy | other step | noise: loss | accuracy | other step |"
 
 
@@ -37,7 +35,7 @@ def sweep(variant: str, num_seeds: int, evaluate_every: int) -> list[Run]:
 
 def plain(run: Run, data: TaskData, num_steps: int, noise: float = 0.0) -> list[Evaluation]:
     """Return the plain engine's curve, from weights with noise of this standard deviation."""
-    training = Training(run, data, None, CPU)
+    training = plain_of(run, data)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in training.trained.values():
@@ -45,15 +43,6 @@ def plain(run: Run, data: TaskData, num_steps: int, noise: float = 0.0) -> list[
     while not training.progress.diverged and training.progress.step < num_steps:
         training.advance()
     return training.progress.curve
-
-
-def stacked(runs: Sequence[Run], data: TaskData, num_steps: int) -> list[list[Evaluation]]:
-    """Return the stacked engine's curves."""
-    stack = StackedTraining(data, None, CPU)
-    slots = stack.add(runs)
-    while any(not slot.progress.diverged and slot.progress.step < num_steps for slot in slots):
-        stack.advance()
-    return [slot.progress.curve for slot in slots]
 
 
 def differences(one: Sequence[Evaluation], other: Sequence[Evaluation]) -> tuple[float, float, bool]:
@@ -91,7 +80,7 @@ def main() -> None:
     print(HEADER, f"|{'---|' * HEADER.count(' |')}", sep="\n")
     for variant in chosen.variants:
         runs = sweep(variant, chosen.seeds, chosen.evaluate_every)
-        fast = dict(zip([run.run_id for run in runs], stacked(runs, data, chosen.steps), strict=True))
+        fast = {slot.run.run_id: slot.progress.curve for slot in stacked(runs, chosen.steps, data)[1]}
         for rate in RATES:
             found = []
             for run in (run for run in runs if run.learning_rate == rate):

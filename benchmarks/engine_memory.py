@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -60,10 +61,13 @@ def warm_up(like: Cell) -> None:
     gc.collect()
 
 
-def in_a_process(name: str, number: int) -> dict[str, float]:
-    """Measure a case in a fresh process."""
-    command = [sys.executable, "-m", "benchmarks.engine_memory", name, "--runs", str(number)]
-    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE)
+def in_a_process(module: str, *words: str, **variables: str) -> dict[str, float]:
+    """Return what a benchmark prints as JSON in a fresh process; raises MemoryError if that is out of memory."""
+    command = [sys.executable, "-m", f"benchmarks.{module}", *words]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, check=False)
+    if "OutOfMemoryError" in done.stderr:
+        raise MemoryError
+    assert done.returncode == 0, done.stderr
     answer: dict[str, float] = json.loads(done.stdout)
     return answer
 
@@ -80,7 +84,7 @@ def main() -> None:
     print("| cell | runs | measured MB | predicted MB | ratio |\n|---|---|---|---|---|")
     for name in chosen.cells:
         for number in SIZES[name]:
-            case = in_a_process(name, number)
+            case = in_a_process("engine_memory", name, "--runs", str(number))
             measured, predicted = case["measured_bytes"] / 1e6, case["predicted_bytes"] / 1e6
             print(f"| {name} | {number} | {measured:.0f} | {predicted:.0f} | {predicted / measured:.2f} |", flush=True)
 

@@ -25,6 +25,7 @@ from lr_sweep.trainables.stacked.engine import StackedTraining
 COMPILING_S = 150.0
 """What `torch.compile` may take: with less time left, it is not begun."""
 
+CONTENDERS = ("plain", "solo", "stack", "compiled")
 RATIOS = (("plain", "solo"), ("solo", "stack"), ("plain", "stack"), ("stack", "compiled"))
 
 Steps = Callable[[int], None]
@@ -63,8 +64,8 @@ def seconds_a_step(steps: Steps, number: int, device: torch.device) -> float:
 
 def compare(
     case: Case, number: int, device: torch.device, rounds: int, seconds: float, *, compiled: bool = False
-) -> dict[str, float]:
-    """Let the plain engine, the fast one alone and a stack take turns; return medians and ratios by run-step."""
+) -> dict[str, list[float]]:
+    """Let the plain engine, the fast one alone and a stack take turns; return the seconds of a run-step by round."""
     contenders = {"plain": plain(case, device), "solo": stack(case, 1, device), "stack": stack(case, number, device)}
     if compiled:
         contenders["compiled"] = stack(case, number, device, compiled=True)
@@ -77,27 +78,20 @@ def compare(
         for name, steps in contenders.items():
             runs = number if name in ("stack", "compiled") else 1
             times[name].append(seconds_a_step(steps, counts[name], device) / runs)
-    result = {f"{name}_ms": 1e3 * statistics.median(values) for name, values in times.items()}
-    for over, under in RATIOS[: 4 if compiled else 3]:
-        ratios = [a / b for a, b in zip(times[over], times[under], strict=True)]
-        result |= {f"{over}/{under}": statistics.median(ratios)}
-        result |= {f"{over}/{under} least": min(ratios), f"{over}/{under} most": max(ratios)}
-    if device.type == "cuda":
-        result["peak_GB"] = torch.cuda.max_memory_allocated() / 1e9
-        torch.cuda.reset_peak_memory_stats()
-    return result
+    return times
 
 
-def line(case: Case, number: int, result: dict[str, float]) -> str:
-    """Say it in one line of a table."""
-    times = [f"{who}_ms" for who in ("plain", "solo", "stack", "compiled")]
-    milliseconds = " | ".join(f"{result[key]:.3f}" if key in result else "" for key in times)
-    pairs = [f"{over}/{under}" for over, under in RATIOS]
-    ratios = " | ".join(
-        f"{result[key]:.2f} ({result[f'{key} least']:.2f} to {result[f'{key} most']:.2f})" if key in result else ""
-        for key in pairs
-    )
-    return f"| {case} | {number} | {milliseconds} | {ratios} |"
+def line(case: Case, number: int, times: dict[str, list[float]]) -> str:
+    """Return a line of the table."""
+    cells = [f"{1e3 * statistics.median(times[who]):.3f}" if who in times else "" for who in CONTENDERS]
+    cells += [ratio_text(times[over], times[under]) if under in times else "" for over, under in RATIOS]
+    return f"| {case} | {number} | {' | '.join(cells)} |"
+
+
+def ratio_text(over: Sequence[float], under: Sequence[float]) -> str:
+    """Return the median ratio of two contenders' rounds, with the smallest and the largest."""
+    ratios = [one / other for one, other in zip(over, under, strict=True)]
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def machine(device: torch.device) -> str:
@@ -128,11 +122,11 @@ def measure(
             print(f"| {case} | {number} | left out: no time |", flush=True)
             continue
         try:
-            result = compare(case, number, device, rounds, seconds, compiled=compiled)
+            times = compare(case, number, device, rounds, seconds, compiled=compiled)
         except (MemoryError, torch.OutOfMemoryError):
             print(f"| {case} | {number} | out of memory |", flush=True)
             continue
-        print(line(case, number, result), flush=True)
+        print(line(case, number, times), flush=True)
 
 
 def numbers(text: str) -> list[int]:

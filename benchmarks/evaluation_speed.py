@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from lr_sweep.benchmarks.engine_cases import CELLS, sweep_of, weights_of
-from lr_sweep.benchmarks.engine_speed import machine
+from lr_sweep.benchmarks.engine_speed import machine, ratio_text
 from lr_sweep.datasets import digits
 from lr_sweep.trainables.evaluation import evaluate
 from lr_sweep.trainables.plain import Training
@@ -45,10 +45,9 @@ def compare(name: str, num_runs: int, rounds: int) -> str:
             evaluate(plain.model.eval(), data, split)
 
     pairs = [(cpu_seconds(of_plain), cpu_seconds(of_stack) / num_runs) for _ in range(rounds + 1)][1:]
-    plain_s, stack_s = (statistics.median(seconds) for seconds in zip(*pairs, strict=True))
-    ratios = [one / other for one, other in pairs]
-    ratio = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-    return f"| {name} | {num_runs} | {plain_s:.4f} | {stack_s:.4f} | {ratio} |"
+    plain_s, stack_s = zip(*pairs, strict=True)
+    medians = f"{statistics.median(plain_s):.4f} | {statistics.median(stack_s):.4f}"
+    return f"| {name} | {num_runs} | {medians} | {ratio_text(plain_s, stack_s)} |"
 
 
 def main() -> None:

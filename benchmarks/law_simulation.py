@@ -36,7 +36,9 @@ GRIDS = {"9 rates, factor 2": (9, math.log10(2)), "7 rates, half decades": (7, 0
 GRIDS |= {"3 rates, decades": (3, 1.0), "4 rates, half decades": (4, 0.5), "5 rates, half decades": (5, 0.5)}
 GRIDS |= {"7 rates, thirds": (7, 1 / 3), "9 rates, half decades": (9, 0.5)}
 NOISE = (0.5, 2.0)
-SIZES = 2.0 ** np.arange(4)
+SIZES = np.log10(2.0 ** np.arange(4))
+SURFACE = np.array([(x, y) for x in SIZES[:3] for y in SIZES[:3]])
+"""3 x 3 sizes, on which an optimum has the slopes of `PLANE`."""
 SLOPES = (0.0, -0.5, -1.0)
 PLANE = np.array([0.5, -0.5])
 
@@ -71,31 +73,28 @@ def covered(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Gene
 
 
 def laws(
-    grid: Grid, shape: str, slope: float, seeds: int, number: int, rng: np.random.Generator
+    grid: Grid, shape: str, sizes: Floats, slopes: Floats, seeds: int, number: int, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Return how often the interval of a slope has it, and how often it does not have 0."""
-    held, claimed, sizes = [], [], np.log10(SIZES)
-    for start in rng.uniform(-0.25, 0.25, number):
-        tops = start + slope * (sizes - sizes.mean())
-        found = np.array([grid.tried(SHAPES[shape], top, seeds, rng)[:3] for top in tops])
-        if np.isfinite(found).all():
-            line = fitted(sizes[:, None], found[:, 0], (found[:, 2] - found[:, 1]) / 2, sizes[-1:])
-            held.append(abs(line.slopes[0] - slope) <= line.half_widths[0])
-            claimed.append(abs(line.slopes[0]) > line.half_widths[0])
-    return share(held), share(claimed)
+    """Return how often the interval of a slope has it, and how often it does not have 0.
 
-
-def planes(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Generator) -> float:
-    """Return how often the intervals of both slopes of a surface over 3 x 3 sizes, 0.5 and -0.5, have them."""
-    held = []
-    sizes = np.array([(x, y) for x in np.log10(SIZES[:3]) for y in np.log10(SIZES[:3])])
+    Args:
+        grid: on which each size is tried.
+        shape: an entry of `SHAPES`.
+        sizes: log10 of them, sizes x dimensions.
+        slopes: of the optimum's log10, one a dimension.
+        seeds: of each rate.
+        number: of laws.
+        rng: draws everything.
+    """
+    held, claimed = [], []
     for start in rng.uniform(-0.25, 0.25, number):
-        tops = start + (sizes - sizes.mean(0)) @ PLANE
+        tops = start + (sizes - sizes.mean(0)) @ slopes
         found = np.array([grid.tried(SHAPES[shape], top, seeds, rng)[:3] for top in tops])
         if np.isfinite(found).all():
             fit = fitted(sizes, found[:, 0], (found[:, 2] - found[:, 1]) / 2, sizes[-1])
-            held += list(np.abs(fit.slopes - PLANE) <= fit.half_widths)
-    return share(held)
+            held += list(np.abs(fit.slopes - slopes) <= fit.half_widths)
+            claimed += list(np.abs(fit.slopes) > fit.half_widths)
+    return share(held), share(claimed)
 
 
 def tuned(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Generator) -> tuple[float, float]:
@@ -138,9 +137,11 @@ def main() -> None:
                 grid = Grid(step * (np.arange(rates) - rates // 2), noise)
                 row = [f"{covered(grid, shape, given.seeds, given.number, rng):7.1%}"]
                 row.append("{:.1%} {:.1%}".format(*tuned(grid, shape, given.seeds, given.number, rng)))
-                row.append(f"{planes(grid, shape, given.seeds, max(1, given.number // 10), rng):.1%}")
+                held, _ = laws(grid, shape, SURFACE, PLANE, given.seeds, max(1, given.number // 10), rng)
+                row.append(f"{held:.1%}")
                 for slope in SLOPES:
-                    held, claimed = laws(grid, shape, slope, given.seeds, max(1, given.number // 4), rng)
+                    line, slopes, number = SIZES[:, None], np.array([slope]), max(1, given.number // 4)
+                    held, claimed = laws(grid, shape, line, slopes, given.seeds, number, rng)
                     row.append(f"{held:.0%} {claimed:.0%}")
                 print(f"{shape:<11} {name:<22} {noise:5.1f}  {'  '.join(row)}", flush=True)
 

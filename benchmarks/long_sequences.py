@@ -10,22 +10,18 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import subprocess
-import sys
 import time
-from pathlib import Path
 from statistics import median
 
 import torch
 
 from lr_sweep.benchmarks.engine_cases import BASE, Cell, made_up_data, sweep_of
-from lr_sweep.benchmarks.engine_memory import resident_bytes, warm_up
+from lr_sweep.benchmarks.engine_memory import in_a_process, resident_bytes, warm_up
 from lr_sweep.benchmarks.engine_speed import machine
 from lr_sweep.trainables.memory import stack_bytes
 from lr_sweep.trainables.run import Attention, ModelSize, Precision
 from lr_sweep.trainables.stacked.engine import StackedTraining
 
-ROOT = Path(__file__).parent.parent
 NUM_TOKENS = (500, 1000, 2000)
 NUM_STEPS, NUM_TIMED = 2, 3
 """Of a chunk, and chunks that are timed after the first one."""
@@ -54,15 +50,12 @@ def measure(attention: Attention, num_tokens: int, precision: Precision) -> dict
     return {"measured_bytes": most - before, "predicted_bytes": predicted, "step_s": median(took_s)}
 
 
-def in_a_process(attention: Attention, num_tokens: int, precision: Precision = "fp32") -> dict[str, float] | None:
+def measured(attention: Attention, num_tokens: int, precision: Precision = "fp32") -> dict[str, float] | None:
     """Measure a case in a fresh process; None: out of memory."""
-    command = [sys.executable, "-m", "benchmarks.long_sequences", "--precision", precision]
-    done = subprocess.run([*command, "--case", attention, str(num_tokens)], cwd=ROOT, capture_output=True, text=True)
-    if "OutOfMemoryError" in done.stderr:
+    try:
+        return in_a_process("long_sequences", "--precision", precision, "--case", attention, str(num_tokens))
+    except MemoryError:
         return None
-    done.check_returncode()
-    answer: dict[str, float] = json.loads(done.stdout)
-    return answer
 
 
 def row(attention: Attention, num_tokens: int, cases: list[dict[str, float] | None]) -> str:
@@ -91,9 +84,7 @@ def main() -> None:
     print("| attention | tokens | measured MB | predicted MB | ratio | ms a step |\n|---|---|---|---|---|---|")
     attentions: tuple[Attention, ...] = ("written", "blocked", "fused") if on_gpu else ("written", "blocked")
     for num_tokens in NUM_TOKENS:
-        rounds = [
-            [in_a_process(each, num_tokens, chosen.precision) for each in attentions] for _ in range(chosen.rounds)
-        ]
+        rounds = [[measured(each, num_tokens, chosen.precision) for each in attentions] for _ in range(chosen.rounds)]
         for attention, cases in zip(attentions, zip(*rounds, strict=True), strict=True):
             print(row(attention, num_tokens, list(cases)), flush=True)
 

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 import torch
 
 from lr_sweep.benchmarks.engine_cases import Case
-from lr_sweep.benchmarks.engine_speed import machine, plain, stack
+from lr_sweep.benchmarks.engine_speed import machine, plain, ratio_text, stack
 
 STEPS = 5
 """Taken between two looks at the clock."""
@@ -88,14 +88,11 @@ def compare(case: Case, num_plain: int, num_runs: int, device: torch.device, rou
                 return f"| {case} | {num_processes} processes of {runs or 1}: out of memory |"
             groups.append(group)
         turns = [[group.run_steps_per_s(seconds) for group in groups] for _ in range(rounds)]
-    alone, together, stacked = (statistics.median(turn[number] for turn in turns) for number in range(3))
-    ratios = []
-    for number in (0, 1):
-        of = [turn[2] / turn[number] for turn in turns]
-        ratios.append(f"{statistics.median(of):.2f} ({min(of):.2f} to {max(of):.2f})")
+    by_group = list(zip(*turns, strict=True))
+    alone, together, stacked = map(statistics.median, by_group)
     return (
         f"| {case} | {alone:.1f} | {len(groups[1].orders)} x: {together:.1f} | {len(groups[2].orders)} x {num_runs}: "
-        f"{stacked:.1f} | {' | '.join(ratios)} |"
+        f"{stacked:.1f} | {ratio_text(by_group[2], by_group[0])} | {ratio_text(by_group[2], by_group[1])} |"
     )
 
 

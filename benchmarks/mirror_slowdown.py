@@ -11,14 +11,13 @@ import os
 import platform
 import socket
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from lr_sweep.analysis.record.read import read_runs
+from lr_sweep.benchmarks.sweep_speed import NO_MIRROR, run_study
 
 STUDY = """\
 study: mirrored
@@ -39,17 +38,6 @@ def silent_server() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-def trained_s(study: Path, results: Path, tracking_uri: str | None) -> float:
-    """Run the study and return the seconds that its runs trained and evaluated, summed."""
-    environment = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
-    if tracking_uri is not None:
-        environment["MLFLOW_TRACKING_URI"] = tracking_uri
-    # One trial at a time: the driver, and the mirror in it, have cores of their own, as beside a GPU.
-    command = [sys.executable, "-m", "sweep", "run", str(study), "--results", str(results), "--cpus", "1"]
-    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
-    return float(read_runs(results)["wall_s"].sum())
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -58,14 +46,15 @@ def main() -> None:
     )
     rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory() as folder, silent_server() as silent:
-        study = Path(folder) / "mirrored.yaml"
-        study.write_text(STUDY)
-        # The mirror cannot be left out; an address that MLflow refuses at once is as good as none.
-        conditions = {"none": "nothing://here", "database": None, "silent": silent}
+        conditions = {"none": NO_MIRROR, "database": {}, "silent": {"MLFLOW_TRACKING_URI": silent}}
         times: dict[str, list[float]] = {name: [] for name in conditions}
         for number in range(rounds):
-            for name, uri in conditions.items():
-                times[name].append(trained_s(study, Path(folder) / f"{name}-{number}", uri))
+            for name, variables in conditions.items():
+                place = Path(folder) / f"{name}-{number}"
+                place.mkdir()
+                # One trial at a time: the driver, and the mirror in it, have cores of their own, as beside a GPU.
+                run_study(STUDY, place, "--cpus", "1", **variables)
+                times[name].append(float(read_runs(place / "results")["wall_s"].sum()))
                 print(f"round {number + 1}: {name} {times[name][-1]:.2f} s", flush=True)
     print(f"\n{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     for name, seconds in times.items():

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from lr_sweep.benchmarks.engine_cases import CELLS, TOKEN_DIM, Case, Cell, made_up_data
-from lr_sweep.benchmarks.engine_speed import Steps, machine, plain, seconds_a_step, stack
+from lr_sweep.benchmarks.engine_speed import Steps, machine, plain, ratio_text, seconds_a_step, stack
 
 FILES = ("universal_computation/fpt.py", "universal_computation/trainer.py")
 CPU = torch.device("cpu")
@@ -97,9 +97,8 @@ def compare(name: str, rounds: int, seconds: float) -> str:
         for contender, steps in contenders.items():
             runs = 2 if contender == "stack of 2" else 1
             times[contender].append(1e3 * seconds_a_step(steps, number, CPU) / runs)
-    ratios = [before / now for before, now in zip(times["original"], times["stack of 2"], strict=True)]
     medians = " | ".join(f"{statistics.median(values):.2f}" for values in times.values())
-    return f"| {name} | {medians} | {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |"
+    return f"| {name} | {medians} | {ratio_text(times['original'], times['stack of 2'])} |"
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,7 @@ import pandas as pd
 import torch
 
 from lr_sweep.analysis.record.read import read_runs
-from lr_sweep.benchmarks.engine_speed import machine
+from lr_sweep.benchmarks.engine_speed import machine, ratio_text
 from lr_sweep.benchmarks.sweep_speed import ENGINES, NUM_RUNS, STUDY
 
 PEER = Path(__file__).with_name("plain_ray_tune.py")
@@ -76,19 +75,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--num-steps", type=int, default=600, help="of each run, a multiple of 100")
     chosen = parser.parse_args(arguments)
     print(machine(torch.device("cpu")))
-    ratios = []
+    rounds = []
     with tempfile.TemporaryDirectory() as temporary:
         made = pretrained(Path(temporary))
         for number in range(1, chosen.rounds + 1):
-            seconds = {}
-            for measure in (peer, ours):
-                with tempfile.TemporaryDirectory() as folder:
-                    seconds[measure.__name__] = measure(made, chosen.num_steps, Path(folder))
-            ratios.append(seconds["peer"] / seconds["ours"])
-            print(
-                f"round {number}: plain script {seconds['peer']:.1f} s, sweep run {seconds['ours']:.1f} s", flush=True
-            )
-    print(f"plain script / sweep run: median {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+            with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+                peer_s, our_s = peer(made, chosen.num_steps, Path(one)), ours(made, chosen.num_steps, Path(other))
+            rounds.append((peer_s, our_s))
+            print(f"round {number}: plain script {peer_s:.1f} s, sweep run {our_s:.1f} s", flush=True)
+    print(f"plain script / sweep run: median {ratio_text(*zip(*rounds, strict=True))}")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 
 from lr_sweep.benchmarks.engine_speed import machine
+from lr_sweep.benchmarks.sweep_speed import run_study
 
 STUDY = """\
 study: speed
@@ -43,14 +44,9 @@ WAYS = {
 
 def pretraining_s(settings: dict[str, str], num_steps: int) -> float:
     """Pretrain in a new results directory; return the seconds of its steps and evaluations."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
     with tempfile.TemporaryDirectory() as folder:
-        study = Path(folder) / "speed.yaml"
-        study.write_text(STUDY.format(num_steps=num_steps))
-        results = Path(folder) / "results"
-        command = [sys.executable, "-m", "sweep", "pretrain", str(study), "--results", str(results)]
-        subprocess.run(command, env=environment | settings, check=True, stdout=subprocess.DEVNULL)
-        (facts,) = results.glob("*/*/pretraining.json")
+        run_study(STUDY.format(num_steps=num_steps), Path(folder), command="pretrain", **settings)
+        (facts,) = Path(folder).glob("results/*/*/pretraining.json")
         return float(json.loads(facts.read_text())["duration_s"])
 
 

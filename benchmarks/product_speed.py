@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from lr_sweep.benchmarks.engine_speed import machine
+from lr_sweep.benchmarks.engine_speed import machine, ratio_text
 from lr_sweep.trainables.stacked.products import by_onednn, onednn_is_faster
 
 NUM_RUNS, ROUNDS, ROUND_S = 4, 7, 0.05
@@ -41,10 +41,8 @@ def compared(a: Tensor, b: Tensor) -> str:
     out = a.new_empty(*a.shape[:2], b.shape[2])
     ways = [lambda: torch.bmm(a, b, out=out), lambda: by_onednn(a, b, None, out)]
     gflop = 2e-9 * a.numel() * b.shape[2]
-    rounds = [[gflop * per_second(way) for way in ways] for _ in range(ROUNDS)]
-    mkl, onednn = (statistics.median(column) for column in zip(*rounds, strict=True))
-    ratios = [found / before for before, found in rounds]
-    return f"{mkl:.0f} | {onednn:.0f} | {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    mkl, onednn = zip(*([gflop * per_second(way) for way in ways] for _ in range(ROUNDS)), strict=True)
+    return f"{statistics.median(mkl):.0f} | {statistics.median(onednn):.0f} | {ratio_text(onednn, mkl)}"
 
 
 def main() -> None:

@@ -52,10 +52,14 @@ class RecordedCell:
     curves: Curves | None = None
     """None: a report's table, which has no curves."""
 
+    def best(self, tried: Sequence[int], number: int) -> list[int]:
+        """Return the indices of the best tried rates, of equal ones the smaller first; fewer where none has a value."""
+        known = [index for index in tried if not math.isnan(self.validation[index])]
+        return sorted(known, key=lambda index: (-round(self.validation[index], MEAN_DIGITS), index))[:number]
+
     def answer(self, tried: Sequence[int]) -> int | None:
-        """Return the index of the best tried rate, the smaller of equals; None: none has a value."""
-        known = [index for index in sorted(tried) if not math.isnan(self.validation[index])]
-        return max(known, key=lambda index: (round(self.validation[index], MEAN_DIGITS), -index), default=None)
+        """Return the index of the best tried rate; None: none has a value."""
+        return next(iter(self.best(tried, 1)), None)
 
     def nearest(self, rate: float, tried: Sequence[int]) -> int:
         """Return the index of the nearest rate of the grid that was not tried."""

@@ -17,24 +17,25 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, schema, table
+from lr_sweep.analysis.record.columns import CURVES, RUNS, schema
 from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import FORMAT
 from lr_sweep.benchmarks.page_speed import speed_text
+from lr_sweep.common.files import write_bytes
+from lr_sweep.tests.support.records import ended_row, wanted_row, write, write_study
 from lr_sweep.tests.support.servers.headless_browser import executable
 
 TASKS = ("listops", "mnist", "cifar10", "cifar10-lra")
 VARIANTS = ("frozen-random", "frozen-pretrained", "unfrozen-random", "unfrozen-pretrained")
 STUDY = "scale"
-NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 REPORT = "import sys; from lr_sweep.analysis.__main__ import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -56,42 +57,17 @@ class Size:
 def make_record(results: Path, size: Size, rng: np.random.Generator) -> None:
     """Write a record of that size."""
     rates = np.logspace(-6, -2, size.rates)
-    for folder in ("runs", "curves"):
-        (results / folder).mkdir(parents=True)
-    Paths(results).study(STUDY).mkdir(parents=True)
-    (results / "format.json").write_text(json.dumps({"format": FORMAT}))
-    Paths(results).facts(STUDY).write_text(json.dumps({"study": STUDY, "title": "Scale"}))
-    wanted = [
-        _wanted(f"{i:016x}", task, variant, float(rate), seed, size.evaluations)
-        for i, (task, variant, rate, seed) in enumerate(
-            (t, v, r, s) for t in TASKS[: size.tasks] for v in VARIANTS for r in rates for s in range(size.seeds)
-        )
-    ]
-    for row in wanted:
-        Paths(results).curve(row["run_id"]).write_bytes(parquet_bytes(_curve(row, size.evaluations, rng)))
-        Paths(results).run(row["run_id"]).write_bytes(parquet_bytes(table([_run(row)], RUNS)))
-    Paths(results).wanted(STUDY).write_bytes(
-        parquet_bytes(
-            table([row | {"trained_parameters": None, "options": None, "fresh": False} for row in wanted], WANTED)
-        )
-    )
-
-
-def _wanted(run_id: str, task: str, variant: str, rate: float, seed: int, num_evaluations: int) -> dict[str, Any]:
-    names = {"run_id": run_id, "task": task, "model": "gpt2", "variant": variant, "learning_rate": rate, "seed": seed}
-    pretrained = "English web text" if variant.endswith("-pretrained") else None
-    return names | {"num_steps": 2000 * num_evaluations, "pretrained_on": pretrained, "data_origin": "made up"}
-
-
-def _run(wanted: dict[str, Any]) -> dict[str, Any]:
-    return wanted | {
-        **{"protocol_version": 1, "status": "complete", "diverged_at_step": None, "failure": None},
-        **{"content": json.dumps({"made": "up", "run": wanted["run_id"]}), "weights_checksum": None},
-        **{"data_checksum": "d" * 64, "device": "CPU", "wall_s": 60.0, "device_s": 30.0, "started_at": NOON},
-        **{"finished_at": NOON, "attempts": 1, "git_commit": "abc", "git_dirty": False, "versions": '{"torch": "2"}'},
-        **{"lost_steps": 0, "engine": "stacked", "code": None, "stopped_at_step": None},
-        **{"best_step": None, "validation_at_best": None, "test_at_best": None},
-    }
+    write_bytes(results / "format.json", json.dumps({"format": FORMAT}).encode())
+    num_steps, wanted = 2000 * size.evaluations, []
+    for task, variant, rate, seed in product(TASKS[: size.tasks], VARIANTS, rates, range(size.seeds)):
+        pretrained = "English web text" if variant.endswith("-pretrained") else None
+        labels = {"task": task, "variant": variant, "learning_rate": float(rate), "seed": seed}
+        row = wanted_row(f"{len(wanted):016x}", num_steps, **labels, pretrained_on=pretrained, data_origin="made up")
+        wanted.append(row)
+        write(Paths(results).run(row["run_id"]), [ended_row(row, [], trained=num_steps)], RUNS)
+        curve = parquet_bytes(_curve(row, size.evaluations, rng))
+        write_bytes(Paths(results).curve(row["run_id"]), curve, durable=False)
+    write_study(results, STUDY, wanted, "Scale")
 
 
 def _curve(wanted: dict[str, Any], num_evaluations: int, rng: np.random.Generator) -> pa.Table:

@@ -13,13 +13,17 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
 from lr_sweep.analysis.record.read import recorded_studies
+from lr_sweep.analysis.report.figure_frame import save
 from lr_sweep.analysis.statistics.further_rates import three_digits
 from lr_sweep.analysis.statistics.refinement import ROUND_SIZE, refined_rates
 from lr_sweep.benchmarks.recorded_cells import RecordedCell, Replay, read_cells, read_record
@@ -33,11 +37,12 @@ AT_ONCE = 2
 """Rates of a round of `tpe` and `gp`."""
 LEAST_GRID = 3
 """Rates of the coarse grid that `refine` begins with."""
-
-
-def tried_by(way: str, cell: RecordedCell, number: int, seed: int) -> list[int]:
-    """Return the indices of the rates that a way tries, without early stopping."""
-    return replayed(way, cell, number, seed).tried
+SHOWN = ("-", "halving")
+"""Rules in the figure: drawn as full and as hollow marks."""
+STYLES = tuple(zip(("gray", "orange", "green", "brown", "blue", "red"), "sPXD^o", strict=True))
+"""Colour and marker of each way."""
+LEAST = 0.02
+"""Points; lower regrets, some of them below 0, are drawn here on the logarithmic scale."""
 
 
 def replayed(way: str, cell: RecordedCell, number: int, seed: int, rule: StopEarly | None = None) -> Replay:
@@ -82,11 +87,6 @@ def _train_nearest(replay: Replay, rates: Sequence[float], left: int) -> None:
     for rate in list(rates)[:left] or [float(replay.cell.rates[0])]:
         chosen.append(replay.cell.nearest(rate, [*replay.tried, *chosen]))
     replay.train(chosen)
-
-
-def replay(cells: Sequence[RecordedCell], choose: Callable[[RecordedCell], Sequence[int]]) -> tuple[float, float]:
-    """Return the regret and the wrong orders, as `scores`, of choices that are trained to the budget."""
-    return scores(cells, {cell.labels: cell.answer(choose(cell)) for cell in cells})
 
 
 def scores(cells: Sequence[RecordedCell], answers: dict[tuple[str, str, str], int | None]) -> tuple[float, float]:
@@ -157,6 +157,49 @@ def whole_grid(cells: Sequence[RecordedCell], rule: StopEarly) -> str:
     )
 
 
+def draw(tables: Mapping[str, pd.DataFrame], stem: Path) -> None:
+    """Draw regret against cost, a panel per grid of the rows of `compared`; write `stem.png` and `stem.svg`."""
+    columns = min(3, len(tables))
+    rows = -(-len(tables) // columns)
+    figure = Figure(figsize=(4.0 * columns, 2.9 * rows + 0.8), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).flatten()
+    for panel in panels[len(tables) :]:
+        panel.remove()
+    for panel, (name, table) in zip(panels, tables.items(), strict=False):
+        _panel(panel, name, table)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(handles) // 2, frameon=False, fontsize=7)
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    save(figure, stem)
+
+
+def _panel(panel: Axes, name: str, table: pd.DataFrame) -> None:
+    styles = dict(zip(table["way"].unique(), STYLES, strict=False))
+    for (way, rule), rows in table[table["rule"].isin(SHOWN)].groupby(["way", "rule"], sort=False):
+        colour, marker = styles[way]
+        plain = rule == "-"
+        panel.plot(
+            100 * rows["run_steps"],
+            rows["regret"].clip(lower=LEAST),
+            color=f"tab:{colour}",
+            marker=marker,
+            markersize=5,
+            markerfacecolor=f"tab:{colour}" if plain else "white",
+            linestyle="-" if plain else ":",
+            linewidth=1,
+            label=way if plain else f"{way}, {rule}",
+        )
+    panel.set_yscale("log")
+    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panel.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+    panel.yaxis.set_minor_locator(NullLocator())
+    panel.axvline(40, color="0.7", linewidth=0.8, linestyle="--")
+    panel.set_title(name, fontsize=9)
+    panel.set_xlabel("run-steps, % of the grid's", fontsize=8)
+    panel.set_ylabel("regret, points of test accuracy", fontsize=8)
+    panel.tick_params(labelsize=7)
+
+
 def main() -> None:
     """Print a table per grid, and draw the figure."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -179,8 +222,6 @@ def main() -> None:
         print("|---|---|---|---|---|---|---|")
         drawn[name] = compared(cells, chosen.rates or range(2, num_rates + 1), chosen.replays)
     if chosen.figure:
-        from lr_sweep.benchmarks.search_figure import draw
-
         draw(drawn, chosen.figure)
 
 

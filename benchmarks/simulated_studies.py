@@ -6,6 +6,7 @@ differ by noise, and so do their evaluations.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -42,6 +43,11 @@ class Setting:
     def log_rates(self) -> Floats:
         """log10 of the learning rates, around 1e-3."""
         return self.step * (np.arange(self.num_rates) - self.num_rates // 2) - 3.0
+
+    @property
+    def middle(self) -> float:
+        """log10 of the middle rate."""
+        return float(self.log_rates[self.num_rates // 2])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +106,7 @@ def sound(setting: Setting, rng: np.random.Generator) -> Truth:
     """
     cells = (setting.num_tasks, len(VARIANTS))
     each = (setting.num_tasks, 1) if setting.equal else cells
-    centre = setting.log_rates[setting.num_rates // 2]
-    peak = np.broadcast_to(centre + setting.step * rng.uniform(-0.5, 0.5, each), cells)
+    peak = np.broadcast_to(setting.middle + setting.step * rng.uniform(-0.5, 0.5, each), cells)
     status = np.full((*cells, setting.num_rates, setting.num_seeds), "complete", dtype=object)
     cliff = setting.log_rates > peak[..., None] + 1.75 * setting.step
     status[cliff & (np.arange(setting.num_tasks) % 2 == 1)[:, None, None]] = "diverged"
@@ -117,11 +122,12 @@ def sound(setting: Setting, rng: np.random.Generator) -> Truth:
     )
 
 
-def in_faulty(values: np.ndarray, value: object) -> np.ndarray:
-    """Return a copy with another value in the cell where faults are planted: the first task's last variant."""
-    changed = values.copy()
-    changed[0, -1] = value
-    return changed
+def faulty(truth: Truth, **values: object) -> Truth:
+    """Return a truth with other values in the cell where faults are planted: the first task's last variant."""
+    changed = {name: getattr(truth, name).copy() for name in values}
+    for name, value in values.items():
+        changed[name][0, -1] = value
+    return replace(truth, **changed)
 
 
 def drawn(truth: Truth, rng: np.random.Generator) -> Frames:
@@ -172,8 +178,7 @@ def beyond_the_end(truth: Truth, rng: np.random.Generator) -> Truth:
     """Plant a peak one to two steps beyond an end of the grid."""
     end = rng.choice([0, -1])
     shift = (1 if end else -1) * rng.uniform(1, 2) * truth.setting.step
-    plain = replace(truth, status=in_faulty(truth.status, "complete"))
-    return replace(plain, peak=in_faulty(truth.peak, truth.setting.log_rates[end] + shift))
+    return faulty(truth, status="complete", peak=truth.setting.log_rates[end] + shift)
 
 
 def between_two_rates(truth: Truth, rng: np.random.Generator) -> Truth:
@@ -181,65 +186,50 @@ def between_two_rates(truth: Truth, rng: np.random.Generator) -> Truth:
     setting = truth.setting
     loss = rng.uniform(0.04, 0.08) / (truth.best[0, -1] - CHANCE)
     width = 0.5 * setting.step / np.sqrt(-2 * np.log(1 - loss))
-    middle = setting.log_rates[setting.num_rates // 2] + setting.step / 2
-    plain = replace(truth, status=in_faulty(truth.status, "complete"))
-    return replace(plain, peak=in_faulty(truth.peak, middle), width=in_faulty(truth.width, width))
+    return faulty(truth, status="complete", peak=setting.middle + setting.step / 2, width=width)
 
 
 def rising_into_a_cliff(truth: Truth, rng: np.random.Generator) -> Truth:
     """Plant runs that diverge from the middle of the grid on, below the peak, where accuracy still rises steeply."""
-    setting = truth.setting
-    middle = setting.num_rates // 2
-    status = in_faulty(truth.status, "complete")
-    status[0, -1, middle + 1 :] = "diverged"
-    peak = setting.log_rates[middle] + setting.step
+    step, middle = truth.setting.step, truth.setting.middle
+    status = np.where(truth.setting.log_rates > middle, "diverged", "complete")[:, None]
     # Twice the width below its peak a bell of this width is 10 points or more below that at one width.
-    return replace(
-        truth, status=status, peak=in_faulty(truth.peak, peak), width=in_faulty(truth.width, setting.step * 1.2)
-    )
+    return faulty(truth, status=status, peak=middle + step, width=step * 1.2)
 
 
 def mostly_diverged(truth: Truth, rng: np.random.Generator) -> Truth:
     """Plant a cell where only the smallest rate trains."""
-    status = in_faulty(truth.status, "diverged")
-    status[0, -1, 0] = "complete"
-    return replace(truth, status=status)
+    rates = truth.setting.log_rates
+    return faulty(truth, status=np.where(rates > rates[0], "diverged", "complete")[:, None])
 
 
 def one_seed_diverged(truth: Truth, rng: np.random.Generator) -> Truth:
     """Plant a seed that diverged at the best rate, 6 points or more better than its neighbours."""
     setting = truth.setting
-    middle = setting.num_rates // 2
-    status = in_faulty(truth.status, "complete")
-    status[0, -1, middle, 0] = "diverged"
-    peak, width = in_faulty(truth.peak, setting.log_rates[middle]), in_faulty(truth.width, setting.step * 1.6)
-    return replace(truth, status=status, peak=peak, width=width)
+    planted = faulty(truth, status="complete", peak=setting.middle, width=setting.step * 1.6)
+    planted.status[0, -1, setting.num_rates // 2, 0] = "diverged"
+    return planted
 
 
 def still_rising(truth: Truth, rng: np.random.Generator) -> Truth:
     """Plant curves that have 1 to 2 time constants in the budget: 3 points or more are gained in the last quarter."""
-    return replace(truth, pace=in_faulty(truth.pace, rng.uniform(1, 2)))
+    return faulty(truth, pace=rng.uniform(1, 2))
 
 
 def lower_test(truth: Truth, rng: np.random.Generator) -> Truth:
     """Plant a test accuracy that is 10 points lower."""
-    return replace(truth, gap=in_faulty(truth.gap, 0.1))
+    return faulty(truth, gap=0.1)
 
 
-def one_missing(truth: Truth, rng: np.random.Generator) -> Truth:
-    """Plant a run that was never trained."""
-    return _one(truth, "missing")
+def one_run(status: str) -> Callable[[Truth, np.random.Generator], Truth]:
+    """Return what plants a run that failed, or that is missing."""
 
+    def plant(truth: Truth, rng: np.random.Generator) -> Truth:
+        changed = truth.status.copy()
+        changed[0, -1, 0, 0] = status
+        return replace(truth, status=changed)
 
-def one_failed(truth: Truth, rng: np.random.Generator) -> Truth:
-    """Plant a run that failed."""
-    return _one(truth, "failed")
-
-
-def _one(truth: Truth, status: str) -> Truth:
-    changed = truth.status.copy()
-    changed[0, -1, 0, 0] = status
-    return replace(truth, status=changed)
+    return plant
 
 
 def constant(frames: Frames) -> Frames:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from pathlib import Path
 import torch
 
 from lr_sweep.analysis.record.read import read_runs
-from lr_sweep.benchmarks.engine_speed import machine
+from lr_sweep.benchmarks.engine_speed import machine, ratio_text
 
 STUDY = """\
 study: speed
@@ -40,15 +39,33 @@ ENGINES = {"plain": "{engine: plain}", "stacked": "{engine: stacked}", "compiled
 """What a study's `resources` say."""
 
 
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
+NO_MIRROR = {"MLFLOW_TRACKING_URI": "nothing://here"}
+"""The mirror cannot be left out; an address that MLflow refuses at once is as good as none."""
+
+
+def run_study(study: str, folder: Path, *options: str, command: str = "run", **variables: str) -> float:
+    """Write a study, whose text begins with its name, into a folder and carry out a command on it there.
+
+    Return the seconds that it took.
+    The environment is this process's, without the address of MLflow and settings of OpenMP, but with `variables`.
+    """
+    path = folder / f"{study.splitlines()[0].removeprefix('study: ')}.yaml"
+    path.write_text(study)
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MLFLOW_TRACKING_URI", "OMP_", "GOMP_"))
+    }
+    words = [sys.executable, "-m", "sweep", command, str(path), "--results", str(folder / "results"), *options]
+    began = time.monotonic()
+    subprocess.run(words, env=kept | variables, check=True, stdout=subprocess.DEVNULL)
+    return time.monotonic() - began
+
+
 def sweep(engine: str, num_steps: int, folder: Path) -> tuple[float, float]:
     """Run the study; return the seconds from the first run's start to the last one's end, and those of the command."""
-    study = folder / "speed.yaml"
-    study.write_text(STUDY.format(resources=ENGINES[engine], num_steps=num_steps))
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "MLFLOW_TRACKING_URI": "nothing://here"}
-    began = time.monotonic()
-    command = [sys.executable, "-m", "sweep", "run", str(study), "--results", str(folder / "results")]
-    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
-    whole_s = time.monotonic() - began
+    whole_s = run_study(STUDY.format(resources=ENGINES[engine], num_steps=num_steps), folder, **NO_GPU, **NO_MIRROR)
     runs = read_runs(folder / "results")
     assert len(runs) == NUM_RUNS
     return (runs["finished_at"].max() - runs["started_at"].min()).total_seconds(), whole_s
@@ -82,8 +99,8 @@ def main() -> None:
         for number in range(1, chosen.rounds + 1)
     ]
     for engine in engines[1:]:
-        ratios = [seconds["plain"] / seconds[engine] for seconds in rounds]
-        print(f"plain / {engine}: median {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+        ratios = ratio_text([seconds["plain"] for seconds in rounds], [seconds[engine] for seconds in rounds])
+        print(f"plain / {engine}: median {ratios}")
 
 
 if __name__ == "__main__":

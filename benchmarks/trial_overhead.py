@@ -8,13 +8,9 @@ looking for checkpoints), from the first start to the last end, and what the who
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +18,7 @@ import torch
 
 from lr_sweep.analysis.record.read import read_runs
 from lr_sweep.benchmarks.engine_speed import machine
+from lr_sweep.benchmarks.sweep_speed import NO_GPU, NO_MIRROR, run_study
 
 STUDY = """\
 study: empty
@@ -43,15 +40,11 @@ def main() -> None:
     given = parser.parse_args()
     print(machine(torch.device("cpu")))
     with tempfile.TemporaryDirectory() as scratch:
-        study, results = Path(scratch) / "empty.yaml", Path(scratch) / "results"
-        study.write_text(STUDY.format(rates=", ".join(f"{rate:.9g}" for rate in np.logspace(-6, -2, given.trials))))
-        environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "MLFLOW_TRACKING_URI": "nothing://here"}
+        study = STUDY.format(rates=", ".join(f"{rate:.9g}" for rate in np.logspace(-6, -2, given.trials)))
         # One worker, so that a run's end and the next one's start belong together.
-        command = [sys.executable, "-m", "sweep", "run", str(study), "--results", str(results), "--cpus", "1"]
-        began = time.monotonic()
-        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
-        took_s, used = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-        runs = read_runs(results).sort_values("started_at")
+        took_s = run_study(study, Path(scratch), "--cpus", "1", **NO_GPU, **NO_MIRROR)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        runs = read_runs(Path(scratch) / "results").sort_values("started_at")
     gaps = (runs["started_at"].shift(-1) - runs["finished_at"]).dt.total_seconds().dropna()
     span_s = (runs["finished_at"].max() - runs["started_at"].min()).total_seconds()
     print(

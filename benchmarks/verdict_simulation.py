@@ -19,8 +19,7 @@ from lr_sweep.analysis.statistics.decide import EQUAL, FIRST, SECOND, UNDECIDED,
 from lr_sweep.analysis.statistics.families import shaffer
 from lr_sweep.analysis.statistics.noise import WINDOW, Noise, cell_noise, welch
 from lr_sweep.analysis.statistics.uncertainty import Floats
-from lr_sweep.benchmarks.gating import Rows, gate_table, percent
-from lr_sweep.benchmarks.noises import NOISES, ratios
+from lr_sweep.benchmarks.gating import NOISES, Rows, gate_table, percent, ratios
 
 NUM_RATES = 5
 SPLIT = 0.3
@@ -81,13 +80,19 @@ def drawn(setting: Setting, number: int, rng: np.random.Generator) -> Studies:
     return Studies(tests=tests, chosen=means.argmax(-1), margin=best - second)
 
 
+def windows_of(runs: Floats, at: np.ndarray) -> Floats:
+    """Return the values of runs, ... x rates x seeds, at a rate and at those beside it: ... x `WINDOW` x seeds."""
+    beyond = np.full_like(runs[..., :1, :], np.nan)
+    padded = np.concatenate([beyond, runs, beyond], axis=-2)
+    found: Floats = np.take_along_axis(padded, (at[..., None] + np.array([1, 0, 2]))[..., None], -2)
+    assert found.shape[-2] == WINDOW
+    return found
+
+
 def windows(studies: Studies, at: np.ndarray) -> Floats:
-    """Return the values at a rate of each cell and at those beside it, studies x cells x `WINDOW` x seeds."""
-    beyond = np.full((*studies.tests.shape[:3], 1, studies.tests.shape[-1]), np.nan)
-    padded = np.concatenate([beyond, studies.tests, beyond], axis=3)
-    index = at[..., None] + np.array([1, 0, 2])
-    found = np.take_along_axis(padded, index[..., None], 3)
-    return found.reshape(len(found), -1, WINDOW, found.shape[-1])
+    """Return the windows of each cell, studies x cells x `WINDOW` x seeds."""
+    found = windows_of(studies.tests, at)
+    return found.reshape(len(found), -1, *found.shape[-2:])
 
 
 def open_choices(studies: Studies, pairs: Pairs) -> Floats:

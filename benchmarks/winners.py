@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.record.read import read_wanted, recorded_studies
-from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS
+from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.benchmarks.recorded_cells import RecordedCell, Replay, read_cells, read_record
 from lr_sweep.benchmarks.search import RULES, scores
 from lr_sweep.sweep.study.stop_early import StopEarly
@@ -64,17 +64,11 @@ def read_grid(results: Path, study: str) -> Grid:
     return Grid(study, read_record(results, study), {int(seed): read_record(results, study, seed) for seed in seeds})
 
 
-def winners(values: Sequence[float] | np.ndarray, number: int, left: Sequence[int]) -> list[int]:
-    """Return the indices of the best values among those left, of equal ones the smaller rate's."""
-    known = [index for index in left if not np.isnan(values[index])]
-    return sorted(known, key=lambda index: (-round(values[index], MEAN_DIGITS), index))[:number]
-
-
 def replayed(cell: RecordedCell, of_seed: RecordedCell, seeds: int, number: int, rule: StopEarly | None) -> Answer:
     """Try all rates of a cell with one seed, and the best that are left with all."""
     first, all_rates = Replay(of_seed, rule), range(len(cell.rates))
     first.train(all_rates)
-    best = winners(of_seed.validation, number, [index for index in all_rates if index not in first.stopped])
+    best = of_seed.best([index for index in all_rates if index not in first.stopped], number)
     if cell.curves is None:
         return Answer(cell.answer(best), first.run_steps + len(best) * (seeds - 1), float(len(cell.rates) * seeds))
     further = sum(cell.curves.run_steps[index, -1] for index in best) * (seeds - 1) / seeds

@@ -51,6 +51,12 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
 
 
+def test_the_tests_that_pages_name_are_there() -> None:
+    named = {name for page in PAGES for name in re.findall(r"`(?:[\w/]+/)?(test_[a-z_*]+\.py)`", page.read_text())}
+    assert len(named) > 20
+    assert [name for name in sorted(named) if not any((ROOT / "tests").rglob(name))] == []
+
+
 def test_the_tree_is_true_and_complete() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text().partition("## The tree")[2]
     tree = re.search(r"```text\n(.*?)```", text, re.DOTALL)

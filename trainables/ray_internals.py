@@ -6,7 +6,7 @@ training itself needs none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -101,11 +101,8 @@ def loopback_alone() -> Iterator[str]:
     """
     from ray._private import ray_constants
 
-    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
-    try:
+    with patch.object(ray_constants, "ENABLE_RAY_CLUSTER", False):
         yield ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 @contextmanager
@@ -134,12 +131,8 @@ def without_sigterm_handler() -> Iterator[None]:
     """Keep Ray from handling SIGTERM in Python, as it does from its start on."""
     from ray._private import utils
 
-    set_by_ray: Callable[..., object] = utils.set_sigterm_handler
-    utils.set_sigterm_handler = lambda handler: None
-    try:
+    with patch.object(utils, "set_sigterm_handler", lambda handler: None):
         yield
-    finally:
-        utils.set_sigterm_handler = set_by_ray
 
 
 def dead_processes() -> list[tuple[str, Any]]:

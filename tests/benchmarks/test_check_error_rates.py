@@ -7,9 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from lr_sweep.benchmarks import simulated_studies as simulated
-from lr_sweep.benchmarks.check_error_rates import IN_FRAMES, IN_TRUTH, family_wise_error, judged, main, share_found
-from lr_sweep.benchmarks.simulated_studies import Setting, drawn, sound
+from lr_sweep.benchmarks.check_error_rates import FAULTS, family_wise_error, judged, main, share_found
+from lr_sweep.benchmarks.simulated_studies import Setting, drawn, faulty, sound
 
 SETTING = Setting(num_tasks=1, num_seeds=3, num_rates=5, step=0.5, noise=0.005, num_evaluations=12)
 
@@ -19,19 +18,14 @@ def test_a_sound_study_passes() -> None:
     assert [each for each in judged(drawn(sound(SETTING, rng), rng)) if each.level == "problem"] == []
 
 
-@pytest.mark.parametrize("name", [*IN_TRUTH, *IN_FRAMES])
+@pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_found(name: str) -> None:
-    plant, checks = IN_TRUTH.get(name, (None, ()))
-    damage, of_frames = IN_FRAMES.get(name, (None, ()))
-    _, found = share_found((*checks, *of_frames), plant, damage, 2, np.random.default_rng(0))
-    assert found == 1.0
+    assert share_found(*FAULTS[name], 2, np.random.default_rng(0))[1] == 1.0
 
 
 def test_the_sound_truth_by_hand() -> None:
     """Half a width from its peak a bell of 50 points above chance has lost 50 (1 - exp(-1/8)) points."""
-    truth = sound(SETTING, np.random.default_rng(0))
-    best, width = simulated.in_faulty(truth.best, 0.6), simulated.in_faulty(truth.width, 1.0)
-    truth = simulated.replace(truth, best=best, width=width, peak=simulated.in_faulty(truth.peak, -2.5))
+    truth = faulty(sound(SETTING, np.random.default_rng(0)), best=0.6, width=1.0, peak=-2.5)
     assert truth.accuracy[0, -1, 2] == pytest.approx(0.1 + 0.5 * np.exp(-1 / 8))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from lr_sweep.analysis.statistics.observations import Observation
 from lr_sweep.benchmarks.recorded_cells import Curves, RecordedCell, Replay, read_cells
-from lr_sweep.benchmarks.search import WAYS, replay, tried_by
+from lr_sweep.benchmarks.search import WAYS, replayed, scores
 from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.study.stop_early import StopEarly
 
@@ -28,14 +28,15 @@ REPORTS = sorted(filter(_of_accuracy, RESULTS.glob("*/report.md")))  # what the 
 def test_the_replay_of_the_whole_grid_is_the_recorded_table(report: Path) -> None:
     recorded = recorded_cells(report)
     cells = read_cells(report.with_name("runs.csv"))
-    assert {cell.labels for cell in cells} == recorded.keys()
+    answers = {cell.labels: cell.answer(range(len(cell.rates))) for cell in cells}
+    assert answers.keys() == recorded.keys()
     for cell in cells:
-        answer = cell.answer(range(len(cell.rates)))
+        answer = answers[cell.labels]
         assert answer is not None
         rate, *means = recorded[cell.labels]
         assert rate_text(cell.rates[answer]) == rate
         assert [100 * cell.validation[answer], 100 * cell.test[answer]] == pytest.approx(means, abs=0.0501)
-    assert replay(cells, lambda cell: range(len(cell.rates)))[0] == 0.0
+    assert scores(cells, answers)[0] == 0.0
 
 
 def recorded_cells(report: Path) -> dict[tuple[str, str, str], tuple[str, float, float]]:
@@ -58,9 +59,9 @@ def test_ways_try_distinct_rates_up_to_the_whole_grid(way: str) -> None:
     rates = np.logspace(-5, -1, 9)
     cell = RecordedCell(("a", "b", "c"), rates, np.linspace(0.1, 0.9, 9), np.linspace(0.1, 0.9, 9))
     for number in (2, 6, 9):
-        tried = tried_by(way, cell, number, seed=1)
+        tried = replayed(way, cell, number, seed=1).tried
         assert len(set(tried)) == len(tried) == number
-    assert tried == tried_by(way, cell, 9, seed=1)
+    assert tried == replayed(way, cell, 9, seed=1).tried
 
 
 def test_regret_and_wrong_orders_by_hand() -> None:
@@ -70,7 +71,7 @@ def test_regret_and_wrong_orders_by_hand() -> None:
         RecordedCell(("t", "m", name), rates, np.array(values), np.array(values))
         for name, values in (("a", (0.5, 0.6)), ("b", (0.4, 0.8)))
     ]
-    regret, wrong = replay(cells, lambda cell: [0])
+    regret, wrong = scores(cells, {cell.labels: 0 for cell in cells})
     assert (round(regret, 9), wrong) == (25.0, 1.0)
 
 

@@ -10,15 +10,18 @@ import pandas as pd
 import pytest
 
 from lr_sweep.benchmarks.recorded_cells import Curves, RecordedCell
-from lr_sweep.benchmarks.winners import Grid, read_table, replayed, rows, winners
+from lr_sweep.benchmarks.winners import Grid, read_table, replayed, rows
 from lr_sweep.sweep.study.stop_early import StopEarly
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
 def test_the_best_of_the_first_seed() -> None:
-    assert winners([0.3, math.nan, 0.5, 0.5, 0.1], 2, range(5)) == [2, 3]
-    assert winners([0.3, math.nan, 0.5, 0.5, 0.1], 2, [0, 1, 4]) == [0, 4]
+    values = np.array([0.3, math.nan, 0.5, 0.5, 0.1])
+    cell = RecordedCell(("a", "b", "c"), np.logspace(-5, -1, 5), values, values)
+    assert cell.best(range(5), 2) == [2, 3]
+    assert cell.best([0, 1, 4], 2) == [0, 4]
+    assert (cell.answer(range(5)), cell.answer([1])) == (2, None)
 
 
 def test_one_winner_by_hand(tmp_path: Path) -> None:

@@ -10,7 +10,14 @@ import pytest
 from lr_sweep.common.background import BackgroundWorker
 
 
-def test_keys_submitted_before_their_turn_run_once_in_order() -> None:
+@pytest.mark.parametrize(
+    ("submitted", "expected"),
+    [
+        (("b", "c", "b"), ["a", "b", "c"]),  # before their turn: once, in order
+        (("a",), ["a", "a"]),  # while it runs: again, else `wait` would return before the second change was seen
+    ],
+)
+def test_keys_that_are_submitted_while_one_runs(submitted: tuple[str, ...], expected: list[str]) -> None:
     started, resume, done = threading.Event(), threading.Event(), []
 
     def action(key: str) -> None:
@@ -21,29 +28,11 @@ def test_keys_submitted_before_their_turn_run_once_in_order() -> None:
     worker = BackgroundWorker("test", action, pytest.fail, retry_s=0.01)
     worker.submit("a")
     assert started.wait(10)
-    worker.submit("b", "c", "b")
-    assert not worker.wait(["c"], 0.05)
+    worker.submit(*submitted)
+    assert not worker.wait(submitted, 0.05)
     resume.set()
-    assert worker.wait(["a", "b", "c"], 10)
-    assert done == ["a", "b", "c"]
-
-
-def test_what_is_submitted_while_it_runs_runs_again() -> None:
-    """Otherwise `wait` would return before the second change was seen."""
-    started, resume, done = threading.Event(), threading.Event(), []
-
-    def action(key: str) -> None:
-        started.set()
-        assert resume.wait(10)
-        done.append(key)
-
-    worker = BackgroundWorker("test", action, pytest.fail, retry_s=0.01)
-    worker.submit("a")
-    assert started.wait(10)
-    worker.submit("a")
-    resume.set()
-    assert worker.wait(["a"], 10)
-    assert done == ["a", "a"]
+    assert worker.wait(["a", *submitted], 10)
+    assert done == expected
 
 
 def test_failures_are_reported_once_and_tried_again() -> None:

@@ -85,6 +85,18 @@ def assert_both_engines_agree(runs: Sequence[Run], data: TaskData | None = None,
         assert_close(slot.progress.curve, plain(run, data=data).progress.curve, relative)
 
 
+def assert_one_curve_in_float64(
+    runs: Sequence[Run], data: TaskData, monkeypatch: pytest.MonkeyPatch, num_steps: int = 20
+) -> None:
+    """In double precision, runs that train together have the plain engine's curves to nine digits."""
+    double_models(monkeypatch)
+    data = in_float64(data)
+    for slot, run in zip(stacked(runs, num_steps, data)[1], runs, strict=True):
+        ours, theirs = slot.progress.curve, plain(run, num_steps, data).progress.curve
+        assert_close(ours, theirs, 1e-9)
+        assert [each.validation_accuracy for each in ours] == [each.validation_accuracy for each in theirs]
+
+
 def same_bits(one: Tensors, other: Tensors) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 

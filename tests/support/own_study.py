@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_digits
+
+from lr_sweep.trainables.own.engine import OwnTraining
 
 MODEL = """
 from torch import nn
@@ -68,6 +71,14 @@ learning_rates: [{rates}]
 seeds: {seeds}
 resources: {{retries: 0}}
 """
+
+
+def to_end(one: OwnTraining, num_steps: int, for_s: float = math.inf) -> list[float]:
+    """Train to a step, or to divergence, and let the function end; return the validation values of the curve."""
+    while one.progress.step < num_steps and not one.progress.diverged:
+        one.advance(for_s=for_s)
+    one.close()
+    return [point.validation_accuracy for point in one.progress.curve]
 
 
 def write_own_study(folder: Path, *, num_steps: int = 20, rates: str = "1e-2", seeds: int = 1) -> Path:

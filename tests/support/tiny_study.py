@@ -33,7 +33,7 @@ from lr_sweep.tests.support.small_runs import random_weights
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.events import Advanced, Event, Finished, Started
+from lr_sweep.trainables.events import Event, Finished, evaluations
 from lr_sweep.trainables.run import ModelSize
 from lr_sweep.trainables.session import Session
 
@@ -177,13 +177,6 @@ def cohort_here(
 def events_of(cohort: Cohort) -> list[Event]:
     """Train a cohort to its end."""
     return list(itertools.chain.from_iterable(Session(cohort).events(1000.0)))
-
-
-def evaluations(event: Event) -> tuple[Evaluation, ...]:
-    """What an event adds to the curve of its run."""
-    if isinstance(event, Started):
-        return event.curve
-    return (event.evaluation,) if isinstance(event, Advanced) and event.evaluation else ()
 
 
 def train(study: Path, results: Results) -> list[WantedRun]:

@@ -10,12 +10,9 @@ import torch
 from lr_sweep.tests.support.engine_runs import (
     TASKS,
     alone_of,
-    assert_close,
+    assert_one_curve_in_float64,
     assert_same_in,
-    double_models,
     go_on,
-    in_float64,
-    plain,
     plain_of,
     same_bits,
     stack_of,
@@ -133,12 +130,9 @@ def test_adapters_move_and_frozen_weights_do_not() -> None:
 def test_both_engines_have_one_curve_in_float64(
     options: dict[str, Any], task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    double_models(monkeypatch)
-    data = in_float64(TASKS[task])
     for more in ({}, {"lora_rank": 1, "readout": "last_token"}, {"trained": (*EVERYTHING, "lora"), "lora_alpha": 2.0}):
         runs = [lora_run(learning_rate=rate, **options, **more) for rate in (1e-3, 3e-3)]
-        for run, slot in zip(runs, stacked(runs, 20, data)[1], strict=True):
-            assert_close(slot.progress.curve, plain(run, 20, data).progress.curve, 1e-9)
+        assert_one_curve_in_float64(runs, TASKS[task], monkeypatch)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])

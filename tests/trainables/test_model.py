@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from lr_sweep.datasets.task import TaskShape
+from lr_sweep.tests.support.engine_runs import same_bits
 from lr_sweep.tests.support.small_bodies import library_gpt2
 from lr_sweep.tests.support.small_runs import SIZE, random_weights, real_valued_task, run_of, symbol_task
 from lr_sweep.trainables.backbones.family import Dropout, parameters_of
@@ -50,12 +51,6 @@ def test_fpt_on_cifar10_trains_870154_numbers() -> None:
         model = Classifier(GPT2_BASE, CIFAR10, Protocol())
     model.freeze_all_but(FROZEN_BODY)
     assert sum(p.numel() for _, p in model.trained_parameters()) == 870_154
-
-
-def test_gpt2_without_its_token_table_has_85_million_numbers() -> None:
-    with torch.device("meta"):
-        body = GPT2(GPT2_BASE)
-    assert sum(p.numel() for p in body.parameters()) == 124_439_808 - 50_257 * 768
 
 
 small = st.integers(1, 8)
@@ -205,6 +200,4 @@ def test_weights_are_read_with_and_without_the_language_model_s_prefix(tmp_path:
         {f"transformer.{name}": t for name, t in weights.items()} | {"lm_head.weight": torch.ones(2)},
         tmp_path / "model.safetensors",
     )
-    loaded = load_weights(tmp_path)
-    assert loaded.keys() == weights.keys()
-    assert all(torch.equal(loaded[name], weights[name]) for name in weights)
+    assert same_bits(load_weights(tmp_path), weights)

@@ -11,15 +11,7 @@ import torch
 
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import wanted_runs
-from lr_sweep.tests.support.engine_runs import (
-    assert_close,
-    double_models,
-    in_float64,
-    plain,
-    plain_of,
-    same_bits,
-    stacked,
-)
+from lr_sweep.tests.support.engine_runs import assert_one_curve_in_float64, plain, plain_of, same_bits
 from lr_sweep.tests.support.small_runs import SIZE, real_valued_task, run_of
 from lr_sweep.trainables.initialise import build_classifier
 from lr_sweep.trainables.optimizers import optimizers_of
@@ -111,11 +103,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("variant", ["unfrozen-random", "frozen-random", "frozen-pretrained", "unfrozen-pretrained"])
 @pytest.mark.parametrize("options", OPTIONS)
 def test_both_engines_have_one_curve_in_float64(variant: str, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    double_models(monkeypatch)
-    data = in_float64(real_valued_task())
     runs = [mup_run(variant, learning_rate=rate, **OPTIONS[options]) for rate in (1e-3, 3e-3)]
-    for run, slot in zip(runs, stacked(runs, 20, data)[1], strict=True):
-        assert_close(slot.progress.curve, plain(run, 20, data).progress.curve, 1e-9)
+    assert_one_curve_in_float64(runs, real_valued_task(), monkeypatch)
 
 
 def test_the_runs_of_results_that_are_shipped_keep_their_ids(tmp_path: Path) -> None:

@@ -6,33 +6,11 @@ import sys
 
 import pytest
 import torch
-from torch.nn import Module
 
 from lr_sweep.datasets.task import TaskData
 from lr_sweep.tests.support.engine_runs import numbers, plain, plain_of
 from lr_sweep.tests.support.small_runs import real_valued_task, run_of, symbol_task
 from lr_sweep.trainables.evaluation import evaluate
-from lr_sweep.trainables.parts import EVERYTHING, VARIANTS
-from lr_sweep.trainables.plain import Training
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_frozen_parts_keep_every_bit_and_trained_ones_move(variant: str) -> None:
-    trained = plain_of(run_of(variant))
-    before = {part: _copies(trained, part) for part in EVERYTHING}
-    trained.advance()
-    for part in EVERYTHING:
-        after = _copies(trained, part)
-        same = [torch.equal(a, b) for a, b in zip(before[part], after, strict=True)]
-        if part in VARIANTS[variant].trained:
-            assert not any(same), part
-        else:
-            assert all(same), part
-
-
-def _copies(trained: Training, part: str) -> list[torch.Tensor]:
-    found = trained.model.parts()[part]
-    return [p.detach().clone() for each in found for p in (each.parameters() if isinstance(each, Module) else [each])]
 
 
 @pytest.mark.parametrize("data", [real_valued_task(), symbol_task()], ids=["numbers", "symbols"])

@@ -11,6 +11,7 @@ import hashlib
 import math
 import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,7 @@ def pretrain(
         What `pretraining.json` holds: the recipe, and bits per byte on held-out text before, during (`curve`, pairs of
         step and bits) and after.
     """
-
-    def start() -> _Trainee:
-        return _Trainee(size, recipe, corpus, device)
-
-    threads = recipe.num_threads or DEFAULT_THREADS
+    start, threads = partial(_Trainee, size, recipe, corpus, device), recipe.num_threads or DEFAULT_THREADS
     return train_and_save(
         start, recipe.num_steps, folder, on_step, checkpoint_every_s=checkpoint_every_s, num_threads=threads
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,8 @@ from pathlib import Path
 import pytest
 from moto.server import ThreadedMotoServer
 
+from lr_sweep.common.network import free_port
+
 SECRET = "a-key-that-must-not-be-written-down"
 
 
@@ -19,9 +20,7 @@ class S3Server:
     """moto's, in a thread; objects outlive a stop."""
 
     def __init__(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.start()
 
     @property

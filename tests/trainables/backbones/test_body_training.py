@@ -18,13 +18,15 @@ from torch import Tensor
 from lr_sweep.datasets.task import TaskData
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.tests.support.engine_runs import same_bits
 from lr_sweep.tests.support.small_bodies import LIBRARY, SIZES, embeddings_of
 from lr_sweep.tests.support.small_runs import CPU, pairs_task, real_valued_task, run_of, symbol_task, xor_task
-from lr_sweep.tests.support.tiny_study import cohort_here, environment, evaluations, runs_of, timeless, write_study
+from lr_sweep.tests.support.tiny_study import cohort_here, environment, runs_of, timeless, write_study
 from lr_sweep.trainables.backbones import FAMILIES
 from lr_sweep.trainables.backbones.family import Dropout
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.classifier import Classifier
+from lr_sweep.trainables.events import evaluations
 from lr_sweep.trainables.initialise import build_classifier
 from lr_sweep.trainables.plain import Training
 from lr_sweep.trainables.randomness import keyed_generator
@@ -145,5 +147,4 @@ def test_a_run_that_was_stopped_resumes_with_the_same_bits(end: Callable[[Path, 
         assert [point["step"] for point in curve] == [10, 20]
         again, resumed = end_of(run, tmp_path / "stopped")  # nothing is left to train
         assert again == curve
-        assert resumed.keys() == tensors.keys()
-        assert all(torch.equal(tensor, tensors[name]) for name, tensor in resumed.items()), run.model
+        assert same_bits(resumed, tensors), run.model

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import BertConfig, LongformerConfig, T5Config, ViTConfig
 
+from lr_sweep.tests.support.engine_runs import same_bits
 from lr_sweep.tests.support.servers.weights_hub import MINE, hub  # noqa: F401 (a fixture)
 from lr_sweep.tests.support.small_bodies import LIBRARY, SIZES, library_model, new_body, saved
 from lr_sweep.tests.support.small_runs import real_valued_task, run_of
@@ -144,8 +145,7 @@ def test_the_first_bert_has_other_names_for_norms_and_a_prefix(folders: dict[str
     save_file(renamed | {"bert.embeddings.position_ids": torch.arange(12)[None]}, folder / "model.safetensors")
     check_weights_fit(folder, SIZES["bert"])
     got, wanted = (load_weights(each, "bert") for each in (folder, folders["bert"]))
-    assert got.keys() == wanted.keys()
-    assert all(torch.equal(tensor, wanted[name]) for name, tensor in got.items())
+    assert same_bits(got, wanted)
     assert not any("word" in name or "pooler" in name for name in got)
 
 
@@ -174,9 +174,7 @@ def test_a_vit_of_timm_s_is_the_same(folders: dict[str, Path], tmp_path: Path) -
     config = {"architecture": "vit_base_patch16_224", "num_features": 128, "pretrained_cfg": {"tag": "augreg_in21k"}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     check_weights_fit(tmp_path, size)
-    got, wanted = load_weights(tmp_path, "vit"), load_weights(tmp_path / "own", "vit")
-    assert got.keys() == wanted.keys()
-    assert all(torch.equal(tensor, wanted[name]) for name, tensor in got.items())
+    assert same_bits(load_weights(tmp_path, "vit"), load_weights(tmp_path / "own", "vit"))
     (tmp_path / "config.json").write_text(json.dumps(config | {"architecture": "vit_base_patch16_clip_224"}))
     with pytest.raises(WeightsError) as caught:
         check_weights_fit(tmp_path, vit.Size(layers=2, heads=4, width=16))

@@ -11,6 +11,7 @@ import torch
 from transformers import GPT2LMHeadModel
 
 from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.tests.support.own_study import to_end
 from lr_sweep.tests.support.tiny_study import ROOT, runs_of
 from lr_sweep.trainables.own.engine import OwnTraining
 from lr_sweep.trainables.own.probe import probe
@@ -34,11 +35,7 @@ def of_variant(runs: list[WantedRun], variant: str, rate: float) -> OwnRun:
 
 def losses(run: OwnRun, num_steps: int) -> list[float]:
     """Validation losses after each of the first steps."""
-    training = OwnTraining(run, num_steps, "cpu")
-    while training.progress.step < num_steps:
-        training.advance(for_s=0.0)
-    training.close()
-    return [point.validation_accuracy for point in training.progress.curve]
+    return to_end(OwnTraining(run, num_steps, "cpu"), num_steps)
 
 
 def test_full_has_one_rank_and_the_others_three(runs: list[WantedRun]) -> None:

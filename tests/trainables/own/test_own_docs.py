@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.tests.support.own_study import write_own_study
+from lr_sweep.tests.support.own_study import to_end, write_own_study
 from lr_sweep.tests.support.tiny_study import ROOT, runs_of
 from lr_sweep.trainables.own.engine import OwnTraining
 from lr_sweep.trainables.own.probe import probe
@@ -33,9 +33,7 @@ def check(wanted: WantedRun) -> None:
     run = own_run(wanted.run)
     assert probe(run, "cpu").text() == "deterministic, and resumes exactly"
     one = OwnTraining(run.sibling(0.03, 1), 200, "cpu")
-    one.advance()
-    one.advance()
-    one.close()
+    to_end(one, 200)
     first, second = one.progress.curve
     assert (first.step, second.step) == (100, 200)
     assert second.validation_accuracy < first.validation_accuracy

@@ -13,7 +13,7 @@ import torch
 
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.tests.support.own_study import write_function, write_own_study
+from lr_sweep.tests.support.own_study import to_end, write_function, write_own_study
 from lr_sweep.tests.support.tiny_study import cohort_here, evaluations, runs_of, timeless
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.events import Event, Finished
@@ -31,42 +31,29 @@ for step in session.steps(optimizer=optimizer):
 """
 
 
-def training(wanted: WantedRun, num_steps: int | None = None) -> OwnTraining:
-    return OwnTraining(own_run(wanted.run), num_steps or wanted.num_steps, "cpu", lambda: 0.0)
+def training(wanted: WantedRun) -> OwnTraining:
+    return OwnTraining(own_run(wanted.run), wanted.num_steps, "cpu", lambda: 0.0)
 
 
 def only_run(study: Path) -> WantedRun:
     return runs_of(study, study.parent / "results")[0]
 
 
-def losses(one: OwnTraining) -> list[float]:
-    return [point.validation_accuracy for point in one.progress.curve]
-
-
-def to_end(one: OwnTraining, for_s: float = 1e9) -> OwnTraining:
-    while one.progress.step < 20 and not one.progress.diverged:
-        one.advance(for_s=for_s)
-    one.close()
-    return one
-
-
 def test_what_is_reported_is_the_curve(tmp_path: Path) -> None:
     one = training(only_run(write_function(tmp_path, REPORTING)))
-    assert one.advance() is not None
-    assert one.advance() is not None
+    to_end(one, 10)
     curve = [
         (point.step, point.validation_accuracy, point.test_accuracy, point.train_loss) for point in one.progress.curve
     ]
     assert curve == [(5, 0.05, 0.025, 1.0), (10, 0.1, 0.05, 1.0)]
-    one.close()
 
 
 @pytest.mark.parametrize("variant", [0, 1], ids=["adamw", "sgd"])
 def test_a_run_that_is_killed_after_every_step_has_the_same_bits(tmp_path: Path, variant: int) -> None:
     """Batches are drawn by numpy, noise by torch, its size by `random`; dropout, batch norm, a schedule."""
     wanted = runs_of(write_own_study(tmp_path / "study"), tmp_path)[variant]
-    whole = to_end(training(wanted))
-    assert len(set(losses(whole))) == 2
+    whole = to_end(training(wanted), 20)
+    assert len(set(whole)) == 2
     state: Any = None
     for step in range(1, 21):
         one = training(wanted)
@@ -79,7 +66,7 @@ def test_a_run_that_is_killed_after_every_step_has_the_same_bits(tmp_path: Path,
         one.close()
         torch.manual_seed(step)  # of another run in the process
         random.seed(step)
-    assert losses(one) == losses(whole)
+    assert [point.validation_accuracy for point in one.progress.curve] == whole
 
 
 def test_other_draws_in_the_process_change_nothing(tmp_path: Path) -> None:
@@ -89,8 +76,7 @@ def test_other_draws_in_the_process_change_nothing(tmp_path: Path) -> None:
         one.advance(for_s=0.0)
         torch.rand(3)
         random.random()
-    one.close()
-    assert losses(one) == losses(to_end(training(wanted)))
+    assert to_end(one, 20) == to_end(training(wanted), 20)
 
 
 def test_a_session_resumes_it_from_its_checkpoints(tmp_path: Path) -> None:
@@ -142,13 +128,13 @@ def test_a_session_resumes_it_from_its_checkpoints(tmp_path: Path) -> None:
 )
 def test_mistakes_in_a_function_say_what_is_wanted(tmp_path: Path, body: str, problem: str) -> None:
     with pytest.raises(TrainingFunctionError, match=problem):
-        to_end(training(only_run(write_function(tmp_path, body))))
+        to_end(training(only_run(write_function(tmp_path, body))), 10)
 
 
 def test_an_error_has_the_traceback_of_the_users_files_alone(tmp_path: Path) -> None:
     body = "for step in session.steps():\n    if step == 3:\n        raise ValueError('boom')"
     with pytest.raises(TrainingFunctionError) as raised:
-        to_end(training(only_run(write_function(tmp_path, body))))
+        to_end(training(only_run(write_function(tmp_path, body))), 10)
     assert str(raised.value).splitlines() == [
         "the training function failed:",
         "Most recent call last:",
@@ -169,8 +155,9 @@ def test_an_error_after_the_last_step_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["float('nan')", "float('inf')", "-float('inf')"])
 def test_a_number_that_is_not_finite_is_divergence(tmp_path: Path, value: str) -> None:
     body = f"for s in session.steps():\n    session.due and session.report(validation={value}, test=0.5)"
-    one = to_end(training(only_run(write_function(tmp_path, body))))
-    assert (one.progress.diverged_at_step, one.progress.curve) == (5, [])
+    one = training(only_run(write_function(tmp_path, body)))
+    assert to_end(one, 10) == []
+    assert one.progress.diverged_at_step == 5
 
 
 def test_a_function_ends_where_its_run_is_left(tmp_path: Path) -> None:
@@ -195,10 +182,7 @@ def test_each_run_imports_its_modules_afresh(tmp_path: Path) -> None:
     )
     wanted = only_run(study)
     for _ in range(2):
-        one = training(wanted)
-        one.advance()
-        one.advance()
-        one.close()
+        to_end(training(wanted), 10)
 
 
 def test_what_a_library_draws_at_its_first_import_changes_nothing(tmp_path: Path) -> None:
@@ -207,13 +191,7 @@ def test_what_a_library_draws_at_its_first_import_changes_nothing(tmp_path: Path
     first_import = "import sys, random\nif not hasattr(sys, '_drawn'): sys._drawn = random.random()\nimport torch"
     train = tmp_path / "train.py"
     train.write_text(train.read_text().replace("import torch", first_import, 1))
-    wanted, found = only_run(study), []
-    for _ in range(2):
-        one = training(wanted)
-        one.advance()
-        one.advance()
-        one.close()
-        found.append(losses(one))
+    found = [to_end(training(only_run(study)), 10) for _ in range(2)]
     del sys._drawn  # type: ignore[attr-defined]
     assert found[0] == found[1]
     assert len(set(found[0])) == 2

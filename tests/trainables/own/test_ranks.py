@@ -22,7 +22,7 @@ import pytest
 
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.own_ranks import DDP, NOISY
-from lr_sweep.tests.support.own_study import write_function
+from lr_sweep.tests.support.own_study import to_end, write_function
 from lr_sweep.tests.support.tiny_study import ROOT, cohort_here, environment, evaluations, events_of, runs_of
 from lr_sweep.tests.support.waiting import wait_until
 from lr_sweep.trainables.checkpoint import checkpoints
@@ -48,17 +48,6 @@ def started(run: OwnRun, num_steps: int = 10, timeout_s: float = 60.0, output: O
     return OwnTraining(run, num_steps, "cpu", lambda: 0.0, output, timeout_s)
 
 
-def curve(one: OwnTraining) -> list[float]:
-    return [point.validation_accuracy for point in one.progress.curve]
-
-
-def to_end(one: OwnTraining, num_steps: int = 10) -> list[float]:
-    while one.progress.step < num_steps and not one.progress.diverged:
-        one.advance()
-    one.close()
-    return curve(one)
-
-
 def pids(one: OwnTraining) -> list[int]:
     assert isinstance(one._function, Ranks)
     return [rank.process.pid for rank in one._function._ranks]
@@ -72,8 +61,8 @@ def test_the_curve_is_that_of_the_same_batches_in_one_process(
     run = run_of(tmp_path, DDP, processes)
     for name, value in ALONE.items():
         monkeypatch.setenv(name, value)
-    expected = to_end(started(replace(run, processes=1)))
-    assert to_end(started(run)) == pytest.approx(expected, rel=1e-5)
+    expected = to_end(started(replace(run, processes=1)), 10)
+    assert to_end(started(run), 10) == pytest.approx(expected, rel=1e-5)
     assert expected[1] < expected[0]
 
 
@@ -94,8 +83,8 @@ def test_probe_finds_that_it_repeats_and_resumes(tmp_path: Path, processes: int)
     assert len(found.step_s) == 4
 
 
-def life(run: OwnRun, num_steps: int, state: Any, moments: random.Random | None) -> tuple[OwnTraining, Any]:
-    """Train a run from a state, until a rank is killed at a random moment, or to its end; return its last state."""
+def life(run: OwnRun, num_steps: int, state: Any, moments: random.Random | None) -> list[float]:
+    """Train a run from a state, until a rank is killed at a random moment, or to its end; return its curve."""
     one, timer = started(run, num_steps), threading.Timer(0, lambda: None)
     if state is not None:
         one.load_state(state[0], json.loads(json.dumps(state[1])))
@@ -111,8 +100,7 @@ def life(run: OwnRun, num_steps: int, state: Any, moments: random.Random | None)
         except TrainingFunctionError as error:
             timer.join()
             raise KilledError(state) from error
-    one.close()
-    return one, state
+    return to_end(one, num_steps)
 
 
 class KilledError(Exception):
@@ -132,7 +120,7 @@ def test_ranks_that_are_killed_resume_with_the_same_bits(tmp_path: Path) -> None
             life(run, 60, state, moments)
         assert re.search(r"rank [01] of 2 was killed by SIGKILL$", str(killed.value.__cause__))
         (state,) = killed.value.args
-    resumed = curve(life(run, 60, state, None)[0])
+    resumed = life(run, 60, state, None)
     assert resumed == to_end(started(run, 60), 60)
     assert len(set(resumed)) == 12
 
@@ -156,7 +144,7 @@ def trains(process: subprocess.Popen[bytes], folder: Path, step: int) -> list[in
 
 @pytest.mark.slow
 def test_ranks_end_with_the_process_that_started_them_and_the_run_resumes_with_the_same_bits(tmp_path: Path) -> None:
-    """KilledError at random moments, once while a rank is stopped and cannot see it."""
+    """Killed at random moments, once while a rank is stopped and cannot see it."""
     run, moments, results = run_of(tmp_path, NOISY, 2, num_steps="2000"), random.Random(36), tmp_path / "results"
     command = [sys.executable, "-c", TRAIN, str(tmp_path / "mine.yaml"), str(results)]
     folder = Results(results).checkpoints(run.run_id)
@@ -217,7 +205,7 @@ def test_a_rank_that_raises_gives_the_reason(tmp_path: Path) -> None:
         "    optimizer.zero_grad()", "    if step == 3 and rank == 1:\n        raise ValueError('boom')\n"
     )
     with pytest.raises(TrainingFunctionError) as raised:
-        to_end(started(run_of(tmp_path, body, 2)))
+        to_end(started(run_of(tmp_path, body, 2)), 10)
     assert str(raised.value).splitlines() == [
         "the training function failed:",
         "Rank 1 of 2, most recent call last:",
@@ -245,7 +233,7 @@ for step in session.steps():
 def test_ranks_see_what_torchrun_sets_and_rank_0_reports(tmp_path: Path) -> None:
     output = Output()
     one = started(run_of(tmp_path, VARIABLES, 2), output=output)
-    assert to_end(one) == [5.0, 10.0]
+    assert to_end(one, 10) == [5.0, 10.0]
     lines = sorted(line for printed in output.take() for line in printed.text.splitlines())
     same = "'WORLD_SIZE': '2', 'LOCAL_WORLD_SIZE': '2', 'MASTER_ADDR': '127.0.0.1'}"
     own = [f"{{'RANK': '{rank}', 'LOCAL_RANK': '{rank}', {same}" for rank in range(2)]
@@ -255,7 +243,7 @@ def test_ranks_see_what_torchrun_sets_and_rank_0_reports(tmp_path: Path) -> None
 def test_a_run_that_diverges_ends_in_all_ranks(tmp_path: Path) -> None:
     body = VARIABLES.replace("step + int(", "float('nan') * int(").replace("* int(os.environ", "+ len(os.environ")
     one = started(run_of(tmp_path, body, 2))
-    assert to_end(one) == []
+    assert to_end(one, 10) == []
     assert one.progress.diverged_at_step == 5
 
 

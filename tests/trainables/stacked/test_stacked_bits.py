@@ -111,7 +111,7 @@ def test_runs_that_leave_and_join_in_between_change_no_bit(variant: str) -> None
             stack.advance()
 
 
-def test_random_companies() -> None:
+def test_random_cohorts() -> None:
     draw = random.Random(7)
     runs = [
         run_of("unfrozen-pretrained", learning_rate=10.0 ** -draw.uniform(1, 5), seed=draw.randrange(4))

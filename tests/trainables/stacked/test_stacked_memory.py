@@ -28,7 +28,7 @@ ONEDNN_BYTES = 3.0e7
 @pytest.mark.slow
 @pytest.mark.parametrize(("cell", "number"), [(cell, number) for cell, sizes in SIZES.items() for number in sizes])
 def test_the_peak_is_predicted_within_a_fifth(cell: str, number: int) -> None:
-    case = in_a_process(cell, number)
+    case = in_a_process("engine_memory", cell, "--runs", str(number))
     unpredicted = ONEDNN_BYTES if onednn_is_faster() else 0.0
     assert case["predicted_bytes"] == pytest.approx(case["measured_bytes"], rel=0.2, abs=unpredicted)
 

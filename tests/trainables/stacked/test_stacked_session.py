@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.tests.support.tiny_study import cohort_here, end_of, evaluations, runs_of, write_study
+from lr_sweep.tests.support.engine_runs import same_bits
+from lr_sweep.tests.support.tiny_study import cohort_here, end_of, runs_of, write_study
 from lr_sweep.trainables.checkpoint import checkpoints
-from lr_sweep.trainables.events import Advanced, Event, Finished, Started
+from lr_sweep.trainables.events import Advanced, Event, Finished, Started, evaluations
 from lr_sweep.trainables.session import Session
 
 NUM_STEPS = 30
@@ -57,7 +58,7 @@ def assert_ended_as(alone: dict[str, End], events: list[Event], folder: Path, ru
         own = [event for event in events if event.run_id == run.run_id]
         curve, tensors = end_of(own, folder, run)
         assert curve == alone[run.run_id][0]
-        assert all(torch.equal(tensor, alone[run.run_id][1][name]) for name, tensor in tensors.items())
+        assert same_bits(tensors, alone[run.run_id][1])
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
