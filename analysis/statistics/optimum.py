@@ -38,6 +38,11 @@ STEEPEST = 9.0
 the best by what those on the other side did. It and those after it are left out."""
 MISFIT = 0.95
 """A misfit larger than such a share of what noise gives is none of noise: the powers do not hold."""
+CALIBRATED = 0.2
+"""Share of the limit of a misfit by Student's t: exponents that suit each candidate hide part of its misfit. With
+`TIED`, 95 to 97% of simulated intervals hold. All of the limit counts where too few rates can show that a fit holds."""
+TIED = 2.0
+"""Standard errors of a difference: an interval has the rates beside the best that are behind by no more."""
 PARAMETERS = 4
 """A height, two bends and a place: so many rates of one seed cannot show any noise."""
 TINY = 1e-12
@@ -66,8 +71,9 @@ def optimum(curve: Curve) -> Optimum:
     """Estimate the learning rate of the highest point of a curve.
 
     Candidates are profiled: the interval has those whose best fit is worse than the best of all by no more than noise
-    explains. It never passes a rate that is clearly worse than the best one, and is all between such rates where the
-    fit does not hold. With one seed and few rates, the parabola through the best three gives the number.
+    explains, and the rates beside the best that are within `TIED` standard errors of it. It never passes a rate that is
+    clearly worse than the best one, and is all between such rates where the fit does not hold. With one seed and few
+    rates, the parabola through the best three gives the number.
     """
     if np.isfinite(curve.means).sum() < 3:
         return Optimum(math.nan, math.nan, math.nan, "fewer than three learning rates with a value")
@@ -91,7 +97,8 @@ def _fitted(curve: Curve, kept: Ints, variance: float, dof: int) -> Optimum:
     weights = 1 / (max(variance, TINY * max(1.0, float(np.ptp(y)) ** 2)) + (SHARE_OFF * y) ** 2)
     misfits = _misfits(x, y, weights, candidates, EXPONENTS)
     misfit, (low, high) = float(misfits.min()), _unimodal(curve, variance, dof)
-    limit, between = _limit(misfit, misfit_dof, dof), (candidates >= low) & (candidates <= high)
+    limit = _limit(misfit, misfit_dof, dof) * (1 if few else CALIBRATED)
+    between = (candidates >= low) & (candidates <= high)
     held = math.isfinite(limit)
     likely = np.where(between, np.exp((misfit - misfits) / 2), 0.0)
     at = float(candidates @ likely / likely.sum()) if held and not few else float(np.clip(vertex(curve), low, high))
@@ -99,7 +106,9 @@ def _fitted(curve: Curve, kept: Ints, variance: float, dof: int) -> Optimum:
     step = candidates[1] - candidates[0]  # none between two candidates is left out
     note = "too few rates to show that the fit holds" if few else ""
     note = note if held else "the fit does not hold: between worse rates"
-    return Optimum(at, max(low, inside.min(initial=at) - step), min(high, inside.max(initial=at) + step), note)
+    tied_low, tied_high = _tied(curve, variance)
+    first, last = min(inside.min(initial=at) - step, tied_low), max(inside.max(initial=at) + step, tied_high)
+    return Optimum(at, max(low, first), min(high, last), note)
 
 
 def _candidates(curve: Curve, kept: Ints) -> Floats:
@@ -158,6 +167,14 @@ def _noise(curve: Curve) -> tuple[float, int]:
     if not near.any():
         return 0.0, 0
     return float(np.mean(curve.variances[near] / curve.counts[near])), int((curve.counts[near] - 1).sum())
+
+
+def _tied(curve: Curve, variance: float) -> tuple[float, float]:
+    """Return the outermost of the rates around the best that are within `TIED` standard errors of it."""
+    behind = ~(curve.means[curve.best] - curve.means <= TIED * math.sqrt(2 * variance))  # a rate without a value, too
+    first = int(np.flatnonzero(behind[: curve.best]).max(initial=-1)) + 1
+    last = curve.best + int(np.flatnonzero(behind[curve.best :]).min(initial=len(behind) - curve.best)) - 1
+    return float(curve.log_rates[first]), float(curve.log_rates[last])
 
 
 def _unimodal(curve: Curve, variance: float, dof: int) -> tuple[float, float]:
