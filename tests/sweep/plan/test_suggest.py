@@ -39,27 +39,37 @@ def plan(folder: Path, name: str, sizes: str, text: str = STUDY) -> Plan:
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
-    """A study of three sizes, whose curves are parabolas around their optima."""
+    return record(tmp_path, apart=0.001)
+
+
+def record(tmp_path: Path, apart: float) -> Path:
+    """A study of three sizes, whose curves are parabolas around their optima, two seeds that far apart."""
     made = SyntheticRecord(tmp_path / "results", "first")
     for run in plan(tmp_path, "first", "8, 16, 32").wanted:
         made.wanted.append(run.row())
         away = math.log10(run.run.learning_rate) - OPTIMA[run.variant.split("-")[-1]]
-        value = 0.9 - 0.08 * away**2 + 0.002 * run.run.seed
+        value = 0.9 - 0.08 * away**2 + apart * run.run.seed
         content = run.run.canonical_json()
         made.end(made.wanted[-1], [(300, value, value)], "complete", 300, content=content)
     made.write()
     return tmp_path
 
 
-def test_a_cell_of_another_size_starts_where_the_law_says(recorded: Path) -> None:
-    """The next size continues the line: 10^-2.75 is 1.78e-3. The grid reaches as far as the interval."""
-    said, grid = suggestion_lines(plan(recorded, "next", "64"))
+@pytest.mark.parametrize(
+    ("apart", "start", "least", "most"), [(0.001, "1.8e-3", 0.4, 0.5), (0.011, "1.7e-3", 0.5, 0.7)]
+)
+def test_a_cell_of_another_size_starts_where_the_law_says(
+    tmp_path: Path, apart: float, start: str, least: float, most: float
+) -> None:
+    """The next size continues the line: 10^-2.75 is 1.78e-3. The grid reaches as far as the interval, or 0.5."""
+    said, grid = suggestion_lines(plan(record(tmp_path, apart), "next", "64"))
     assert said.startswith("suggested  digits tiny unfrozen-random-batch-size-64: by the law over batch_size of first ")
-    assert "(8 to 32), at 64 start at 1.8e-3" in said
+    assert f"(8 to 32), at 64 start at {start}" in said
     rates = YAML(typ="safe").load(grid)["learning_rates"]
-    low, high = map(float, said.partition("start at 1.8e-3 (")[2].rstrip(")").split(" to "))
-    assert 0.5 <= math.log10(high / low) / 2 < 0.7
-    grid_by_hand = np.linspace(math.log10(low), math.log10(high), 5)
+    low, high = map(float, said.partition(f"start at {start} (")[2].rstrip(")").split(" to "))
+    assert least <= math.log10(high / low) / 2 < most
+    reach = max(0.5, math.log10(high / low) / 2)
+    grid_by_hand = math.log10(float(start)) + reach * np.linspace(-1, 1, 5)
     assert [math.log10(float(rate)) for rate in rates] == pytest.approx(grid_by_hand, abs=0.03)
 
 
