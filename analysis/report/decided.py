@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from itertools import cycle
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.blocks import Block, Image, Section
-from lr_sweep.analysis.report.figure_frame import FURTHER_MARKS, MIN_WIDTH, dress, framed, plain, save
+from lr_sweep.analysis.report.figure_frame import MIN_WIDTH, Style, dress, framed, plain, save, variant_styles
 from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.report.verdict import sized
@@ -27,8 +26,8 @@ from lr_sweep.analysis.statistics.decision import Decision
 
 MOST_PAIRS = 3
 """That a sentence names; more are counted."""
-MOST_DRAWN = 9
-"""Tasks and models in the figure, with 8 pairs in all at most; the table has every one."""
+MOST_PANELS, MOST_LINES = 9, 8
+"""Tasks and models in the figure, and pairs of variants, each with a mark of its own; the table has all."""
 TITLE = "Difference of each pair against fresh seeds"
 
 
@@ -89,17 +88,20 @@ def _within(decision: Decision) -> str:
 
 def _figure(looks: pd.DataFrame, decision: Decision) -> Figure:
     """Draw the difference of each pair with its interval, as it was after each seed; a panel a task and model."""
-    groups = list(looks.groupby(GROUP, sort=False))[:MOST_DRAWN]
-    names = list(dict.fromkeys(_name(row) for row in looks.to_dict("records")))[: len(FURTHER_MARKS) * 2]
-    styles = dict(zip(names, cycle(FURTHER_MARKS), strict=False))
+    groups = list(looks.groupby(GROUP, sort=False))
+    names = list(dict.fromkeys(_name(row) for row in looks.to_dict("records")))
+    styles = variant_styles(names[:MOST_LINES])
     handles: list[Artist] = [
-        Line2D([], [], color=colour, marker=marker, label=plain(name)) for name, (colour, marker) in styles.items()
+        Line2D([], [], color=style.colour, marker=style.marker, label=plain(name)) for name, style in styles.items()
     ]
     caption = "Over the fresh seeds until then; bars: 95% intervals, for each pair alone."
     limit = decision.metric.scale * decision.settings.min_difference
     caption += f" Dotted: {_within(decision)} to both sides." if limit else ""
-    figure, panels = framed(TITLE, caption, handles, len(groups), min(3, len(groups)), MIN_WIDTH)
-    for panel, (labels, rows) in zip(panels, groups, strict=True):
+    if len(groups) > MOST_PANELS or len(names) > MOST_LINES:
+        caption += f" The first {MOST_PANELS} tasks and models and {MOST_LINES} pairs; the table has all."
+    drawn = groups[:MOST_PANELS]
+    figure, panels = framed(TITLE, caption, handles, len(drawn), min(3, len(drawn)), MIN_WIDTH)
+    for panel, (labels, rows) in zip(panels, drawn, strict=True):
         _draw(panel, rows, styles, decision.metric)
         for height in (-limit, limit) if limit else ():
             panel.axhline(height, color="0.4", linestyle=":", linewidth=1)
@@ -107,15 +109,16 @@ def _figure(looks: pd.DataFrame, decision: Decision) -> Figure:
     return figure
 
 
-def _draw(panel: Axes, rows: pd.DataFrame, styles: Mapping[str, Sequence[str]], metric: Metric) -> None:
+def _draw(panel: Axes, rows: pd.DataFrame, styles: Mapping[str, Style], metric: Metric) -> None:
     """Draw the pairs of a task and model, side by side at each number of seeds."""
     panel.axhline(0, color="0.6", linewidth=0.8)
-    for index, (name, (colour, marker)) in enumerate(styles.items()):
+    for index, (name, style) in enumerate(styles.items()):
         shown = rows[[_name(row) == name for row in rows.to_dict("records")]]
         middle = metric.scale * shown["difference"]
         ends = (middle - metric.scale * shown["low"], metric.scale * shown["high"] - middle)
         places = shown["num_seeds"] + 0.6 * (index + 0.5) / len(styles) - 0.3
-        panel.errorbar(places, middle, yerr=ends, color=colour, marker=marker, markersize=4, capsize=2, linewidth=1)
+        mark: dict[str, Any] = {"color": style.colour, "marker": style.marker, "markersize": 4}
+        panel.errorbar(places, middle, yerr=ends, capsize=2, linewidth=1, **mark)
     dress(panel, "y", metric)
     panel.set_ylabel(f"difference{metric.points}")
     panel.set_xlabel("fresh seeds of each variant")
