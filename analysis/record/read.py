@@ -23,6 +23,7 @@ from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.access import RecordError, UnreadableError, closed_folder, unreadable
 from lr_sweep.analysis.record.columns import CURVES, PLANNED, PROPOSALS, RUNS, WANTED, Columns, table
 from lr_sweep.analysis.record.index import rows_of
+from lr_sweep.analysis.record.json_columns import JSON_OF_RUNS, checked
 from lr_sweep.analysis.record.parquet import FORMAT, damaged, read_each, read_table
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.files import is_changed, read_plain
@@ -248,7 +249,7 @@ def read_wanted_table(results: Path, study: str) -> pa.Table:
         raise RecordError(f"no {path}: run the study again to write it")
     if not found.num_rows:
         raise RecordError(f"{path} wants no runs: give the study at least one task, model, variant, rate and seed")
-    return found
+    return checked(path, found, ["options"])
 
 
 def read_runs(
@@ -260,12 +261,12 @@ def read_runs(
     is damaged.
     """
     columns = _named(RUNS, names)
-    return _frame(rows_of(results, run_ids, columns), columns)
+    return _frame(_checked_rows(results, run_ids, columns), columns)
 
 
 def read_run_rows(results: Path, run_ids: Iterable[str] | None, names: Collection[str]) -> list[dict[str, Any]]:
     """Read as `read_runs`, but plain values: quick, as it needs no pandas."""
-    return rows_of(results, run_ids, _named(RUNS, names)).to_pylist()
+    return _checked_rows(results, run_ids, _named(RUNS, names)).to_pylist()
 
 
 def read_curves(
@@ -292,9 +293,13 @@ def read_rows(path: Path, columns: Columns) -> list[dict[str, Any]] | None:
     """
     found = read_table(path, columns, limited=True)
     try:
-        return None if found is None else found.to_pylist()
+        return None if found is None else checked(path, found, ["options"]).to_pylist()
     except (OverflowError, ValueError) as error:  # a time that no calendar has
         raise damaged(path, error) from error
+
+
+def _checked_rows(results: Path, run_ids: Iterable[str] | None, columns: Columns) -> pa.Table:
+    return checked(Paths(results).runs, rows_of(results, run_ids, columns), JSON_OF_RUNS)
 
 
 def _named(columns: Columns, names: Collection[str] | None) -> Columns:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from lr_sweep.analysis.record.access import unreadable
 from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNS, Columns
+from lr_sweep.analysis.record.json_columns import JSON_OF_RUNS, is_sound
 from lr_sweep.analysis.record.read import RecordError, UnreadableError, read_rows, read_study, read_wanted_table
 from lr_sweep.analysis.record.rungs import read_judgements
 from lr_sweep.common.errors import UserError
@@ -41,7 +42,8 @@ def row_problems(run_id: str, rows: Sequence[Row]) -> list[str]:
     """Check the rows of `runs/<run_id>.parquet`."""
     if len(rows) != 1:
         return [f"got {len(rows)} rows, want 1"]
-    return _null_problems(rows, RUNS) or [*_identity_problems(run_id, rows[0]), *_end_problems(rows[0])]
+    row = rows[0]
+    return _null_problems(rows, RUNS) or [*_identity_problems(run_id, row), *_end_problems(row), *_json_problems(row)]
 
 
 def read_sound_row(results: Results, run_id: str) -> Row | None:
@@ -81,6 +83,12 @@ def _end_problems(row: Row) -> Iterator[str]:
         yield f"{status} after {num_steps} steps"
     if diverged_at != (num_steps if status == "diverged" else None):
         yield f"{status} after {num_steps} steps, and diverged_at_step is {diverged_at}"
+
+
+def _json_problems(row: Row) -> Iterator[str]:
+    for name in JSON_OF_RUNS:
+        if row[name] is not None and not is_sound(name, row[name]):
+            yield f"got {row[name][:80]!r} as {name}, want what docs/record.md says"
 
 
 def _content(row: Row | None) -> dict[str, Any]:

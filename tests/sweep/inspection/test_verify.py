@@ -126,6 +126,8 @@ def set_content(**values: Any) -> Change:
         (lambda rows: rows[0].update(status="complete", num_steps=0), "complete after 0 steps"),
         (lambda rows: rows[0].update(status="diverged"), "diverged after 20 steps, and diverged_at_step is None"),
         (lambda rows: rows[0].update(diverged_at_step=3), "complete after 20 steps, and diverged_at_step is 3"),
+        (lambda rows: rows[0].update(versions="[]"), "got '[]' as versions, want what docs/record.md says"),
+        (lambda rows: rows[0].update(code="{oops"), "got '{oops' as code, want what docs/record.md says"),
     ],
 )
 def test_a_row_that_cannot_be(results: Results, how: Change, wanted: str) -> None:
