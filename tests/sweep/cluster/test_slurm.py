@@ -112,8 +112,11 @@ def rows_of(study: Path) -> list[dict[str, Any]]:
 
 
 def test_a_sweep_on_two_nodes_loses_one_and_completes(slurm: Slurm, tmp_path: Path) -> None:
-    """Each node has one of the machine's CPUs; the second one's Ray is killed in the middle."""
-    study = write_study(tmp_path, **STUDY | {"seeds": 1}, runs_per_trial=1)
+    """Each node has one of the machine's CPUs; the second one's Ray is killed in the middle.
+
+    The runs are long: Ray notices after 12 s that a machine is gone, and `run` counts them every 10 s.
+    """
+    study = write_study(tmp_path, **STUDY | {"seeds": 1, "num_steps": 3 * STUDY["num_steps"]}, runs_per_trial=1)
     job = submit(slurm, ("--nodes=2", "--cpus-per-task=1"), study, "--checkpoint-every-s", "1")
     while_it_runs(slurm, job, lambda: len(raylets(job)) == 2, "Ray on two nodes")
     while_it_runs(slurm, job, lambda: len(set(raylets_of_trials(job))) == 2, "a trial on each node")
