@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -95,6 +95,9 @@ class Driver:
 
     def note_stop(self) -> None:
         """Answer a signal that asks for an end at once, from any thread: the step under way may take a while."""
+        with suppress(OSError):  # the live page reads it; a full disk has no place for it
+            self._results.sweep_stop.parent.mkdir(exist_ok=True)
+            self._results.sweep_stop.touch()
         what = f"saving {counted(len(self._training), 'run')}" if self._training else "stopping"
         self._display.note(f"{what}; press Ctrl-C again to leave at once")
 

@@ -26,6 +26,7 @@ from lr_sweep.sweep.tune.shares import Share
 from lr_sweep.sweep.tune.trial_events import StorageFailed
 from lr_sweep.tests.support.scripted_trials import Bench, Disturbed, Events, NoMirror, Script, new_bench
 from lr_sweep.tests.support.tiny_study import rows, runs_of, write_study
+from lr_sweep.tests.support.waiting import wait_until
 from lr_sweep.trainables.events import Event, Started
 
 
@@ -159,6 +160,7 @@ def test_a_signal_is_answered_before_runs_are_saved_and_the_rest_is_left_for_lat
         while not leave.is_set():
             yield None
         assert not leave.at_once, "a run is saved first"
+        wait_until(bench.results.sweep_stop.exists, "the file that has the live page say so")
         yield from script.train_first(cohorts, *arguments)
 
     script, before = Disturbed(is_stopped), signal.getsignal(number)
@@ -167,6 +169,7 @@ def test_a_signal_is_answered_before_runs_are_saved_and_the_rest_is_left_for_lat
     assert capfd.readouterr().out.splitlines()[0] == "saving 1 run; press Ctrl-C again to leave at once"
     assert bench.said[-1] == "stopped; the same command resumes from here"
     assert (outcome.trained, outcome.stopped) == (1, True)
+    assert not bench.results.sweep_stop.exists()
     assert bench.states() == ["complete", "new", "new", "new"]
 
 
