@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Hashable
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
+MOST_REST_S = 2.0
+"""Longest rest after one action."""
 
 
 class BackgroundWorker(Generic[K]):
@@ -21,6 +24,7 @@ class BackgroundWorker(Generic[K]):
         retry_s: wait after a failure; it doubles with each failure in a row, up to `max_retry_s`.
         max_retry_s: longest wait; None: as `retry_s`.
         always: a key that is submitted whenever there was no work for `every_s`, until `close`; None: no such key.
+        rest: how many times as long as an action took the thread rests after it, until `close`.
     """
 
     def __init__(
@@ -33,10 +37,11 @@ class BackgroundWorker(Generic[K]):
         max_retry_s: float | None = None,
         always: K | None = None,
         every_s: float = 0.0,
+        rest: float = 0.0,
     ) -> None:
         self._name, self._action, self._on_problem = name, action, on_problem
         self._retry_s, self._max_retry_s = retry_s, max_retry_s or retry_s
-        self._always, self._every_s = always, every_s
+        self._always, self._every_s, self._rest = always, every_s, rest
         self._changed = threading.Condition()
         self._pending: dict[K, None] = {}  # an ordered set
         self._current: K | None = None
@@ -76,7 +81,7 @@ class BackgroundWorker(Generic[K]):
     def _work(self) -> None:
         wait_s = self._retry_s
         while (key := self._next()) is not None:
-            problem = None
+            problem, began_s = None, time.monotonic()
             try:
                 self._action(key)
             except Exception as error:  # whatever it is, the main thread continues; `on_problem` reports it
@@ -89,6 +94,8 @@ class BackgroundWorker(Generic[K]):
                     self.failing.pop(key, None)
                     wait_s = self._retry_s
                     self._changed.notify_all()
+                    rest_s = min(self._rest * (time.monotonic() - began_s), MOST_REST_S)
+                    self._changed.wait_for(lambda: self._closing, rest_s)
                     continue
                 self.failing[key] = problem
                 if not self._closing:

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from lr_sweep.common import background
 from lr_sweep.common.background import BackgroundWorker
 
 
@@ -76,3 +77,18 @@ def test_a_key_that_always_runs_ends_with_close() -> None:
     number = len(runs)
     time.sleep(0.1)
     assert len(runs) == number
+
+
+def test_a_thread_that_rests_takes_what_came_meanwhile_as_one_and_does_not_rest_once_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(background, "MOST_REST_S", 600.0)
+    runs: list[str] = []
+    worker = BackgroundWorker("test", runs.append, pytest.fail, retry_s=0.01, rest=1e12)
+    worker.submit("a")
+    assert worker.wait(["a"], 10)
+    worker.submit("b")
+    assert not worker.wait(["b"], 0.05)
+    worker.submit("b", "c")
+    assert worker.close(10) == []
+    assert runs == ["a", "b", "c"]
