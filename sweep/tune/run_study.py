@@ -111,6 +111,7 @@ def _finish(
         say(f"nothing to train: the record holds everything {asked}")
     report = None
     if ended or not stopped:
+        mirror.close(0)  # which mirrors the rest beside the report, without rests
         report = write_report(work.options.results.root, work.study.study, partial(version_now, work.examples))
         patience_s = IMPATIENCE_S if stopped else MIRROR_PATIENCE_S
         for line in [*work.take_news(), *mirror.finish(report.folder, patience_s)]:

@@ -43,6 +43,9 @@ class NoMirror(MirrorThread):
     def changed(self, *run_ids: str) -> None:
         NoMirror.notified += run_ids
 
+    def close(self, timeout_s: float) -> list[str]:
+        return []
+
     def finish(self, report: Path, timeout_s: float) -> list[str]:
         return []
 
