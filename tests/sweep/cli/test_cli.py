@@ -220,15 +220,6 @@ def test_a_damaged_record_is_reported(tmp_path: Path) -> None:
         assert "delete it and run the study again" in printed
 
 
-@pytest.mark.parametrize("command", ["status", "report"])
-def test_a_study_that_was_never_run(tmp_path: Path, command: str) -> None:
-    other = SyntheticRecord(tmp_path / "results", "other")
-    other.add(1e-3, 0, [(10, 0.5, 0.5)])
-    other.write()
-    printed = refused(command, write_study(tmp_path), "--results", tmp_path / "results")
-    assert f"no study 'tiny' in {tmp_path / 'results'}: it has other" in printed
-
-
 def test_a_strict_report_of_an_untuned_study(tmp_path: Path) -> None:
     record = SyntheticRecord(tmp_path, "tiny")
     record.add(1e-3, 0, [(300, 0.5, 0.5)])

@@ -31,24 +31,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, list[Wan
     return results, train(write_study(folder, rates=[1e-2]), results)
 
 
-def test_weights_are_the_softmax_of_products_by_hand() -> None:
-    """One head of width 2: keys are the tokens, queries the tokens times (6, 0); the layer norm keeps signs."""
-    body = GPT2(ModelSize(layers=1, heads=1, width=2, positions=3))
-    with torch.no_grad():
-        for parameter in body.parameters():
-            parameter.zero_()
-        block = body.h[0]
-        block.ln_1.weight.fill_(1.0)
-        block.attn.c_attn.weight[0, 0] = 6.0
-        block.attn.c_attn.weight[:, 2:4] = torch.eye(2)
-        tokens = torch.tensor([[[1.0, -1.0], [-1.0, 1.0], [1.0, -1.0]]])  # normalised: themselves, nearly
-        (weights,) = body.attention_weights(tokens, 0)
-    scores = np.array([[6, -6, 6], [-6, 6, -6], [6, -6, 6]]) / np.sqrt(2)
-    expected = np.exp(scores) * np.tri(3)
-    expected /= expected.sum(1, keepdims=True)
-    np.testing.assert_allclose(weights[0].numpy(), expected, atol=1e-4)
-
-
 def test_a_later_layer_reads_what_the_first_one_gives() -> None:
     size = ModelSize(layers=2, heads=2, width=16, positions=12)
     body = GPT2(size)

@@ -207,10 +207,10 @@ def test_a_wrong_results_directory_is_named_before_a_study(tmp_path: Path, comma
     [
         ("smal", "unknown study 'smal'; did you mean 'small'? valid: bits-small, cifar10-converged, "),
         ("small.yaml", "small.yaml: No such file or directory"),
-        ("quickstart", "no study 'quickstart' in "),
+        ("quickstart", "no study 'quickstart' in {results}: it has small, zoom"),
     ],
 )
 def test_an_unknown_study_is_reported(
     tmp_path: Path, ids: dict[str, str], command: str, given: str, message: str
 ) -> None:
-    assert message in refused(command, given, "--results", str(tmp_path))
+    assert message.format(results=tmp_path) in refused(command, given, "--results", str(tmp_path))

@@ -16,7 +16,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.inspection.status import status_text
 from lr_sweep.sweep.plan.plan import plan_on
 from lr_sweep.sweep.results.directory import write_parquet
-from lr_sweep.sweep.study.file import load_study, study_to_yaml
+from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.only import parse_only
 from lr_sweep.tests.support.own_study import write_own_study
 from lr_sweep.tests.support.scripted_trials import Bench, new_bench
@@ -204,12 +204,10 @@ def test_the_plan_counts_the_most_and_what_is_expected(make: Callable[..., Bench
     assert copied.progress() == "2 of 3 pairs decided, 1 undecided after all its seeds, 0 runs to go"
 
 
-def test_the_study_file(tmp_path: Path) -> None:
+def test_defaults_of_decide(tmp_path: Path) -> None:
     study = load_study(write_study(tmp_path, seeds=2, decide=f"{{pairs: [[{ALIKE}, {NEAR}]], min_difference: 1}}"))
     assert study.decide is not None
     assert (study.decide.max_seeds, study.decide.error) == (20, 0.05)
-    (tmp_path / "tiny.yaml").write_text(study_to_yaml(study))
-    assert load_study(tmp_path / "tiny.yaml") == study
 
 
 def test_a_search_fits_and_its_space_does_not(tmp_path: Path) -> None:

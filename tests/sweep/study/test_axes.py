@@ -253,9 +253,8 @@ def test_the_selection_of_final_models_is_recorded_with_the_study(tmp_path: Path
 
 def test_an_axis_of_step_budgets(tmp_path: Path) -> None:
     """Each budget is a variant, whose runs are others: their schedule ends with it."""
-    study = load(tmp_path, (AXES, "{num_steps: [200, 600]}"), ("every: 100", "every: 100, schedule: cosine"))
+    load(tmp_path, (AXES, "{num_steps: [200, 600]}"), ("every: 100", "every: 100, schedule: cosine"))
     wanted = runs_of(tmp_path / "example.yaml", tmp_path)
-    assert load_study(write(tmp_path, study_to_yaml(study))).plain() == study.plain()
     assert {run.variant: run.num_steps for run in wanted} == {
         "unfrozen-random-num-steps-200": 200,
         "unfrozen-random-num-steps-600": 600,
