@@ -152,6 +152,11 @@ def curves(results: Path) -> dict[str, list[dict[str, Any]]]:
     return {str(run_id): group.to_dict("records") for run_id, group in frame.groupby("run_id")}
 
 
+def as_text(curves: Mapping[str, Any]) -> dict[str, str]:
+    """Curves as text, in which a number that is missing equals itself."""
+    return {run_id: repr(curve) for run_id, curve in curves.items()}
+
+
 def in_process(*arguments: str | Path) -> tuple[int, str]:
     """Run a command that starts no Ray."""
     output = io.StringIO()

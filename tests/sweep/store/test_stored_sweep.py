@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -14,17 +10,9 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.sweep.store.lock import LOCK, current_writer
 from lr_sweep.sweep.store.results import StoredResults, results_here
+from lr_sweep.tests.support.background import Background
 from lr_sweep.tests.support.servers.s3_server import SECRET, Machines, environment_of
-from lr_sweep.tests.support.tiny_study import (
-    ROOT,
-    command_line,
-    curves,
-    environment,
-    rows,
-    sweep,
-    trained_here,
-    write_study,
-)
+from lr_sweep.tests.support.tiny_study import curves, rows, sweep, trained_here, write_study
 from lr_sweep.tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -62,25 +50,9 @@ def test_a_machine_is_lost_and_another_resumes_its_runs(machines: Machines, tmp_
 
 def _lose_a_machine(machines: Machines, study: Path, folder: Path) -> ObjectStore:
     """Start a sweep and kill all of it once runs have checkpoints in the store."""
-    env = environment_of(machines.server, machines.be("first"))
-    with (folder / "first.txt").open("w") as output:
-        process = subprocess.Popen(
-            command_line("run", study, "--results", URI, "--checkpoint-every-s", "0.5"),
-            cwd=ROOT,
-            env=environment(**env),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    store, deadline = ObjectStore(URI), time.monotonic() + PATIENCE_S
-    try:
-        while not (_newest_step(store) >= 300 and store.names("curves")):
-            assert process.poll() is None, (folder / "first.txt").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.3)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    env, store = environment_of(machines.server, machines.be("first")), ObjectStore(URI)
+    with Background(folder / "first.txt", study, "--results", URI, "--checkpoint-every-s", "0.5", env=env) as run:
+        run.wait_until(lambda: _newest_step(store) >= 300 and store.names("curves"), PATIENCE_S)
     return store
 
 
