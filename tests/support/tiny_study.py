@@ -121,6 +121,13 @@ def sweep(*arguments: str | Path, env: Mapping[str, str] | None = None, timeout_
     return done.returncode, done.stdout
 
 
+def swept(*arguments: str | Path, env: Mapping[str, str] | None = None, timeout_s: float = 180) -> str:
+    """Run a command that must succeed to its end; return all it printed."""
+    code, printed = sweep(*arguments, env=env, timeout_s=timeout_s)
+    assert code == 0, printed
+    return printed
+
+
 def sweep_until(until: str, *arguments: str | Path, env: Mapping[str, str], timeout_s: float) -> tuple[int, str]:
     """Run a command, pressing Ctrl-C at each line with a text; return its exit code and all it printed."""
     with subprocess.Popen(

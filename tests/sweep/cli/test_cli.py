@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from lr_sweep.tests.support.command_lines import refused, said
+from lr_sweep.tests.support.command_lines import refused, said, succeeds
 from lr_sweep.tests.support.records import SyntheticRecord
-from lr_sweep.tests.support.tiny_study import sweep, write_study
+from lr_sweep.tests.support.tiny_study import sweep, swept, write_study
 
 
 @pytest.fixture
@@ -33,8 +33,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_as_a_user_starts_it(tmp_path: Path) -> None:
-    code, output = sweep("plan", write_study(tmp_path), "--results", tmp_path / "results", "--ids")
-    assert code == 0
+    output = swept("plan", write_study(tmp_path), "--results", tmp_path / "results", "--ids")
     assert "4 wanted: 4 new" in output
     assert len([line for line in output.splitlines() if line.endswith(" new") and "lr" not in line]) == 5
     code, output = sweep("plan", "quickstar")
@@ -93,8 +92,7 @@ def test_more_than_this_machine_has_is_refused_before_anything_is_fetched(
 def test_plan_notes_a_machine_that_holds_no_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lr_sweep.sweep.plan.placement.gpus_here", lambda: 0)
     plan = ("plan", write_study(tmp_path), "--results", tmp_path / "results", "--gpus-per-trial", "1")
-    code, printed = said(*plan, "--cpus", "4")
-    assert code == 0
+    printed = succeeds(*plan, "--cpus", "4")
     assert (
         "note       `run` would refuse this: a trial asks for 1 CPU and 1 GPU, and the machine planned for has "
         in printed
@@ -110,7 +108,7 @@ def test_options_for_gpus_are_refused_without_one_by_plan(tmp_path: Path, option
     plan = ("plan", write_study(tmp_path, protocol=protocol), "--results", tmp_path / "results", "--gpus", "1")
     printed = refused(*plan)
     assert f"{option}: for GPUs alone. Give trials one with --gpus-per-trial 1." in printed
-    assert said(*plan, "--gpus-per-trial", "1")[0] == 0
+    succeeds(*plan, "--gpus-per-trial", "1")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +188,7 @@ def test_data_of_a_study_has_its_published_weights(tmp_path: Path) -> None:
     assert "digits: verified" in printed
     assert "model.safetensors of openai-community/gpt2@607a30d is not" in printed
     random = write_study(tmp_path, models="{gpt2: {}}", variants=("frozen-random",))
-    assert said("data", random, "--data-dir", tmp_path)[0] == 0
+    succeeds("data", random, "--data-dir", tmp_path)
 
 
 @pytest.mark.parametrize("command", ["plan", "run", "status", "report", "pretrain"])
@@ -224,8 +222,7 @@ def test_a_strict_report_of_an_untuned_study(tmp_path: Path) -> None:
     record = SyntheticRecord(tmp_path, "tiny")
     record.add(1e-3, 0, [(300, 0.5, 0.5)])
     record.write()
-    code, printed = said("report", "tiny", "--results", tmp_path)
-    assert code == 0
+    printed = succeeds("report", "tiny", "--results", tmp_path)
     assert "only one learning rate, 1e-3, was tried: nothing is tuned" in printed
     assert said("report", "tiny", "--results", tmp_path, "--strict")[0] == 1
 

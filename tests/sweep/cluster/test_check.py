@@ -13,7 +13,7 @@ import yaml
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cluster import check
 from lr_sweep.sweep.cluster.check import PLACEHOLDER_ID, not_checked, problems_in
-from lr_sweep.tests.support.command_lines import said
+from lr_sweep.tests.support.command_lines import said, succeeds
 from lr_sweep.tests.support.tiny_study import ROOT
 
 AWS, LOCAL = ROOT / "cluster.yaml", ROOT / "docs" / "cluster" / "local.yaml"
@@ -61,8 +61,7 @@ def test_a_file_that_is_filled_in_has_no_problem(home: Path) -> None:
         path = home / "mine.yaml"
         path.write_text(own(source))
         assert problems_in(path) == []
-        code, printed = said("cluster", "check", path)
-        assert code == 0
+        printed = succeeds("cluster", "check", path)
         *unchecked, last = printed.splitlines()
         assert all(line.startswith("not checked: that ") for line in unchecked)
         assert last == f"{path}: no problem in what can be checked here; `ray up {path}` shows the rest"

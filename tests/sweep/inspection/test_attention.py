@@ -14,7 +14,7 @@ from lr_sweep.datasets.loaded import load_checked
 from lr_sweep.sweep.inspection.attention import rebuild, recorded_run
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.tests.support.command_lines import refused, said
+from lr_sweep.tests.support.command_lines import refused, succeeds
 from lr_sweep.tests.support.small_runs import random_weights
 from lr_sweep.tests.support.tiny_study import curves, train, write_study
 from lr_sweep.trainables.backbones.gpt2 import GPT2
@@ -52,8 +52,7 @@ def test_the_array_is_of_the_trained_model(trained: tuple[Results, list[WantedRu
     """Once more in numpy, from the tensors of the checkpoint, its weights' file and the task's examples."""
     results, (pretrained, _) = trained
     at = ("--results", results.root, "--out", tmp_path / "new")
-    code, printed = said("attention", pretrained.run_id[:6], *at, "--examples", "3")
-    assert code == 0
+    printed = succeeds("attention", pretrained.run_id[:6], *at, "--examples", "3")
     stem = tmp_path / "new" / f"attention-{pretrained.run_id}-layer0"
     assert printed.split() == [f"{stem}{ending}" for ending in (".npz", ".png", ".svg")]
     found = np.load(f"{stem}.npz", allow_pickle=False)
@@ -153,5 +152,5 @@ def test_a_task_with_an_option_that_is_a_list(tmp_path: Path, monkeypatch: pytes
     results = Results(tmp_path / "results")
     tasks = "{listed: {num_steps: 10, classes: [3, 5]}}"
     (run,) = train(write_study(tmp_path, tasks=tasks, variants=["frozen-random"], rates=[1e-2]), results)
-    assert said("attention", run.run_id, "--results", results.root, "--out", tmp_path / "maps")[0] == 0
+    succeeds("attention", run.run_id, "--results", results.root, "--out", tmp_path / "maps")
     assert len(list((tmp_path / "maps").iterdir())) == 3

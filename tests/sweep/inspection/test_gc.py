@@ -14,7 +14,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.scratch import locked_folder, own_folder
 from lr_sweep.sweep.inspection.gc import CHECKPOINTS, KINDS, LEFTOVERS, SCRATCH, UNWANTED, collect, find_garbage, remove
 from lr_sweep.sweep.results.directory import Results, write_parquet
-from lr_sweep.tests.support.command_lines import refused, said
+from lr_sweep.tests.support.command_lines import refused, said, succeeds
 from lr_sweep.tests.support.records import SyntheticRecord, content_of, id_of
 
 CURVE = [(100, 0.5, 0.5), (300, 0.6, 0.6)]
@@ -263,9 +263,9 @@ def test_without_a_terminal_nothing_goes_unless_yes_is_said(made: Made, monkeypa
     assert printed.startswith("checkpoints: 3 files of 3 runs")
     assert "Give --yes to remove what is listed" in printed
     assert made.files() == before
-    assert said("gc", *at, "--yes", "--only", "checkpoints", "--only", "leftovers")[0] == 0
+    succeeds("gc", *at, "--yes", "--only", "checkpoints", "--only", "leftovers")
     assert before - made.files() == checkpoint("complete", "diverged", "unwanted")
-    assert said("gc", *at, "--yes")[0] == 0
+    succeeds("gc", *at, "--yes")
     assert said("gc", *at) == (0, "nothing to remove\n")
 
 
@@ -275,7 +275,7 @@ def test_answers_at_a_terminal(made: Made, monkeypatch: pytest.MonkeyPatch, answ
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", terminal)
     before = made.files()
-    assert said("gc", "--results", made.results.root)[0] == 0
+    succeeds("gc", "--results", made.results.root)
     expected = {
         "unwanted": UNWANTED_FILES,
         "checkpoints": checkpoint("complete", "diverged", "unwanted"),

@@ -21,7 +21,7 @@ from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.common.files import hash_file
 from lr_sweep.sweep.inspection.verify import Verification, verify
 from lr_sweep.sweep.results.directory import Results, write_parquet
-from lr_sweep.tests.support.command_lines import refused, said
+from lr_sweep.tests.support.command_lines import refused, said, succeeds
 from lr_sweep.tests.support.tiny_study import train, write_study
 
 CLEAN = "2 runs, 4 evaluations, 2 checkpoints, 1 weights: no problems"
@@ -286,7 +286,7 @@ def test_files_that_vanish_or_change_meanwhile_are_no_problems(
 
 
 def test_exit_codes(results: Results) -> None:
-    assert said("verify", "--results", results.root)[0] == 0
+    succeeds("verify", "--results", results.root)
     results.run(first_id(results)).write_bytes(b"")
     assert said("verify", "--results", results.root)[0] == 1
     (results.root / "format.json").write_text("{")

@@ -14,7 +14,7 @@ import pytest
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.sweep.mirror.client import MirrorError, open_client, shown_uri, study_pages, tracking_uri
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.command_lines import refused, said
+from lr_sweep.tests.support.command_lines import refused, said, succeeds
 from lr_sweep.tests.support.mirrored_record import find, new_mirror, points, write_study
 
 
@@ -53,7 +53,7 @@ def test_the_report_is_put_into_mlflow_by_report_and_by_sync(results: Path) -> N
     names = {file.path for file in open_client(uri).list_artifacts(parent.info.run_id, "report")}
     assert {"report/index.html", "report/report.md"} <= names
     shutil.rmtree(results / "mlflow-artifacts")
-    assert said("mlflow", "sync", "--results", results)[0] == 0
+    succeeds("mlflow", "sync", "--results", results)
     assert names == {file.path for file in open_client(uri).list_artifacts(parent.info.run_id, "report")}
 
 

@@ -25,7 +25,7 @@ from lr_sweep.sweep.inspection.gc import leftovers
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.tests.support.background import Background
 from lr_sweep.tests.support.records import four_runs
-from lr_sweep.tests.support.tiny_study import ROOT, rows, sweep, write_study
+from lr_sweep.tests.support.tiny_study import ROOT, rows, swept, write_study
 from lr_sweep.trainables.checkpoint import save_checkpoint
 
 
@@ -274,6 +274,5 @@ def test_a_disk_that_fills_up_while_a_sweep_trains_is_reported_and_the_same_comm
         assert "No space left on device" in output
         assert "the same command resumes" in output.replace("\n", " ")
         (disk / "filler").unlink()
-        code, output = sweep("run", study, "--results", results)
-        assert code == 0, output
+        swept("run", study, "--results", results)
         assert [row["status"] for row in rows(results).values()] == ["complete"] * 4

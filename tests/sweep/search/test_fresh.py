@@ -18,10 +18,11 @@ from lr_sweep.sweep.plan.plan import plan_on
 from lr_sweep.sweep.results.directory import write_parquet
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.only import parse_only
+from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.own_study import write_own_study
 from lr_sweep.tests.support.scripted_trials import Bench, new_bench
 from lr_sweep.tests.support.searches import Killed, Landscape, grid_bench, planned, proposed, searched
-from lr_sweep.tests.support.tiny_study import in_process, rows, write_study
+from lr_sweep.tests.support.tiny_study import rows, write_study
 
 CLEAR, NEAR, ALIKE = "unfrozen-pretrained", "unfrozen-random", "frozen-pretrained"
 NOISE = (0.01, -0.01, 0.02, -0.02, 0.0)
@@ -196,9 +197,9 @@ def test_the_plan_counts_the_most_and_what_is_expected(make: Callable[..., Bench
     bench.run(Landscape(tests=TESTS))
     plan = planned(bench)
     assert (len(plan.wanted), len(plan.reconciled.to_train)) == (28, 0)
-    assert in_process("verify", "--results", bench.results.root)[0] == 0
-    assert in_process("export", tmp_path / "all.tar", "--results", bench.results.root)[0] == 0
-    assert in_process("import", tmp_path / "all.tar", "--results", tmp_path / "copy")[0] == 0
+    succeeds("verify", "--results", bench.results.root)
+    succeeds("export", tmp_path / "all.tar", "--results", bench.results.root)
+    succeeds("import", tmp_path / "all.tar", "--results", tmp_path / "copy")
     copied = read_summary(tmp_path / "copy", "tiny").decision
     assert copied is not None
     assert copied.progress() == "2 of 3 pairs decided, 1 undecided after all its seeds, 0 runs to go"

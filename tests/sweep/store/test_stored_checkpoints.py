@@ -15,6 +15,7 @@ from lr_sweep.sweep.store.results import StoredResults, results_here
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.tune.prepare import write_wanted
+from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.servers.s3_server import Machines
 from lr_sweep.tests.support.tiny_study import (
     cohort_here,
@@ -191,7 +192,7 @@ def test_a_study_trained_into_the_store_is_whole_on_a_machine_that_has_nothing(
     read = results_here(URI)
     assert {row["status"] for row in rows(read.root).values()} == {"complete"}
     assert curves(read.root) == trained_here(study, tmp_path / "elsewhere")
-    assert in_process("export", tmp_path / "all.tar", "--results", URI)[0] == 0
+    succeeds("export", tmp_path / "all.tar", "--results", URI)
     code, output = in_process("plan", study, "--results", URI)
     assert (code, "4 wanted: 4 complete" in output, f"results    {URI}" in output) == (0, True, True)
     code, output = in_process("verify", "--results", URI)

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.own_ranks import NOISY
 from lr_sweep.tests.support.own_study import write_function, write_own_study
 from lr_sweep.tests.support.tiny_study import (
@@ -29,6 +30,7 @@ from lr_sweep.tests.support.tiny_study import (
     rows,
     runs_of,
     sweep,
+    swept,
     trained_here,
 )
 from lr_sweep.tests.support.waiting import wait_until
@@ -127,8 +129,7 @@ def test_a_function_is_searched_with_its_own_options_and_stopped_early(tmp_path:
         "num_steps": "20",
     }
     study, results = write_function(tmp_path, SEARCHED, **changes), tmp_path / "results"
-    code, output = sweep("run", study, "--results", results)
-    assert code == 0, output
+    swept("run", study, "--results", results)
     found = sorted(rows(results).values(), key=lambda row: row["started_at"])
     options = [json.loads(row["content"])["options"] for row in found]
     assert {each["scale"] for each in options} == {1, 4}
@@ -156,8 +157,7 @@ for step in session.steps():
 def test_a_worker_that_keeps_memory_of_its_runs_is_replaced(tmp_path: Path) -> None:
     """After the third run it holds 1.2 GiB more than after its first."""
     study, results = write_function(tmp_path, LEAKING, seeds="5"), tmp_path / "results"
-    code, output = sweep("run", study, "--results", results, "--cpus", "1", timeout_s=600)
-    assert code == 0, output
+    output = swept("run", study, "--results", results, "--cpus", "1", timeout_s=600)
     (said,) = (line for line in output.splitlines() if " is replaced: " in line)
     assert " between two runs, 1.2 more than 2 runs ago. The training function keeps something" in said
     logs = [path.read_text() for path in (results / "logs" / "runs").iterdir()]
@@ -171,8 +171,7 @@ def test_a_run_for_which_earlier_ones_left_no_memory_is_tried_again_in_a_new_wor
     body = LEAKING.replace("torch.ones(600, 2**18)", "0")
     body = body.replace("for step", "if len(socket.leaked) > 1:\n    raise MemoryError\nfor step")
     study, results = write_function(tmp_path, body, seeds="3"), tmp_path / "results"
-    code, output = sweep("run", study, "--results", results, "--cpus", "1", timeout_s=600)
-    assert code == 0, output
+    output = swept("run", study, "--results", results, "--cpus", "1", timeout_s=600)
     assert "failed; it is tried again: MemoryError" in output
     assert {row["status"] for row in rows(results).values()} == {"complete"}
 
@@ -183,8 +182,7 @@ def test_a_run_in_two_processes_loses_a_rank_the_trial_and_the_driver(tmp_path: 
     changes = {"protocol": "{evaluate_every: 50}", "num_steps": "2500", "resources": "{processes_per_run: 2}"}
     study = write_function(tmp_path, NOISY, metric="{name: loss, higher_is_better: false}", **changes)
     results = tmp_path / "results"
-    code, planned = in_process("plan", study, "--results", results, "--cpus", "2")
-    assert code == 0
+    planned = succeeds("plan", study, "--results", results, "--cpus", "2")
     assert "resources  2 CPU and 0 GPU a trial, of 2 processes that train a run together\n" in planned
     (wanted,) = runs_of(study, results)
     folder = Results(results).checkpoints(wanted.run_id)
@@ -197,8 +195,7 @@ def test_a_run_in_two_processes_loses_a_rank_the_trial_and_the_driver(tmp_path: 
         wait_until(lambda gone=ranks: not any(each.is_running() for each in gone), "the end of all ranks")
     driver.wait()
     assert 0 < seen[0] < seen[1] < seen[2] < 2500
-    code, output = sweep("run", study, "--results", results, "--cpus", "2")
-    assert code == 0, output
+    swept("run", study, "--results", results, "--cpus", "2")
     assert as_text(curves(results)) == as_text(trained_here(study, tmp_path / "here"))
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from lr_sweep.sweep.mirror.client import open_client, tracking_uri
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.tiny_study import curves, in_process, rows, runs_of, sweep, trained_here, write_study
 from lr_sweep.tests.support.watched_run import Watched, is_loopback, watched_run
 
@@ -218,8 +219,7 @@ def test_runs_of_one_trial_equal_runs_trained_alone(second: Ended, folder: Path,
 
 
 def test_mlflow_is_brought_up_to_date_and_holds_every_run_and_point_once(second: Ended, folder: Path) -> None:
-    code, output = in_process("mlflow", "sync", folder / "tiny.yaml", "--results", second.results)
-    assert code == 0, output
+    succeeds("mlflow", "sync", folder / "tiny.yaml", "--results", second.results)
     client = open_client(tracking_uri(second.results))
     experiment = client.get_experiment_by_name("lr-sweep")
     found = client.search_runs([experiment.experiment_id])
@@ -235,8 +235,7 @@ def test_mlflow_is_brought_up_to_date_and_holds_every_run_and_point_once(second:
 
 
 def test_status_after_the_end(second: Ended, folder: Path) -> None:
-    code, output = in_process("status", folder / "tiny.yaml", "--results", second.results)
-    assert code == 0
+    output = succeeds("status", folder / "tiny.yaml", "--results", second.results)
     assert "no sweep is running" in output
     (total,) = [line.split() for line in output.splitlines() if line.startswith("all")]
     assert total == ["all", "7", "0", "1", "0", "0"]  # complete, diverged, failed, started, waiting

@@ -13,7 +13,8 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.study_commands import CUT_SHORT
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.background import Background
-from lr_sweep.tests.support.tiny_study import curves, in_process, rows, sweep, trained_here, write_study
+from lr_sweep.tests.support.command_lines import succeeds
+from lr_sweep.tests.support.tiny_study import curves, rows, swept, trained_here, write_study
 from lr_sweep.tests.support.waiting import wait_until
 from lr_sweep.trainables.checkpoint import checkpoints
 
@@ -41,8 +42,7 @@ def test_interrupted_then_finished_equals_undisturbed(tmp_path: Path, is_killed:
         run.wait_until(lambda: progress.exists() and progress.stat().st_mtime_ns > started_at_ns)
         before = _newest_steps(results)
         run.wait_until(lambda: _newest_steps(results) != before)
-        code, output = in_process("status", study, "--results", results)
-        assert code == 0
+        output = succeeds("status", study, "--results", results)
         assert f"process {run.process.pid} on " in output
         with pytest.raises(UserError, match=f"is being written to by process {run.process.pid} "):
             Results(results).writing("tiny").__enter__()
@@ -54,8 +54,7 @@ def test_interrupted_then_finished_equals_undisturbed(tmp_path: Path, is_killed:
     assert not rows(results)
     assert all(step > before.get(run_id, 0) for run_id, step in _newest_steps(results).items())
 
-    code, output = sweep("run", study, "--results", results, "--cpus", "2")
-    assert code == 0, output
+    output = swept("run", study, "--results", results, "--cpus", "2")
     assert "Traceback" not in output
     assert f"{len(variants)} runs wanted, {len(variants)} started" in output
     assert curves(results) == trained_here(study, tmp_path / "undisturbed")
