@@ -137,13 +137,15 @@ def test_a_cluster_that_does_not_answer(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_network")
 def test_weights_that_cannot_be_had(tmp_path: Path) -> None:
-    for command in (
-        ("data", "gpt2", "--data-dir", tmp_path),
-        ("run", write_study(tmp_path, models="{gpt2: {}}"), "--results", tmp_path / "results"),
-    ):
+    study = write_study(tmp_path, models="{gpt2: {}}")
+    of_study = ("data", study, "--data-dir", tmp_path)
+    for command in (("data", "gpt2", "--data-dir", tmp_path), of_study, ("run", study, "--results", tmp_path / "new")):
         printed = refused(*command)
-        assert "model.safetensors of openai-community/gpt2@607a30d is not in the local Hugging Face cache" in printed
+        assert "model.safetensors of openai-community/gpt2a30d is not in the local Hugging Face cache" in printed
         assert "`pretrained: {folder: PATH}`" in printed
+        assert ("digits: verified" in printed) == (command == of_study)
+    write_study(tmp_path, models="{gpt2: {}}", variants=("frozen-random",))
+    succeeds(*of_study)
 
 
 @pytest.mark.usefixtures("no_network")
@@ -180,15 +182,6 @@ def test_data_by_name(tmp_path: Path) -> None:
     assert (
         "unknown task, model or study 'digit'; did you mean 'digits'? valid: bert-base-uncased, bit-memory, " in printed
     )
-
-
-@pytest.mark.usefixtures("no_network")
-def test_data_of_a_study_has_its_published_weights(tmp_path: Path) -> None:
-    printed = refused("data", write_study(tmp_path, models="{gpt2: {}}"), "--data-dir", tmp_path)
-    assert "digits: verified" in printed
-    assert "model.safetensors of openai-community/gpt2@607a30d is not" in printed
-    random = write_study(tmp_path, models="{gpt2: {}}", variants=("frozen-random",))
-    succeeds("data", random, "--data-dir", tmp_path)
 
 
 @pytest.mark.parametrize("command", ["plan", "run", "status", "report", "pretrain"])

@@ -150,6 +150,11 @@ def test_nothing_listens_on_the_network(watched: Watched) -> None:
     assert {(kind, address) for kind, address in watched.listening if not is_loopback(address)} == set()
 
 
+def test_only_what_a_sweep_uses_of_ray_is_started(watched: Watched) -> None:
+    assert any("raylet" in command for command in watched.commands)
+    assert [each for each in watched.commands if "monitor.py" in each or "dashboard.py" in each] == []
+
+
 def test_other_users_of_the_machine_are_kept_out_of_ray(watched: Watched) -> None:
     assert watched.modes == {"folder": 0o700, "token": 0o600}
     assert watched.answers == {"no token": "UNAUTHENTICATED", "a wrong token": "UNAUTHENTICATED", "the token": "OK"}
