@@ -9,7 +9,6 @@ import pytest
 
 from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNGS, RUNS
 from lr_sweep.analysis.record.read import read_rows, read_wanted_rows
-from lr_sweep.sweep.cli import streams
 from lr_sweep.sweep.results.changes import renamed_lines, replaced_by, restart_cells
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.study.file import load_study
@@ -103,19 +102,6 @@ def test_another_study_file_of_the_same_name_replaces_nothing_by_itself(
     error = capsys.readouterr().err
     assert "give the study another name; to replace what it wanted, give --replace: `" in error
     assert read_wanted_rows(results, "tiny") == before
-
-
-@pytest.mark.parametrize(("answer", "yes"), [("y", True), ("YES ", True), ("", False), ("n", False)])
-def test_at_a_terminal_it_is_asked(monkeypatch: pytest.MonkeyPatch, answer: str, yes: bool) -> None:
-    class Terminal:
-        def isatty(self) -> bool:
-            return True
-
-    asked: list[str] = []
-    monkeypatch.setattr("sys.stdin", Terminal())
-    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or answer)
-    assert streams.agreed("Replace?", "unused") is yes
-    assert asked == ["Replace? [y/N] "]
 
 
 def test_cells_whose_runs_are_others_start_anew(tmp_path: Path, results: Path) -> None:

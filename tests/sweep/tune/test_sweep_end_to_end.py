@@ -239,13 +239,6 @@ def test_mlflow_is_brought_up_to_date_and_holds_every_run_and_point_once(second:
     assert [item.path for item in client.list_artifacts(parent.info.run_id)] == ["report"]
 
 
-def test_status_after_the_end(second: Ended, folder: Path) -> None:
-    output = succeeds("status", folder / "tiny.yaml", "--results", second.results)
-    assert "no sweep is running" in output
-    (total,) = [line.split() for line in output.splitlines() if line.startswith("all")]
-    assert total == ["all", "7", "0", "1", "0", "0"]  # complete, diverged, failed, started, waiting
-
-
 @pytest.mark.slow
 def test_a_failed_run_is_trained_again_on_request(second: Ended, folder: Path) -> None:
     """The hindrance is gone, MLflow is back, and three runs share a trial."""
