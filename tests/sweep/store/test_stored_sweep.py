@@ -11,6 +11,7 @@ from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.sweep.store.lock import LOCK, current_writer
 from lr_sweep.sweep.store.results import StoredResults, results_here
 from lr_sweep.tests.support.background import Background
+from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.servers.s3_server import SECRET, Machines, environment_of
 from lr_sweep.tests.support.tiny_study import curves, rows, swept, trained_here, write_study
 from lr_sweep.tests.support.waiting import PATIENCE_S
@@ -45,6 +46,12 @@ def test_a_machine_is_lost_and_another_resumes_its_runs(machines: Machines, tmp_
     assert not current_writer(store)
     logs = [path for path in (tmp_path / "machines").rglob("*") if path.is_file()]
     assert not any(SECRET.encode() in path.read_bytes() for path in logs)
+    succeeds("export", tmp_path / "all.tar", "--results", URI)
+    plan = succeeds("plan", study, "--results", URI)
+    assert "2 wanted: 2 complete" in plan
+    assert f"results    {URI}" in plan
+    whole = "2 runs, 40 evaluations, 2 checkpoints, 0 weights: no problems\n"
+    assert succeeds("verify", "--results", URI) == whole
 
 
 def _lose_a_machine(machines: Machines, study: Path, folder: Path) -> ObjectStore:
