@@ -8,12 +8,9 @@ from lr_sweep.sweep.plan.cost import disk_bytes, estimate_cost
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.plan import Plan, id_lines, plan_text
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.study.backbones import find_backbones
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.sweep.study.runs import wanted_runs
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.tiny_study import runs_of, write_study
-from lr_sweep.trainables.memory import trained_parameters
 
 INPUT = 16 * 16 + 16  # 16 pixels a token, width 16
 OUTPUT = 16 * 10 + 10
@@ -34,14 +31,6 @@ def plan(study_file: Path, results: Path) -> list[str]:
 def planned_here(study_file: Path, results: Path) -> Plan:
     study = load_study(study_file)
     return Plan(study, Placement(resources=study.resources), Results(results), Path("/data"))
-
-
-def test_trained_parameters_of_the_paper(tmp_path: Path) -> None:
-    """GPT-2 on CIFAR-10: 870,154 around the frozen body in Lu et al.'s code (1024 positions, 48 numbers a token)."""
-    study = load_study("rothermel2021-table1")
-    runs = wanted_runs(study, find_backbones(study, tmp_path), tmp_path)
-    (count,) = {trained_parameters(r.run, r.shape) for r in runs if r.cell == ("cifar10", "gpt2", "frozen-random")}
-    assert count == 870_154
 
 
 def test_disk_is_checkpoints_and_the_record(tmp_path: Path) -> None:

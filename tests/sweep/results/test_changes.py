@@ -23,22 +23,9 @@ from lr_sweep.tests.support.tiny_study import cohort_here, rows, runs_of, write_
 from lr_sweep.trainables.session import Session
 
 TASK = '''
-from dataclasses import dataclass
+import dataclasses
 from lr_sweep.datasets import digits
-from lr_sweep.datasets.task import DataError
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """None."""
-
-def shape(options):
-    return digits.shape(digits.Options())
-
-def num_train(options):
-    return 1197
-
-def num_held_out(options):
-    return 600
+from lr_sweep.datasets.digits import Options, fetch, num_held_out, num_train, shape
 
 def checksum(options, data_dir):
     return "always the same"
@@ -46,12 +33,8 @@ def checksum(options, data_dir):
 def origin(options, data_dir):
     return "mine"
 
-def fetch(options, data_dir):
-    pass
-
 def load(options, data_dir):
-    import dataclasses
-    data = digits.load(digits.Options(), data_dir)
+    data = digits.load(options, data_dir)
     data.train.labels[:1] = int((data_dir / "label").read_text()) if (data_dir / "label").exists() else 0
     return dataclasses.replace(data, scale=None, shift=None)
 '''
