@@ -210,14 +210,6 @@ def test_a_search_over_a_width_s_base_under_mup(tmp_path: Path) -> None:
     assert study.search.space == {"base_width": (8, 16)}
 
 
-def test_the_ratio_of_muon_s_rates_is_an_axis(tmp_path: Path) -> None:
-    found = protocols(load(tmp_path, (AXES, "{optimizer: [muon], muon_rate_ratio: [1, 10]}")))
-    assert {name: protocol.muon_rate_ratio for name, protocol in found.items()} == {
-        "unfrozen-random-muon-muon-rate-ratio-1": 1.0,
-        "unfrozen-random-muon-muon-rate-ratio-10": 10.0,
-    }
-
-
 def test_batches_and_budgets_are_checked_for_each_value(tmp_path: Path) -> None:
     found = mistakes(tmp_path, (AXES, "{batch_size: [8, 1198], evaluate_every: [100, 250]}"))
     assert all(line.startswith("6: variants.unfrozen-random-batch-size-") for line in found)
