@@ -61,7 +61,7 @@ def watched_run(*arguments: str | Path, env: Mapping[str, str]) -> Iterator[Watc
         try:
             while process.poll() is None and time.monotonic() < deadline:
                 _look(seen, process.pid, env)
-                time.sleep(0.25)
+                time.sleep(0.5)
         finally:
             process.kill()
         seen.code, seen.output = process.wait(), log.read_text()
