@@ -112,7 +112,10 @@ def test_options_for_gpus_are_refused_without_one_by_plan(tmp_path: Path, option
     ("command", "wanted"),
     [
         (("plan", "quickstart", "--results", "x" * 300), f"{'x' * 300}/format.json: File name too long."),
-        (("pretrain", "quickstart", "--results", "/proc/x"), "/proc/x: No such file or directory. Make the folder it"),
+        (
+            ("pretrain", "quickstart", "--results", "/proc/x"),
+            "/proc/x: No such file or directory. Make the folder it should be in",
+        ),
         (("ui", "--results", "/proc/x"), "no results directory at /proc/x"),
     ],
 )
@@ -134,7 +137,7 @@ def test_weights_that_cannot_be_had(tmp_path: Path) -> None:
     of_study = ("data", study, "--data-dir", tmp_path)
     for command in (("data", "gpt2", "--data-dir", tmp_path), of_study, ("run", study, "--results", tmp_path / "new")):
         printed = refused(*command)
-        assert "model.safetensors of openai-community/gpt2a30d is not in the local Hugging Face cache" in printed
+        assert "model.safetensors of openai-community/gpt2@607a30d is not in the local Hugging Face cache" in printed
         assert "`pretrained: {folder: PATH}`" in printed
         assert ("digits: verified" in printed) == (command == of_study)
     write_study(tmp_path, models="{gpt2: {}}", variants=("frozen-random",))

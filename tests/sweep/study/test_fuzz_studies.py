@@ -70,7 +70,8 @@ def change(study: dict[str, Any], dice: random.Random) -> None:
     elif kind == "more":
         holder[key] = more_of(holder[key], dice.choice([2, 3, 40, 1000]))
     else:
-        holder[key] = copy.deepcopy(dice.choice([other[name] for other, name in places(STUDIES) if name == key]))
+        others = [other[name] for other, name in places(STUDIES) if name == key]
+        holder[key] = copy.deepcopy(dice.choice(others or ODD))
 
 
 def more_of(value: Any, number: int) -> Any:
