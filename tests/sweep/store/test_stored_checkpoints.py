@@ -83,16 +83,6 @@ def test_a_run_resumes_on_another_machine_with_the_same_numbers(machines: Machin
     assert checkpoints(results.checkpoints(runs[0].run_id)) == []  # the disk is free again
 
 
-def test_the_plain_engine_resumes_elsewhere_too(machines: Machines, tmp_path: Path) -> None:
-    run = runs_of(write_study(tmp_path, rates=(1e-3,), num_steps=20), tmp_path)[0]
-    until_step(Session(cohort_here([run], StoredResults(URI), engine="plain")), 10)
-    machines.be("second")
-    elsewhere = events_of(cohort_here([run], StoredResults(URI), engine="plain"))
-    assert isinstance(elsewhere[-1], Finished)
-    assert (elsewhere[0].step, elsewhere[-1].status) == (10, "complete")
-    assert [name.split("-")[1] for name in stored(run)] == ["000000020"]
-
-
 def test_what_this_machine_s_disk_has_is_not_fetched(machines: Machines, tmp_path: Path) -> None:
     run = runs_of(write_study(tmp_path, rates=(1e-3,)), tmp_path)[0]
     results = StoredResults(URI)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
-import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -15,35 +13,13 @@ import psutil
 import pytest
 
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.background import Background
 from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.own_ranks import NOISY
 from lr_sweep.tests.support.own_study import write_function, write_own_study
-from lr_sweep.tests.support.tiny_study import (
-    ROOT,
-    as_text,
-    cohort_here,
-    command_line,
-    curves,
-    environment,
-    events_of,
-    in_process,
-    rows,
-    runs_of,
-    sweep,
-    swept,
-    trained_here,
-)
+from lr_sweep.tests.support.tiny_study import as_text, curves, in_process, rows, runs_of, sweep, swept, trained_here
 from lr_sweep.tests.support.waiting import wait_until
 from lr_sweep.trainables.checkpoint import checkpoints
-
-TRAIN_WITHOUT_RAY = """
-import sys
-from pathlib import Path
-from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.tiny_study import cohort_here, events_of, runs_of
-study, results = map(Path, sys.argv[1:])
-events_of(cohort_here(runs_of(study, results)[:1], Results(results), every_s=0.0))
-"""
 
 
 @pytest.mark.cluster
@@ -81,29 +57,6 @@ def test_a_function_of_ones_own_is_a_study_like_any_other(tmp_path: Path) -> Non
     planned = in_process("plan", study, "--results", results)[1]
     assert "runs       2 wanted: 2 new" in planned
     assert "(1 complete) would no longer be wanted: the study has another version of train.py; 1 of them" in planned
-
-
-def test_a_run_that_is_killed_resumes_with_the_same_bits(tmp_path: Path) -> None:
-    study, results = write_own_study(tmp_path / "own", num_steps=200), tmp_path / "results"
-    command = [sys.executable, "-c", TRAIN_WITHOUT_RAY, str(study), str(results)]
-    first = runs_of(study, results)[0]
-    folder = Results(results).checkpoints(first.run_id)
-    process = subprocess.Popen(command, cwd=ROOT, env=environment())
-    while process.poll() is None and len(checkpoints(folder)) < 2:
-        time.sleep(0.02)
-    process.kill()
-    process.wait()
-    step = int(checkpoints(folder)[0].name.split("-")[1])
-    assert 0 < step < 200
-
-    here = cohort_here([first], Results(tmp_path / "here"))
-    whole = [event.evaluation for event in events_of(here) if getattr(event, "evaluation", None)]
-    resumed = events_of(cohort_here([first], Results(results)))
-    assert resumed[0].step == step
-    assert resumed[0].curve[-1].step == step // 10 * 10
-    rest = [event.evaluation for event in resumed if getattr(event, "evaluation", None)]
-    losses = [point.validation_accuracy for point in whole]
-    assert [point.validation_accuracy for point in (*resumed[0].curve, *rest)] == losses
 
 
 SEARCHED = """
@@ -185,14 +138,13 @@ def test_a_run_in_two_processes_loses_a_rank_the_trial_and_the_driver(tmp_path: 
     assert "resources  2 CPU and 0 GPU a trial, of 2 processes that train a run together\n" in planned
     (wanted,) = runs_of(study, results)
     folder = Results(results).checkpoints(wanted.run_id)
-    command = command_line("run", study, "--results", results, "--cpus", "2")
-    driver, seen = subprocess.Popen(command, cwd=ROOT, env=environment()), list[int]()
-    for what in ("rank", "trial", "driver"):
-        ranks = wait_until(partial(ranks_that_trained, driver, folder, max(seen, default=0)), "a checkpoint")
-        seen.append(int(checkpoints(folder)[0].name.split("-")[1]))
-        {"rank": ranks[1], "trial": ranks[0].parent(), "driver": psutil.Process(driver.pid)}[what].kill()
-        wait_until(lambda gone=ranks: not any(each.is_running() for each in gone), "the end of all ranks")
-    driver.wait()
+    seen = list[int]()
+    with Background(tmp_path / "log", study, "--results", results, "--cpus", "2") as run:
+        for what in ("rank", "trial", "driver"):
+            ranks = wait_until(partial(ranks_that_trained, run.process, folder, max(seen, default=0)), "a checkpoint")
+            seen.append(int(checkpoints(folder)[0].name.split("-")[1]))
+            {"rank": ranks[1], "trial": ranks[0].parent(), "driver": psutil.Process(run.process.pid)}[what].kill()
+            wait_until(lambda gone=ranks: not any(each.is_running() for each in gone), "the end of all ranks")
     assert 0 < seen[0] < seen[1] < seen[2] < 2500
     swept("run", study, "--results", results, "--cpus", "2")
     assert as_text(curves(results)) == as_text(trained_here(study, tmp_path / "here"))
