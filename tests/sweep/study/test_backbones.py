@@ -165,18 +165,6 @@ def test_random_variants_want_no_weights_and_others_report_a_folder_without(tmp_
         find_backbones(study, tmp_path)
 
 
-def test_weights_of_another_size_are_reported_before_anything_starts(tmp_path: Path) -> None:
-    write_weights(tmp_path / "weights", dataclasses.replace(SIZE, width=32, heads=4))
-    with pytest.raises(WeightsError) as caught:
-        find_backbones(load_study(write_study(tmp_path)), tmp_path)
-    *fields, tensors = str(caught.value).splitlines()[1:-1]
-    assert fields == [
-        "  config.json: n_head: got 4, want 2: the study's model has heads: 2",
-        "  config.json: n_embd: got 32, want 16: the study's model has width: 16",
-    ]
-    assert tensors.startswith("  model.safetensors: wpe.weight has shape (12, 32), want (12, 16), h.0.ln_1.weight has")
-
-
 def test_plan_and_run_name_every_mistake_of_every_model_at_once(tmp_path: Path) -> None:
     changes = {"bert": {"hidden_act": "relu"}, "t5": {"d_ff": 32}}
     for family, change in changes.items():
