@@ -82,28 +82,6 @@ UNWANTED_FILES = {
 }
 
 
-def test_checkpoints_go_of_runs_that_are_over(made: Made) -> None:
-    """A run that a study wants trained further keeps its checkpoints, and so does a failed one."""
-    before = made.files()
-    said, asked = made.gc(only=[CHECKPOINTS])
-    assert before - made.files() == checkpoint("complete", "diverged", "unwanted")
-    assert asked == [CHECKPOINTS]
-    assert said == [
-        "checkpoints: 3 files of 3 runs, 0.0 MB: of runs that are complete or diverged; a higher step budget would "
-        "train these from step 0. The record, curves and tables stay",
-        "removed 3 files, 0.0 MB",
-    ]
-    assert not made.results.checkpoints(made.ids["complete"]).exists()
-
-
-def test_runs_that_no_study_wants_go_whole(made: Made) -> None:
-    before = made.files()
-    said, _ = made.gc(only=[UNWANTED])
-    assert before - made.files() == UNWANTED_FILES
-    assert said[0].startswith("unwanted: 5 files of 2 runs, 0.0 MB: rows, curves and checkpoints of runs that no ")
-    assert said[0].endswith("MLflow keeps its copies. They took 0.01 device hours")  # 30 s
-
-
 def test_leftovers(made: Made) -> None:
     run_id = made.ids["started"]
     before = made.files()
@@ -130,6 +108,13 @@ def test_each_kind_is_asked_for_and_only_what_was_agreed_to_goes(made: Made) -> 
     there = [kind for kind in KINDS if kind != SCRATCH]
     assert asked == there
     assert [line.split(":")[0] for line in said] == [*there, "removed 5 files, 0.0 MB"]
+    checkpoints, unwanted = (next(line for line in said if line.startswith(kind)) for kind in (CHECKPOINTS, UNWANTED))
+    assert checkpoints == (
+        "checkpoints: 3 files of 3 runs, 0.0 MB: of runs that are complete or diverged; a higher step budget would "
+        "train these from step 0. The record, curves and tables stay"
+    )
+    assert unwanted.startswith("unwanted: 5 files of 2 runs, 0.0 MB: rows, curves and checkpoints of runs that no ")
+    assert unwanted.endswith("MLflow keeps its copies. They took 0.01 device hours")  # 30 s
     assert before - made.files() == UNWANTED_FILES
     said, _ = made.gc(answers=[])
     assert len(said) == 2
@@ -266,6 +251,7 @@ def test_without_a_terminal_nothing_goes_unless_yes_is_said(made: Made, monkeypa
 
 @pytest.mark.parametrize(("answers", "goes"), [("n\ny\n", "unwanted"), ("\n", ""), ("YES \n", "checkpoints")])
 def test_answers_at_a_terminal(made: Made, monkeypatch: pytest.MonkeyPatch, answers: str, goes: str) -> None:
+    """A run that a study wants trained further keeps its checkpoints, and so does a failed one."""
     terminal = io.StringIO(answers)
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", terminal)
@@ -277,6 +263,7 @@ def test_answers_at_a_terminal(made: Made, monkeypatch: pytest.MonkeyPatch, answ
         "": set(),
     }
     assert before - made.files() == expected[goes]
+    assert made.results.checkpoints(made.ids["complete"]).exists() == (goes != "checkpoints")
 
 
 def test_what_ended_processes_left_elsewhere_is_listed(made: Made, tmp_path: Path) -> None:
