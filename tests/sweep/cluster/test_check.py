@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,24 @@ import yaml
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cluster import check
 from lr_sweep.sweep.cluster.check import PLACEHOLDER_ID, not_checked, problems_in
+from lr_sweep.sweep.cluster.tunnels import read_cluster
 from lr_sweep.tests.support.command_lines import said, succeeds
 from lr_sweep.tests.support.tiny_study import ROOT
 
 AWS, LOCAL = ROOT / "cluster.yaml", ROOT / "docs" / "cluster" / "local.yaml"
 
 
+@cache
+def parsed(path: Path, text: str) -> dict[str, Any]:
+    """Each content is read once: that takes most of a check's time."""
+    return read_cluster(path)
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user's home with a token and a key, and the checkout as the folder of commands."""
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(check, "read_cluster", lambda path: parsed(path, path.read_text()))
     monkeypatch.chdir(ROOT)
     for name in (".ray/auth_token", ".ssh/lr-sweep.pem", ".ssh/id_ed25519"):
         path = tmp_path / name
@@ -228,6 +237,6 @@ def test_files_of_this_machine(home: Path) -> None:
     assert problems_in(path)[0] == f"auth.ssh_private_key: no file {home}/.ssh/lr-sweep.pem"
 
 
-def test_no_cluster_file(home: Path) -> None:
+def test_no_cluster_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot read"):
-        problems_in(home / "none.yaml")
+        problems_in(tmp_path / "none.yaml")
