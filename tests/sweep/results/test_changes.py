@@ -140,10 +140,7 @@ def test_a_mended_loader_makes_new_runs(tmp_path: Path, mine: Path) -> None:
     assert not before & {run.run_id for run in runs_of(study, results)}
     plan = succeeds("plan", study, "--results", results, "--data-dir", tmp_path)
     assert "2 wanted: 2 new" in plan
-    assert (
-        "changed    2 recorded runs of study tiny (2 complete) would no longer be wanted: the study has another "
-        in plan
-    )
+    assert "changed    2 recorded runs of study tiny (2 complete) would no longer be wanted: the" in plan
     assert "the study has another version of the task's data or code; 2 of them" in plan
 
 
