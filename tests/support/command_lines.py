@@ -32,6 +32,13 @@ def said(*arguments: str | Path) -> tuple[int, str]:
     return code, printed
 
 
+def succeeds(*arguments: str | Path) -> str:
+    """Run a command that must succeed; return what it printed."""
+    code, printed = said(*arguments)
+    assert code == 0, printed
+    return printed
+
+
 def refused(*arguments: str | Path) -> str:
     """Run a command that cannot be carried out; return what it printed."""
     code, printed = said(*arguments)

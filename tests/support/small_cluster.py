@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from lr_sweep.tests.support.background import Background
 from lr_sweep.tests.support.chaos import processes
-from lr_sweep.tests.support.tiny_study import ROOT, environment
 
 # A token somewhere in the home folder would make some of Ray's programs ask for it, and others not show it.
 NO_TOKEN = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
@@ -86,40 +84,11 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-class Background:
-    """A `run` in the background of a test, with shorter waits than usual."""
+class ClusterRun(Background):
+    """A `run` on a cluster, with shorter waits than usual."""
 
-    def __init__(self, log: Path, *arguments: str | Path) -> None:
-        self.log = log
-        with log.open("wb") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", IMPATIENT, "run", *map(str, arguments)],
-                cwd=ROOT,
-                env=environment(**NO_TOKEN),
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    def wait_until(self, happened: Callable[[], bool], patience_s: float = 90.0) -> None:
-        deadline = time.monotonic() + patience_s
-        while not happened():
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.1)
-
-    def ends(self, patience_s: float = 120.0) -> tuple[int, str]:
-        """Return its exit code and all it printed."""
-        try:
-            return self.process.wait(patience_s), self.log.read_text()
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise AssertionError(self.log.read_text()) from None
-
-    def kill(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+    program = ("-c", IMPATIENT)
+    settings = NO_TOKEN
 
 
 def checkpointed(results: Path) -> set[str]:

@@ -121,6 +121,13 @@ def sweep(*arguments: str | Path, env: Mapping[str, str] | None = None, timeout_
     return done.returncode, done.stdout
 
 
+def swept(*arguments: str | Path, env: Mapping[str, str] | None = None, timeout_s: float = 180) -> str:
+    """Run a command that must succeed to its end; return all it printed."""
+    code, printed = sweep(*arguments, env=env, timeout_s=timeout_s)
+    assert code == 0, printed
+    return printed
+
+
 def sweep_until(until: str, *arguments: str | Path, env: Mapping[str, str], timeout_s: float) -> tuple[int, str]:
     """Run a command, pressing Ctrl-C at each line with a text; return its exit code and all it printed."""
     with subprocess.Popen(
@@ -150,6 +157,11 @@ def curves(results: Path) -> dict[str, list[dict[str, Any]]]:
     """All curves by run id, without what the clock put in them."""
     frame = read_curves(results).drop(columns=["time_ms", "elapsed_s"])
     return {str(run_id): group.to_dict("records") for run_id, group in frame.groupby("run_id")}
+
+
+def as_text(curves: Mapping[str, Any]) -> dict[str, str]:
+    """Curves as text, in which a number that is missing equals itself."""
+    return {run_id: repr(curve) for run_id, curve in curves.items()}
 
 
 def in_process(*arguments: str | Path) -> tuple[int, str]:

@@ -35,6 +35,8 @@ class Watched:
     """Permissions of Ray's folder, and of the token."""
     answers: dict[str, str] = field(default_factory=dict)
     """What Ray's GCS answered, by who asked: with `no token`, a `wrong token`, or `the token`."""
+    commands: set[str] = field(default_factory=set)
+    """Command lines of all processes that it started."""
 
     @property
     def files(self) -> Iterator[Path]:
@@ -59,7 +61,7 @@ def watched_run(*arguments: str | Path, env: Mapping[str, str]) -> Iterator[Watc
         try:
             while process.poll() is None and time.monotonic() < deadline:
                 _look(seen, process.pid, env)
-                time.sleep(0.25)
+                time.sleep(0.5)
         finally:
             process.kill()
         seen.code, seen.output = process.wait(), log.read_text()
@@ -73,6 +75,7 @@ def _look(seen: Watched, pid: int, given: Mapping[str, str]) -> None:
         for process in [driver, *driver.children(recursive=True)]:
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 kind = "driver" if process == driver else process.name()
+                seen.commands.add(" ".join(process.cmdline()))
                 _look_at_sockets(seen, process, kind)
                 if kind == "driver" or "Trainable" in kind:
                     has = process.environ()

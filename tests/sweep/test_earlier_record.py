@@ -17,7 +17,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from lr_sweep.tests.support.tiny_study import ROOT, curves, in_process, rows, sweep
+from lr_sweep.tests.support.command_lines import succeeds
+from lr_sweep.tests.support.tiny_study import ROOT, curves, rows, swept
 
 EARLIER = ROOT / "tests" / "earlier_record"
 EXPECTED = json.loads((EARLIER / "expected.json").read_text())
@@ -32,8 +33,7 @@ def resumed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """The earlier results directory after `run` with an engine."""
     folder = tmp_path_factory.mktemp(request.param)
     results = shutil.copytree(EARLIER / "results", folder / "results")
-    code, output = sweep("run", EARLIER / request.param / "tiny.yaml", "--results", results, "--cpus", "1")
-    assert code == 0, output
+    swept("run", EARLIER / request.param / "tiny.yaml", "--results", results, "--cpus", "1")
     return request.param, results
 
 
@@ -79,6 +79,5 @@ def test_its_files_have_the_same_columns_and_later_ones_after_them(resumed: tupl
 def test_it_is_reported_and_verified(resumed: tuple[str, Path], command: str) -> None:
     engine, results = resumed
     study = [] if command == "verify" else [EARLIER / engine / "tiny.yaml"]
-    code, output = in_process(command, *study, "--results", results)
-    assert code == 0, output
+    output = succeeds(command, *study, "--results", results)
     assert "nothing to train" in output or command != "run"

@@ -14,7 +14,7 @@ from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.sweep.archive.exporter import Exported, export
 from lr_sweep.sweep.archive.importer import import_archive
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.command_lines import refused, said
+from lr_sweep.tests.support.command_lines import refused, said, succeeds
 from lr_sweep.tests.support.records import (
     Trained,
     add,
@@ -106,14 +106,14 @@ def test_a_study_with_a_name_that_no_study_has_is_left_out(tmp_path: Path) -> No
 
 def test_exit_codes(sound: Path, tmp_path: Path) -> None:
     results, archive = Results(Path(shutil.copytree(sound, tmp_path / "results"))), tmp_path / "a.tar"
-    assert said("export", archive, "--results", results.root)[0] == 0
+    succeeds("export", archive, "--results", results.root)
     archive.unlink()
     (results.study("first") / "wanted.parquet").write_bytes(b"torn")
     code, printed = said("export", archive, "--results", results.root)
     assert code == 1
     assert "\nleft out: study first: cannot read " in printed
     assert "1 left out, since they do not verify; the archive holds the rest and can be imported" in printed
-    assert said("import", archive, "--results", tmp_path / "into")[0] == 0
+    succeeds("import", archive, "--results", tmp_path / "into")
     archive.unlink()
     printed = refused("export", archive, "first", "--results", results.root)  # which runs it wants is not known
     assert "nothing was exported, since nothing verifies" in printed

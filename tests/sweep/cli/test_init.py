@@ -14,7 +14,7 @@ import pytest
 from torch import Tensor
 
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.command_lines import refused, said
+from lr_sweep.tests.support.command_lines import refused, said, succeeds
 from lr_sweep.tests.support.engine_runs import same_bits
 from lr_sweep.tests.support.tiny_study import ROOT, environment, runs_of
 from lr_sweep.tests.support.waiting import wait_until
@@ -36,8 +36,7 @@ def test_it_writes_files_and_says_what_is_next(tmp_path: Path) -> None:
     study = tmp_path / "new" / "mine.yaml"
     assert sorted(path.name for path in study.parent.iterdir()) == ["mine.yaml", "train.py"]
     assert (code, printed.endswith(f" run {study}\n")) == (0, True)
-    code, printed = said("plan", study, "--results", tmp_path / "results")
-    assert code == 0
+    printed = succeeds("plan", study, "--results", tmp_path / "results")
     assert "1 task x 1 model x 2 variants x 4 learning rates x 3 seeds = 24 runs" in printed
 
 

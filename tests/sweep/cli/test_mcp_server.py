@@ -14,17 +14,47 @@ from lr_sweep.sweep.cli.parser import main
 from lr_sweep.tests.support.tiny_study import environment
 
 EARLIER = Path(__file__).parents[2] / "earlier_record" / "results"
-Calls = list[tuple[str, dict[str, Any]]]
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("gate", {"baseline": "base.csv", "candidate": "better.csv"}),
+    ("gate", {"baseline": "base.csv", "candidate": "few.csv", "min_gain": 1.5}),
+    ("judge", {"tables": ["sweep.csv"], "columns": {"learning_rate": "eta"}, "out": "report"}),
+    ("plan", {"studies": ["quickstart"]}),
+    ("status", {"studies": ["tiny"], "results": str(EARLIER)}),
+]
+MAX_SEEDS = {"baseline": "base.csv", "candidate": "few.csv", "max_seeds": 1}
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("gate", {"baseline": "base.csv", "candidate": "none.csv"}, "no file none.csv: name a CSV or Parquet file"),
+    ("gate", {"baseline": "base.csv"}, "wrong arguments: candidate: field required"),
+    ("gate", MAX_SEEDS, "--max-seeds: got '1', want a whole"),
+    ("judge", {"tables": ["--out=x", "-"]}, "no file --out=x: name a CSV or Parquet file"),
+    ("judge", {"tables": ["sweep.csv"]}, "sweep.csv: no column of learning rates in eta, seed, val_acc"),
+    ("plan", {"studies": ["nothing"]}, "nothing"),
+    ("status", {"studies": ["tiny"]}, "no results directory at"),
+    ("train", {}, "unknown tool 'train'"),
+]
 
 
-def answers(folder: Path, calls: Calls) -> tuple[set[str], list[Any]]:
-    """Start the server in a folder, list its tools and call some."""
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    for name, value in (("base", 0.5), ("better", 0.6), ("few", 0.6)):
+        rows = [f"{seed},{value + seed / 100}" for seed in range(2 if name == "few" else 5)]
+        (folder / f"{name}.csv").write_text("seed,val_acc\n" + "\n".join(rows) + "\n")
+    rows = [f"{lr},{seed},{0.9 - lr + seed / 100}" for lr in (0.1, 0.2, 0.3) for seed in range(2)]
+    (folder / "sweep.csv").write_text("eta,seed,val_acc\n" + "\n".join(rows) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def answers(folder: Path) -> tuple[set[str], list[Any]]:
+    """The tools of a server that is started in the folder, and its answers to all calls, first the right ones."""
     words = ["-m", "lr_sweep.sweep", "mcp"]
     server = StdioServerParameters(command=sys.executable, args=words, cwd=folder, env=environment())
 
     async def talk() -> tuple[set[str], list[Any]]:
         async with Client(server) as client:
             tools = {tool.name for tool in (await client.list_tools()).tools}
+            calls = [*CALLS, *((name, arguments) for name, arguments, _ in WRONG)]
             return tools, [await client.call_tool(name, arguments) for name, arguments in calls]
 
     return anyio.run(talk)
@@ -34,27 +64,9 @@ def text_of(result: Any) -> str:
     return "\n".join(part.text for part in result.content)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    for name, value in (("base", 0.5), ("better", 0.6), ("few", 0.6)):
-        rows = [f"{seed},{value + seed / 100}" for seed in range(2 if name == "few" else 5)]
-        (tmp_path / f"{name}.csv").write_text("seed,val_acc\n" + "\n".join(rows) + "\n")
-    rows = [f"{lr},{seed},{0.9 - lr + seed / 100}" for lr in (0.1, 0.2, 0.3) for seed in range(2)]
-    (tmp_path / "sweep.csv").write_text("eta,seed,val_acc\n" + "\n".join(rows) + "\n")
-    return tmp_path
-
-
-def test_a_client_judges_gates_and_plans(folder: Path) -> None:
-    tools, (accepted, more, judged, planned, state) = answers(
-        folder,
-        [
-            ("gate", {"baseline": "base.csv", "candidate": "better.csv"}),
-            ("gate", {"baseline": "base.csv", "candidate": "few.csv", "min_gain": 1.5}),
-            ("judge", {"tables": ["sweep.csv"], "columns": {"learning_rate": "eta"}, "out": "report"}),
-            ("plan", {"studies": ["quickstart"]}),
-            ("status", {"studies": ["tiny"], "results": str(EARLIER)}),
-        ],
-    )
+def test_a_client_judges_gates_and_plans(folder: Path, answers: tuple[set[str], list[Any]]) -> None:
+    tools, found = answers
+    accepted, more, judged, planned, state = right = found[: len(CALLS)]
     assert tools == {"judge", "gate", "plan", "status"}
     assert accepted.structured_content["decision"] == "accept"
     assert "it gains 10.0 points in validation accuracy" in accepted.structured_content["text"]
@@ -64,26 +76,11 @@ def test_a_client_judges_gates_and_plans(folder: Path) -> None:
     assert (folder / "report" / "index.html").is_file()
     assert "60 runs" in text_of(planned)
     assert "no sweep is running" in text_of(state)
-    assert not any(each.is_error for each in (accepted, more, judged, planned, state))
+    assert not any(each.is_error for each in right)
 
 
-def test_errors_are_sentences(folder: Path) -> None:
-    wrong: list[tuple[str, dict[str, Any], str]] = [
-        ("gate", {"baseline": "base.csv", "candidate": "none.csv"}, "no file none.csv: name a CSV or Parquet file"),
-        ("gate", {"baseline": "base.csv"}, "wrong arguments: candidate: field required"),
-        (
-            "gate",
-            {"baseline": "base.csv", "candidate": "few.csv", "max_seeds": 1},
-            "--max-seeds: got '1', want a whole",
-        ),
-        ("judge", {"tables": ["--out=x", "-"]}, "no file --out=x: name a CSV or Parquet file"),
-        ("judge", {"tables": ["sweep.csv"]}, "sweep.csv: no column of learning rates in eta, seed, val_acc"),
-        ("plan", {"studies": ["nothing"]}, "nothing"),
-        ("status", {"studies": ["tiny"]}, "no results directory at"),
-        ("train", {}, "unknown tool 'train'"),
-    ]
-    _, found = answers(folder, [(name, arguments) for name, arguments, _ in wrong])
-    for (name, _, message), result in zip(wrong, found, strict=True):
+def test_errors_are_sentences(answers: tuple[set[str], list[Any]]) -> None:
+    for (name, _, message), result in zip(WRONG, answers[1][len(CALLS) :], strict=True):
         assert result.is_error, name
         assert message in text_of(result)
         assert not any(word in text_of(result) for word in ("Traceback", "Error executing", "pydantic"))

@@ -45,12 +45,6 @@ def test_aws_s_linter_accepts_it() -> None:
     assert [str(match) for match in api.lint_file(TEMPLATE)] == []
 
 
-def test_the_linter_finds_a_misspelt_property(tmp_path: Path) -> None:
-    api = pytest.importorskip("cfnlint.api")
-    (tmp_path / "wrong.yaml").write_text(TEMPLATE.read_text().replace("MapPublicIpOnLaunch", "MapPublicIp", 1))
-    assert "MapPublicIp" in str(api.lint_file(tmp_path / "wrong.yaml"))
-
-
 @pytest.fixture
 def stacks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """CloudFormation of moto, which makes no key pair, knows no image by name, and removes no routes and gateways."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,24 @@ import yaml
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cluster import check
 from lr_sweep.sweep.cluster.check import PLACEHOLDER_ID, not_checked, problems_in
-from lr_sweep.tests.support.command_lines import said
+from lr_sweep.sweep.cluster.tunnels import read_cluster
+from lr_sweep.tests.support.command_lines import said, succeeds
 from lr_sweep.tests.support.tiny_study import ROOT
 
 AWS, LOCAL = ROOT / "cluster.yaml", ROOT / "docs" / "cluster" / "local.yaml"
+
+
+@cache
+def parsed(path: Path, text: str) -> dict[str, Any]:
+    """Each content is read once: that takes most of a check's time."""
+    return read_cluster(path)
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user's home with a token and a key, and the checkout as the folder of commands."""
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(check, "read_cluster", lambda path: parsed(path, path.read_text()))
     monkeypatch.chdir(ROOT)
     for name in (".ray/auth_token", ".ssh/lr-sweep.pem", ".ssh/id_ed25519"):
         path = tmp_path / name
@@ -45,12 +54,8 @@ def filled_in(home: Path) -> Path:
 
 def test_the_shipped_files_have_placeholders_alone(home: Path) -> None:
     found = problems_in(AWS)
-    ids = {
-        "ImageId": "ami-{}0",
-        "SubnetIds.0": "subnet-{}0",
-        "SubnetIds.1": "subnet-{}1",
-        "SecurityGroupIds.0": "sg-{}0",
-    }
+    ids = {"ImageId": "ami-{}0", "SubnetIds.0": "subnet-{}0"}
+    ids |= {"SubnetIds.1": "subnet-{}1", "SecurityGroupIds.0": "sg-{}0"}
     assert found[:-1] == [  # once for all types, which share them
         f"available_node_types.head.node_config.{field}: {text.format(PLACEHOLDER_ID)} is a placeholder: give your own"
         for field, text in ids.items()
@@ -65,8 +70,7 @@ def test_a_file_that_is_filled_in_has_no_problem(home: Path) -> None:
         path = home / "mine.yaml"
         path.write_text(own(source))
         assert problems_in(path) == []
-        code, printed = said("cluster", "check", path)
-        assert code == 0
+        printed = succeeds("cluster", "check", path)
         *unchecked, last = printed.splitlines()
         assert all(line.startswith("not checked: that ") for line in unchecked)
         assert last == f"{path}: no problem in what can be checked here; `ray up {path}` shows the rest"
@@ -77,11 +81,7 @@ PLANTED: dict[str, list[tuple[str, str, str]]] = {
         ("\nmax_workers: 8", "\nmax_worker: 8", "the file: Additional properties are not allowed ('max_worker' was "),
         ("    min_workers: 0\n    max_workers: 8", "    min_workers: many", "gpu.min_workers: 'many' is not of type"),
         ("head_node_type: head", "head_node_type: hed", "head_node_type: got hed, want one of head, gpu, gpu-l4"),
-        (
-            "    min_workers: 0\n    max_workers: 8",
-            "    min_workers: 9",
-            "gpu: min_workers is 9, more than max_workers, 8",
-        ),
+        ("min_workers: 0\n    max_workers: 8", "min_workers: 9", "gpu: min_workers is 9, more than max_workers, 8"),
         ("    max_workers: 8", "    max_workers: 0", "gpu: max_workers is 0: none of it would be started"),
         ("\nmax_workers: 8", "\nmax_workers: 0", "gpu: max_workers is 0: none of it would be started"),
         ("g6.xlarge", "g6.xlage", ".InstanceType: botocore knows no 'g6.xlage'; did you mean g6.xlarge?"),
@@ -99,24 +99,12 @@ PLANTED: dict[str, list[tuple[str, str, str]]] = {
         ("region: us-east-1", "region: us-east-11", "provider.region: botocore knows no 'us-east-11'; did you mean "),
         ("region: us-east-1", "region: eu-west-1", "the file system is in us-east-1, provider.region is eu-west-1"),
         ("      InstanceType: m6i.xlarge\n", "", "head.node_config: no InstanceType"),
-        (
-            "      IamInstanceProfile: {Name: lr-sweep-head}\n",
-            "",
-            "no IamInstanceProfile: Ray would make one with full ",
-        ),
-        (
-            "        SecurityGroupIds:",
-            "        # ",
-            "no SecurityGroupIds: Ray would make a group that allows ssh from ",
-        ),
+        ("      IamInstanceProfile: {Name", "      # {Name", "no IamInstanceProfile: Ray would make one with full "),
+        (" SecurityGroupIds:", " # ", "no SecurityGroupIds: Ray would make a group that allows ssh from "),
         ("        SubnetIds:", "        # ", "no SubnetIds: Ray would take any subnet"),
         ("resources: {}", "resources: {CPU: 0, GPU: 1}", "gpu: without a CPU, no trial fits on it"),
         ("-00fedcba987654321]", "-00fedcba987654320]", ".SubnetIds: one is there more than once"),
-        (
-            "region: us",
-            "availability_zone: eu-west-1a\n  region: us",
-            "availability_zone: eu-west-1a is not in us-east-1",
-        ),
+        ("region: ", "availability_zone: eu-west-1a\n  region: ", "availability_zone: eu-west-1a is not in us-east-1"),
         ("cluster.idle 60", "cluster.idl 60", "there is no lr_sweep.sweep.cluster.idl"),
         ("g5.xlarge", "m6i.xlarge", "not checked: available_node_types.gpu.node_config.InstanceType: m6i.xlarge"),
         ("m6i.xlarge", "m6g.xlarge", "not checked: available_node_types.head.node_config.InstanceType: m6g.xlarge"),
@@ -126,32 +114,14 @@ PLANTED: dict[str, list[tuple[str, str, str]]] = {
         ("ami-00fedcba987654320", "ami-11fedcba987654320", "not checked: that ami-11fedcba987654320 is an image of "),
     ],
     "both": [
-        (
-            "  ~/.ray/auth_token: ~/.ray/auth_token\n",
-            "",
-            "file_mounts.~/.ray/auth_token: got None, want ~/.ray/auth_token",
-        ),
-        ("  ~/lr-sweep/common: common\n", "", "file_mounts.~/lr-sweep/common: got None, want common"),
-        (
-            "trainables: trainables",
-            "trainables: trainable",
-            "file_mounts.~/lr-sweep/trainables: nothing is at trainable",
-        ),
+        ("  ~/.ray/auth_token: ~/", "  # ~/", "file_mounts.~/.ray/auth_token: got None, want ~/.ray/auth_token"),
+        (": trainables", ": trainable", "file_mounts.~/lr-sweep/trainables: nothing is at trainable"),
         ("--dashboard-host=127.0.0.1", "--dashboard-host=0.0.0.0", "listens on 0.0.0.0, want 127.0.0.1"),
         ("--host 127.0.0.1", "--host 0.0.0.0", "listens on 0.0.0.0, want 127.0.0.1"),
-        (
-            "~/lr-sweep/sweep/cluster/bin/ray start --head",
-            "ray start --head",
-            "head_start_ray_commands.1: starts Ray w",
-        ),
-        (
-            "bin/ray start --address",
-            ".venv/bin/ray start --address",
-            "worker_start_ray_commands.1: starts Ray without R",
-        ),
+        ("sweep/cluster/bin/ray start --head", "; ray start --head", "head_start_ray_commands.1: starts Ray w"),
+        ("bin/ray start --addr", ".venv/bin/ray start --addr", "worker_start_ray_commands.1: starts Ray without R"),
         ("$RAY_HEAD_IP", "$RAY_HEAD", "nothing sets $RAY_HEAD; Ray sets $RAY_HEAD_IP"),
         ("until ~/lr-sweep", "until ( ~/lr-sweep", "worker_start_ray_commands.1: bash: -c: line 1: syntax error near "),
-        ("tries=10;", "tries=10", "worker_start_ray_commands.1: bash: -c: line 1: syntax error near "),
         ("--host 127.0.0.1 --port 5000", "--host 127.0.0.1 --port 5001", "MLflow has port 5000 and 5001: want one"),
         ("cluster.head start", "cluster.heads start", "there is no lr_sweep.sweep.cluster.heads"),
         ("--address=$RAY_HEAD_IP:6379", "--address=$RAY_HEAD_IP", "looks for the head at port None, the head has 6379"),
@@ -168,14 +138,8 @@ PLANTED: dict[str, list[tuple[str, str, str]]] = {
         ("head_ip: 10.0.0.10", "head_ip: 127.0.0.1", "127.0.0.1 is another machine to each: give the address by "),
         ("head_ip: 10.0.0.10", "head_ip: localhost", "localhost is another machine to each"),
         ("head_ip: 10.0.0.10", "head_ip: lab@10.0.0.10", "provider: lab@10.0.0.10 is no address"),
-        ("head_ip: 10.0.0.10", "head_ip: 10.0.0.10:22", "provider: 10.0.0.10:22 is no address"),
-        ("[10.0.0.11, 10.0.0.12]", "[10.0.0.11 10.0.0.12]", "provider: 10.0.0.11 10.0.0.12 is no address"),
         ("  worker_ips:", "  worker_ip:", "want head_ip, and worker_ips with one machine or more"),
-        (
-            "cluster_name: lr-sweep",
-            "cluster_name: lr-sweep\nmax_workers: 1",
-            "max_workers: 1, but there are 2 worker_ips",
-        ),
+        ("cluster_name:", "max_workers: 1\ncluster_name:", "max_workers: 1, but there are 2 worker_ips"),
     ],
 }
 
@@ -273,6 +237,6 @@ def test_files_of_this_machine(home: Path) -> None:
     assert problems_in(path)[0] == f"auth.ssh_private_key: no file {home}/.ssh/lr-sweep.pem"
 
 
-def test_no_cluster_file(home: Path) -> None:
+def test_no_cluster_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot read"):
-        problems_in(home / "none.yaml")
+        problems_in(tmp_path / "none.yaml")

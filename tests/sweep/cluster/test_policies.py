@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,32 +18,27 @@ BESIDE = ("image/ami-1", "key-pair/k", "network-interface/e", "security-group/s"
 pytestmark = pytest.mark.cluster
 
 
-@pytest.fixture
-def aws() -> Iterator[Any]:
-    with account() as ec2:
-        yield ec2
-
-
-@pytest.fixture
-def calls(aws: Any) -> list[tuple[str, dict[str, Any]]]:
+@pytest.fixture(scope="module")
+def calls() -> list[tuple[str, dict[str, Any]]]:
     """Names and parameters of the calls that Ray's autoscaler makes to start and end a machine."""
     from ray.autoscaler._private.aws.node_provider import AWSNodeProvider
 
-    cluster = load("aws")
-    provider = AWSNodeProvider(cluster["provider"], cluster["cluster_name"])
-    made: list[tuple[str, dict[str, Any]]] = []
-    for client in (provider.ec2.meta.client, provider.ec2_fail_fast.meta.client):
-        client.meta.events.register(
-            "provide-client-params.ec2", lambda params, model, **_: made.append((f"ec2:{model.name}", params))
-        )
-    image = aws.describe_images()["Images"][0]["ImageId"]
-    subnet = aws.describe_subnets()["Subnets"][0]["SubnetId"]
-    provider.create_node({"ImageId": image, "InstanceType": "g5.xlarge", "SubnetIds": [subnet]}, {}, 1)
-    (machine,) = provider.non_terminated_nodes({})
-    provider.set_node_tags(machine, {"ray-node-status": "up-to-date"})
-    provider.internal_ip(machine)
-    provider.terminate_nodes([machine])
-    assert provider.non_terminated_nodes({}) == []
+    with account() as aws:
+        cluster = load("aws")
+        provider = AWSNodeProvider(cluster["provider"], cluster["cluster_name"])
+        made: list[tuple[str, dict[str, Any]]] = []
+        for client in (provider.ec2.meta.client, provider.ec2_fail_fast.meta.client):
+            client.meta.events.register(
+                "provide-client-params.ec2", lambda params, model, **_: made.append((f"ec2:{model.name}", params))
+            )
+        image = aws.describe_images()["Images"][0]["ImageId"]
+        subnet = aws.describe_subnets()["Subnets"][0]["SubnetId"]
+        provider.create_node({"ImageId": image, "InstanceType": "g5.xlarge", "SubnetIds": [subnet]}, {}, 1)
+        (machine,) = provider.non_terminated_nodes({})
+        provider.set_node_tags(machine, {"ray-node-status": "up-to-date"})
+        provider.internal_ip(machine)
+        provider.terminate_nodes([machine])
+        assert provider.non_terminated_nodes({}) == []
     return made
 
 

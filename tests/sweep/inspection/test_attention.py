@@ -14,7 +14,7 @@ from lr_sweep.datasets.loaded import load_checked
 from lr_sweep.sweep.inspection.attention import rebuild, recorded_run
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.tests.support.command_lines import refused, said
+from lr_sweep.tests.support.command_lines import refused, succeeds
 from lr_sweep.tests.support.small_runs import random_weights
 from lr_sweep.tests.support.tiny_study import curves, train, write_study
 from lr_sweep.trainables.backbones.gpt2 import GPT2
@@ -29,24 +29,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, list[Wan
     folder = tmp_path_factory.mktemp("attention")
     results = Results(folder / "results")
     return results, train(write_study(folder, rates=[1e-2]), results)
-
-
-def test_weights_are_the_softmax_of_products_by_hand() -> None:
-    """One head of width 2: keys are the tokens, queries the tokens times (6, 0); the layer norm keeps signs."""
-    body = GPT2(ModelSize(layers=1, heads=1, width=2, positions=3))
-    with torch.no_grad():
-        for parameter in body.parameters():
-            parameter.zero_()
-        block = body.h[0]
-        block.ln_1.weight.fill_(1.0)
-        block.attn.c_attn.weight[0, 0] = 6.0
-        block.attn.c_attn.weight[:, 2:4] = torch.eye(2)
-        tokens = torch.tensor([[[1.0, -1.0], [-1.0, 1.0], [1.0, -1.0]]])  # normalised: themselves, nearly
-        (weights,) = body.attention_weights(tokens, 0)
-    scores = np.array([[6, -6, 6], [-6, 6, -6], [6, -6, 6]]) / np.sqrt(2)
-    expected = np.exp(scores) * np.tri(3)
-    expected /= expected.sum(1, keepdims=True)
-    np.testing.assert_allclose(weights[0].numpy(), expected, atol=1e-4)
 
 
 def test_a_later_layer_reads_what_the_first_one_gives() -> None:
@@ -70,8 +52,7 @@ def test_the_array_is_of_the_trained_model(trained: tuple[Results, list[WantedRu
     """Once more in numpy, from the tensors of the checkpoint, its weights' file and the task's examples."""
     results, (pretrained, _) = trained
     at = ("--results", results.root, "--out", tmp_path / "new")
-    code, printed = said("attention", pretrained.run_id[:6], *at, "--examples", "3")
-    assert code == 0
+    printed = succeeds("attention", pretrained.run_id[:6], *at, "--examples", "3")
     stem = tmp_path / "new" / f"attention-{pretrained.run_id}-layer0"
     assert printed.split() == [f"{stem}{ending}" for ending in (".npz", ".png", ".svg")]
     found = np.load(f"{stem}.npz", allow_pickle=False)
@@ -171,5 +152,5 @@ def test_a_task_with_an_option_that_is_a_list(tmp_path: Path, monkeypatch: pytes
     results = Results(tmp_path / "results")
     tasks = "{listed: {num_steps: 10, classes: [3, 5]}}"
     (run,) = train(write_study(tmp_path, tasks=tasks, variants=["frozen-random"], rates=[1e-2]), results)
-    assert said("attention", run.run_id, "--results", results.root, "--out", tmp_path / "maps")[0] == 0
+    succeeds("attention", run.run_id, "--results", results.root, "--out", tmp_path / "maps")
     assert len(list((tmp_path / "maps").iterdir())) == 3

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from lr_sweep.tests.support.command_lines import refused, said
+from lr_sweep.tests.support.command_lines import refused, said, succeeds
 from lr_sweep.tests.support.tiny_study import write_config, write_study, write_weights
 from lr_sweep.trainables.run import ModelSize
 
@@ -49,7 +49,7 @@ def test_a_folder(weights: Path, tmp_path: Path) -> None:
 def test_a_model_of_a_study(tmp_path: Path) -> None:
     at = ["--results", str(tmp_path / "results"), "--out", str(tmp_path)]
     study = str(write_study(tmp_path))
-    assert said("deviations", study, *at)[0] == 0
+    succeeds("deviations", study, *at)
     assert (tmp_path / "deviations-tiny.csv").is_file()
     assert "--model: unknown model 'tny'; did you mean 'tiny'?" in refused("deviations", study, *at, "--model", "tny")
     assert "unknown study 'nowhere'" in refused("deviations", "nowhere", *at)

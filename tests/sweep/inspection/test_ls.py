@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from itertools import product
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -189,16 +190,18 @@ def test_a_study_is_named_as_it_is_recorded(tmp_path: Path, ids: dict[str, str],
         assert "A small study" in said(command, given, "--results", str(tmp_path))[1]
 
 
-@pytest.mark.parametrize("command", ["ls", "status", "report"])
-@pytest.mark.parametrize("given", ["small", "quickstart"])
-def test_a_wrong_results_directory_is_named_before_a_study(tmp_path: Path, command: str, given: str) -> None:
+@pytest.mark.parametrize(
+    "command", [*product(("ls", "status", "report"), ("small", "quickstart")), ("gc",), ("verify",)], ids=" ".join
+)
+def test_a_wrong_results_directory_is_named_before_a_study(tmp_path: Path, command: tuple[str, ...]) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").touch()
     for name, message in (("none", "no results directory at "), ("other", "no format.json")):
-        printed = refused(command, given, "--results", str(tmp_path / name))
+        printed = refused(*command, "--results", tmp_path / name)
         assert message in printed
+        assert str(tmp_path / name) in printed
         assert "unknown study" not in printed
-    assert not (tmp_path / "none").exists()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["notes.txt", "other"]
 
 
 @pytest.mark.parametrize("command", ["ls", "status", "report"])
@@ -207,10 +210,10 @@ def test_a_wrong_results_directory_is_named_before_a_study(tmp_path: Path, comma
     [
         ("smal", "unknown study 'smal'; did you mean 'small'? valid: bits-small, cifar10-converged, "),
         ("small.yaml", "small.yaml: No such file or directory"),
-        ("quickstart", "no study 'quickstart' in "),
+        ("quickstart", "no study 'quickstart' in {results}: it has small, zoom"),
     ],
 )
 def test_an_unknown_study_is_reported(
     tmp_path: Path, ids: dict[str, str], command: str, given: str, message: str
 ) -> None:
-    assert message in refused(command, given, "--results", str(tmp_path))
+    assert message.format(results=tmp_path) in refused(command, given, "--results", str(tmp_path))

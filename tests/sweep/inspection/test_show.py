@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.inspection.show import MAX_EVALUATIONS, bar, log_text, run_text, shown_evaluations
+from lr_sweep.sweep.inspection.show import MAX_EVALUATIONS, log_text, run_text, shown_evaluations
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.mirrored_record import write_curve, write_end, write_study
@@ -110,13 +110,6 @@ def test_first_best_and_last_are_always_shown(number: int, data: st.DataObject) 
     assert {0, best, number - 1} <= set(shown) <= set(range(number))
     assert shown == sorted(shown)
     assert len(shown) == number if number < MAX_EVALUATIONS else len(shown) in (19, 20)
-
-
-@given(st.floats(0, 1))
-def test_a_bar_is_as_long_as_its_fraction(fraction: float) -> None:
-    eighths = {"█": 8, "▏": 1, "▎": 2, "▍": 3, "▌": 4, "▋": 5, "▊": 6, "▉": 7}
-    assert abs(sum(eighths[letter] for letter in bar(fraction)) / (8 * 24) - fraction) <= 1 / (2 * 8 * 24) + 1e-12
-    assert (bar(0.0), bar(1.0), bar(math.nan)) == ("", "█" * 24, "")
 
 
 def test_a_run_that_has_only_started(results: Results) -> None:

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED
@@ -21,7 +19,7 @@ from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.common.files import hash_file
 from lr_sweep.sweep.inspection.verify import Verification, verify
 from lr_sweep.sweep.results.directory import Results, write_parquet
-from lr_sweep.tests.support.command_lines import refused, said
+from lr_sweep.tests.support.command_lines import refused, said, succeeds
 from lr_sweep.tests.support.tiny_study import train, write_study
 
 CLEAN = "2 runs, 4 evaluations, 2 checkpoints, 1 weights: no problems"
@@ -286,32 +284,8 @@ def test_files_that_vanish_or_change_meanwhile_are_no_problems(
 
 
 def test_exit_codes(results: Results) -> None:
-    assert said("verify", "--results", results.root)[0] == 0
+    succeeds("verify", "--results", results.root)
     results.run(first_id(results)).write_bytes(b"")
     assert said("verify", "--results", results.root)[0] == 1
     (results.root / "format.json").write_text("{")
     assert 'write {"format": 1} into it' in refused("verify", "--results", results.root)
-
-
-def record_files(results: Path) -> list[Path]:
-    patterns = ("runs/*", "curves/*", "checkpoints/*/*", "pretrained/*/model.safetensors", "studies/*/wanted.parquet")
-    return sorted(path.relative_to(results) for pattern in patterns for path in results.glob(pattern))
-
-
-def content_of(path: Path) -> Any:
-    return pq.read_table(path).to_pylist() if path.suffix == ".parquet" else path.read_bytes()
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_no_damage_to_the_record_goes_unseen(trained: Path, tmp_path: Path, data: st.DataObject) -> None:
-    root = tmp_path / "damaged"
-    shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(trained, root)
-    path = root / data.draw(st.sampled_from(record_files(trained)))
-    before, content = content_of(path), bytearray(path.read_bytes())
-    position = data.draw(st.integers(0, len(content) - 1))
-    content[position] ^= data.draw(st.integers(1, 255))
-    path.write_bytes(content)
-    lines = verify_lines(Results(root))
-    assert any(str(path) in line or str(path.parent) in line for line in lines[:-1]) or content_of(path) == before

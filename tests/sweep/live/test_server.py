@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,11 +35,19 @@ def client_of(app: Starlette, cookies: dict[str, str] | None = None) -> TestClie
     return TestClient(app, base_url=ORIGIN, cookies=COOKIE if cookies is None else cookies, follow_redirects=False)
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> SyntheticRecord:
-    record = page_record(tmp_path / "results")
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> SyntheticRecord:
+    record = page_record(tmp_path_factory.mktemp("template") / "results")
     record.write()
     return record
+
+
+@pytest.fixture
+def made(template: SyntheticRecord, tmp_path: Path) -> SyntheticRecord:
+    """A copy of the record, since tests change it."""
+    made = copy.copy(template)
+    made.results, made.wanted = shutil.copytree(template.results, tmp_path / "results"), [*template.wanted]
+    return made
 
 
 @pytest.fixture

@@ -83,9 +83,9 @@ def test_one_server_is_started_and_links_follow_as_the_mirror_writes_studies(
 
 
 def test_server_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@host:5000")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@host:5000/path")
     with mlflow_pages(tmp_path, print) as pages:
-        assert pages == {"": "http://host:5000"}
+        assert pages == {"": "http://host:5000/path"}
 
 
 @pytest.mark.slow

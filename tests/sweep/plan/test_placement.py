@@ -10,7 +10,7 @@ import pytest
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.network import check_loopback
-from lr_sweep.sweep.plan.placement import Placement, check_beforehand, check_fit, cpus_here
+from lr_sweep.sweep.plan.placement import Placement, check_fit
 from lr_sweep.sweep.study.resources import Resources
 
 
@@ -19,14 +19,6 @@ def test_cpus_that_an_affinity_excludes_do_not_count() -> None:
     program = f"import os; os.sched_setaffinity(0, [{one}]); from lr_sweep.sweep.plan.placement import cpus_here; "
     done = subprocess.run([sys.executable, "-c", f"{program}print(cpus_here())"], capture_output=True, check=True)
     assert done.stdout == b"1\n"
-
-
-def test_more_cpus_than_there_are_are_used_only_by_force() -> None:
-    more = cpus_here() + 1
-    check_beforehand(Placement(resources=Resources(), cpus=more, force=True), ())
-    check_beforehand(Placement(resources=Resources(), cpus=more - 1), ())
-    with pytest.raises(UserError, match=f"--cpus: got {more}, want at most {more - 1}, .*--force"):
-        check_beforehand(Placement(resources=Resources(), cpus=more), ())
 
 
 def test_a_machine_without_a_loopback_network_is_refused() -> None:

@@ -14,7 +14,7 @@ from lr_sweep.datasets import TASKS, digits
 from lr_sweep.datasets.task import Split, TaskData, TaskShape
 from lr_sweep.sweep.plan import roofline
 from lr_sweep.sweep.plan.gpus import GPUS
-from lr_sweep.tests.support.command_lines import refused, said
+from lr_sweep.tests.support.command_lines import refused, said, succeeds
 from lr_sweep.tests.support.small_runs import CPU, run_of
 from lr_sweep.trainables.attention import AttentionNoise, attend_in_blocks
 from lr_sweep.trainables.parts import FROZEN_BODY
@@ -123,8 +123,7 @@ def test_an_evaluation_reads_all_splits() -> None:
 
 def test_the_paper_s_grid_on_gpus_that_are_not_here(tmp_path: Path) -> None:
     options = ("--device", "h100", "--gpus", "8", "--price", "2.5", "--results", str(tmp_path / "results"))
-    code, printed = said("plan", "rothermel2021-table1", *options)
-    assert code == 0
+    printed = succeeds("plan", "rothermel2021-table1", *options)
     assert printed.count("computed, 27 together") >= 8
     assert "computed, 1 together" not in printed  # long sequences, too
     assert sum("computed, " in line and "together" in line for line in printed.splitlines()) == 16

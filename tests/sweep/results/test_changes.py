@@ -18,26 +18,14 @@ from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.results.recorder import Recorder
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.tune.prepare import write_wanted
-from lr_sweep.tests.support.tiny_study import cohort_here, in_process, rows, runs_of, write_study
+from lr_sweep.tests.support.command_lines import succeeds
+from lr_sweep.tests.support.tiny_study import cohort_here, rows, runs_of, write_study
 from lr_sweep.trainables.session import Session
 
 TASK = '''
-from dataclasses import dataclass
+import dataclasses
 from lr_sweep.datasets import digits
-from lr_sweep.datasets.task import DataError
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """None."""
-
-def shape(options):
-    return digits.shape(digits.Options())
-
-def num_train(options):
-    return 1197
-
-def num_held_out(options):
-    return 600
+from lr_sweep.datasets.digits import Options, fetch, num_held_out, num_train, shape
 
 def checksum(options, data_dir):
     return "always the same"
@@ -45,12 +33,8 @@ def checksum(options, data_dir):
 def origin(options, data_dir):
     return "mine"
 
-def fetch(options, data_dir):
-    pass
-
 def load(options, data_dir):
-    import dataclasses
-    data = digits.load(digits.Options(), data_dir)
+    data = digits.load(options, data_dir)
     data.train.labels[:1] = int((data_dir / "label").read_text()) if (data_dir / "label").exists() else 0
     return dataclasses.replace(data, scale=None, shift=None)
 '''
@@ -103,8 +87,7 @@ def test_a_changed_file_is_named_before_runs_resume(
     write_study(tmp_path, rates=(1e-3,), num_steps=40)
     assert {run.run_id for run in runs_of(study, results)} == ids  # the same runs, as ever
     assert changes(study, results)[1].startswith("2 of them would resume with this version")
-    code, plan = in_process("plan", study, "--results", results, "--data-dir", tmp_path)
-    assert code == 0
+    plan = succeeds("plan", study, "--results", results, "--data-dir", tmp_path)
     assert "\nchanged    2 recorded runs were trained by another version of datasets/digits.py" in plan
     assert "\n           2 of them would resume" in plan
 
@@ -127,8 +110,7 @@ def test_a_run_that_resumed_after_a_change_is_a_problem_of_the_report(
     old = {"datasets/digits.py": "old"}
     monkeypatch.setattr("lr_sweep.sweep.results.changes.code_of", lambda task, engine: old)
     train(study, results)
-    code, text = in_process("report", "tiny", "--results", results)
-    assert code == 0
+    text = succeeds("report", "tiny", "--results", results)
     assert "problem: digits tiny unfrozen-random: 1 of 1 runs resumed after a change of datasets/digits.py" in text
 
 
@@ -156,13 +138,9 @@ def test_a_mended_loader_makes_new_runs(tmp_path: Path, mine: Path) -> None:
     assert changes(study, results) == []
     mine.write_text(mine.read_text().replace("scale=None, shift=None", "augment=None"))
     assert not before & {run.run_id for run in runs_of(study, results)}
-    code, plan = in_process("plan", study, "--results", results, "--data-dir", tmp_path)
-    assert code == 0
+    plan = succeeds("plan", study, "--results", results, "--data-dir", tmp_path)
     assert "2 wanted: 2 new" in plan
-    assert (
-        "changed    2 recorded runs of study tiny (2 complete) would no longer be wanted: the study has another "
-        in plan
-    )
+    assert "changed    2 recorded runs of study tiny (2 complete) would no longer be wanted: the" in plan
     assert "the study has another version of the task's data or code; 2 of them" in plan
 
 

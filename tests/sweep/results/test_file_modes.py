@@ -13,7 +13,7 @@ from lr_sweep.common.files import write_json
 from lr_sweep.sweep.archive.exporter import export
 from lr_sweep.sweep.archive.importer import import_archive
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.command_lines import refused, said
+from lr_sweep.tests.support.command_lines import refused, said, succeeds
 from lr_sweep.tests.support.file_modes import as_another_user, open_folder, umask
 from lr_sweep.tests.support.records import four_runs, run_id_of
 from lr_sweep.tests.support.small_runs import CPU
@@ -161,4 +161,4 @@ def test_an_export_by_another_user_names_what_it_may_not_read(copy: Results, wha
     left_out = [line for line in printed.splitlines() if line.startswith("left out: ")]
     assert any(f"`chmod {how} {path}`" in line for line in left_out for how in ("o+r", "o+rx", "-R o+rX"))
     assert not any("delete" in line for line in left_out)
-    assert said("import", archive, "--results", copy.root.parent / "into")[0] == 0
+    succeeds("import", archive, "--results", copy.root.parent / "into")

@@ -48,13 +48,6 @@ def record(tmp_path: Path, wanted: WantedRun) -> Record:
     return Record(tmp_path, wanted)
 
 
-def test_with_no_results_directory_everything_is_new(tmp_path: Path, wanted: WantedRun) -> None:
-    reconciled = reconcile([wanted], Results(tmp_path / "nowhere"))
-    assert reconciled.states == {wanted.run_id: State.NEW}
-    assert reconciled.to_train == (wanted,)
-    assert not (tmp_path / "nowhere").exists()
-
-
 def test_a_curve_or_a_folder_of_checkpoints_is_started(record: Record) -> None:
     record.synthetic.end(record.wanted.row() | {"run_id": "0123456789abcdef"}, POINTS, "complete", 20)  # another run
     assert record.state() == (State.NEW, True)
@@ -85,13 +78,6 @@ def test_the_state_of_an_end_depends_on_the_budget(
         assert record.state(max_attempts=max_attempts) == (expected, is_trained)
 
 
-def test_a_failed_run_is_trained_on_request_only(record: Record) -> None:
-    record.end("failed", 10)
-    assert record.state() == (State.FAILED, False)
-    assert record.state(max_attempts=2) == (State.FAILED, True)  # it was started once
-    assert record.state(max_attempts=1) == (State.FAILED, False)
-
-
 def test_a_damaged_row_and_an_unknown_status_are_reported_and_not_taken_for_missing(record: Record) -> None:
     record.end("complexe", 20)
     with pytest.raises(RecordError, match="got status 'complexe': delete it and run the study again"):
@@ -100,12 +86,3 @@ def test_a_damaged_row_and_an_unknown_status_are_reported_and_not_taken_for_miss
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(RecordError, match="delete it and run the study again"):
         record.state()
-
-
-def test_runs_are_trained_in_the_order_of_the_study(tmp_path: Path) -> None:
-    runs = runs_of(write_study(tmp_path, seeds=2), tmp_path / "results")
-    record = Record(tmp_path, runs[1])
-    record.end("complete", 20)
-    reconciled = reconcile(runs, record.results)
-    assert reconciled.to_train == tuple(run for run in runs if run is not runs[1])
-    assert reconciled.counts() == {State.NEW: 7, State.COMPLETE: 1}

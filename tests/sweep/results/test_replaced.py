@@ -9,12 +9,12 @@ import pytest
 
 from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNGS, RUNS
 from lr_sweep.analysis.record.read import read_rows, read_wanted_rows
-from lr_sweep.sweep.cli import streams
 from lr_sweep.sweep.results.changes import renamed_lines, replaced_by, restart_cells
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.sweep.tune.prepare import write_wanted
+from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.records import ended_row, evaluation
 from lr_sweep.tests.support.tiny_study import in_process, runs_of, write_study
@@ -94,8 +94,7 @@ def test_another_study_file_of_the_same_name_replaces_nothing_by_itself(
     (tmp_path / "elsewhere").mkdir()
     study = write_study(tmp_path / "elsewhere", rates=(3e-3,), variants=VARIANT)
     before = read_wanted_rows(results, "tiny")
-    code, plan = in_process("plan", study, "--results", results)
-    assert code == 0
+    plan = succeeds("plan", study, "--results", results)
     assert "\nchanged    2 recorded runs of study tiny (2 complete) would no longer be wanted: " in plan
     assert "the study has no learning rate 1e-3, 1e-2; 2 of them" in plan
     assert "`run` asks first, or wants --replace" in plan
@@ -103,19 +102,6 @@ def test_another_study_file_of_the_same_name_replaces_nothing_by_itself(
     error = capsys.readouterr().err
     assert "give the study another name; to replace what it wanted, give --replace: `" in error
     assert read_wanted_rows(results, "tiny") == before
-
-
-@pytest.mark.parametrize(("answer", "yes"), [("y", True), ("YES ", True), ("", False), ("n", False)])
-def test_at_a_terminal_it_is_asked(monkeypatch: pytest.MonkeyPatch, answer: str, yes: bool) -> None:
-    class Terminal:
-        def isatty(self) -> bool:
-            return True
-
-    asked: list[str] = []
-    monkeypatch.setattr("sys.stdin", Terminal())
-    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or answer)
-    assert streams.agreed("Replace?", "unused") is yes
-    assert asked == ["Replace? [y/N] "]
 
 
 def test_cells_whose_runs_are_others_start_anew(tmp_path: Path, results: Path) -> None:
@@ -145,8 +131,7 @@ def test_a_renamed_study_of_an_own_function_says_why_it_trains_again(tmp_path: P
     recorded(mine, results)
     renamed = mine.with_name("b.yaml")
     renamed.write_text(mine.read_text().replace("study: mine", "study: b"))
-    code, plan = in_process("plan", renamed, "--results", results)
-    assert code == 0
+    plan = succeeds("plan", renamed, "--results", results)
     assert (
         "\nchanged    1 recorded run of study mine would be this study's but for the task's name, by default the "
         "study's; with `tasks: {mine: {}}` in the study they are not trained again"
@@ -163,7 +148,6 @@ def test_ls_writes_a_run_s_values_by_its_own_metric(tmp_path: Path) -> None:
     (row,) = read_rows(Results(results).run(run.run_id), RUNS) or []
     write_parquet(Results(results).run(run.run_id), [row | {"validation_at_best": 3.887}], RUNS)
     recorded(write_function(tmp_path, BODY), results)  # of an accuracy, under the same name
-    code, text = in_process("ls", "--results", results)
-    assert code == 0
+    text = succeeds("ls", "--results", results)
     assert "3.887" in text
     assert "388.7%" not in text

@@ -23,9 +23,9 @@ from lr_sweep.sweep.archive.exporter import export
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.inspection.gc import leftovers
 from lr_sweep.sweep.results.directory import Results, storage_problems
+from lr_sweep.tests.support.background import Background
 from lr_sweep.tests.support.records import four_runs
-from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, rows, sweep, write_study
-from lr_sweep.tests.support.waiting import wait_until
+from lr_sweep.tests.support.tiny_study import ROOT, rows, swept, write_study
 from lr_sweep.trainables.checkpoint import save_checkpoint
 
 
@@ -264,17 +264,15 @@ def test_a_disk_that_fills_up_while_a_sweep_trains_is_reported_and_the_same_comm
     study = write_study(tmp_path, num_steps=3000, protocol="{evaluate_every: 100, train_examples_evaluated: 100}")
     with disk_of("40m", tmp_path / "disk") as disk:
         results = disk / "results"
-        command = command_line("run", study, "--results", results, "--cpus", "2", "--checkpoint-every-s", "1")
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        with subprocess.Popen(command, cwd=ROOT, env=environment(), text=True, **pipes) as process:  # type: ignore[call-overload]
-            wait_until(lambda: list(results.glob("curves/*.parquet")), "curves", 120.0)
+        command = (study, "--results", results, "--cpus", "2", "--checkpoint-every-s", "1")
+        with Background(tmp_path / "log", *command) as run:
+            run.wait_until(lambda: list(results.glob("curves/*.parquet")), 120.0)
             fill(disk)
-            output, _ = process.communicate(timeout=120)
-        assert process.returncode == 2, output
+            code, output = run.ends()
+        assert code == 2, output
         assert "Traceback" not in output
         assert "No space left on device" in output
         assert "the same command resumes" in output.replace("\n", " ")
         (disk / "filler").unlink()
-        code, output = sweep("run", study, "--results", results)
-        assert code == 0, output
+        swept("run", study, "--results", results)
         assert [row["status"] for row in rows(results).values()] == ["complete"] * 4

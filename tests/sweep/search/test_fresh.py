@@ -11,17 +11,19 @@ import pytest
 
 from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.analysis.record.read import read_rows, read_wanted
+from lr_sweep.analysis.statistics.decision import Decision
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.inspection.status import status_text
 from lr_sweep.sweep.plan.plan import plan_on
 from lr_sweep.sweep.results.directory import write_parquet
-from lr_sweep.sweep.study.file import load_study, study_to_yaml
+from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.only import parse_only
+from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.own_study import write_own_study
 from lr_sweep.tests.support.scripted_trials import Bench, new_bench
 from lr_sweep.tests.support.searches import Killed, Landscape, grid_bench, planned, proposed, searched
-from lr_sweep.tests.support.tiny_study import in_process, rows, write_study
+from lr_sweep.tests.support.tiny_study import rows, write_study
 
 CLEAR, NEAR, ALIKE = "unfrozen-pretrained", "unfrozen-random", "frozen-pretrained"
 NOISE = (0.01, -0.01, 0.02, -0.02, 0.0)
@@ -51,6 +53,12 @@ def fresh_seeds(bench: Bench) -> dict[tuple[str, float], list[int]]:
     return fresh.groupby(["variant", "learning_rate"])["seed"].agg(list).to_dict()
 
 
+def decided(bench: Bench) -> Decision:
+    decision = read_summary(bench.results.root, bench.study.study).decision
+    assert decision is not None
+    return decision
+
+
 def test_only_undecided_cells_get_further_rounds(make: Callable[..., Bench]) -> None:
     """Two seeds each decide the clear lead, so that the two others alone get further ones, one by one, to the most."""
     bench, script = make(), Landscape(tests=TESTS)
@@ -60,9 +68,7 @@ def test_only_undecided_cells_get_further_rounds(make: Callable[..., Bench]) -> 
     found = proposed(bench)
     assert set(found["sampler"]) == {"fresh"}
     assert found[found["variant"] == NEAR]["round"].tolist() == [1, 1, 2, 3]
-    decision = read_summary(bench.results.root, "tiny").decision
-    assert decision is not None
-    assert decision.table()[["variant", "other", "outcome", "num_seeds"]].to_numpy().tolist() == [
+    assert decided(bench).table()[["variant", "other", "outcome", "num_seeds"]].to_numpy().tolist() == [
         [CLEAR, NEAR, "ahead", 2],
         [CLEAR, ALIKE, "ahead", 2],
         [NEAR, ALIKE, "undecided", 4],
@@ -98,9 +104,7 @@ def test_named_pairs_alone_get_seeds_and_equal_is_a_decision(make: Callable[...,
     bench = make(decide=f"{{pairs: [[{NEAR}, {ALIKE}]], min_difference: 30}}")
     bench.run(Landscape(tests=TESTS))
     assert fresh_seeds(bench) == {(NEAR, 1e-3): [3, 4], (ALIKE, 1e-3): [3, 4]}
-    decision = read_summary(bench.results.root, "tiny").decision
-    assert decision is not None
-    assert decision.table()["outcome"].tolist() == ["equal"]
+    assert decided(bench).table()["outcome"].tolist() == ["equal"]
 
 
 def test_another_chosen_rate_gets_seeds_of_its_own(make: Callable[..., Bench]) -> None:
@@ -115,9 +119,7 @@ def test_another_chosen_rate_gets_seeds_of_its_own(make: Callable[..., Bench]) -
     bench.run(Landscape(tests=TESTS))
     assert fresh_seeds(bench) == {(variant, 1e-3): seeds for (variant, _), seeds in before.items()}
     assert trained < set(rows(bench.results.root))
-    decision = read_summary(bench.results.root, "tiny").decision
-    assert decision is not None
-    assert decision.rates == (1e-3,) * 3
+    assert decided(bench).rates == (1e-3,) * 3
     bench.study = load_study(write_study(bench.folder, rates=(1e-5, 1e-4), seeds=3, variants=TESTS, decide=DECIDE))
     assert bench.run(Landscape(tests=TESTS)).trained == 0
     assert fresh_seeds(bench) == before
@@ -138,9 +140,7 @@ def test_a_fresh_run_without_a_value_is_left_out(make: Callable[..., Bench]) -> 
     bench = make(variants=(NEAR, ALIKE))
     bench.run(Landscape(tests=TESTS, failing_variant=ALIKE, failing_from=3))
     assert fresh_seeds(bench) == {(NEAR, 1e-3): [3, 4], (ALIKE, 1e-3): [3, 4, 5, 6]}
-    decision = read_summary(bench.results.root, "tiny").decision
-    assert decision is not None
-    assert decision.table()[["outcome", "num_lost"]].to_numpy().tolist() == [["undecided", 4]]
+    assert decided(bench).table()[["outcome", "num_lost"]].to_numpy().tolist() == [["undecided", 4]]
 
 
 def test_a_fresh_run_that_the_user_stopped_is_no_reason_for_more_than_the_most(make: Callable[..., Bench]) -> None:
@@ -162,9 +162,7 @@ def test_a_function_whose_loss_is_compared(tmp_path: Path, monkeypatch: pytest.M
     losses = {"adamw": lambda seed: 0.1 + NOISE[seed] / 10, "sgd": lambda seed: 0.5 + NOISE[seed] / 10}
     outcome = bench.run(Landscape(tests=losses), report=True)
     assert fresh_seeds(bench) == {("adamw", 1e-2): [2, 3], ("sgd", 1e-2): [2, 3]}
-    decision = read_summary(bench.results.root, "cnn").decision
-    assert decision is not None
-    (row,) = decision.table().to_dict("records")
+    (row,) = decided(bench).table().to_dict("records")
     assert (row["variant"], row["outcome"], row["difference"]) == ("adamw", "ahead", pytest.approx(-0.4))
     assert row["low"] < -0.4 < row["high"]
     assert "adamw beats sgd by 0.400" in " ".join(outcome.report.text.split())
@@ -177,7 +175,7 @@ def test_it_waits_for_all_that_chooses(make: Callable[..., Bench]) -> None:
     assert "; the runs that choose the rates have not all ended" in status_text(bench.results, "tiny")
 
 
-def test_the_plan_counts_the_most_and_what_is_expected(make: Callable[..., Bench], tmp_path: Path) -> None:
+def test_the_plan_counts_the_most_and_what_is_expected(make: Callable[..., Bench]) -> None:
     bench = make()
     plan = planned(bench)
     text = plan_on(plan, {"CPU": 2.0})
@@ -196,20 +194,13 @@ def test_the_plan_counts_the_most_and_what_is_expected(make: Callable[..., Bench
     bench.run(Landscape(tests=TESTS))
     plan = planned(bench)
     assert (len(plan.wanted), len(plan.reconciled.to_train)) == (28, 0)
-    assert in_process("verify", "--results", bench.results.root)[0] == 0
-    assert in_process("export", tmp_path / "all.tar", "--results", bench.results.root)[0] == 0
-    assert in_process("import", tmp_path / "all.tar", "--results", tmp_path / "copy")[0] == 0
-    copied = read_summary(tmp_path / "copy", "tiny").decision
-    assert copied is not None
-    assert copied.progress() == "2 of 3 pairs decided, 1 undecided after all its seeds, 0 runs to go"
+    succeeds("verify", "--results", bench.results.root)
 
 
-def test_the_study_file(tmp_path: Path) -> None:
+def test_defaults_of_decide(tmp_path: Path) -> None:
     study = load_study(write_study(tmp_path, seeds=2, decide=f"{{pairs: [[{ALIKE}, {NEAR}]], min_difference: 1}}"))
     assert study.decide is not None
     assert (study.decide.max_seeds, study.decide.error) == (20, 0.05)
-    (tmp_path / "tiny.yaml").write_text(study_to_yaml(study))
-    assert load_study(tmp_path / "tiny.yaml") == study
 
 
 def test_a_search_fits_and_its_space_does_not(tmp_path: Path) -> None:

@@ -8,11 +8,10 @@ import pytest
 
 from lr_sweep.analysis.record.read import read_wanted
 from lr_sweep.sweep.plan.plan import plan_on
-from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.only import parse_only
 from lr_sweep.tests.support.scripted_trials import Bench
 from lr_sweep.tests.support.searches import Killed, Landscape, grid_bench, planned, proposed
-from lr_sweep.tests.support.tiny_study import in_process, rows, write_study
+from lr_sweep.tests.support.tiny_study import rows
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def test_a_cell_with_a_part_of_its_runs_waits(bench: Bench) -> None:
     assert messages.count("the refinement has added 0 of 4 learning rates") == 2
 
 
-def test_plan_and_archive_know_it(bench: Bench, tmp_path: Path) -> None:
+def test_the_plan_counts_what_is_not_proposed_yet(bench: Bench) -> None:
     with pytest.raises(Killed):
         bench.run(Landscape(events_left=70))
     plan = planned(bench)
@@ -68,14 +67,3 @@ def test_plan_and_archive_know_it(bench: Bench, tmp_path: Path) -> None:
     assert len(plan.wanted) == 32
     assert "4 learning rates x 2 seeds = 16 runs" in text
     assert "refine     4 learning rates more a cell, after its grid; 4 of 8 proposed so far" in text
-    bench.run(Landscape())
-    assert in_process("verify", "--results", bench.results.root)[0] == 0
-    assert in_process("export", tmp_path / "all.tar", "--results", bench.results.root)[0] == 0
-    assert in_process("import", tmp_path / "all.tar", "--results", tmp_path / "copy")[0] == 0
-
-
-def test_the_study_file(tmp_path: Path) -> None:
-    study = load_study(write_study(tmp_path, rates=(1e-3, 1e-2, 1e-1), refine="3"))
-    assert study.refine == 3
-    (tmp_path / "tiny.yaml").write_text(study_to_yaml(study))
-    assert load_study(tmp_path / "tiny.yaml") == study

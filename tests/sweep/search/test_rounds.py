@@ -17,6 +17,7 @@ from lr_sweep.sweep.search.dashboard import JOURNAL
 from lr_sweep.sweep.search.proposals import read_proposals
 from lr_sweep.sweep.search.samplers import next_points
 from lr_sweep.sweep.study.only import parse_only
+from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.scripted_trials import Bench
 from lr_sweep.tests.support.searches import Killed, Landscape, planned, proposed, search_bench, with_search
 from lr_sweep.tests.support.tiny_study import in_process, rows
@@ -95,8 +96,8 @@ def test_plan_status_and_archive_know_the_proposals(bench: Bench, tmp_path: Path
     code, text = in_process("status", tmp_path / "tiny.yaml", "--results", bench.results.root)
     assert (code, "frozen-pretrained" in text) == (0, True)
     bench.run(Landscape())
-    assert in_process("verify", "--results", bench.results.root)[0] == 0
-    assert in_process("export", tmp_path / "all.tar", "--results", bench.results.root)[0] == 0
-    assert in_process("import", tmp_path / "all.tar", "--results", tmp_path / "copy")[0] == 0
+    succeeds("verify", "--results", bench.results.root)
+    succeeds("export", tmp_path / "all.tar", "--results", bench.results.root)
+    succeeds("import", tmp_path / "all.tar", "--results", tmp_path / "copy")
     copied = read_proposals(Results(tmp_path / "copy"), bench.study)
     assert copied == read_proposals(bench.results, bench.study)

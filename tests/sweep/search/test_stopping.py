@@ -20,6 +20,7 @@ from lr_sweep.sweep.study.stop_early import StopEarly
 from lr_sweep.sweep.tune import run_study
 from lr_sweep.sweep.tune.run_study import Options
 from lr_sweep.sweep.tune.trial_events import Reported, TrialEvent
+from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.scripted_trials import Bench, evaluation
 from lr_sweep.tests.support.searches import Killed, grid_bench, planned
 from lr_sweep.tests.support.tiny_study import in_process, rows
@@ -222,9 +223,9 @@ def test_plan_status_and_archive_know_it(tmp_path: Path, monkeypatch: pytest.Mon
     assert "stopped early" in text
     stopped = next(row["run_id"] for row in rows(bench.results.root).values() if row["stopped_at_step"])
     assert "up to step 90: stopped early" in in_process("show", stopped, "--results", bench.results.root)[1]
-    assert in_process("verify", "--results", bench.results.root)[0] == 0
-    assert in_process("export", tmp_path / "all.tar", "--results", bench.results.root)[0] == 0
-    assert in_process("import", tmp_path / "all.tar", "--results", tmp_path / "copy")[0] == 0
+    succeeds("verify", "--results", bench.results.root)
+    succeeds("export", tmp_path / "all.tar", "--results", bench.results.root)
+    succeeds("import", tmp_path / "all.tar", "--results", tmp_path / "copy")
     copy = Results(tmp_path / "copy")
     assert not Plan(bench.study, plan.placement, copy, tmp_path).reconciled.to_train
 

@@ -10,7 +10,7 @@ import pytest
 from lr_sweep.tests.support.servers.s3_server import Machines, S3Server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server() -> Iterator[S3Server]:
     server = S3Server()
     yield server

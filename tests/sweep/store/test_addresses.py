@@ -12,10 +12,10 @@ from lr_sweep.common.object_store import ObjectStore, StoreError, local_path
 from lr_sweep.sweep.cli.cluster_commands import plan_elsewhere
 from lr_sweep.sweep.cluster.submit import check_paths
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.tests.support.command_lines import refused
+from lr_sweep.tests.support.command_lines import refused, succeeds
 from lr_sweep.tests.support.servers.s3_server import SECRET, Machines
 from lr_sweep.tests.support.stored_record import URI, add_runs, filled
-from lr_sweep.tests.support.tiny_study import in_process, write_study
+from lr_sweep.tests.support.tiny_study import write_study
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_file_uri_is_a_directory(tmp_path: Path) -> None:
     folder = tmp_path / "a b"
     add_runs(folder)
     assert local_path(folder.as_uri()) == folder
-    assert in_process("status", "small", "--results", folder.as_uri())[0] == 0
+    succeeds("status", "small", "--results", folder.as_uri())
     assert analysis([folder.as_uri()]) == 0
 
 

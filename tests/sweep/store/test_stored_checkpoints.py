@@ -10,19 +10,14 @@ import pytest
 
 from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.recorder import Recorder
-from lr_sweep.sweep.store.results import StoredResults, results_here
-from lr_sweep.sweep.study.file import load_study
+from lr_sweep.sweep.store.results import StoredResults
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.sweep.tune.prepare import write_wanted
 from lr_sweep.tests.support.servers.s3_server import Machines
 from lr_sweep.tests.support.tiny_study import (
     cohort_here,
-    curves,
     evaluations,
     events_of,
     in_process,
-    rows,
     runs_of,
     timeless,
     trained_here,
@@ -86,16 +81,6 @@ def test_a_run_resumes_on_another_machine_with_the_same_numbers(machines: Machin
     assert points(events) == {runs[0].run_id: expected[runs[0].run_id]}
     assert [name.split("-")[1] for name in stored(runs[0])] == ["000000030"]
     assert checkpoints(results.checkpoints(runs[0].run_id)) == []  # the disk is free again
-
-
-def test_the_plain_engine_resumes_elsewhere_too(machines: Machines, tmp_path: Path) -> None:
-    run = runs_of(write_study(tmp_path, rates=(1e-3,), num_steps=20), tmp_path)[0]
-    until_step(Session(cohort_here([run], StoredResults(URI), engine="plain")), 10)
-    machines.be("second")
-    elsewhere = events_of(cohort_here([run], StoredResults(URI), engine="plain"))
-    assert isinstance(elsewhere[-1], Finished)
-    assert (elsewhere[0].step, elsewhere[-1].status) == (10, "complete")
-    assert [name.split("-")[1] for name in stored(run)] == ["000000020"]
 
 
 def test_what_this_machine_s_disk_has_is_not_fetched(machines: Machines, tmp_path: Path) -> None:
@@ -170,29 +155,3 @@ def test_weights_made_by_the_driver_reach_a_worker_elsewhere(machines: Machines,
         assert {path.name: path.read_bytes() for path in elsewhere.iterdir()} == {
             name: name.encode() for name in ("model.safetensors", "config.json")
         }
-
-
-@pytest.mark.slow
-def test_a_study_trained_into_the_store_is_whole_on_a_machine_that_has_nothing(
-    machines: Machines, tmp_path: Path
-) -> None:
-    study = write_study(tmp_path)
-    loaded, wanted = load_study(study), runs_of(study, tmp_path)
-    results = StoredResults(URI)
-    results.prepare()
-    with results.writing(loaded.study):
-        write_wanted(results, loaded, wanted)
-        results.settle()
-        recorder = Recorder(results, wanted, devices_per_trial=1.0)
-        for run in wanted:
-            for event in events_of(cohort_here([run], results)):
-                recorder.event(event)
-    machines.be("second")
-    read = results_here(URI)
-    assert {row["status"] for row in rows(read.root).values()} == {"complete"}
-    assert curves(read.root) == trained_here(study, tmp_path / "elsewhere")
-    assert in_process("export", tmp_path / "all.tar", "--results", URI)[0] == 0
-    code, output = in_process("plan", study, "--results", URI)
-    assert (code, "4 wanted: 4 complete" in output, f"results    {URI}" in output) == (0, True, True)
-    code, output = in_process("verify", "--results", URI)
-    assert (code, output) == (0, "4 runs, 8 evaluations, 4 checkpoints, 0 weights: no problems\n")

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -14,17 +10,10 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.sweep.store.lock import LOCK, current_writer
 from lr_sweep.sweep.store.results import StoredResults, results_here
+from lr_sweep.tests.support.background import Background
+from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.servers.s3_server import SECRET, Machines, environment_of
-from lr_sweep.tests.support.tiny_study import (
-    ROOT,
-    command_line,
-    curves,
-    environment,
-    rows,
-    sweep,
-    trained_here,
-    write_study,
-)
+from lr_sweep.tests.support.tiny_study import curves, rows, swept, trained_here, write_study
 from lr_sweep.tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -45,8 +34,7 @@ def test_a_machine_is_lost_and_another_resumes_its_runs(machines: Machines, tmp_
     with pytest.raises(UserError, match=r"is being written to by process \d+ on \S+ \(study tiny\)"):
         StoredResults(URI).writing("tiny").__enter__()
     store.remove(LOCK)  # known to be dead: no need to wait until the lock is stale
-    code, output = sweep("run", study, "--results", URI, env=env, timeout_s=PATIENCE_S)
-    assert code == 0, output
+    output = swept("run", study, "--results", URI, env=env, timeout_s=PATIENCE_S)
     assert f"store      {URI}" in output
     assert SECRET not in output
 
@@ -58,29 +46,19 @@ def test_a_machine_is_lost_and_another_resumes_its_runs(machines: Machines, tmp_
     assert not current_writer(store)
     logs = [path for path in (tmp_path / "machines").rglob("*") if path.is_file()]
     assert not any(SECRET.encode() in path.read_bytes() for path in logs)
+    succeeds("export", tmp_path / "all.tar", "--results", URI)
+    plan = succeeds("plan", study, "--results", URI)
+    assert "2 wanted: 2 complete" in plan
+    assert f"results    {URI}" in plan
+    whole = "2 runs, 40 evaluations, 2 checkpoints, 0 weights: no problems\n"
+    assert succeeds("verify", "--results", URI) == whole
 
 
 def _lose_a_machine(machines: Machines, study: Path, folder: Path) -> ObjectStore:
     """Start a sweep and kill all of it once runs have checkpoints in the store."""
-    env = environment_of(machines.server, machines.be("first"))
-    with (folder / "first.txt").open("w") as output:
-        process = subprocess.Popen(
-            command_line("run", study, "--results", URI, "--checkpoint-every-s", "0.5"),
-            cwd=ROOT,
-            env=environment(**env),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    store, deadline = ObjectStore(URI), time.monotonic() + PATIENCE_S
-    try:
-        while not (_newest_step(store) >= 300 and store.names("curves")):
-            assert process.poll() is None, (folder / "first.txt").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.3)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    env, store = environment_of(machines.server, machines.be("first")), ObjectStore(URI)
+    with Background(folder / "first.txt", study, "--results", URI, "--checkpoint-every-s", "0.5", env=env) as run:
+        run.wait_until(lambda: _newest_step(store) >= 300 and store.names("curves"), PATIENCE_S)
     return store
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.model import HubWeights
+from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.small_bodies import SIZES
 from lr_sweep.tests.support.study_example import write
 from lr_sweep.tests.support.tiny_study import in_process, write_study
@@ -73,8 +74,7 @@ def test_parts_that_models_lack_are_refused_together(tmp_path: Path, capsys: pyt
 
 def test_plan_names_what_the_plain_engine_trains(tmp_path: Path) -> None:
     models = {f"my-{name}": {"family": name, "size": vars(SIZES[name])} for name in ("bert", "gpt2", "lstm")}
-    code, text = in_process("plan", written(tmp_path, models), "--results", tmp_path / "results")
-    assert code == 0
+    text = succeeds("plan", written(tmp_path, models), "--results", tmp_path / "results")
     assert "\nengine     plain for my-bert, my-lstm: only GPT-2 has a stacked version\n" in text
     del models["my-bert"], models["my-lstm"]
     assert "engine" not in in_process("plan", written(tmp_path, models), "--results", tmp_path / "results")[1]

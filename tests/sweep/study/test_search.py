@@ -12,7 +12,7 @@ from lr_sweep.analysis.statistics.further_rates import three_digits
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.plan import Plan, id_lines, plan_on
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.study.file import load_study, study_to_yaml
+from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.search import Search
 from lr_sweep.tests.support.searches import searched
 from lr_sweep.tests.support.study_example import mistakes_in
@@ -24,10 +24,6 @@ def test_a_search_takes_the_place_of_the_learning_rates(tmp_path: Path) -> None:
     study = load_study(searched(tmp_path, SEARCH))
     assert study.search == Search(sampler="tpe", low=1e-5, high=1e-1, rates=6)
     assert (study.learning_rates, study.learning_rate_grid()) == (None, ())
-    again = tmp_path / "tiny.yaml"
-    again.write_text(study_to_yaml(study))
-    assert "learning_rates" not in again.read_text()
-    assert load_study(again) == study
 
 
 @pytest.mark.parametrize(

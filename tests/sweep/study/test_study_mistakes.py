@@ -18,6 +18,7 @@ from lr_sweep.tests.support.study_example import GRID, PRETRAINED, SIZE, STUDY, 
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, TaskRecipe
 from lr_sweep.trainables.run import ModelSize, Protocol
 
+DIGITS = "digits: {num_steps: 2000}"
 SEARCH = "search: {low: 1e-5, high: 1e-1, rates: 6}"
 DECIDE = "decide: {min_difference: 1"
 
@@ -35,11 +36,9 @@ DECIDE = "decide: {min_difference: 1"
         ("  tiny:", "  Tiny:", '6: models.Tiny: got "Tiny", want lowercase letters'),
         # keys
         ("seeds: 3", "seeds: 3\nseed: 1", "12: seed: unknown key 'seed'; did you mean 'seeds'? valid: axes, cells, de"),
-        ("num_steps: 2000", "num_step: 2000", "4: tasks.digits.num_step: unknown key 'num_step'; did you mean"),
         ("num_steps: 2000", "split_seed: 1", "4: tasks.digits: its step budget is missing: give num_steps here, or fo"),
         ("layers: 2", "layer: 2", "7: models.tiny.size.layer: unknown key 'layer'; did you mean 'layers'?"),
         ("{pretrain: {}}", "{pretrain: {steps: 1}}", "8: models.tiny.pretrained.pretrain.steps: unknown key 'steps'"),
-        ("evaluate_every", "evaluate_evry", "12: protocol.evaluate_evry: unknown key 'evaluate_evry'; did you mean"),
         ("retries", "retry", "13: resources.retry: unknown key 'retry'; did you mean 'retries'?"),
         ("retries: 1", "engine: plain, compile: true", "13: resources.compile: got true with engine: plain"),
         ("seeds: 3\n", "", "1: seeds: missing"),
@@ -66,34 +65,21 @@ DECIDE = "decide: {min_difference: 1"
         ),
         ("  tiny:", "  tiny:\n    base: gpt3", "7: models.tiny.base: unknown model 'gpt3'"),
         ("  tiny:", "  tiny:\n    depth: 3", "7: models.tiny.depth: got 3, want at most size.layers = 2"),
-        (
-            "variants: [frozen-random, frozen-pretrained]",
-            "variants: all",
-            '9: variants: got "all", want a list of names, or',
-        ),
+        ("[frozen-random, frozen-pretrained]", "all", '9: variants: got "all", want a list of names, or'),
         (GRID, "learning_rates: 1e-3", "10: learning_rates: want a grid, {low: 1e-6, high: 1e-2, per_decade: 2}, or a"),
         # values
-        ("num_steps: 2000", "num_steps: 2500", "4: tasks.digits.num_steps: 2500 is not a multiple of protocol"),
+        (DIGITS, "mnist: {num_steps: 1000, image_size: 30}", "4: tasks.mnist.image_size: got 30, want 32 or 28"),
         (
-            "digits: {num_steps: 2000}",
-            "mnist: {num_steps: 1000, image_size: 30}",
-            "4: tasks.mnist.image_size: got 30, want 32 or 28",
-        ),
-        (
-            "digits: {num_steps: 2000}",
+            DIGITS,
             "mnist: {num_steps: 1000, patch_size: 5}",
             "4: tasks.mnist: patch_size is 5, wanted a divisor of 32: 1, 2, 4, 8, 16, 32",
         ),
         (
-            "digits: {num_steps: 2000}",
+            DIGITS,
             "mnist: {num_steps: 1000, validation_per_class: 0}",
             "4: tasks.mnist: validation_per_class is 0, wanted 1 to 5000",
         ),
-        (
-            "digits: {num_steps: 2000}",
-            "cifar10: {num_steps: 1000, validation_batch: true}",
-            "4: tasks.cifar10.validation_batch: got true",
-        ),
+        (DIGITS, "cifar10: {num_steps: 1000, validation_batch: true}", "4: tasks.cifar10.validation_batch: got true"),
         ("heads: 4", "heads: 3", "7: models.tiny.size.heads: 3 heads do not divide width = 64"),
         # what could be read, but not run or recorded
         ("num_steps: 2000", "num_steps: 20000000000000000000", "4: tasks.digits.num_steps: got 20000000000000000000, "),
@@ -108,7 +94,6 @@ DECIDE = "decide: {min_difference: 1"
         ("  digits: {num_steps: 2000}", "  {}", "3: tasks: got {}, want at least one entry"),
         ("[frozen-random, frozen-pretrained]", "[]", "9: variants: want at least one entry"),
         ("seeds: 3", "seeds: []", "11: seeds: want at least one entry"),
-        ("seeds: 3", "seeds: 2021", "11: seeds: got 2021, want less than or equal to 1000"),
         ("seeds: 3", "seeds:\n- 1\n- 2\n- 1", "14: seeds[2]: 1 is there twice"),
         ("frozen-pretrained]", "frozen-random]", '9: variants[1]: "frozen-random" is there twice'),
         # learning rates
@@ -118,11 +103,9 @@ DECIDE = "decide: {min_difference: 1"
         (GRID, "learning_rates: [1e-3, '1e-4']", '10: learning_rates[1]: got "1e-4", want a number'),
         ("low: 1e-4", "low: 1e-1", "10: learning_rates.low: 1e-1 is above high = 1e-2"),
         ("low: 1e-4", "low: 1.2345e-4", "10: learning_rates.low: 0.00012345 has more than 3 significant digits"),
-        ("high: 1e-2", "high: 3e-2", "10: learning_rates.high: 3e-2 is no whole number of grid steps"),
         # rates in rounds, fresh seeds
         (GRID, "learning_rates: [1e-3, 1e-2]\nrefine: 3", "11: refine: got a grid of 2 learning rates, want at least"),
         (GRID, f"refine: 2\n{SEARCH}", "10: refine: the study has a `search`, which is not refined"),
-        (GRID, f"{GRID}\n{SEARCH}", "10: learning_rates: the study has a `search`, too; leave one of them out"),
         (GRID, f"winners: 6\n{SEARCH}", "10: winners: got 6, want fewer than the 6 learning rates of a cell"),
         ("seeds: 3", "seeds: 1\nwinners: 2", "12: winners: has no effect with one seed; want more seeds, or leave it"),
         (", frozen-pretrained]", f"]\n{DECIDE}}}", "10: decide: no task and model has both variants of a pair"),
@@ -130,11 +113,7 @@ DECIDE = "decide: {min_difference: 1"
         ("seeds: 3", f"seeds: [0, {2**63 - 1}]\n{DECIDE}}}", "11: seeds: want smaller ones"),
         # models
         (SIZE + "\n", "", "6: models.tiny: unknown model 'tiny'; valid: bert-base-uncased, distilgpt2, gpt2"),
-        (
-            PRETRAINED + "\n",
-            "",
-            "6: models.tiny: variant 'frozen-pretrained' needs `pretrained`, with one of: shipped, hub",
-        ),
+        (PRETRAINED, "", "6: models.tiny: variant 'frozen-pretrained' needs `pretrained`, with one of: shipped, hub"),
         ("  tiny:", "  gpt2:", "7: models.gpt2.size: 'gpt2' is a known model of another size"),
         ("{pretrain: {}}", "{}", "8: models.tiny.pretrained: want exactly one of: shipped, hub, folder, pretrain"),
         ("{pretrain: {}}", "{pretrain: {}, hub: a/b}", "8: models.tiny.pretrained: want exactly one of: shipped, hub"),
@@ -160,7 +139,6 @@ DECIDE = "decide: {min_difference: 1"
         ("seeds: 3", "seeds: !!int three", '11: seeds: "three" is no int (invalid literal'),
         ("title: An example", 'title: "\\ud800"', "2: title: half a character (a lone surrogate, such as \\ud800) is"),
         ("seeds: 3", '"\\ud800": 3', "11: half a character (a lone surrogate, such as \\ud800) is no key"),
-        ("seeds: 3", "seeds: !!bool x", '11: seeds: "x" is no bool ('),
         ("seeds: 3", "seeds: 2001-99-99", '11: seeds: "2001-99-99" is no timestamp ('),
         ("seeds: 3", "!!str [seeds]: 3", "11: a list or a mapping is no key; keys must be text"),
         ("seeds: 3", "seeds: " + "[" * 900 + "]" * 900, "11: nested deeper than 20 levels"),

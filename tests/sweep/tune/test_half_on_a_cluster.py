@@ -8,7 +8,7 @@ import pytest
 
 from lr_sweep.tests.support.chaos import final_weights, record_content
 from lr_sweep.tests.support.small_cluster import NO_TOKEN, small_cluster
-from lr_sweep.tests.support.tiny_study import rows, sweep, write_study
+from lr_sweep.tests.support.tiny_study import rows, swept, write_study
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -22,14 +22,12 @@ HERE, THERE = {"OMP_NUM_THREADS": "2"}, NO_TOKEN | {"OMP_NUM_THREADS": "1"}  # `
 def test_half_here_and_half_on_a_cluster_is_one_study(tmp_path: Path) -> None:
     study = write_study(tmp_path, rates=(1e-3,), models=MODELS, seeds=2)
     halves, whole = tmp_path / "halves", tmp_path / "whole"
-    code, printed = sweep("run", study, "--only", "seed=0", "--results", halves, env=HERE)
-    assert code == 0, printed
+    swept("run", study, "--only", "seed=0", "--results", halves, env=HERE)
     assert len(first := set(rows(halves))) == 2
     made = weights_files(halves)
     with small_cluster(2) as cluster:
         for results in (halves, whole):
-            code, printed = sweep("run", study, "--results", results, "--address", cluster.address, env=THERE)
-            assert code == 0, printed
+            swept("run", study, "--results", results, "--address", cluster.address, env=THERE)
     assert weights_files(halves) == made  # neither made again nor written
     assert first < set(rows(halves)) == set(rows(whole))
     assert len(rows(whole)) == 4

@@ -154,13 +154,3 @@ def test_a_smaller_grid_reports_on_itself_and_forgets_nothing(grid: Grid) -> Non
     assert "4 runs wanted: 4 complete" in grid.run(rates=RATES[:1])
     assert grid.trained == []
     assert grid.files() == before
-
-
-@pytest.mark.slow
-def test_without_checkpoints_a_higher_budget_starts_over_to_the_same_curves(grid: Grid) -> None:
-    short = curves(grid.results)
-    for path in grid.results.glob("checkpoints/*/*"):
-        path.unlink()
-    grid.run(num_steps=30)
-    assert len(grid.trained) == 12
-    assert all(curve[:2] == short[run_id] for run_id, curve in curves(grid.results).items())

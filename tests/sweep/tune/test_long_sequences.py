@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.tests.support.tiny_study import rows, sweep, write_study
+from lr_sweep.tests.support.tiny_study import rows, swept, write_study
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -20,8 +20,7 @@ def test_listops_at_its_real_length(tmp_path: Path) -> None:
         protocol="{batch_size: 2, evaluate_every: 2, train_examples_evaluated: 8}",
         runs_per_trial=2,
     )
-    code, output = sweep("run", study, "--results", tmp_path / "results", "--cpus", "2")
-    assert code == 0, output
+    swept("run", study, "--results", tmp_path / "results", "--cpus", "2")
     recorded = rows(tmp_path / "results").values()
     assert [row["status"] for row in recorded] == ["complete"] * 4
     assert all('"attention":"blocked"' in row["content"] for row in recorded)

@@ -12,16 +12,9 @@ from unittest import mock
 import psutil
 import pytest
 
-from lr_sweep.tests.support.small_cluster import Background, checkpointed, small_cluster, trains, trial_pids
-from lr_sweep.tests.support.tiny_study import (
-    ROOT,
-    command_line,
-    curves,
-    environment,
-    rows,
-    trained_here,
-    write_study,
-)
+from lr_sweep.tests.support.background import Background
+from lr_sweep.tests.support.small_cluster import ClusterRun, checkpointed, small_cluster, trains, trial_pids
+from lr_sweep.tests.support.tiny_study import as_text, curves, rows, trained_here, write_study
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -32,31 +25,18 @@ PATIENCE_S = 180.0
 
 @pytest.mark.parametrize("together", [4, 1])
 def test_runs_whose_worker_is_killed_resume(tmp_path: Path, together: int) -> None:
-    study, results = long_study(tmp_path, together), tmp_path / "results"
-    env = environment(**soon_full())
-    log = tmp_path / "printed"
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            command_line("run", study, "--results", results, "--cpus", "1", "--checkpoint-every-s", "1"),
-            cwd=ROOT,
-            env=env,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            wait_for(process, lambda: any((results / "checkpoints").rglob("*.safetensors")))
-            fill_memory_until(process, lambda: "killed by Ray's memory monitor" in log.read_text())
-            assert process.wait(timeout=PATIENCE_S) == 0, log.read_text()
-        finally:
-            process.kill()
-    printed = log.read_text()
+    study, results, log = long_study(tmp_path, together), tmp_path / "results", tmp_path / "printed"
+    options = ("--results", results, "--cpus", "1", "--checkpoint-every-s", "1")
+    with Background(log, study, *options, env=soon_full()) as run:
+        run.wait_until(lambda: any((results / "checkpoints").rglob("*.safetensors")), PATIENCE_S)
+        fill_memory_until(run.process, lambda: "killed by Ray's memory monitor" in log.read_text())
+        code, printed = run.ends(PATIENCE_S)
+    assert code == 0, printed
     assert "Traceback" not in printed
     expected = "they resume from their checkpoints, 2 at a time" if together > 1 else "; it is tried again: killed by"
     assert expected in printed
     assert {row["status"] for row in rows(results).values()} == {"complete"}
-    assert {run_id: repr(curve) for run_id, curve in curves(results).items()} == {
-        run_id: repr(curve) for run_id, curve in trained_here(study, tmp_path / "here").items()
-    }
+    assert as_text(curves(results)) == as_text(trained_here(study, tmp_path / "here"))
 
 
 def test_a_full_node_does_not_stop_the_other(tmp_path: Path) -> None:
@@ -66,24 +46,20 @@ def test_a_full_node_does_not_stop_the_other(tmp_path: Path) -> None:
         (sound,) = cluster.nodes
         with mock.patch.dict(os.environ, soon_full()):  # the node's raylet inherits it
             full = cluster.add()
-        run = Background(log, study, "--results", results, "--address", cluster.address, "--checkpoint-every-s", "1")
-        try:
+        options = ("--results", results, "--address", cluster.address, "--checkpoint-every-s", "1")
+        with ClusterRun(log, study, *options) as run:
             run.wait_until(lambda: len(checkpointed(results)) >= 2 and trains(sound) and trains(full))
             before = trial_pids(sound)
             fill_memory_until(run.process, lambda: "killed by Ray's memory monitor" in log.read_text())
             assert trial_pids(sound) == before
             code, printed = run.ends(PATIENCE_S)
-        finally:
-            run.kill()
     assert code == 0, printed
     assert "Traceback" not in printed
     assert {row["status"] for row in rows(results).values()} == {"complete"}
     attempts = sorted(row["attempts"] for row in rows(results).values())
     assert attempts[0] == 1
     assert attempts[-1] > 1
-    assert {run_id: repr(curve) for run_id, curve in curves(results).items()} == {
-        run_id: repr(curve) for run_id, curve in trained_here(study, tmp_path / "here").items()
-    }
+    assert as_text(curves(results)) == as_text(trained_here(study, tmp_path / "here"))
 
 
 def soon_full() -> dict[str, str]:
@@ -115,11 +91,3 @@ def fill_memory_until(process: subprocess.Popen[bytes], happened: Callable[[], b
         if psutil.virtual_memory().available > 2 * 2**30:
             held.append(bytearray(b"x") * 2**28)
         time.sleep(0.2)
-
-
-def wait_for(process: subprocess.Popen[bytes], happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not happened():
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

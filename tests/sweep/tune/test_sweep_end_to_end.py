@@ -11,6 +11,7 @@ import pytest
 
 from lr_sweep.sweep.mirror.client import open_client, tracking_uri
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.tiny_study import curves, in_process, rows, runs_of, sweep, trained_here, write_study
 from lr_sweep.tests.support.watched_run import Watched, is_loopback, watched_run
 
@@ -149,6 +150,11 @@ def test_nothing_listens_on_the_network(watched: Watched) -> None:
     assert {(kind, address) for kind, address in watched.listening if not is_loopback(address)} == set()
 
 
+def test_only_what_a_sweep_uses_of_ray_is_started(watched: Watched) -> None:
+    assert any("raylet" in command for command in watched.commands)
+    assert [each for each in watched.commands if "monitor.py" in each or "dashboard.py" in each] == []
+
+
 def test_other_users_of_the_machine_are_kept_out_of_ray(watched: Watched) -> None:
     assert watched.modes == {"folder": 0o700, "token": 0o600}
     assert watched.answers == {"no token": "UNAUTHENTICATED", "a wrong token": "UNAUTHENTICATED", "the token": "OK"}
@@ -218,8 +224,7 @@ def test_runs_of_one_trial_equal_runs_trained_alone(second: Ended, folder: Path,
 
 
 def test_mlflow_is_brought_up_to_date_and_holds_every_run_and_point_once(second: Ended, folder: Path) -> None:
-    code, output = in_process("mlflow", "sync", folder / "tiny.yaml", "--results", second.results)
-    assert code == 0, output
+    succeeds("mlflow", "sync", folder / "tiny.yaml", "--results", second.results)
     client = open_client(tracking_uri(second.results))
     experiment = client.get_experiment_by_name("lr-sweep")
     found = client.search_runs([experiment.experiment_id])
@@ -232,14 +237,6 @@ def test_mlflow_is_brought_up_to_date_and_holds_every_run_and_point_once(second:
         steps = [point.step for point in client.get_metric_history(run.info.run_id, "test_accuracy")]
         assert sorted(steps) == [10, 20, 30, 40]
     assert [item.path for item in client.list_artifacts(parent.info.run_id)] == ["report"]
-
-
-def test_status_after_the_end(second: Ended, folder: Path) -> None:
-    code, output = in_process("status", folder / "tiny.yaml", "--results", second.results)
-    assert code == 0
-    assert "no sweep is running" in output
-    (total,) = [line.split() for line in output.splitlines() if line.startswith("all")]
-    assert total == ["all", "7", "0", "1", "0", "0"]  # complete, diverged, failed, started, waiting
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from lr_sweep.sweep.tune.trial_events import (
     TrialInterrupted,
     WorkerReplaced,
 )
-from lr_sweep.sweep.tune.tuner import EventCallback, SweepStoppedError
+from lr_sweep.sweep.tune.tuner import EventCallback
 from lr_sweep.tests.support.scripted_trials import evaluation
 from lr_sweep.trainables.events import Advanced, Started
 
@@ -68,14 +68,6 @@ def test_it_forwards_what_a_trial_reports() -> None:
         TrialFailed(run_ids=["a", "b"], reason="MemoryError: "),
         WorkerReplaced(reason="it holds 2 GiB"),
     ]
-
-
-def test_tune_is_stopped_between_two_of_its_steps() -> None:
-    tune, _ = callback()
-    tune.on_step_begin(1, [])
-    tune.leave.set()
-    with pytest.raises(SweepStoppedError):
-        tune.on_step_begin(2, [])
 
 
 def test_a_trial_without_retries_left_fails_unless_ray_has_died_or_tune_is_stopped(died: list[str]) -> None:
