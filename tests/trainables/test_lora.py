@@ -172,10 +172,3 @@ def test_every_parameter_is_in_one_part() -> None:
     parts = model.parts()
     found = [id(p) for part in (*EVERYTHING, "lora") for p in parameters_of(parts[part])]
     assert sorted(found) == sorted(id(p) for p in model.parameters())
-
-
-def test_ranks_and_alphas_are_part_of_the_id() -> None:
-    runs = [lora_run(), *(lora_run(lora_rank=rank) for rank in (1, 4)), lora_run(lora_alpha=16.0)]
-    assert len({run.run_id for run in runs}) == 4
-    assert lora_run(lora_rank=8, lora_alpha=8.0).run_id == runs[0].run_id
-    assert "lora" not in run_of("frozen-pretrained").canonical_json()

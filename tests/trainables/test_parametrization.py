@@ -112,9 +112,3 @@ def test_the_runs_of_results_that_are_shipped_keep_their_ids(tmp_path: Path) -> 
         with (RESULTS / name / "runs.csv").open() as file:
             recorded = {row["run_id"] for row in csv.DictReader(file)}
         assert {run.run_id for run in wanted_runs(load_study(name), {}, tmp_path)} == recorded
-
-
-def test_a_run_s_id_has_the_parametrization_and_the_ratio_only_where_they_change_it() -> None:
-    assert run_of(parametrization="standard").run_id == run_of().run_id != run_of(parametrization="mup").run_id
-    given, other = (run_of(optimizer="muon", muon_rate_ratio=ratio) for ratio in (1.0, 2.0))
-    assert given.run_id == run_of(optimizer="muon").run_id != other.run_id

@@ -22,7 +22,6 @@ from lr_sweep.tests.support.tiny_study import environment
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
-ROOT = Path(__file__).parents[3]
 RATES = (1e-4, 1e-3, 1e-2)
 TABLE = "variant,lr,seed,val_acc,test_acc\n" + "".join(
     f"{variant},{rate},{seed},{0.5 + 0.1 * i * (variant == 'a') + seed / 64},{0.5 + i / 10}\n"
@@ -220,25 +219,6 @@ def test_standard_input_is_read(table: Path, monkeypatch: pytest.MonkeyPatch) ->
     for content in (TABLE.encode(), b'[{"lr": 0.1, "val_acc": 0.5}, {"lr": 0.2, "val_acc": 0.6}]'):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
         assert main(["judge", "-", "--out", "out"]) == 0
-
-
-WITHOUT = """
-import sys
-class Refuse:
-    def find_spec(self, name, *rest):
-        if name.partition(".")[0] in ("torch", "ray", "mlflow", "transformers"):
-            raise ImportError(f"{name} is not needed")
-sys.meta_path.insert(0, Refuse())
-from lr_sweep.sweep.cli.parser import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-def test_neither_torch_nor_ray_is_needed(table: Path) -> None:
-    arguments = [sys.executable, "-c", WITHOUT, "judge", str(table), "--out", str(table.parent / "out")]
-    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert (table.parent / "out" / "index.html").exists()
 
 
 @pytest.fixture(scope="module")

@@ -49,17 +49,6 @@ def test_a_cell_worked_out_by_hand(tmp_path: Path) -> None:
     assert found.learning_rates["learning_rate"].tolist() == [1e-5, 1e-4, 1e-3]
 
 
-def test_a_missing_seed_keeps_a_learning_rate_from_being_chosen(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    made.add(1e-4, 0, [(300, 0.9, 0.9)])
-    made.want(1e-4, 1)
-    for seed in (0, 1):
-        made.add(1e-3, seed, [(300, 0.5, 0.5)])
-    cell = only(summary_of(made.write()).cells)
-    assert (cell["learning_rate"], cell["num_values"], cell["incomplete"]) == (1e-3, 2, False)
-    assert (cell["complete"], cell["missing"]) == (3, 1)
-
-
 def test_a_run_that_diverged_counts_with_its_best_model_before(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
     made.add(1e-3, 0, [(100, 0.4, 0.3), (200, 0.2, 0.9)], status="diverged", trained=250, diverged_at=250)

@@ -135,7 +135,7 @@ def test_a_diverged_run_stops_and_is_reported_at_the_plain_engine_s_step() -> No
         oracle.model.output_layer.bias[0] = math.inf
     before = stack.state(sick)[0]
     assert [slot.run for slot, _ in stack.advance()] == [slot.run for slot in stack.slots if slot is not sick]
-    oracle.advance()
+    assert oracle.advance() is None
     assert sick.progress.diverged_at_step == oracle.progress.diverged_at_step == 31
     assert same_bits(stack.state(sick)[0], before)
     assert stack.advance()  # before it is removed
