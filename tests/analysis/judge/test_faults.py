@@ -18,13 +18,6 @@ from lr_sweep.tests.support.judged import chosen, rows_of, study_of
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
-def test_rates_that_all_give_the_same_are_said_to(tmp_path: Path) -> None:
-    rows = [f"{rate},{seed},{0.512 + seed / 50}" for rate in (0.3, 0.03, 0.003, 3e-4) for seed in (0, 1)]
-    study = study_of(tmp_path, rows_of("lr,seed,val_loss", rows))
-    (found,) = [each for each in study.findings if each.check == "flat"]
-    assert "all 4 learning rates have the same mean" in found.message
-
-
 def cells_of(values: dict[tuple[str, float], float], seeds: int = 2) -> list[str]:
     """Return rows of variant, rate, seed and value; seeds differ by 0.01."""
     return [f"{name},{rate},{seed},{v + seed / 100:g}" for (name, rate), v in values.items() for seed in range(seeds)]

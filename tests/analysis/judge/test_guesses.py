@@ -23,31 +23,11 @@ def table(head: str, *columns: object) -> str:
     return rows_of(head, rows)
 
 
-@pytest.mark.parametrize(
-    "rate",
-    [
-        *(
-            "lr",
-            "learning_rate",
-            "LR",
-            "learningRate",
-            "Learning Rate",
-            "adam_lr",
-            "optimizer.lr",
-            "start_lr",
-            "opt/lr",
-        ),
-        *(
-            "params_lr",
-            "params.lr",
-            "hparams.lr",
-            "hparams/lr",
-            "config/lr",
-            "config/optimizer/lr",
-            "params_learning_rate",
-        ),
-    ],
-)
+RATE_NAMES = "lr LR learning_rate learningRate adam_lr optimizer.lr start_lr opt/lr params_lr params.lr"
+RATE_NAMES += " hparams.lr hparams/lr config/lr config/optimizer/lr params_learning_rate"
+
+
+@pytest.mark.parametrize("rate", [*RATE_NAMES.split(), "Learning Rate"])
 def test_a_learning_rate_is_known_by_its_name(tmp_path: Path, rate: str) -> None:
     study = study_of(tmp_path, table(f"{rate},lr_decay,warmup_lr_steps,seed,val_acc", "{rate},0.1,100,{seed},{value}"))
     assert chosen(study) == {"all": (1e-2, 0.805)}

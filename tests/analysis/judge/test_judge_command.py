@@ -69,11 +69,12 @@ def test_the_report_is_written_and_replaced_whole(table: Path, capsys: pytest.Ca
     [
         (["mine.csv", "--columns", "lr"], "got 'lr', want MEANING=NAME"),
         (["mine.csv", "--columns", "rate=lr,seed=seed,seed=x"], "unknown meaning 'rate'"),
-        (["mine.csv", "--columns", "test=tset_acc"], "no such column"),
+        (["mine.csv", "--columns", "test=tset_acc"], "--columns test=tset_acc: no such column: there are variant, lr"),
         (["mine.csv", "--select-on-test"], "the table has validation data"),
+        (["mine.csv", "--equal-within", "0"], "--equal-within: got 0, want a difference above 0"),
         (["mine.csv", "--out", "mine.csv"], "a file is there: name another folder"),
         (["mine.csv", "--out", "."], "such as mine.csv: name another folder"),
-        (["mine.cvs"], "no file mine.cvs"),
+        (["mine.cvs"], "no file mine.cvs: name a CSV or Parquet file"),
     ],
 )
 def test_mistakes_end_with_code_2(
