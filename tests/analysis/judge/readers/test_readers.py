@@ -82,15 +82,20 @@ for variant, rate, seed, value in eval(sys.argv[2]):
     with mlflow.start_run():
         mlflow.log_params({"variant": variant, "lr": rate, "seed": seed})
         mlflow.log_metrics({"val_acc": value, "val_loss": 1 - value})
+mlflow.search_runs(experiment_names=["sweep"]).to_csv("../table.csv")
 """
 
 
 @pytest.mark.slow
-def test_a_database_of_mlflow(tmp_path: Path) -> None:
-    values = [(*run, accuracy(*run)) for run in RUNS]
-    run_script(MLFLOW, f"sqlite:///{tmp_path}/mlflow.db", repr(values), folder=tmp_path)
-    assert_found(judge([tmp_path / "mlflow.db"], Reading()), "runs of MLflow")
-    assert_found(judge([tmp_path], Reading()), "runs of MLflow")
+def test_a_database_of_mlflow_and_its_table_of_runs(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    run_script(MLFLOW, f"sqlite:///{store}/mlflow.db", repr([(*run, accuracy(*run)) for run in RUNS]), folder=store)
+    assert_found(judge([store / "mlflow.db"], Reading()), "runs of MLflow")
+    assert_found(judge([store], Reading()), "runs of MLflow")
+    table = judge([tmp_path / "table.csv"], Reading(metric="accuracy"))
+    assert_found(table)
+    assert set(table.summary.runs["status"]) == {"complete"}
 
 
 LAST_VALUES = """
@@ -193,7 +198,7 @@ def test_jobs_of_hydra(tmp_path: Path) -> None:
 
 
 RAY = """
-import sys, ray
+import sys, pandas, ray
 from ray import tune
 ray.init(address="local", num_cpus=2)
 def train(config):
@@ -203,15 +208,23 @@ def train(config):
         tune.report({"val_acc": value - 0.125 * abs(step - 2)})
 grid = tune.grid_search
 space = {"method": grid(["a", "b"]), "lr": grid([1e-3, 1e-2, 1e-1]), "seed": grid([0, 1])}
-tune.Tuner(train, param_space=space, run_config=tune.RunConfig(storage_path=sys.argv[1], name="mine", verbose=0)).fit()
+run_config = tune.RunConfig(storage_path=sys.argv[1], name="mine", verbose=0)
+results = tune.Tuner(train, param_space=space, run_config=run_config).fit()
+results.get_dataframe().to_csv("last.csv")
+pandas.concat(
+    result.metrics_dataframe.assign(**{f"config/{name}": value for name, value in result.config.items()})
+    for result in results
+).to_csv("steps.csv")
 """
 
 
 @pytest.mark.slow
 @pytest.mark.cluster
-def test_folders_of_ray_tune(tmp_path: Path) -> None:
+def test_folders_and_tables_of_ray_tune(tmp_path: Path) -> None:
     run_script(RAY, str(tmp_path), folder=tmp_path)
     assert_found(judge([tmp_path / "mine"], Reading()), "folders of Ray Tune", steps=True)
+    assert_found(judge([tmp_path / "steps.csv"], Reading()), steps=True)
+    assert chosen(judge([tmp_path / "last.csv"], Reading())) == {"a": (1e-2, 0.59375), "b": (1e-1, 0.71875)}
 
 
 def test_a_trial_of_ray_tune_that_failed(tmp_path: Path) -> None:
