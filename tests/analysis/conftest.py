@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from lr_sweep.tests.support.servers.headless_browser import Browser, browser
 
 
 @pytest.fixture
@@ -19,3 +22,9 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in ("figure_frame", "laws", "decided"):
         monkeypatch.setattr(f"lr_sweep.analysis.report.{module}.save", empty)
+
+
+@pytest.fixture(scope="session")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("profile")) as started:
+        yield started

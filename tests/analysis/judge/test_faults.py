@@ -178,6 +178,7 @@ def test_widths_at_rates_of_powers_of_two_are_compared(tmp_path: Path) -> None:
     want = {f"width={row.width:g}": (float(f"{row.lr:.5e}"), round(row.val_loss, 6)) for row in known.itertuples()}
     assert chosen(study) == want
     assert sorted(study.summary.runs["status"])[-3:] == ["complete", "diverged", "missing"]
+    assert study.about_table[0].startswith("read as: variant = width (guessed: the one setting")
 
 
 def test_two_algorithms_with_further_settings_get_one_question(tmp_path: Path) -> None:

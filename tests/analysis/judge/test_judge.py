@@ -53,14 +53,6 @@ def test_parquet_and_csv_say_the_same(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(one.summary.cells, other.summary.cells)
 
 
-def test_several_files_are_one_table(tmp_path: Path) -> None:
-    head, *rows = ACCURACY.splitlines()
-    for name, part in (("mnist", rows[:4]), ("cifar", rows[4:])):
-        (tmp_path / f"{name}.csv").write_text("\n".join([head, *part]))
-    study = judge([tmp_path / "mnist.csv", tmp_path / "cifar.csv"], Reading())
-    assert list(study.summary.cells["task"]) == ["mnist", "cifar"]
-
-
 def test_without_validation_nothing_is_chosen(tmp_path: Path) -> None:
     text = rows_of("lr,seed,test_acc", "0.3,0,0.61 0.3,1,0.63 0.03,0,0.72 0.03,1,0.74 0.003,0,0.66 0.003,1,0.65")
     study = study_of(tmp_path, text)
@@ -80,11 +72,6 @@ def test_a_training_loss_does_not_turn_the_direction(tmp_path: Path) -> None:
     for columns in ({}, {"test": "test_accuracy"}):
         study = study_of(tmp_path, text, Reading(columns=columns, select_on_test=True))
         assert chosen(study) == {"a": (0.1, 0.975)}
-
-
-def test_without_test_validation_is_shown(tmp_path: Path) -> None:
-    study = study_of(tmp_path, "lr,seed,val_acc\n0.1,0,0.5\n0.2,0,0.75\n")
-    assert study.info.metric.test == "validation accuracy"
 
 
 def test_unequal_tuning_is_found(tmp_path: Path) -> None:

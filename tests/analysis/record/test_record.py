@@ -1,4 +1,3 @@
-import json
 import math
 from datetime import datetime
 from pathlib import Path
@@ -116,10 +115,9 @@ def test_an_unknown_study_lists_those_there_are(tmp_path: Path) -> None:
 def test_facts_of_another_type_are_reported_with_their_file(
     tmp_path: Path, changed: dict[str, Any], message: str
 ) -> None:
-    path = Paths(SyntheticRecord(tmp_path).write()).facts("small")
-    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    results = SyntheticRecord(tmp_path).write(**changed)
     with pytest.raises(RecordError, match=rf"study\.json: {message}"):
-        record.read_study(tmp_path, "small")
+        record.read_study(results, "small")
 
 
 def test_a_study_that_wants_nothing_is_refused(tmp_path: Path) -> None:
