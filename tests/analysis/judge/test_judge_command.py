@@ -223,7 +223,7 @@ def test_standard_input_is_read(table: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
+def recorded(tmp_path_factory: pytest.TempPathFactory, undrawn_module: None) -> tuple[Path, Report]:
     """Two tasks and three variants with curves; runs that diverged, failed and are missing."""
     made = SyntheticRecord(tmp_path_factory.mktemp("record"))
     for task, low in (("mnist", 0.5), ("cifar10", 0.3)):

@@ -81,7 +81,7 @@ def paper(results: Path, summary: StudySummary) -> dict[str, Table]:
 
 
 @pytest.fixture(scope="module")
-def report(results: Path) -> Report:
+def report(results: Path, undrawn_module: None) -> Report:
     return write_report(results, "golden")
 
 

@@ -96,7 +96,7 @@ def test_checks_are_the_same(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+def report(tmp_path_factory: pytest.TempPathFactory, undrawn_module: None) -> Report:
     return write_report(record_of(tmp_path_factory.mktemp("perplexity"), PERPLEXITY), "small")
 
 
