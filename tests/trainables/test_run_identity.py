@@ -64,7 +64,7 @@ def other(value: Any) -> Any:
 
 
 def changed_runs() -> Iterator[tuple[str, Run]]:
-    """Runs of which no two are alike: of each field of a run, its protocol and each family's size, one with another value."""
+    """Runs of which no two are alike: one for each field of a run, its protocol and each family's size."""
     run = run_of()
     for name, value in vars(run).items():
         yield name, dataclasses.replace(run, **{name: OTHERS[name] if name in OTHERS else other(value)})
