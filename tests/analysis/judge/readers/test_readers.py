@@ -36,22 +36,33 @@ def assert_found(study: Study, reader: str = "", steps: bool = False) -> None:
     assert not steps or set(study.summary.runs["best_step"]) == {2}
 
 
+def trial(
+    value: float | None, state: str = "COMPLETE", reports: dict[int, float] | None = None, **params: float | str
+) -> Any:
+    """Return a trial of Optuna."""
+    optuna = pytest.importorskip("optuna")
+    kinds = {
+        "variant": optuna.distributions.CategoricalDistribution(["a", "b"]),
+        "lr": optuna.distributions.FloatDistribution(0, 1),
+        "seed": optuna.distributions.IntDistribution(0, 1),
+    }
+    return optuna.trial.create_trial(
+        params=params,
+        distributions={name: kinds[name] for name in params},
+        state=optuna.trial.TrialState[state],
+        value=value,
+        intermediate_values=reports or {},
+    )
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "journal"])
 def test_a_study_of_optuna(tmp_path: Path, kind: str) -> None:
     optuna = pytest.importorskip("optuna")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     path = tmp_path / "study"
     backend = optuna.storages.journal.JournalFileBackend(str(path)) if kind == "journal" else None
     storage = optuna.storages.JournalStorage(backend) if backend else f"sqlite:///{path}"
     study = optuna.create_study(storage=storage, direction="maximize", study_name="mine")
-    for variant, rate, seed in RUNS:
-        study.enqueue_trial({"variant": variant, "lr": rate, "seed": seed})
-
-    def objective(trial: Any) -> float:
-        variant, rate = trial.suggest_categorical("variant", ["a", "b"]), trial.suggest_float("lr", 1e-4, 1)
-        return accuracy(variant, rate, trial.suggest_int("seed", 0, 1))
-
-    study.optimize(objective, n_trials=len(RUNS))
+    study.add_trials([trial(accuracy(*run), variant=run[0], lr=run[1], seed=run[2]) for run in RUNS])
     found = judge([path], Reading())
     assert_found(found, "a study of Optuna")
     assert found.info.metric.higher_is_better
@@ -60,15 +71,9 @@ def test_a_study_of_optuna(tmp_path: Path, kind: str) -> None:
 def test_pruned_and_failed_trials_of_optuna(tmp_path: Path) -> None:
     optuna = pytest.importorskip("optuna")
     study = optuna.create_study(storage=f"sqlite:///{tmp_path}/s.db", study_name="s")
-    for rate, state, value in ((0.1, "COMPLETE", 0.5), (0.2, "PRUNED", 0.1), (0.3, "FAIL", None)):
-        trial = optuna.trial.create_trial(
-            params={"lr": rate},
-            distributions={"lr": optuna.distributions.FloatDistribution(0, 1)},
-            state=optuna.trial.TrialState[state],
-            value=value if state == "COMPLETE" else None,
-            intermediate_values={} if value is None else {1: value},
-        )
-        study.add_trial(trial)
+    study.add_trial(trial(0.5, reports={1: 0.5}, lr=0.1))
+    study.add_trial(trial(None, "PRUNED", {1: 0.1}, lr=0.2))
+    study.add_trial(trial(None, "FAIL", lr=0.3))
     found = judge([tmp_path / "s.db"], Reading())
     assert found.summary.runs["status"].tolist() == ["complete", "stopped", "failed"]
     assert chosen(found) == {"all": (0.1, 0.5)}
@@ -330,18 +335,10 @@ def test_what_is_no_store_is_said(tmp_path: Path) -> None:
 
 def test_several_studies_are_variants_and_several_objectives_are_refused(tmp_path: Path) -> None:
     optuna = pytest.importorskip("optuna")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     storage = f"sqlite:///{tmp_path}/s.db"
     for variant in "ab":
         study = optuna.create_study(storage=storage, study_name=variant, direction="maximize")
-        for _, rate, seed in RUNS[:6]:
-            study.enqueue_trial({"lr": rate, "seed": seed})
-        study.optimize(
-            lambda trial, variant=variant: accuracy(
-                variant, trial.suggest_float("lr", 1e-4, 1), trial.suggest_int("seed", 0, 1)
-            ),
-            n_trials=6,
-        )
+        study.add_trials([trial(accuracy(variant, rate, seed), lr=rate, seed=seed) for _, rate, seed in RUNS[:6]])
     assert_found(judge([tmp_path / "s.db"], Reading()), "2 studies of Optuna")
     optuna.create_study(storage=storage, study_name="two", directions=["maximize", "minimize"])
     with pytest.raises(UserError, match="the study two has several objectives"):
