@@ -41,6 +41,7 @@ def test_what_the_starter_without_a_tool_wrote(tmp_path: Path) -> None:
     assert tuned["adam"] - tuned["sgd"] < 0.1
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_readme_s_export_of_wandb_gives_what_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

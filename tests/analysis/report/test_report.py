@@ -137,6 +137,7 @@ def test_the_same_record_gives_the_same_files(small: Path, report: Report) -> No
     assert [path.name for path in report.folder.parent.iterdir() if path.name.startswith(".")] == [LOCK]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = SyntheticRecord(tmp_path)
     made.add(1e-3, 0, [(300, 0.5, 0.5)])
@@ -158,6 +159,7 @@ def test_a_report_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pyt
     ]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_on_an_empty_record_says_what_is_missing(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
     for rate in (1e-4, 1e-3, 1e-2):
@@ -174,6 +176,7 @@ def test_a_report_on_an_empty_record_says_what_is_missing(tmp_path: Path) -> Non
     assert f"| mnist | gpt2 | frozen-random | – | – | {note} |" in files["sensitivity"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_failed_runs_are_listed_with_their_reason(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
     made.add(1e-3, 0, [], status="failed", trained=0, failure="out of memory | on\nnode 3")
@@ -222,6 +225,7 @@ def test_the_learning_rate_of_lu_et_al_is_drawn_only_near_the_sweep(
     assert bool(chart_data(summary, {}, orders(summary, flips_in(summary)))["panels"][0]["fixed"]) is drawn
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_figure_1_is_of_the_models_that_have_its_task(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
     made.add(1e-3, 0, [(300, 0.5, 0.5)], task="cifar10-lra")
