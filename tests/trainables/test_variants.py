@@ -77,16 +77,6 @@ def test_an_added_variant_trains_its_parts_alone_in_both_engines(added: str) -> 
     assert_close(stacked([run], 20)[1][0].progress.curve, training.progress.curve, 1e-4)
 
 
-def test_a_study_may_name_an_added_variant(added: str, tmp_path: Path) -> None:
-    study = write_study(tmp_path, variants=(added, "frozen-pretrained"), rates=(1e-3,))
-    runs = runs_of(study, tmp_path / "results")
-    assert {run.variant: run.run.trained for run in runs} == {
-        "frozen-norms": ("layer_norms", "output"),
-        "frozen-pretrained": VARIANTS["frozen-pretrained"].trained,
-    }
-    assert len({run.run_id for run in runs}) == 2
-
-
 @pytest.mark.slow
 def test_the_quick_tests_of_variants_pass_with_a_line_more(tmp_path: Path) -> None:
     """Runs every test file that reads the table of variants in a copy of the tree."""
