@@ -16,7 +16,7 @@ import torch
 
 from lr_sweep.tests.support.engine_runs import assert_close, stacked
 from lr_sweep.tests.support.small_runs import CPU, random_weights, real_valued_task, run_of
-from lr_sweep.tests.support.tiny_study import ROOT, runs_of, write_study
+from lr_sweep.tests.support.tiny_study import ROOT
 from lr_sweep.trainables.initialise import build_classifier
 from lr_sweep.trainables.parts import EVERYTHING, VARIANTS, Variant
 from lr_sweep.trainables.plain import Training
