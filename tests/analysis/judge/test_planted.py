@@ -32,7 +32,6 @@ SPLIT_NAMES = ["val_{}", "valid_{}", "validation_{}", "eval/{}", "metrics.val_{}
 AXES = {"width": ["32", "64"], "weight_decay": ["0", "0.1", "0.01"], "params.gamma": ["0.9", "0.99"]}
 AXES |= {"batch_size": ["16", "32"], "schedule": ["cosine", "linear"], "k": ["0", "1", "2"]}
 STATES = ["finished", "COMPLETE", "TERMINATED", "success", "Completed"]
-BROKEN = ["FAIL", "crashed", "TIMEOUT", "CANCELLED", "OOM"]
 
 
 @dataclass
