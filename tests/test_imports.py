@@ -111,6 +111,12 @@ def test_statistics_write_no_files_and_draw_nothing() -> None:
     assert wrong == {}
 
 
+def test_figures_do_without_pyplot() -> None:
+    """It keeps figures, and takes time to import."""
+    files = (ROOT / "analysis").rglob("*.py")
+    assert [path for path in files if re.search(r"import .*pyplot", path.read_text())] == []
+
+
 def test_ray_stays_in_few_modules() -> None:
     everything = [module for package in PACKAGES for module in modules(package)]
     with_ray = {module for module in everything if "ray" in imported(module)}
@@ -130,7 +136,7 @@ def test_what_ray_does_not_document_is_used_in_one_module() -> None:
     ("blocked", "wanted"),
     [
         (
-            ["ray", "mlflow", "optuna", "pydantic"],
+            ["ray", "mlflow", "optuna", "pydantic", "torchvision", "sklearn"],
             [name for package in ("datasets", "trainables") for name in modules(package) if name not in NEEDS_RAY],
         ),
         (["torch", "ray", "mlflow", "sklearn"], modules("analysis")),
@@ -140,9 +146,15 @@ def test_what_ray_does_not_document_is_used_in_one_module() -> None:
     ids=["training needs no Ray", "analysis needs no torch", "help is quick", "a grid needs no Optuna"],
 )
 def test_what_can_be_imported_without_what(blocked: list[str], wanted: list[str]) -> None:
-    arguments = [sys.executable, "-c", BLOCK, ",".join(blocked), ",".join(wanted)]
-    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
+    run_without(blocked, wanted)
+
+
+def run_without(blocked: list[str], wanted: list[str], *arguments: str | Path, script: str = "") -> str:
+    """Import modules in a process where packages are hidden, then run a script there; return what it printed."""
+    command = [sys.executable, "-c", BLOCK + script, ",".join(blocked), ",".join(wanted), *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 TWICE = """
@@ -160,9 +172,7 @@ except SystemExit as ended:
 
 def test_no_module_is_imported_by_two_names(tmp_path: Path) -> None:
     """`python -m sweep` in the checkout could import everything once more by its short name."""
-    arguments = [sys.executable, "-c", BLOCK + TWICE, "none", "sys", "plan", "quickstart", "--results", str(tmp_path)]
-    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    run_without(["none"], ["sys"], "plan", "quickstart", "--results", tmp_path, script=TWICE)
 
 
 SLOW = ["torch", "ray", "mlflow", "optuna", "matplotlib", "transformers", "sklearn", "huggingface_hub", "torchvision"]
@@ -179,8 +189,12 @@ def test_looking_is_quick(tmp_path: Path, command: str) -> None:
     record.write()
     blocked = SLOW if command == "show" else [*SLOW, "pandas"]
     named = {"ls": [], "show": [record.wanted[0]["run_id"]]}.get(command, [str(study)])
-    arguments = [sys.executable, "-c", BLOCK + RUN, ",".join(blocked), "sys", command, *named]
-    arguments += ["--results", str(record.results)]
-    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert {"plan": "1 complete", "status": "A small study", "ls": "  tiny", "show": "best"}[command] in done.stdout
+    printed = run_without(blocked, ["sys"], command, *named, "--results", record.results, script=RUN)
+    assert {"plan": "1 complete", "status": "A small study", "ls": "  tiny", "show": "best"}[command] in printed
+
+
+def test_judge_needs_neither_torch_nor_ray(tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text("lr,seed,val_acc\n0.1,0,0.5\n0.01,0,0.6\n0.001,0,0.5\n")
+    arguments = ("judge", tmp_path / "runs.csv", "--out", tmp_path / "out")
+    run_without(["torch", "ray", "mlflow", "transformers"], ["sys"], *arguments, script=RUN)
+    assert (tmp_path / "out" / "index.html").exists()

@@ -5,7 +5,6 @@ They have the digits that their uncertainty shows, and never a zero that is none
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 
 from lr_sweep.analysis.judge.write import write_judged
 from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import RecordError, read_study
 from lr_sweep.common.text import NO_VALUE, rate_texts
 from lr_sweep.tests.support.judged import rows_of, study_of
@@ -25,14 +23,6 @@ LOSS = Metric(name="loss", higher_is_better=False, is_fraction=False)
 PERPLEXITY = Metric(name="perplexity", higher_is_better=False, is_fraction=False)
 
 
-def with_metric(results: Path, metric: object) -> Path:
-    """A record whose `study.json` names a metric."""
-    SyntheticRecord(results).write()
-    path = Paths(results).facts("small")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"metric": metric}))
-    return results
-
-
 def test_a_study_without_a_metric_measures_accuracy(tmp_path: Path) -> None:
     assert read_study(SyntheticRecord(tmp_path).write(), "small").metric == ACCURACY
 
@@ -40,7 +30,7 @@ def test_a_study_without_a_metric_measures_accuracy(tmp_path: Path) -> None:
 def test_the_metric_of_a_study_is_read(tmp_path: Path) -> None:
     named = {"name": "perplexity", "higher_is_better": False, "is_fraction": False}
     assert PERPLEXITY.as_json() == named
-    assert read_study(with_metric(tmp_path, named), "small").metric == PERPLEXITY
+    assert read_study(SyntheticRecord(tmp_path).write(metric=named), "small").metric == PERPLEXITY
 
 
 @pytest.mark.parametrize(
@@ -48,7 +38,7 @@ def test_the_metric_of_a_study_is_read(tmp_path: Path) -> None:
 )
 def test_a_damaged_metric_is_reported_with_its_file(tmp_path: Path, metric: object) -> None:
     with pytest.raises(RecordError, match=r"study\.json: got the metric .* want"):
-        read_study(with_metric(tmp_path, metric), "small")
+        read_study(SyntheticRecord(tmp_path).write(metric=metric), "small")
 
 
 def test_numbers_as_text() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -33,10 +32,7 @@ def searched_and_stopped(folder: Path) -> Path:
         made.add(rate, 0, [(300, accuracy, accuracy)])
     made.want(1e-1, 0)
     made.end(made.wanted[-1], [(100, 0.2, 0.2)], "stopped", 100, stopped_at_step=100)
-    results = made.write()
-    path = Paths(results).facts("small")
-    changed = {"search": SEARCH, "winners": 2, "stop_early": {"rule": "halving"}}
-    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    results = made.write(search=SEARCH, winners=2, stop_early={"rule": "halving"})
     labels = {"task": "mnist", "model": "gpt2", "variant": "frozen-random", "learning_rate": 1e-1}
     write(
         Paths(results).rungs("small"), [labels | {"step": 100, "value": 0.2, "num_compared": 4, "kept": False}], RUNGS

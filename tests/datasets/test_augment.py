@@ -31,20 +31,6 @@ def test_flip_by_hand() -> None:
     assert torch.equal(got, torch.cat([square([2, 1], [4, 3]), square([1, 2], [3, 4])]))
 
 
-def test_rotation_by_quarter_turns() -> None:
-    image = square([1, 2, 3], [4, 5, 6], [7, 8, 9])
-    quarter, half = torch.tensor([math.pi / 2]), torch.tensor([math.pi])
-    assert torch.equal(rotate(image, torch.zeros(1), BLACK), image)
-    assert torch.equal(rotate(image, quarter, BLACK), square([3, 6, 9], [2, 5, 8], [1, 4, 7]))
-    assert torch.equal(rotate(image, half, BLACK), square([9, 8, 7], [6, 5, 4], [3, 2, 1]))
-
-
-def test_rotation_lets_black_in_at_the_corners() -> None:
-    got = rotate(torch.ones(1, 32, 32, 1), torch.tensor([math.radians(20)]), BLACK)
-    assert got[0, 0, 0] == got[0, 31, 31] == BLACK
-    assert got[0, 16, 16] == 1
-
-
 @pytest.mark.parametrize("degrees", [-20.0, -7.3, 0.4, 11.1, 19.7])
 def test_rotation_equals_torchvision(degrees: float) -> None:
     image = torch.rand(32, 32, 3, generator=torch.Generator().manual_seed(0))

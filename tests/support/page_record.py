@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.tests.support.records import SyntheticRecord
 
 HOSTILE = '</script><img src=x onerror="alert(1)"><script>alert(2)</script>'
@@ -49,11 +47,3 @@ def hostile_record(results: Path) -> SyntheticRecord:
     for variant in (HOSTILE, "a & b < c", "'\"><svg onload=alert(3)>"):
         made.add(1e-3, 0, [(300, 0.5, 0.5)], variant=variant, task=f"task {HOSTILE}", model='model "quoted" `code`')
     return made
-
-
-def write_titled(made: SyntheticRecord, title: str) -> Path:
-    """Write the study under another title."""
-    results = made.write()
-    path = Paths(results).facts(made.study)
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"title": title}))
-    return results

@@ -100,10 +100,13 @@ def evaluation(run_id: str, step: int, **numbers: float) -> dict[str, Any]:
     return {"run_id": run_id, "step": step} | losses | accuracies | {"time_ms": 0, "elapsed_s": step / 10} | numbers
 
 
-def write_study(results: Path, study: str, wanted: Sequence[Mapping[str, Any]], title: str = "A small study") -> None:
+def write_study(
+    results: Path, study: str, wanted: Sequence[Mapping[str, Any]], title: str = "A small study", /, **facts: Any
+) -> None:
+    """Write what a study wants, and its `study.json` with further facts."""
     folder = Paths(results).study(study)
     write(folder / "wanted.parquet", wanted, WANTED)
-    facts = {"study": study, "title": title, "format": FORMAT}
+    facts = {"study": study, "title": title, "format": FORMAT} | facts
     write_bytes(folder / "study.json", json.dumps(facts).encode(), durable=False)
 
 
@@ -163,9 +166,9 @@ class SyntheticRecord:
         if rows:
             write(Paths(self.results).curve(run_id), rows, CURVES)
 
-    def write(self) -> Path:
-        """Write the study; return the results directory."""
-        write_study(self.results, self.study, self.wanted)
+    def write(self, **facts: Any) -> Path:
+        """Write the study, with further facts; return the results directory."""
+        write_study(self.results, self.study, self.wanted, **facts)
         return self.results
 
 

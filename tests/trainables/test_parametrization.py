@@ -16,6 +16,7 @@ from lr_sweep.tests.support.small_runs import SIZE, real_valued_task, run_of
 from lr_sweep.trainables.initialise import build_classifier
 from lr_sweep.trainables.optimizers import optimizers_of
 from lr_sweep.trainables.parametrization import query_factor
+from lr_sweep.trainables.parts import VARIANTS
 from lr_sweep.trainables.run import ModelSize, Run
 
 WIDE = ModelSize(layers=1, heads=4, width=256, positions=8)
@@ -92,18 +93,17 @@ def test_a_pretrained_body_is_computed_as_it_was_trained() -> None:
     assert torch.equal(standard(embeddings), mup(embeddings))
 
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "dropout": {},
-    "no dropout": {"dropout": 0.0},
-    "blocked": {"attention": "blocked"},
-    "fused": {"attention": "fused"},
-}
+CASES: list[tuple[str, dict[str, Any]]] = [
+    *((variant, {}) for variant in VARIANTS),
+    *(("unfrozen-random", options) for options in ({"dropout": 0.0}, {"attention": "blocked"}, {"attention": "fused"})),
+]
 
 
-@pytest.mark.parametrize("variant", ["unfrozen-random", "frozen-random", "frozen-pretrained", "unfrozen-pretrained"])
-@pytest.mark.parametrize("options", OPTIONS)
-def test_both_engines_have_one_curve_in_float64(variant: str, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = [mup_run(variant, learning_rate=rate, **OPTIONS[options]) for rate in (1e-3, 3e-3)]
+@pytest.mark.parametrize(("variant", "options"), CASES, ids=str)
+def test_both_engines_have_one_curve_in_float64(
+    variant: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [mup_run(variant, learning_rate=rate, **options) for rate in (1e-3, 3e-3)]
     assert_one_curve_in_float64(runs, real_valued_task(), monkeypatch)
 
 
@@ -112,9 +112,3 @@ def test_the_runs_of_results_that_are_shipped_keep_their_ids(tmp_path: Path) -> 
         with (RESULTS / name / "runs.csv").open() as file:
             recorded = {row["run_id"] for row in csv.DictReader(file)}
         assert {run.run_id for run in wanted_runs(load_study(name), {}, tmp_path)} == recorded
-
-
-def test_a_run_s_id_has_the_parametrization_and_the_ratio_only_where_they_change_it() -> None:
-    assert run_of(parametrization="standard").run_id == run_of().run_id != run_of(parametrization="mup").run_id
-    given, other = (run_of(optimizer="muon", muon_rate_ratio=ratio) for ratio in (1.0, 2.0))
-    assert given.run_id == run_of(optimizer="muon").run_id != other.run_id

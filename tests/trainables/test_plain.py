@@ -55,16 +55,6 @@ def test_an_epoch_shows_every_example_once() -> None:
     assert not torch.equal(first, second)
 
 
-def test_a_step_is_adam_s() -> None:
-    one = plain_of(run_of(learning_rate=0.5, dropout=0.0, input_dropout=0.0, gradient_clip_norm=None))
-    before = one.model.output_layer.bias.detach().clone()
-    one._step(1)
-    gradient = one.model.output_layer.bias.grad
-    assert gradient is not None
-    # Adam's first step is lr x g / (|g| + eps), whatever the size of g
-    torch.testing.assert_close(one.model.output_layer.bias.detach(), before - 0.5 * gradient / (gradient.abs() + 1e-8))
-
-
 def test_the_best_validation_model_is_kept() -> None:
     trained = plain(run_of(learning_rate=0.3), 60)  # too large: accuracy goes up and down
     curve = trained.progress.curve
@@ -75,19 +65,6 @@ def test_the_best_validation_model_is_kept() -> None:
             trained.trained[name].copy_(tensor)
     loss, accuracy = evaluate(trained.model, trained.data, trained.data.validation)
     assert (loss, accuracy) == (best.validation_loss, best.validation_accuracy)
-
-
-def test_a_diverging_run_ends_as_a_result_with_its_step() -> None:
-    data = real_valued_task()
-    assert data.scale is not None
-    one = plain_of(run_of(), data)
-    one.advance()
-    with torch.no_grad():
-        one.model.output_layer.bias[0] = torch.inf
-    assert one.advance() is None
-    assert one.progress.diverged
-    assert one.progress.diverged_at_step == 11
-    assert [evaluation.step for evaluation in one.progress.curve] == [10]
 
 
 def test_whole_splits_are_evaluated_in_evaluation_mode(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import torch
 
 from lr_sweep.tests.support.engine_runs import assert_close, stacked
 from lr_sweep.tests.support.small_runs import CPU, random_weights, real_valued_task, run_of
-from lr_sweep.tests.support.tiny_study import ROOT, runs_of, write_study
+from lr_sweep.tests.support.tiny_study import ROOT
 from lr_sweep.trainables.initialise import build_classifier
 from lr_sweep.trainables.parts import EVERYTHING, VARIANTS, Variant
 from lr_sweep.trainables.plain import Training
@@ -75,16 +75,6 @@ def test_an_added_variant_trains_its_parts_alone_in_both_engines(added: str) -> 
     changed = {name for name, p in training.model.named_parameters() if not torch.equal(p, before[name])}
     assert changed == {name for name in before if "ln_" in name or name.startswith("output_layer")}
     assert_close(stacked([run], 20)[1][0].progress.curve, training.progress.curve, 1e-4)
-
-
-def test_a_study_may_name_an_added_variant(added: str, tmp_path: Path) -> None:
-    study = write_study(tmp_path, variants=(added, "frozen-pretrained"), rates=(1e-3,))
-    runs = runs_of(study, tmp_path / "results")
-    assert {run.variant: run.run.trained for run in runs} == {
-        "frozen-norms": ("layer_norms", "output"),
-        "frozen-pretrained": VARIANTS["frozen-pretrained"].trained,
-    }
-    assert len({run.run_id for run in runs}) == 2
 
 
 @pytest.mark.slow

@@ -23,20 +23,11 @@ from lr_sweep.tests.support.fuzz import MOST_BYTES, limited
 QUICK, MANY = 24, 700
 DRAWN_EVERY = 20
 """Cases of which the figures are drawn, too, in the long run."""
-VALUES = [
-    "",
-    "x" * 300,
-    "１",
-    *["nan", "inf", "-inf", "1e400", "1.7e308", "-1.7e308", "5e-324", "-", "5_0", "1,234", "0.", "-0"],
-]
+VALUES = ["", "x" * 300, "１", "nan", "inf", "-inf", "1e400", "1.7e308", "-1.7e308", "5e-324", "-", "5_0"]
+VALUES += ["1,234", "0.", "-0"]
 RATES = ["", "1e-3 ", *["0", "nan", "1e-31", "1e30", "1e-30", "0.0010000000001", "-1", "5e-324", "0,001"]]
-NAMES = [
-    "",
-    "a\nb",
-    "\x00",
-    "x" * 200,
-    *["=1+1", "-b", "@x", "$x$", "a|b", "<b>", "..", "ｎ", "é", "CON", "a,b", '"', "\\", "%s{0}"],
-]
+NAMES = ["", "a\nb", "\x00", "x" * 200, "=1+1", "-b", "@x", "$x$", "a|b", "<b>", "..", "ｎ", "é"]
+NAMES += ["CON", "a,b", '"', "\\", "%s{0}"]
 STATES = ["PRUNED", "FAIL", "finished", "running", "crashed", "diverged", "odd", ""]
 SEEDS = ["-1", "1.0", "1.5", "seed_1", "9223372036854775807", "1e300", "", "nan"]
 STEPS = ["0.5", "1e15", "-1", "nan", "", "1e-7", "9007199254740991"]

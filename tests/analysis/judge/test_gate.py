@@ -24,10 +24,10 @@ NOISE = (0.3, -0.5, 0.2, 0.1, -0.4, 0.3, 0.0, -0.2, 0.4, -0.1)
 """Of seeds, in points; their sum over seeds 3 to 6 is 0."""
 
 
-def sweep(path: Path, best: float, fresh: int = 0, at: float = 1e-2, metric: str = "test_acc") -> Path:
+def sweep(path: Path, best: float, fresh: int = 0, at: float = 1e-2) -> Path:
     """Write a sweep of three seeds, best in the middle, and fresh seeds from 3 on at one rate; points above 50."""
     rows = [(rate, seed) for rate in RATES for seed in range(3)] + [(at, 3 + i) for i in range(fresh)]
-    text = f"lr,seed,val_acc,{metric}\n"
+    text = "lr,seed,val_acc,test_acc\n"
     for rate, seed in rows:
         value = 50 + best - 5 * abs(math.log10(rate) + 2) + NOISE[seed]
         text += f"{rate},{seed},{value:.3f},{value:.3f}\n"

@@ -24,23 +24,14 @@ LEAST_ANSWERED = 0.5
 RATES = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1]
 RATE_NAMES = ["lr", "learning_rate", "LR", "params_lr", "params.lr", "config/lr", "hparams.lr", "adam_lr", "base_lr"]
 RATE_NAMES += ["learningRate", "start_lr", "optimizer.learning_rate", "initial_lr"]
-VARIANT_NAMES = [
-    "variant",
-    "method",
-    "algo",
-    "optimizer",
-    "params.method",
-    "config/algorithm",
-    "architecture",
-    "Method",
-]
+VARIANT_NAMES = ["variant", "method", "algo", "optimizer", "params.method", "config/algorithm"]
+VARIANT_NAMES += ["architecture", "Method"]
 SEED_NAMES = ["seed", "random_seed", "params_seed", "config/seed", "Seed", "random_state", "repeat"]
 METRICS = {"acc": True, "accuracy": True, "f1": True, "loss": False, "ppl": False, "error": False, "reward": True}
 SPLIT_NAMES = ["val_{}", "valid_{}", "validation_{}", "eval/{}", "metrics.val_{}", "dev {}", "best_val_{}", "{}_val"]
 AXES = {"width": ["32", "64"], "weight_decay": ["0", "0.1", "0.01"], "params.gamma": ["0.9", "0.99"]}
 AXES |= {"batch_size": ["16", "32"], "schedule": ["cosine", "linear"], "k": ["0", "1", "2"]}
 STATES = ["finished", "COMPLETE", "TERMINATED", "success", "Completed"]
-BROKEN = ["FAIL", "crashed", "TIMEOUT", "CANCELLED", "OOM"]
 
 
 @dataclass

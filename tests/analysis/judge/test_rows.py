@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -35,80 +36,73 @@ def test_numbers_that_are_none_or_two_are_refused(tmp_path: Path, text: str, mes
     assert message in str(raised.value)
 
 
-READ: dict[str, tuple[str, dict[str, list[object]], dict[str, tuple[float, float]], str]] = {
-    "a decimal comma that can be no other": (
-        "variant;lr;seed;val_ppl\n1,5;0,3;0;1,234\n1,5;0,03;0;2,345\n",
-        {},
-        {"1,5": (0.3, 1.234)},
-        "",
+@dataclass
+class Table:
+    """What is read of a table: columns of its runs, the best rate and value by variant, a remark."""
+
+    text: str
+    runs: dict[str, list[object]] = field(default_factory=dict)
+    best: dict[str, tuple[float, float]] | None = None
+    remark: str | None = None
+
+
+READ = {
+    "a decimal comma that can be no other": Table(
+        "variant;lr;seed;val_ppl\n1,5;0,3;0;1,234\n1,5;0,03;0;2,345\n", best={"1,5": (0.3, 1.234)}
     ),
-    "a last line without its end": (
-        HEAD + "a,0.3,0,0.9",
-        {},
-        {},
-        "table.csv: no line end after the last row; was the file cut?",
+    "a last line without its end": Table(
+        HEAD + "a,0.3,0,0.9", remark="table.csv: no line end after the last row; was the file cut?"
     ),
-    "seeds that begin with a word": (HEAD + "a,0.3,seed_0,0.9\na,0.3,Seed_10,0.8\n", {"seed": [0, 10]}, {}, ""),
-    "large seeds": (
-        HEAD + f"a,0.3,{2**62 + 1},0.9\na,0.3,{2**62 + 2},0.8\n",
-        {"seed": [2**62 + 1, 2**62 + 2]},
-        {},
-        "",
+    "seeds that begin with a word": Table(HEAD + "a,0.3,seed_0,0.9\na,0.3,Seed_10,0.8\n", {"seed": [0, 10]}),
+    "large seeds": Table(
+        HEAD + f"a,0.3,{2**62 + 1},0.9\na,0.3,{2**62 + 2},0.8\n", {"seed": [2**62 + 1, 2**62 + 2]}
     ),
-    "fractions of epochs": (
+    "fractions of epochs": Table(
         "lr,seed,epoch,eval_loss\n0.3,0,0.5,0.7\n0.3,0,1.25,0.8\n0.03,0,1.25,0.9\n",
         {"best_step": [50, 125], "num_steps": [125, 125]},
-        {},
-        "steps have fractions: in the report a step is 1/100 of the table's",
+        remark="steps have fractions: in the report a step is 1/100 of the table's",
     ),
-    "states of Optuna": (
+    "states of Optuna": Table(
         "lr,val_loss,state\n0.3,0.1,PRUNED\n0.03,0.5,COMPLETE\n0.003,,FAIL\n0.01,0.6,COMPLETE\n0.1,,WAITING\n",
         {"status": ["stopped", "complete", "failed", "complete", "missing"]},
         {"all": (0.03, 0.5)},
-        "",
     ),
-    "states in other words": (
+    "states in other words": Table(
         "lr,val_loss,state\n0.3,0.1,TIMEOUT\n0.2,0.1,CANCELLED by 1000\n0.1,0.1,Out of memory\n0.03,0.1,stopped\n"
         "0.01,0.6,TrialState.COMPLETE\n0.003,0.5,ok\n",
         {"status": [*["failed"] * 3, "stopped", "complete", "complete"]},
         {"all": (0.003, 0.5)},
-        "",
     ),
-    "states of W&B": (
-        "lr,seed,state,val_acc,test_acc\n0.1,0,finished,0.5,0.5\n0.1,1,crashed,0.7,0.7\n0.1,2,running,,\n0.1,3,finished,,\n",
+    "states of W&B": Table(
+        "lr,seed,state,val_acc,test_acc\n0.1,0,finished,0.5,0.5\n0.1,1,crashed,0.7,0.7\n0.1,2,running,,\n"
+        "0.1,3,finished,,\n",
         {"status": ["complete", "failed", "missing", "missing"]},
         {"all": (0.1, 0.5)},
-        "",
     ),
-    "rows without seeds": (
+    "rows without seeds": Table(
         "lr,val_acc,test_acc\n0.1,0.5,0.5\n0.1,0.7,0.6\n0.2,0.1,0.1\n",
         {"seed": [0, 1, 0]},
-        {},
-        "no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds",
+        remark="no column of seeds: rows of a cell and learning rate are numbered in their order, as seeds",
     ),
-    "a test value measured once": (
+    "a test value measured once": Table(
         "lr,seed,step,val_acc,test_acc\n0.1,0,1,0.5,\n0.1,0,2,0.7,\n0.1,0,3,0.6,0.65\n",
-        {},
-        {"all": (0.1, 0.65)},
-        "1 runs have one test value: it counts as that of their best step",
+        best={"all": (0.1, 0.65)},
+        remark="1 runs have one test value: it counts as that of their best step",
     ),
-    "percents of a spreadsheet": (  # a mark at the start, another order of columns, a blank line
+    "percents of a spreadsheet": Table(  # a mark at the start, another order of columns, a blank line
         "\ufefftest_acc;val_acc;method;lr\n70,5;80;a;0,001\n\n60;90,5;a;0,01\n",
-        {},
-        {"a": (0.01, 0.6)},
-        "some values of accuracy are above 1: all are read as percent",
+        best={"a": (0.01, 0.6)},
+        remark="some values of accuracy are above 1: all are read as percent",
     ),
 }
 
 
-@pytest.mark.parametrize(("text", "runs", "best", "remark"), READ.values(), ids=READ)
-def test_what_is_read(
-    tmp_path: Path, text: str, runs: dict[str, list[object]], best: dict[str, tuple[float, float]], remark: str
-) -> None:
-    study = study_of(tmp_path, text)
-    assert {name: study.summary.runs[name].tolist() for name in runs} == runs
-    assert chosen(study) == (best or chosen(study))
-    assert not remark or remark in study.about_table
+@pytest.mark.parametrize("table", READ.values(), ids=READ)
+def test_what_is_read(tmp_path: Path, table: Table) -> None:
+    study = study_of(tmp_path, table.text)
+    assert {name: study.summary.runs[name].tolist() for name in table.runs} == table.runs
+    assert table.best in (None, chosen(study))
+    assert table.remark is None or table.remark in study.about_table
 
 
 @pytest.mark.parametrize("value", ["1e400", "-inf", "nan", "1.7e308", "-1.7e308", "1e101"])

@@ -68,14 +68,6 @@ def test_learning_rates_of_six_and_of_more_digits_are_one(tmp_path: Path) -> Non
         assert f"learning rates that differ in their sixth digit are one: {text}" in study.about_table
 
 
-def test_a_seed_without_a_test_value_is_complete_and_has_none(tmp_path: Path) -> None:
-    rows = "0.3,0,0.5,0.48 0.3,1,0.6,0.47 0.03,0,0.70,0.62 0.03,1,0.71,nan 0.03,2,0.72,0.90 0.3,2,0.5,0.5"
-    study = study_of(tmp_path, rows_of("lr,seed,val_acc,test_acc", rows))
-    assert chosen(study) == {"all": (0.03, 0.76)}
-    runs = study.summary.runs
-    assert runs[runs["test_accuracy"].isna()][["seed", "status"]].to_numpy().tolist() == [[1, "complete"]]
-
-
 def test_failed_runs_have_no_value_without_validation_either(tmp_path: Path) -> None:
     text = "lr,seed,state,test_acc\n0.1,0,finished,0.5\n0.1,1,crashed,0.9\n"
     assert study_of(tmp_path, text).summary.learning_rates["test_mean"].tolist() == [0.5]
@@ -93,13 +85,6 @@ def test_settings_that_would_be_seeds_are_refused_by_name(tmp_path: Path) -> Non
         UserError, match=r"runs of one learning rate differ in width \(2 values\), dropout \(2 values\)"
     ):
         study_of(tmp_path, "width,dropout,lr,seconds,val_loss\n" + GRID)
-
-
-def test_a_column_that_numbers_repeats_can_be_given(tmp_path: Path) -> None:
-    text = "trials,lr,val_loss\n0,0.1,0.5\n1,0.1,0.6\n0,0.2,0.7\n1,0.2,0.8\n"
-    with pytest.raises(UserError, match="differ in trials"):
-        study_of(tmp_path, text)
-    assert chosen(study_of(tmp_path, text, Reading(columns={"seed": "trials"}))) == {"all": (0.1, 0.55)}
 
 
 def test_results_that_differ_are_no_settings(tmp_path: Path) -> None:

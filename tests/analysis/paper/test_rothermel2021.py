@@ -227,14 +227,6 @@ def heights(lines: list[Line2D]) -> list[float]:
     return [float(np.asarray(line.get_ydata())[0]) for line in lines]
 
 
-def test_published_numbers_are_found_by_their_place_in_the_paper() -> None:
-    found = entry(1, "cifar10-lra", "frozen-pretrained", TEST)
-    assert (found.value, found.sem) == ("54.7", "1.4")
-    assert math.isnan(entry(2, "mnist", "frozen-random", STEPS_TO_MATCH).number)
-    assert entry(5, "listops", "all", MAX_STEPS).number == 300_000
-    assert published(1, ("digits", "gpt2", "frozen-random"), TEST) is None
-
-
 def test_figures_draw_published_values_where_there_are_any() -> None:
     runs = [golden_runs("mnist", variant) for variant in VARIANTS]
     summary, _ = summary_of([row for rows, _ in runs for row in rows], [p for _, points in runs for p in points])

@@ -1,7 +1,4 @@
-import json
 import math
-import subprocess
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -118,23 +115,15 @@ def test_an_unknown_study_lists_those_there_are(tmp_path: Path) -> None:
 def test_facts_of_another_type_are_reported_with_their_file(
     tmp_path: Path, changed: dict[str, Any], message: str
 ) -> None:
-    path = Paths(SyntheticRecord(tmp_path).write()).facts("small")
-    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    results = SyntheticRecord(tmp_path).write(**changed)
     with pytest.raises(RecordError, match=rf"study\.json: {message}"):
-        record.read_study(tmp_path, "small")
+        record.read_study(results, "small")
 
 
 def test_a_study_that_wants_nothing_is_refused(tmp_path: Path) -> None:
     SyntheticRecord(tmp_path).write()
     with pytest.raises(RecordError, match="wants no runs"):
         record.read_wanted(tmp_path, "small")
-
-
-def test_analysis_imports_neither_torch_nor_ray_nor_what_trains() -> None:
-    unwanted = ["torch", "ray", "mlflow", "datasets", "trainables", "sweep", "matplotlib.pyplot"]
-    code = f"import sys, analysis.__main__; print([name for name in {unwanted} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_the_best_evaluation_is_the_first_of_the_highest_on_validation() -> None:

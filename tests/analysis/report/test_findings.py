@@ -65,21 +65,24 @@ def test_a_report_says_it_once_and_its_json_has_all(tmp_path: Path) -> None:
     assert [each["variant"] for each in listed] == ["frozen-random", "unfrozen-random"]
 
 
-def by_seed(made: SyntheticRecord, values: dict[float, tuple[float, float]]) -> list[tuple[str, str]]:
+def by_seed(made: SyntheticRecord, values: dict[float, tuple[float, float]]) -> list[CheckFinding]:
     for rate, accuracies in values.items():
         for seed, accuracy in enumerate(accuracies):
             made.add(rate, seed, [(300, accuracy, accuracy)])
     report = write_report(made.write(), "small")
     assert "‡" not in (report.folder / "report.md").read_text()
-    return [(each.check, each.level) for each in report.findings]
+    return list(report.findings)
 
 
 def test_a_tie_over_all_rates_has_no_edge(tmp_path: Path) -> None:
     """Each seed has one value whatever the rate, as where the rate does not reach the optimizer."""
     rates = (1e-4, 1e-3, 1e-2)
-    assert by_seed(SyntheticRecord(tmp_path / "a"), dict.fromkeys(rates, (0.6, 0.5))) == [("flat", "problem")]
-    stuck = dict.fromkeys(rates, (0.6, 0.6))  # six evaluations of one value
-    assert by_seed(SyntheticRecord(tmp_path / "c"), stuck) == [("stuck", "problem")]
+    (flat,) = by_seed(SyntheticRecord(tmp_path / "a"), dict.fromkeys(rates, (0.6, 0.5)))
+    assert (flat.check, flat.level) == ("flat", "problem")
+    assert "all 3 learning rates have the same mean" in flat.message
+    one_value = dict.fromkeys(rates, (0.6, 0.6))  # at all six evaluations
+    (stuck,) = by_seed(SyntheticRecord(tmp_path / "c"), one_value)
+    assert (stuck.check, stuck.level) == ("stuck", "problem")
 
 
 def test_a_tie_with_a_rate_inside_is_judged_by_that_rate(tmp_path: Path) -> None:
@@ -88,4 +91,4 @@ def test_a_tie_with_a_rate_inside_is_judged_by_that_rate(tmp_path: Path) -> None
     for seed in (0, 1):
         made.add(1e-2, seed, [], "diverged", 9, 9)
     found = by_seed(made, {1e-4: (0.6, 0.5), 3e-4: (0.4, 0.5), 1e-3: (0.5, 0.6)})
-    assert found == [("cliff", "problem"), ("diverged", "note")]
+    assert [(each.check, each.level) for each in found] == [("cliff", "problem"), ("diverged", "note")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.page_record import flip_record, page_record
-from lr_sweep.tests.support.servers.headless_browser import Browser, browser, executable
+from lr_sweep.tests.support.servers.headless_browser import Browser, executable
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(executable() is None, reason="no chromium or google-chrome on PATH")]
 
@@ -24,12 +23,6 @@ AT = {
     "1e-2": ("At 1e-2 you would have concluded: b > c > a.", "At 1e-2: another winner than the tuned one" + OPEN),
 }
 TUNED = "Tuned: a > c > b."
-
-
-@pytest.fixture(scope="module")
-def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("profile")) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.analysis.report.blocks import Bullets, Paragraph, Table, file_stems
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.common.text import percent_text
-from lr_sweep.tests.support.page_record import write_titled
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 RATES = (1e-4, 1e-3, 1e-2)
@@ -51,7 +50,7 @@ def test_an_infinite_accuracy_is_no_value(tmp_path: Path, value: float) -> None:
 
 def test_titles_and_names_with_dollars_are_drawn(tmp_path: Path) -> None:
     made = sweep(tmp_path, task=r"cost $\frac$", variant="$a$")
-    report = write_report(write_titled(made, r"What is $\notacommand{$ worth?"), "small")
+    report = write_report(made.write(title=r"What is $\notacommand{$ worth?"), "small")
     assert any(path.suffix == ".png" for path in report.files)
 
 

@@ -23,7 +23,7 @@ from lr_sweep.analysis.statistics.optimum import optima
 from lr_sweep.analysis.statistics.orders import orders
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.study_report import write_report
-from lr_sweep.tests.support.page_record import HOSTILE, hostile_record, page_record, write_titled
+from lr_sweep.tests.support.page_record import HOSTILE, hostile_record, page_record
 from lr_sweep.tests.support.records import SyntheticRecord
 
 VOID = {"meta", "link", "img", "input", "br"}
@@ -64,7 +64,7 @@ class Reader(HTMLParser):
 
 
 def page_of(made: SyntheticRecord, title: str = "A small study") -> tuple[str, Reader]:
-    text = (write_report(write_titled(made, title), made.study).folder / "index.html").read_text()
+    text = (write_report(made.write(title=title), made.study).folder / "index.html").read_text()
     return text, Reader(text)
 
 

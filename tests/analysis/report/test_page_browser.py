@@ -6,7 +6,6 @@ On a wide screen, on a phone, in the dark and on paper nothing that matters is o
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,9 @@ from lr_sweep.analysis.report.chart import chart_data
 from lr_sweep.analysis.report.page import page_html
 from lr_sweep.analysis.statistics.orders import orders
 from lr_sweep.analysis.study_report import write_report
-from lr_sweep.tests.support.page_record import HOSTILE, hostile_record, page_record, write_titled
+from lr_sweep.tests.support.page_record import HOSTILE, hostile_record, page_record
 from lr_sweep.tests.support.records import SyntheticRecord, flips_in, summary_of
-from lr_sweep.tests.support.servers.headless_browser import Browser, browser, executable
+from lr_sweep.tests.support.servers.headless_browser import Browser, executable
 
 pytestmark = pytest.mark.skipif(executable() is None, reason="no chromium or google-chrome on PATH")
 
@@ -28,12 +27,6 @@ TOOLTIP = "document.querySelector('#tooltip')"
 OPEN_ALL = "document.querySelectorAll('details').forEach(each => each.open = true)"
 TITLES_CUT_OFF = """[...document.querySelectorAll('.scroll')].filter(each => each.scrollWidth > each.clientWidth)
     .map(each => each.querySelector('caption').textContent)"""
-
-
-@pytest.fixture(scope="module")
-def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("profile")) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +232,7 @@ def test_on_paper_the_pictures_stand_for_the_figure(opened: Browser) -> None:
 
 
 def test_hostile_names_are_shown_and_do_nothing(window: Browser, tmp_path: Path) -> None:
-    results = write_titled(hostile_record(tmp_path), HOSTILE)
+    results = hostile_record(tmp_path).write(title=HOSTILE)
     page = write_report(results, "small").folder / "index.html"
     window.open(page)
     window.point_at("#plot .point")

@@ -49,6 +49,7 @@ COSTS = {"a": 1200.0, "b": 600.0}
 """Device seconds of a run; of other variants they are not known."""
 SUMMARY = StudySummary(runs=pd.DataFrame(), learning_rates=pd.DataFrame(), cells=pd.DataFrame())
 OTHERS = "Another variant has the highest mean at 1 of the 3 learning rates, distinguishably at none."
+WON = "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6)."
 
 
 @pytest.mark.parametrize(
@@ -57,14 +58,12 @@ OTHERS = "Another variant has the highest mean at 1 of the 3 learning rates, dis
         (
             [WINS],
             {},
-            "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6). At 1e-3 alone you would have concluded that "
-            "b wins, by 10.0 points over a.",
+            f"{WON} At 1e-3 alone you would have concluded that b wins, by 10.0 points over a.",
         ),
         (
             [WINS],
             {"flips": False},
-            "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6). At 1e-3 alone, b leads by 10.0 points over "
-            "a: the two cannot be distinguished there.",
+            f"{WON} At 1e-3 alone, b leads by 10.0 points over a: the two cannot be distinguished there.",
         ),
         (
             [LEADS],
@@ -82,8 +81,7 @@ OTHERS = "Another variant has the highest mean at 1 of the 3 learning rates, dis
         (
             [WINS, lead("c", 0.137, 0.052, 0.221, 4)],
             NO_FLIP,
-            "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6). The lead of 13.7 points over c (5.2 to "
-            "22.1; about 4 more seeds) is not certain.",
+            f"{WON} The lead of 13.7 points over c (5.2 to 22.1; about 4 more seeds) is not certain.",
         ),
         (
             [lead("b", 0.003, -0.006, 0.012, 90, equal=True, further_seeds=math.nan)],
@@ -93,14 +91,13 @@ OTHERS = "Another variant has the highest mean at 1 of the 3 learning rates, dis
         (
             [WINS],
             {"fixed_difference": math.nan},
-            "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6). At 1e-3 alone you would have concluded that "
-            "b wins, as a has no value.",
+            f"{WON} At 1e-3 alone you would have concluded that b wins, as a has no value.",
         ),
         (
             [WINS],
             {"flips": False, "fixed_best": "a", "strongest": Flip(1e-2, "b", 0.165, 0.12, 0.21)},
-            "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6). At 1e-3 alone, a leads, too. At 1e-2 alone "
-            "you would have concluded that b wins, by 16.5 points over a (12.0 to 21.0).",
+            f"{WON} At 1e-3 alone, a leads, too. At 1e-2 alone you would have concluded that b wins, by 16.5 points "
+            "over a (12.0 to 21.0).",
         ),
         (
             [lead("b", 0.048, math.nan, math.nan, distinguishable=False)],

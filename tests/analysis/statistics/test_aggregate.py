@@ -1,4 +1,3 @@
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record import read as record
-from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import RecordError
 from lr_sweep.analysis.report.texts import say
 from lr_sweep.analysis.statistics.aggregate import OUTCOMES, account, per_learning_rate
@@ -47,17 +45,6 @@ def test_a_cell_worked_out_by_hand(tmp_path: Path) -> None:
     assert (lost["diverged"], lost["num_values"]) == (2, 0)
     assert math.isnan(lost["test_mean"])
     assert found.learning_rates["learning_rate"].tolist() == [1e-5, 1e-4, 1e-3]
-
-
-def test_a_missing_seed_keeps_a_learning_rate_from_being_chosen(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    made.add(1e-4, 0, [(300, 0.9, 0.9)])
-    made.want(1e-4, 1)
-    for seed in (0, 1):
-        made.add(1e-3, seed, [(300, 0.5, 0.5)])
-    cell = only(summary_of(made.write()).cells)
-    assert (cell["learning_rate"], cell["num_values"], cell["incomplete"]) == (1e-3, 2, False)
-    assert (cell["complete"], cell["missing"]) == (3, 1)
 
 
 def test_a_run_that_diverged_counts_with_its_best_model_before(tmp_path: Path) -> None:
@@ -152,18 +139,14 @@ def test_final_models_are_those_at_the_budget_and_a_diverged_run_has_none(tmp_pa
     curve = [(100, 0.5, 0.4), (300, 0.7, 0.6), (600, 0.9, 0.8)]
     made.add(1e-2, 0, curve, trained=600, budget=300)
     made.add(1e-2, 1, curve[:2], status="diverged", trained=300, diverged_at=300)
-    results = made.write()
-    path = Paths(results).facts(made.study)
     for selection, rate, test, steps in (("best", 1e-4, 0.8, (100, 100)), ("final", 1e-3, 0.7, (300, 300))):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"selection": selection}))
-        found = summary_of(results)
+        found = summary_of(made.write(selection=selection))
         cell = only(found.cells)
         assert (cell["learning_rate"], cell["test_mean"], cell["best_steps"]) == (rate, pytest.approx(test), steps)
     lost = only(found.learning_rates, learning_rate=1e-2)
     assert (lost["num_values"], lost["validation_mean"]) == (1, 0.7)
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"selection": "last"}))
     with pytest.raises(RecordError, match="got the selection 'last', want best or final"):
-        record.read_study(results, made.study)
+        record.read_study(made.write(selection="last"), made.study)
 
 
 def test_the_rule_says_which_model_of_a_run_is_measured() -> None:

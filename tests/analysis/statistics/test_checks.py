@@ -97,23 +97,6 @@ def test_steps_beyond_the_study_s_budget_do_not_count_as_rising(tmp_path: Path) 
     assert {each.check for each in found_in(made)} == {"one-seed"}
 
 
-def test_a_gap_unlike_the_task_s_others(tmp_path: Path) -> None:
-    """Validation less test: 0, 1 and 8 points; the median is 1, from which 8 is 7 away and 0 is 1."""
-    made = SyntheticRecord(tmp_path)
-    for variant, below in (("frozen-random", 0.0), ("frozen-pretrained", 0.01), ("unfrozen-random", 0.08)):
-        grid(made, {1e-4: 0.59, 1e-3: 0.6, 1e-2: 0.59}, test_below=below, variant=variant)
-    gap = by_check(found_in(made))["gap"]
-    assert (gap.variant, gap.level) == ("unfrozen-random", "problem")
-    assert gap.message == "validation less test is +8.0 points, where the median of the task's cells is +1.0"
-
-
-def test_a_gap_of_every_cell_is_the_task_s(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    for variant, at_high in (("frozen-random", 0.59), ("unfrozen-random", 0.595)):
-        grid(made, {1e-4: 0.59, 1e-3: 0.6, 1e-2: at_high}, test_below=0.2, variant=variant)
-    assert {(each.check, each.level) for each in found_in(made)} == {("gap", "note")}
-
-
 def test_a_gap_of_the_only_cell_is_a_problem(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
     grid(made, {1e-4: 0.59, 1e-3: 0.6, 1e-2: 0.59}, test_below=0.2)
@@ -210,15 +193,6 @@ def test_a_rate_without_effect(tmp_path: Path, curve: list[float], ignored: bool
     assert [each.message for each in found.values()] == (
         ["runs of one seed have the same numbers at 1e-4, 1e-3: the rate has no effect"] if ignored else []
     )
-
-
-def test_a_study_of_which_nothing_ran(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    for rate in (1e-4, 1e-3, 1e-2):
-        made.want(rate, 0)
-    assert [each.message for each in found_in(made)] == [
-        "3 of 3 runs missing: 1 of 1 at 1e-4, 1 of 1 at 1e-3, 1 of 1 at 1e-2"
-    ]
 
 
 def test_strict_fails_on_problems_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

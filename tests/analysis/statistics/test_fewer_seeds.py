@@ -134,6 +134,7 @@ def test_a_test_value_that_is_nan_at_the_chosen_rate(tmp_path: Path) -> None:
     (problem,) = [each for each in report.findings if each.check == "fewer-seeds"]
     assert problem.level == "problem"
     assert problem.message == "test accuracy at the chosen 3e-2 has a value for 2 of 3 seeds"
+    assert "9 runs in the table: 9 complete" in report.text
     page = (report.folder / "report.md").read_text()
     assert "76.0 ± 14.0 (2 of 3 seeds)" in page
     assert "Chosen on validation: a 3e-2 (2 of 3 seeds)." in page

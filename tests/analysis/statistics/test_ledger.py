@@ -63,15 +63,6 @@ def test_the_ledger_by_hand(results: Path) -> None:
     assert csv[1] == "mnist,gpt2,frozen-random,5,4,4,0,100.0,169.0,24.0,15.0,75.0,125.0"
 
 
-def test_a_study_of_which_nothing_has_ended(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path / "results")
-    made.want(1e-3, 0)
-    report = write_report(made.write(), "small")
-    assert "| mnist | gpt2 | frozen-random | 0/1 | unknown | 0 | – | 0 | 0 |" in (
-        (report.folder / "ledger.md").read_text()
-    )
-
-
 def test_lost_steps_are_unknown_of_a_run_that_failed_before_its_first_evaluation(tmp_path: Path) -> None:
     """Without an evaluation it has no pace to count lost steps by."""
     made = SyntheticRecord(tmp_path / "results")

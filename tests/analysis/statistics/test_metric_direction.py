@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record import read
-from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.checks import check_sweep
 from lr_sweep.analysis.statistics.orders import orders, reversals
@@ -45,10 +43,7 @@ def record_of(folder: Path, metric: Metric) -> Path:
         else:
             shown = [(s, 20 - 10 * validation, 20 - 10 * test) for s, validation, test in curve]
         made.add(rate, seed, shown, variant=variant)
-    results = made.write()
-    path = Paths(results).facts(made.study)
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"metric": dict(metric.as_json())}))
-    return results
+    return made.write(metric=dict(metric.as_json()))
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +96,7 @@ def test_checks_are_the_same(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+def report(tmp_path_factory: pytest.TempPathFactory, undrawn_module: None) -> Report:
     return write_report(record_of(tmp_path_factory.mktemp("perplexity"), PERPLEXITY), "small")
 
 

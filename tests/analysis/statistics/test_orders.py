@@ -36,19 +36,6 @@ def flipped(tmp_path: Path, variants: tuple[str, ...] = ("frozen", "unfrozen", "
     return summary_of(made.write())
 
 
-def test_reversals_by_hand(tmp_path: Path) -> None:
-    """`frozen` and `equal` are equal when tuned: no conclusion, no row."""
-    found = reversals(summary := flipped(tmp_path), flips_in(summary))
-    assert [(row["better"], row["worse"]) for row in found.to_dict("records")] == [
-        ("unfrozen", "frozen"),
-        ("unfrozen", "equal"),
-    ]
-    first = found.to_dict("records")[0]
-    assert first["tuned_difference"] == pytest.approx(0.1)
-    assert (first["num_rates"], first["num_opposite"], first["num_equal"]) == (3, 2, 0)
-    assert first["ranges"] == ((1e-3, 1e-2),)
-
-
 def test_ranges_are_interrupted_where_the_tuned_order_holds(tmp_path: Path) -> None:
     """Equal accuracies, at 1e-6, are neither for nor against."""
     made = SyntheticRecord(tmp_path)
@@ -90,10 +77,14 @@ def test_one_variant_has_no_order(tmp_path: Path) -> None:
     assert "would have concluded the opposite" not in page
 
 
-def test_csv_files(tmp_path: Path) -> None:
+def test_reversals_and_orders_by_hand_in_files(tmp_path: Path) -> None:
+    """`frozen` and `equal` are equal when tuned: no conclusion, no row."""
     flipped(tmp_path)
     folder = write_report(tmp_path, "small").folder
     turned = pd.read_csv(folder / "reversals.csv")
+    assert turned[["better", "worse"]].to_numpy().tolist() == [["unfrozen", "frozen"], ["unfrozen", "equal"]]
+    assert turned["tuned_difference"].tolist() == pytest.approx([0.1, 0.1])
+    assert turned[["num_rates", "num_opposite", "num_equal"]].to_numpy().tolist() == [[3, 2, 0]] * 2
     assert list(turned["ranges"]) == ["1e-3 to 1e-2", "1e-3 to 1e-2"]
     head, *rows = (folder / "orders.csv").read_text().splitlines()
     assert head == "task,model,learning_rate,order,incomplete,same,flipped"

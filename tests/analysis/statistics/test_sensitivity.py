@@ -8,9 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lr_sweep.analysis.report.further_tables import sensitivity_table
 from lr_sweep.analysis.statistics.sensitivity import mean_shortfall, sensitivities
-from lr_sweep.analysis.statistics.tuning import expected_bests
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 
@@ -36,12 +34,3 @@ def test_missing_rates_are_left_out(tmp_path: Path) -> None:
     cell = sensitivities(summary_of(made.write())).to_dict("records")[0]
     assert cell["sensitivity"] == pytest.approx(0.2)
     assert (cell["high"], cell["num_rates"]) == (1e-3, 2)
-
-
-def test_a_study_of_which_nothing_ran(tmp_path: Path) -> None:
-    made = SyntheticRecord(tmp_path)
-    made.want(1e-3, 0)
-    summary = summary_of(made.write())
-    table = sensitivity_table(sensitivities(summary), expected_bests(summary))
-    note = "fewer than two learning rates have a value; 1 runs missing or failed, may change"
-    assert table.rows == (("mnist", "gpt2", "frozen-random", "–", "–", note),)

@@ -88,17 +88,9 @@ def copied(folder: Path, into: Path, **changes: Any) -> Path:
 
 
 @pytest.mark.parametrize("family", LIBRARY)
-def test_what_the_library_saves_is_loaded(family: str, folders: dict[str, Path]) -> None:
+def test_what_the_library_saves_is_accepted(family: str, folders: dict[str, Path]) -> None:
+    """That it is loaded, hidden states show: test_library_bodies.py."""
     check_weights_fit(folders[family], SIZES[family])
-    model, body = library_model(SIZES[family]), new_body(SIZES[family])
-    put_weights(body, load_weights(folders[family], family))
-    theirs = {name.removeprefix("encoder.") if family == "t5" else name: p for name, p in model.named_parameters()}
-    for name, parameter in body.named_parameters():
-        if name not in body.always_new:
-            wanted = theirs[name]
-            if name == "embeddings.position_embeddings.weight" and family == "longformer":
-                wanted = wanted[2:]
-            assert torch.equal(parameter, wanted[: len(parameter)]), name
 
 
 @pytest.mark.parametrize(("family", "field", "value"), CASES, ids=str)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.tests.support.small_bodies import SIZES, new_body
 from lr_sweep.tests.support.small_runs import CPU, real_valued_task, run_of
-from lr_sweep.trainables.backbones import FAMILIES, bert, load_family, longformer, t5, vit
+from lr_sweep.trainables.backbones import FAMILIES
 from lr_sweep.trainables.backbones.family import parameters_of
 from lr_sweep.trainables.classifier import Classifier
 from lr_sweep.trainables.memory import part_sizes
@@ -115,13 +113,3 @@ def test_positions_are_only_as_many_as_a_family_has() -> None:
     task = TaskShape(num_tokens=40, num_classes=3, token_dim=4)
     rows = {family: part_sizes(size, task)["positions"] / 16 for family, size in SIZES.items()}
     assert rows == {"gpt2": 40, "lstm": 40, "bert": 41, "t5": 1, "longformer": 41, "vit": 40}
-
-
-@pytest.mark.parametrize("kind", [bert.Size, t5.Size, longformer.Size, vit.Size])
-def test_sizes_are_of_the_family_they_are_in(kind: Any) -> None:
-    assert load_family(kind.family).Size is kind
-
-
-def test_a_window_has_two_sides() -> None:
-    with pytest.raises(ValueError, match="attention_window: got 7, want an even number"):
-        longformer.Size(layers=1, heads=1, width=8, attention_window=7)

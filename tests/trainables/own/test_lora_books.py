@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import lzma
+import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,13 +19,22 @@ from lr_sweep.trainables.own.run import OwnRun, own_run
 from lr_sweep.trainables.pretraining.weights import SHIPPED
 
 pytest.importorskip("peft", reason="peft is not installed: pip install 'lr-sweep[hf]'")
-STUDY = ROOT / "docs" / "examples" / "lora-books.yaml"
+EXAMPLES = ROOT / "docs" / "examples"
+HELD_OUT = 8
+"""Sequences of a split, in place of 128: evaluations would take most of the time."""
 METHODS = ("full", "lora", "lora-plus", "rslora", "dora", "pissa")
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> list[WantedRun]:
-    return runs_of(STUDY, tmp_path)
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[WantedRun]:
+    """The example's runs, with few held-out sequences."""
+    folder = tmp_path_factory.mktemp("lora-books")
+    for name in ("lora-books.yaml", "lora-books-text.xz"):
+        shutil.copy(EXAMPLES / name, folder)
+    function = (EXAMPLES / "lora_books.py").read_text()
+    assert function.count("\nHELD_OUT = 128\n") == 1
+    (folder / "lora_books.py").write_text(function.replace("\nHELD_OUT = 128\n", f"\nHELD_OUT = {HELD_OUT}\n"))
+    return runs_of(folder / "lora-books.yaml", folder / "results")
 
 
 def of_variant(runs: list[WantedRun], variant: str, rate: float) -> OwnRun:
@@ -47,8 +56,8 @@ def test_full_has_one_rank_and_the_others_three(runs: list[WantedRun]) -> None:
 @pytest.fixture(scope="module")
 def loss_before() -> float:
     """The validation loss of the shipped body, without adapters."""
-    text = lzma.decompress((STUDY.parent / "lora-books-text.xz").read_bytes())
-    tokens = torch.tensor(list(text[: 128 * 128])).view(128, 128)
+    text = lzma.decompress((EXAMPLES / "lora-books-text.xz").read_bytes())
+    tokens = torch.tensor(list(text[: HELD_OUT * 128])).view(HELD_OUT, 128)
     with torch.no_grad():
         return GPT2LMHeadModel.from_pretrained(SHIPPED / "books-2x128")(tokens, labels=tokens).loss.item()
 

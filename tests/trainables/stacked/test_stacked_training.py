@@ -40,10 +40,10 @@ def test_a_batch_larger_than_the_training_split_is_refused() -> None:
     [
         *((task, "final_position", 0.1) for task in TASKS),
         ("numbers", "final_position", 0.0),
-        ("symbols", "last_token", 0.0),  # of all tasks, with and without dropout: in float64 below
+        ("symbols", "last_token", 0.0),
     ],
 )
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", ["frozen-pretrained", "unfrozen-random"])  # all, with and without dropout: below
 def test_alone_and_in_a_cohort_a_run_has_the_plain_engine_s_curve(
     variant: str, task: str, readout: str, dropout: float
 ) -> None:
@@ -104,7 +104,7 @@ def test_every_trained_tensor_moves_and_has_the_plain_engine_s_shape() -> None:
         assert progress["best_step"] == 10
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", ["frozen-pretrained", "unfrozen-random"])
 def test_moving_between_engines_changes_nothing(variant: str) -> None:
     runs = sweep_of(variant)[1:3]
     whole = [plain(run) for run in runs]
@@ -135,7 +135,7 @@ def test_a_diverged_run_stops_and_is_reported_at_the_plain_engine_s_step() -> No
         oracle.model.output_layer.bias[0] = math.inf
     before = stack.state(sick)[0]
     assert [slot.run for slot, _ in stack.advance()] == [slot.run for slot in stack.slots if slot is not sick]
-    oracle.advance()
+    assert oracle.advance() is None
     assert sick.progress.diverged_at_step == oracle.progress.diverged_at_step == 31
     assert same_bits(stack.state(sick)[0], before)
     assert stack.advance()  # before it is removed

@@ -36,22 +36,33 @@ def assert_found(study: Study, reader: str = "", steps: bool = False) -> None:
     assert not steps or set(study.summary.runs["best_step"]) == {2}
 
 
+def trial(
+    value: float | None, state: str = "COMPLETE", reports: dict[int, float] | None = None, **params: float | str
+) -> Any:
+    """Return a trial of Optuna."""
+    optuna = pytest.importorskip("optuna")
+    kinds = {
+        "variant": optuna.distributions.CategoricalDistribution(["a", "b"]),
+        "lr": optuna.distributions.FloatDistribution(0, 1),
+        "seed": optuna.distributions.IntDistribution(0, 1),
+    }
+    return optuna.trial.create_trial(
+        params=params,
+        distributions={name: kinds[name] for name in params},
+        state=optuna.trial.TrialState[state],
+        value=value,
+        intermediate_values=reports or {},
+    )
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "journal"])
 def test_a_study_of_optuna(tmp_path: Path, kind: str) -> None:
     optuna = pytest.importorskip("optuna")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     path = tmp_path / "study"
     backend = optuna.storages.journal.JournalFileBackend(str(path)) if kind == "journal" else None
     storage = optuna.storages.JournalStorage(backend) if backend else f"sqlite:///{path}"
     study = optuna.create_study(storage=storage, direction="maximize", study_name="mine")
-    for variant, rate, seed in RUNS:
-        study.enqueue_trial({"variant": variant, "lr": rate, "seed": seed})
-
-    def objective(trial: Any) -> float:
-        variant, rate = trial.suggest_categorical("variant", ["a", "b"]), trial.suggest_float("lr", 1e-4, 1)
-        return accuracy(variant, rate, trial.suggest_int("seed", 0, 1))
-
-    study.optimize(objective, n_trials=len(RUNS))
+    study.add_trials([trial(accuracy(*run), variant=run[0], lr=run[1], seed=run[2]) for run in RUNS])
     found = judge([path], Reading())
     assert_found(found, "a study of Optuna")
     assert found.info.metric.higher_is_better
@@ -60,15 +71,9 @@ def test_a_study_of_optuna(tmp_path: Path, kind: str) -> None:
 def test_pruned_and_failed_trials_of_optuna(tmp_path: Path) -> None:
     optuna = pytest.importorskip("optuna")
     study = optuna.create_study(storage=f"sqlite:///{tmp_path}/s.db", study_name="s")
-    for rate, state, value in ((0.1, "COMPLETE", 0.5), (0.2, "PRUNED", 0.1), (0.3, "FAIL", None)):
-        trial = optuna.trial.create_trial(
-            params={"lr": rate},
-            distributions={"lr": optuna.distributions.FloatDistribution(0, 1)},
-            state=optuna.trial.TrialState[state],
-            value=value if state == "COMPLETE" else None,
-            intermediate_values={} if value is None else {1: value},
-        )
-        study.add_trial(trial)
+    study.add_trial(trial(0.5, reports={1: 0.5}, lr=0.1))
+    study.add_trial(trial(None, "PRUNED", {1: 0.1}, lr=0.2))
+    study.add_trial(trial(None, "FAIL", lr=0.3))
     found = judge([tmp_path / "s.db"], Reading())
     assert found.summary.runs["status"].tolist() == ["complete", "stopped", "failed"]
     assert chosen(found) == {"all": (0.1, 0.5)}
@@ -82,15 +87,20 @@ for variant, rate, seed, value in eval(sys.argv[2]):
     with mlflow.start_run():
         mlflow.log_params({"variant": variant, "lr": rate, "seed": seed})
         mlflow.log_metrics({"val_acc": value, "val_loss": 1 - value})
+mlflow.search_runs(experiment_names=["sweep"]).to_csv("../table.csv")
 """
 
 
 @pytest.mark.slow
-def test_a_database_of_mlflow(tmp_path: Path) -> None:
-    values = [(*run, accuracy(*run)) for run in RUNS]
-    run_script(MLFLOW, f"sqlite:///{tmp_path}/mlflow.db", repr(values), folder=tmp_path)
-    assert_found(judge([tmp_path / "mlflow.db"], Reading()), "runs of MLflow")
-    assert_found(judge([tmp_path], Reading()), "runs of MLflow")
+def test_a_database_of_mlflow_and_its_table_of_runs(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    run_script(MLFLOW, f"sqlite:///{store}/mlflow.db", repr([(*run, accuracy(*run)) for run in RUNS]), folder=store)
+    assert_found(judge([store / "mlflow.db"], Reading()), "runs of MLflow")
+    assert_found(judge([store], Reading()), "runs of MLflow")
+    table = judge([tmp_path / "table.csv"], Reading(metric="accuracy"))
+    assert_found(table)
+    assert set(table.summary.runs["status"]) == {"complete"}
 
 
 LAST_VALUES = """
@@ -193,7 +203,7 @@ def test_jobs_of_hydra(tmp_path: Path) -> None:
 
 
 RAY = """
-import sys, ray
+import sys, pandas, ray
 from ray import tune
 ray.init(address="local", num_cpus=2)
 def train(config):
@@ -203,15 +213,23 @@ def train(config):
         tune.report({"val_acc": value - 0.125 * abs(step - 2)})
 grid = tune.grid_search
 space = {"method": grid(["a", "b"]), "lr": grid([1e-3, 1e-2, 1e-1]), "seed": grid([0, 1])}
-tune.Tuner(train, param_space=space, run_config=tune.RunConfig(storage_path=sys.argv[1], name="mine", verbose=0)).fit()
+run_config = tune.RunConfig(storage_path=sys.argv[1], name="mine", verbose=0)
+results = tune.Tuner(train, param_space=space, run_config=run_config).fit()
+results.get_dataframe().to_csv("last.csv")
+pandas.concat(
+    result.metrics_dataframe.assign(**{f"config/{name}": value for name, value in result.config.items()})
+    for result in results
+).to_csv("steps.csv")
 """
 
 
 @pytest.mark.slow
 @pytest.mark.cluster
-def test_folders_of_ray_tune(tmp_path: Path) -> None:
+def test_folders_and_tables_of_ray_tune(tmp_path: Path) -> None:
     run_script(RAY, str(tmp_path), folder=tmp_path)
     assert_found(judge([tmp_path / "mine"], Reading()), "folders of Ray Tune", steps=True)
+    assert_found(judge([tmp_path / "steps.csv"], Reading()), steps=True)
+    assert chosen(judge([tmp_path / "last.csv"], Reading())) == {"a": (1e-2, 0.59375), "b": (1e-1, 0.71875)}
 
 
 def test_a_trial_of_ray_tune_that_failed(tmp_path: Path) -> None:
@@ -317,18 +335,10 @@ def test_what_is_no_store_is_said(tmp_path: Path) -> None:
 
 def test_several_studies_are_variants_and_several_objectives_are_refused(tmp_path: Path) -> None:
     optuna = pytest.importorskip("optuna")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     storage = f"sqlite:///{tmp_path}/s.db"
     for variant in "ab":
         study = optuna.create_study(storage=storage, study_name=variant, direction="maximize")
-        for _, rate, seed in RUNS[:6]:
-            study.enqueue_trial({"lr": rate, "seed": seed})
-        study.optimize(
-            lambda trial, variant=variant: accuracy(
-                variant, trial.suggest_float("lr", 1e-4, 1), trial.suggest_int("seed", 0, 1)
-            ),
-            n_trials=6,
-        )
+        study.add_trials([trial(accuracy(variant, rate, seed), lr=rate, seed=seed) for _, rate, seed in RUNS[:6]])
     assert_found(judge([tmp_path / "s.db"], Reading()), "2 studies of Optuna")
     optuna.create_study(storage=storage, study_name="two", directions=["maximize", "minimize"])
     with pytest.raises(UserError, match="the study two has several objectives"):
