@@ -22,7 +22,7 @@ from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.tiny_study import cohort_here, rows, runs_of, write_study
 from lr_sweep.trainables.session import Session
 
-TASK = '''
+TASK = """
 import dataclasses
 from lr_sweep.datasets import digits
 from lr_sweep.datasets.digits import Options, fetch, num_held_out, num_train, shape
@@ -37,7 +37,7 @@ def load(options, data_dir):
     data = digits.load(options, data_dir)
     data.train.labels[:1] = int((data_dir / "label").read_text()) if (data_dir / "label").exists() else 0
     return dataclasses.replace(data, scale=None, shift=None)
-'''
+"""
 
 
 def train(
