@@ -54,9 +54,7 @@ READ = {
         HEAD + "a,0.3,0,0.9", remark="table.csv: no line end after the last row; was the file cut?"
     ),
     "seeds that begin with a word": Table(HEAD + "a,0.3,seed_0,0.9\na,0.3,Seed_10,0.8\n", {"seed": [0, 10]}),
-    "large seeds": Table(
-        HEAD + f"a,0.3,{2**62 + 1},0.9\na,0.3,{2**62 + 2},0.8\n", {"seed": [2**62 + 1, 2**62 + 2]}
-    ),
+    "large seeds": Table(HEAD + f"a,0.3,{2**62 + 1},0.9\na,0.3,{2**62 + 2},0.8\n", {"seed": [2**62 + 1, 2**62 + 2]}),
     "fractions of epochs": Table(
         "lr,seed,epoch,eval_loss\n0.3,0,0.5,0.7\n0.3,0,1.25,0.8\n0.03,0,1.25,0.9\n",
         {"best_step": [50, 125], "num_steps": [125, 125]},

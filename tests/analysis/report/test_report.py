@@ -235,6 +235,7 @@ def test_figure_1_is_of_the_models_that_have_its_task(tmp_path: Path) -> None:
     assert "figure1-tiny.png" not in names
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_command_line(small: Path, report: Report, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(small), "small"]) == 0
     assert f"Report: {report.page}" in capsys.readouterr().out
