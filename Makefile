@@ -45,7 +45,6 @@ test-slow-rest: env
 bench: env  ## how fast the engines are here, and what memory they take; start it on an idle machine (hours)
 	$(BIN)/python -m benchmarks.engine_speed
 	$(BIN)/python -m benchmarks.machine_speed
-	$(BIN)/python -m benchmarks.evaluation_speed
 	$(BIN)/python -m benchmarks.product_speed
 	$(BIN)/python -m benchmarks.engine_memory
 	$(BIN)/python -m benchmarks.long_sequences

@@ -157,8 +157,9 @@ def limits(study: Study) -> Sequence[str]:
         f"A learning rate where a seed has no value is chosen only if every learning rate "
         f"lacks one.{f' {metric.title} selects nothing.' if is_tested else ''}",
         *([measured] if is_tested else []),
-        "The SEM is over seeds: initialisation, data order and dropout. Mean ± SEM is no 95% interval; those are under "
-        '"How sure", with the choice of the learning rate in them. None holds the uncertainty from a finite test set.',
+        f"The SEM is over seeds{'' if table else ': initialisation, data order and dropout'}. Mean ± SEM is no 95% "
+        'interval; those are under "How sure", with the choice of the learning rate in them. None holds the '
+        "uncertainty from a finite test set.",
         f"{DIVERGED[metric.model]} Failed and missing runs are never counted as zero.",
         f"Numbers hold {grounds}, and for the learning rates tried.",
     )

@@ -178,6 +178,14 @@ def read_plain(path: Path, most_bytes: int) -> bytes:
         return file.read()
 
 
+def end_of(path: Path, most_bytes: int | None) -> bytes:
+    """Read the end of a file, of so many bytes at most; None: all of it."""
+    with path.open("rb") as file:
+        if most_bytes is not None:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
+        return file.read()
+
+
 def open_plain(path: Path) -> BufferedReader:
     """Open a file; raises OSError for what is no plain file: a device may have no end, a pipe no writer."""
     if not stat.S_ISREG(path.stat().st_mode):

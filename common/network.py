@@ -1,13 +1,23 @@
-"""Checks of addresses: whether a server listens there, one may, and this machine reaches itself."""
+"""Addresses: whether a server listens there, one may, and this machine reaches itself; and how they are shown."""
 
 from __future__ import annotations
 
 import socket
+from urllib.parse import urlsplit, urlunsplit
 
 from lr_sweep.common.errors import UserError
 
 ANSWER_TIMEOUT_S = 10.0
 """Time after which a silent host counts as unreachable; Ray itself tries for minutes."""
+
+
+def shown_uri(uri: str) -> str:
+    """Return the address without user name and password, for messages."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # no address at all
+        return f"{uri.partition(':')[0]}:..."
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if "@" in parts.netloc else uri
 
 
 def check_answers(host: str, port: int) -> None:

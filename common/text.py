@@ -77,8 +77,10 @@ def _places(number: float, digits: int) -> int:
     return digits - 1 - int(f"{abs(number):.{digits - 1}e}".partition("e")[2])
 
 
-def failure_line(failure: str) -> str:
+def failure_line(failure: str | None) -> str:
     """Return why a run failed: of a traceback, the exception after its last indented line; else all of it."""
+    if not isinstance(failure, str) or not failure:  # pandas has NaN for nothing
+        return "no reason given"
     lines = failure.splitlines()
     indented = [index for index, line in enumerate(lines) if line.startswith("  ")]
     return lines[min(indented[-1] + 1, len(lines) - 1)] if indented else failure

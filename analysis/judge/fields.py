@@ -24,13 +24,16 @@ NO_NUMBERS = {
 """What is wanted of values with these marks."""
 RATE_DIGITS = 6
 """Learning rates equal to so many digits are one, also where they were stored in single precision."""
+NUMBER_DIGITS = 12
+"""Digits to which numbers in labels are equal; a time or an id may have more."""
 NUMBERS = {"learning_rate", "seed", "step", "num_steps", *SPLITS}
 """What is read as a number, of `Columns.of`."""
 MOST_VALUE = 1e100
 """A value beyond it is as good as infinite, and its square would be."""
 
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
-_SEED = re.compile(r"(.*?[a-z].*?)(\d+)", re.IGNORECASE)
+_SEED = re.compile(r"(.*[^\d\n])(\d+)")
+_LETTER = re.compile("[a-z]", re.IGNORECASE)
 
 
 def parsed(parse: Callable[[str], Any], text: str) -> Any:
@@ -57,13 +60,19 @@ def without_percent(texts: list[str]) -> list[str]:
     held = {text for text in texts if not is_nothing(text)}
     if not held or not all(text.endswith("%") and is_number(text[:-1].rstrip()) for text in held):
         return texts
-    return [str(Decimal(text[:-1].rstrip()) / 100) if text in held else text for text in texts]
+    return [_hundredth(text[:-1].rstrip()) if text in held else text for text in texts]
+
+
+def _hundredth(text: str) -> str:
+    """Return a number divided by 100, to its last digit; `Decimal` refuses exponents beyond all floats."""
+    number = float(text)
+    return str(Decimal(text) / 100) if 1 / MOST_VALUE < abs(number) < MOST_VALUE else repr(number / 100)
 
 
 def without_prefix(texts: list[str]) -> list[str]:
     """Return the seeds 0, 1 of `seed_0`, `seed_1`; texts as they are where they do not all begin alike."""
     found = {text: _SEED.fullmatch(text) for text in dict.fromkeys(texts)}
-    prefixes = {match[1].lower() if match else None for match in found.values()}
+    prefixes = {match[1].lower() if match and _LETTER.search(match[1]) else None for match in found.values()}
     if len(prefixes) != 1 or None in prefixes:
         return texts
     numbers = {text: match[2] for text, match in found.items() if match}
@@ -86,8 +95,10 @@ def is_number(text: str) -> bool:
 
 
 def as_number(text: str) -> str:
-    """Write numbers that are equal alike; other texts as they are."""
-    return f"{float(text):.12g}" if is_number(text) else text
+    """Write numbers that are equal alike; other texts, and whole numbers of more digits, as they are."""
+    if not is_number(text) or (text.isdigit() and len(text) > NUMBER_DIGITS):
+        return text
+    return f"{float(text):.{NUMBER_DIGITS}g}"
 
 
 def number(text: str) -> float:

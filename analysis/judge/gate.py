@@ -271,7 +271,8 @@ def _outcome(
     if found.outcome[0] == FIRST:
         return "accept", f"the candidate {more}: {said}"
     if found.outcome[0] == UNDECIDED:
-        return "reject", f"with {counted(number, 'seed')} of each it was not shown that the candidate {more}: {said}"
+        why = f"with {counted(number, 'seed')} of each it was not shown that the candidate {more}"
+        return "reject", f"{why}{f': {said}' if said else ''}"
     return "reject", f"the candidate {f'gains less than {limit}' if min_gain else 'is worse'}: {said}"
 
 

@@ -21,7 +21,7 @@ from lr_sweep.analysis.judge.words import is_metric, is_rate, is_result, plain, 
 from lr_sweep.common.errors import UserError
 
 _REPEAT = re.compile(
-    rf"(.*?)(?:^|_|(?<=[^a-z]))(?:{'|'.join(sorted({*REPEATS, 'split', 'run', 'trial'}))})_?(\d+)(?:_(.*)|$)"
+    rf"(.*?)(?:^|_|(?<=[^a-z]))(?:{'|'.join(sorted({*REPEATS, 'split', 'run', 'trial'}))})_?(\d{{1,18}})(?:_(.*)|$)"
 )
 SEED, VALUE = "seed", "value"
 """Names of the columns of rows made here; the second where the fields' own columns name no metric."""

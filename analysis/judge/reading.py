@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -110,7 +111,7 @@ def saved_reading(path: Path) -> Reading:
     wanted = f"want a mapping with {', '.join(FIELDS)}, as --save writes it"
     try:
         content = YAML(typ="safe").load(read_plain(path, MOST_BYTES).decode())
-    except (OSError, UnicodeDecodeError, YAMLError) as error:
+    except (OSError, ValueError, RecursionError, YAMLError) as error:
         raise UserError(f"--columns {path}: cannot be read ({reason(error)}): {wanted}") from error
     if not isinstance(content, dict):
         raise UserError(f"--columns {path}: got {str(content)[:60]!r}, {wanted}")
@@ -118,10 +119,17 @@ def saved_reading(path: Path) -> Reading:
     mistakes += [
         f"{name}: got {str(value)[:60]!r}, want {FIELDS[name].__name__}"
         for name, value in content.items()
-        if name in FIELDS and not isinstance(value, FIELDS[name])
+        if name in FIELDS and not _is(value, FIELDS[name])
     ]
+    if _is(within := content.get("equal_within"), float) and not 0 < within < math.inf:
+        mistakes.append(f"equal_within: got {within:g}, want a difference above 0")
     columns = content.get("columns", {}) if isinstance(content.get("columns", {}), dict) else {}
     mistakes += [unknown("meaning", role, MEANINGS) for role in columns if role not in MEANINGS]
     if mistakes:
         raise UserError("\n".join(f"--columns {path}: {mistake}" for mistake in mistakes))
     return Reading(**(content | {"columns": {role: str(name or "") for role, name in columns.items()}}))
+
+
+def _is(value: object, kind: type) -> bool:
+    """Return whether a value is of a kind; a whole number is a number, too."""
+    return isinstance(value, kind) or (kind is float and isinstance(value, int) and not isinstance(value, bool))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import compress
@@ -75,13 +76,19 @@ def rows_of(tables: Sequence[TableFile], columns: Sequence[Columns], remarks: li
 
 
 def _refuse_spellings(rows: pd.DataFrame) -> None:
-    """Raise UserError for names that differ in capitals alone: they may be one, and its runs fewer than they are."""
+    """Raise UserError for names that differ in capitals alone, or in nothing seen: they may be one."""
     for role in ("task", "model", "variant"):
         names = list(rows[role].unique())
-        first = {name.casefold(): name for name in reversed(names)}
-        if others := [name for name in names if first[name.casefold()] != name]:
-            both = f"{first[others[0].casefold()]!r} and {others[0]!r}"
+        first = {_spelled(name): name for name in reversed(names)}
+        if others := [name for name in names if first[_spelled(name)] != name]:
+            both = f"{first[_spelled(others[0])]!r} and {others[0]!r}"
             raise UserError(f"{role} has {both}: one or two? write one name, or two that differ in more than capitals")
+
+
+def _spelled(name: str) -> str:
+    """Return a name as it is seen, in small letters: `é` may be one character or two, and others are invisible."""
+    seen = "".join(each for each in name if unicodedata.category(each) != "Cf")
+    return unicodedata.normalize("NFC", seen).casefold()
 
 
 def _without_blank(table: TableFile, columns: Columns, remarks: list[str]) -> TableFile:

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import pandas as pd
 
 from lr_sweep.analysis.judge.columns import JOIN, Columns
-from lr_sweep.analysis.judge.fields import is_nothing, is_number
+from lr_sweep.analysis.judge.fields import is_nothing, is_number, parsed, parser_of
 from lr_sweep.analysis.judge.names import ABOUT_RUNS, REPEATS, SPREADS
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.rows import UNREAD, joined_labels
 from lr_sweep.analysis.judge.words import is_setting, listed, words_of
 from lr_sweep.analysis.statistics.selection import CELL, Cell, each_cell
+from lr_sweep.common.errors import UserError
 
 RATE = [*CELL, "learning_rate"]
 """The columns that name a learning rate of a cell."""
@@ -21,6 +22,8 @@ LABELS = {"name", "run", "trial", "tag", "label"}
 """Words of columns that name a run, or what is compared."""
 MOST_OFFERED = 4
 """Settings for each of which a reading is offered."""
+MOST_DIGITS = 10
+"""Of a number that may count repeats."""
 
 
 def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str, guessed: dict[str, str]) -> pd.DataFrame:
@@ -38,8 +41,10 @@ def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str, guessed: 
         raise _question(names, columns, rows, decisive)
     guessed["variant"] = names[0]
     values = rows[UNREAD + names[0]]
-    label = dict(zip(values.unique(), joined_labels([(names[0], list(values.unique()))]), strict=True))
-    return rows.assign(variant=values.map(label))
+    texts = [parsed(parser_of("variant"), text) for text in joined_labels([(names[0], list(values.unique()))])]
+    if mistake := next((text for text in texts if isinstance(text, ValueError)), None):
+        raise UserError(f"{names[0]}, which is compared: {mistake}: --columns ignored={names[0]} leaves it out")
+    return rows.assign(variant=values.map(dict(zip(values.unique(), texts, strict=True))))
 
 
 def telling_apart(rows: pd.DataFrame, decisive: str) -> list[str]:
@@ -95,7 +100,7 @@ def _needed(names: Sequence[str], rows: pd.DataFrame, key: Sequence[str]) -> lis
 def _counts(name: str, rows: pd.DataFrame) -> bool:
     """Return whether a column may number repeats: 0, 1, 2 or 1, 2, 3."""
     values = {text.strip() for text in rows[UNREAD + name].unique() if not is_nothing(text)}
-    if not all(text.isascii() and text.isdigit() for text in values):
+    if not all(text.isascii() and text.isdigit() and len(text) < MOST_DIGITS for text in values):
         return False
     numbers = sorted(map(int, values))
     return numbers in (list(range(len(numbers))), list(range(1, len(numbers) + 1)))

@@ -70,7 +70,8 @@ class TableFile:
     @property
     def stem(self) -> str:
         """The name without its ending, which names a task or a report."""
-        return printable(self.path.stem) or "all"
+        name = printable(self.path.stem)
+        return name if name.strip(".") else "all"
 
 
 def read_table_file(path: Path) -> TableFile:

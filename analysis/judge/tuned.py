@@ -11,7 +11,7 @@ from lr_sweep.analysis.judge.runs import Runs
 from lr_sweep.analysis.judge.settings import RATE
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.aggregate import summarise
-from lr_sweep.analysis.statistics.selection import MEAN_DIGITS
+from lr_sweep.analysis.statistics.selection import rounded
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import rate_text
 
@@ -54,7 +54,7 @@ def best_settings(runs: Runs, metric: Metric) -> Tuned:
     """
     summary = summarise(runs.wanted, runs.ended, runs.curves, metric)
     rates = _apart(summary.learning_rates)
-    rates["mean"] = metric.sign * rates["validation_mean"].round(MEAN_DIGITS)
+    rates["mean"] = metric.sign * rounded(rates["validation_mean"].to_numpy(float))
     ordered = rates.sort_values(["num_values", "mean"], ascending=False, kind="stable")
     best = ordered.drop_duplicates(RATE)[[*RATE, "settings"]]
     wanted = _apart(runs.wanted)

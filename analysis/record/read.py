@@ -31,6 +31,8 @@ from lr_sweep.common.text import RATES, rates_text
 
 MAX_JSON = 1_000_000
 """Bytes of a file of JSON."""
+SEEDS = range(2, 1001)
+"""Fresh seeds of a cell, at most: every number of them has a look."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +46,19 @@ class SearchRange:
     """Learning rates that each cell is to try."""
     space: Sequence[str] = ()
     """Options that are chosen with each learning rate."""
+
+    @classmethod
+    def from_json(cls, content: Any) -> SearchRange:
+        """Read what the study file has of it; raises ValueError."""
+        try:
+            found = cls(**content)
+        except TypeError as error:
+            raise ValueError(f"got the search {content!r}") from error
+        ends = all(isinstance(end, int | float) and 0 < end < math.inf for end in (found.low, found.high))
+        texts = isinstance(found.space, list | tuple) and all(isinstance(each, str) for each in found.space)
+        if not (ends and texts and isinstance(found.rates, int)):
+            raise ValueError(f"got the search {content!r}, want two rates, a whole number and names of options")
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,20 +92,20 @@ class Deciding:
             found = cls(**content | {"pairs": pairs})
         except (KeyError, TypeError) as error:
             raise ValueError(f"got {content!r} as decide") from error
-        if not all(isinstance(each, int | float) for each in (found.min_difference, found.max_seeds, found.error)):
-            raise ValueError(f"got {content!r} as decide, want numbers")
+        known = all(isinstance(each, int | float) for each in (found.min_difference, found.error))
+        known = known and isinstance(found.max_seeds, int)
+        if not (known and 0 <= found.min_difference < math.inf and 0 < found.error < 1 and found.max_seeds in SEEDS):
+            raise ValueError(f"got {content!r} as decide, want numbers: {SEEDS[0]} seeds or more, an error below 1")
         return found
 
     def pairs_among(self, cells: Sequence[tuple[str, str, str]]) -> list[tuple[int, int]]:
         """Return which cells are compared with each other, by their indices: those of one task and model."""
         found = []
         for first, second in combinations(range(len(cells)), 2):
-            pair = cells[first][2], cells[second][2]
-            if cells[first][:2] != cells[second][:2]:
-                continue
-            if self.pairs is None or pair in self.pairs:
+            pair, alike = (cells[first][2], cells[second][2]), cells[first][:2] == cells[second][:2]
+            if alike and (self.pairs is None or pair in self.pairs):
                 found.append((first, second))
-            elif pair[::-1] in self.pairs:
+            elif alike and self.pairs and pair[::-1] in self.pairs:
                 found.append((second, first))
         return found
 
@@ -191,10 +206,6 @@ def _study_info(results: Path, study: str, content: Mapping[str, Any]) -> StudyI
             raise ValueError(f"got {content[key]!r} as {key}, want a number")
     if not isinstance(paired := content.get("paired", False), bool):
         raise ValueError(f"got paired {paired!r}, want true or false")
-    try:
-        search = SearchRange(**content["search"]) if "search" in content else None
-    except TypeError as error:
-        raise ValueError(f"got the search {content['search']!r}") from error
     refinement = None
     if (rates := content.get("refine")) is not None:
         rows = read_rows(Paths(results).proposals(study), PROPOSALS) or []
@@ -205,7 +216,7 @@ def _study_info(results: Path, study: str, content: Mapping[str, Any]) -> StudyI
         study=content["study"],
         title=content["title"],
         metric=replace(metric, model=selection),
-        search=search,
+        search=SearchRange.from_json(content["search"]) if "search" in content else None,
         refinement=refinement,
         winners=content.get("winners"),
         stops_early="stop_early" in content,

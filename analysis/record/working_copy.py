@@ -24,7 +24,7 @@ from lr_sweep.common.object_store import ObjectStore, StoreError, checked, reach
 KEPT = {
     "runs": re.compile(r"runs/[^/.][^/]*\.parquet"),
     "curves": re.compile(r"curves/[^/.][^/]*\.parquet"),
-    "studies": re.compile(r"studies/[^/]+/[^/.][^/]*"),
+    "studies": re.compile(r"studies/[^/.][^/]*/[^/.][^/]*"),
     "pretrained": re.compile(r"pretrained/(?!\.|[^/]*\.partial-)[^/]+/[^/.][^/]*"),
 }
 """What of each folder is copied. Reports are left out, which are made again, and checkpoints, which workers fetch."""

@@ -17,7 +17,10 @@ from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.common.text import aligned
 
 TEXT_WIDTH = 110
-_SPECIAL = re.compile(r"[<&|\n]")
+_SPECIAL = re.compile(r"[<&|\n]|\]\(")
+_MARKS = re.compile(r"\\[\\`]|(?P<mark>`+)(?!`).+?(?<!`)(?P=mark)(?!`)|`+|<|&(?=#?\w+;)|\]\(", re.DOTALL)
+"""What begins something in Markdown, code first: as a whole it is left as it is."""
+_INERT = {"<": "&lt;", "&": "&amp;", "](": "]\\("}
 LONGEST_STEM = 100
 """Characters of a name in that of a file, which may have two of them, and 255 in all."""
 
@@ -55,12 +58,13 @@ class Table:
 
     def markdown(self, alone: bool = False) -> str:
         """Render for `report.md`, or for a file of its own."""
-        rows = [list(map(_escape, row)) for row in self.rows]
+        rows = [list(map(markdown_text, row)) for row in self.rows]
         for i, j in self.bold:
             rows[i][j] = f"**{rows[i][j]}**"
-        lines = [f"| {' | '.join(row)} |" for row in ([*map(_escape, self.header)], ["---"] * len(self.header), *rows)]
+        head = [*map(markdown_text, self.header)]
+        lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
         caption = self.full_caption if alone else self.shown_caption
-        return "\n".join([f"**{_escape(self.title)}.** {_escape(caption)}", "", *lines, ""])
+        return "\n".join([markdown_text(f"**{self.title}.** {caption}"), "", *lines, ""])
 
     def text(self) -> str:
         """Render for a terminal, columns aligned."""
@@ -113,7 +117,7 @@ class Verdict:
 
     def markdown(self) -> str:
         """Render for `report.md`."""
-        return "".join(f"- **{_escape(name)}**: {_escape(text)} {_escape(small)}\n" for name, text, small in self.items)
+        return "".join(f"- {markdown_text(f'**{name}**: {text} {small}')}\n" for name, text, small in self.items)
 
     def text(self) -> str:
         """Render for a terminal, in lines of `TEXT_WIDTH`."""
@@ -134,7 +138,7 @@ class Image:
 
     def markdown(self) -> str:
         """Link the files."""
-        title = _escape(self.title)
+        title = markdown_text(self.title)
         also = f", also as [SVG]({self.svg.name})" if self.svg else ""
         return f"![{title}]({self.png.name})\n\n{title}{also}.\n"
 
@@ -178,9 +182,9 @@ class Section:
 
 def report_markdown(title: str, sections: Sequence[Section]) -> str:
     """Render the whole of `report.md`."""
-    lines = [f"# {_escape(title)}\n"]
+    lines = [f"# {markdown_text(title)}\n"]
     for section in sections:
-        heading = f"## {_escape(section.title)}\n\n" if section.title else ""
+        heading = f"## {markdown_text(section.title)}\n\n" if section.title else ""
         lines.append(heading + "\n".join(block.markdown() for block in section.body))
     return "\n".join(lines)
 
@@ -207,16 +211,13 @@ def stem_of_each(names: Iterable[str]) -> dict[str, str]:
     return {name: stem for (name,), stem in file_stems([(name,) for name in names]).items()}
 
 
-def _escape(text: str) -> str:
-    """Keep text from being a column, a line or an HTML element of Markdown."""
+def markdown_text(text: str) -> str:
+    """Keep a paragraph from being a column, a line, or more than text of Markdown."""
     if not _SPECIAL.search(text):
         return text
     return _no_html(text).replace("|", "\\|").replace("\n", " ")
 
 
 def _no_html(text: str) -> str:
-    """Write `<`, and `&` where it would begin an entity, as entities; in code Markdown reads neither."""
-    parts = re.split("(`[^`]+`)", text)
-    return "".join(
-        part if part.startswith("`") else re.sub(r"&(?=#?\w+;)", "&amp;", part).replace("<", "&lt;") for part in parts
-    )
+    """Keep a paragraph from being HTML, an entity, a link or a picture; in code Markdown reads none of them."""
+    return _MARKS.sub(lambda found: _INERT.get(found[0], found[0]), text)

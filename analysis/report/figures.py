@@ -47,6 +47,8 @@ UNNAMED = "0.8"
 """Grey of the lines of variants without a name."""
 HATCH = "////"
 """Of the bar of a mean over fewer seeds than others."""
+MOST_PANELS, MOST_WIDTH = 450, 400.0
+"""Tasks of a figure with a panel each, and inches of one with bars: matplotlib draws fewer than 2^16 pixels."""
 MOST_VARIANTS, NAMED_VARIANTS = 20, 12
 """Of more variants than the first number a figure names as many as the second; 40 lines cannot be distinguished."""
 
@@ -64,14 +66,15 @@ def learning_rate_figure(
     `rates` and `cells` are one model's rows of `StudySummary`, the latter with `BEST_RATE` where it is to be marked;
     dotted lines are what was published of these cells.
     """
-    tasks, styles, unnamed = list(rates["task"].unique()), *_named(cells, rates["variant"].unique(), metric)
+    every, styles, unnamed = list(rates["task"].unique()), *_named(cells, rates["variant"].unique(), metric)
+    tasks = every[:MOST_PANELS]
     columns = 2 if len(tasks) == 4 else min(len(tasks), MAX_COLUMNS)
     handles = _legend(rates, styles, metric, published is not None)
     if published:
         handles.append(Line2D([], [], color="0.3", linestyle=":", linewidth=1.3, label="published best (Table 1)"))
     if unnamed:
         handles.append(Line2D([], [], color=UNNAMED, linewidth=1, label=f"{unnamed} other variants"))
-    caption += _of_named(unnamed, "grey")
+    caption += _of_named(unnamed, "grey") + _of_first(tasks, every)
     figure, panels = framed(title, caption, handles, len(tasks), columns)
     for panel, task in zip(panels, tasks, strict=True):
         _draw_panel(panel, rates[rates["task"] == task], cells[cells["task"] == task], styles, metric)
@@ -91,8 +94,10 @@ def best_rates_figure(
 
     `cells` are one model's rows of `StudySummary.cells`; lines across the bars are what was published of them.
     """
-    tasks, styles, unnamed = list(cells["task"].unique()), *_named(cells, cells["variant"].unique(), metric)
-    cells, caption = cells[cells["variant"].isin(styles)], caption + _of_named(unnamed, "left out")
+    every, styles, unnamed = list(cells["task"].unique()), *_named(cells, cells["variant"].unique(), metric)
+    tasks = every[: int((MOST_WIDTH - LEFT - RIGHT) / (BAR_WIDTH * (len(styles) + 1)))]
+    cells = cells[cells["variant"].isin(styles) & cells["task"].isin(tasks)]
+    caption += _of_named(unnamed, "left out") + _of_first(tasks, every)
     width = LEFT + RIGHT + BAR_WIDTH * len(tasks) * (len(styles) + 1)
     handles: list[Artist] = [
         Line2D([], [], color=c, marker="s", linestyle="none", label=plain(v)) for v, (c, *_) in styles.items()
@@ -144,6 +149,11 @@ def _named(cells: pd.DataFrame, variants: Iterable[str], metric: Metric) -> tupl
 def _of_named(unnamed: int, how: str) -> str:
     named = f" Named: the {NAMED_VARIANTS} variants with the best mean rank over tasks; {unnamed} others are {how}."
     return named if unnamed else ""
+
+
+def _of_first(tasks: Sequence[str], every: Sequence[str]) -> str:
+    left_out = f" The first {len(tasks)} of {len(every)} tasks; the tables have all."
+    return left_out if len(tasks) < len(every) else ""
 
 
 def near_lu2021(learning_rates: Iterable[float]) -> bool:

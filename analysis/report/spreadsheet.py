@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-_FORMULA = re.compile(r"[=+\-@\t\r]")
+_FORMULA = re.compile(r"[=+\-@\t\r＝＋－＠]")
+"""The last four are wide forms, which spreadsheets in East Asia read as the others."""
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?%?", re.ASCII | re.IGNORECASE)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -59,14 +60,22 @@ def verdict_block(
         cells = {cell: value for cell, value in (device_s or {}).items() if cell[:2] == (row["task"], row["model"])}
         seconds = {variant: value for (_, _, variant), value in cells.items()}
         opening = [fresh, "By the seeds that chose the rates:"] if fresh else []
-        text = " ".join([*opening, *_sentences(row, summary, found_at, few, seconds)])
+        is_tuned = max(Counter(rate["variant"] for rate in rates).values()) > 1
+        text = " ".join([*opening, *_sentences(row, summary, found_at, few, seconds, is_tuned=is_tuned)])
         items.append((name, text, _rests_on(of, rates)))
     return Verdict(items)
 
 
 def _sentences(
-    row: Row, summary: StudySummary, found: Sequence[Conclusion], few: Few, device_s: Mapping[str, float]
+    row: Row,
+    summary: StudySummary,
+    found: Sequence[Conclusion],
+    few: Few,
+    device_s: Mapping[str, float],
+    *,
+    is_tuned: bool = True,
 ) -> Iterator[str]:
+    """Yield what is said of a task and model; `is_tuned`: whether some variant has several learning rates."""
     if not row["best"]:
         yield "no variant has a value."
         return
@@ -75,10 +84,10 @@ def _sentences(
     leads = [_lead(lead, metric, of_leader + device_s.get(lead.over, math.nan)) for lead in row["leads"]]
     within = "" if summary.equal_within is None else metric.amount_text(summary.equal_within)
     first = leads[0] if leads else None
-    yield say("verdict", leader=row["best"][0], first=first, num_rates=len(found), within=within)
+    yield say("verdict", leader=row["best"][0], first=first, num_rates=len(found), is_tuned=is_tuned, within=within)
     if unsure := [lead for lead in leads[1:] if not lead["distinguishable"]]:
         yield say("not_sure", several=len(unsure) > 1, named=_named(unsure, within))
-    if leads and len(found) > 1:
+    if leads and is_tuned and len(found) > 1:
         if row["fixed_best"]:
             yield _at_fixed_rate(row, metric, few)
         if (flip := row["strongest"]) and (not row["flips"] or flip.learning_rate != row["fixed_rate"]):

@@ -109,29 +109,33 @@ def is_paired(summary: StudySummary) -> bool:
 def _tests(summary: StudySummary, found: Sampled, first: Ints, second: Ints) -> dict[str, Any]:
     """Return the columns of `comparisons` that each pair has by itself, and the standard error and its freedom."""
     counts, means, spread = found.counts, found.means, found.noise.variance
-    difference = means[first] - means[second]
+    difference, apart = means[first] - means[second], np.zeros(len(first), bool)
     with np.errstate(invalid="ignore", divide="ignore"):
         effect = difference / np.sqrt((spread[first] + spread[second]) / 2)
         sem, dof = welch(found.noise, counts, first, second)
         if is_paired(summary):
-            by_seed = found.windows[first] - found.windows[second]
-            difference = np.nanmean(by_seed[:, 0], -1)
-            sem, dof = _by_seed(by_seed)
+            apart = (np.isnan(found.values[first]) != np.isnan(found.values[second])).any(-1)
+            by_seed = _by_seed(found, first, second)
+            difference, sem, dof = np.where(apart, (difference, sem, dof), by_seed)
         p = 2 * stdtr(dof, -np.abs(difference) / sem)
     half = stdtrit(dof, (1 + CONFIDENCE) / 2) * sem
     least = np.minimum(counts[first], counts[second])
-    notes = list(map(_note, least, difference, sem))
+    notes = list(map(_note, least, difference, sem, apart))
     ends = {"difference": difference, "low": difference - half, "high": difference + half, "effect_size": effect}
     seeds = {"num_seeds": counts[first].astype(int), "num_other_seeds": counts[second].astype(int)}
     return {**seeds, **ends, "p": p, "sem": sem, "dof": dof, "note": notes}
 
 
-def _by_seed(differences: Floats) -> tuple[Floats, Floats]:
-    """Return the standard errors of mean differences of runs that share a seed, and their degrees of freedom."""
-    noise = cell_noise(differences)
-    sem = np.sqrt(noise.variance / (~np.isnan(differences[:, 0])).sum(-1))
-    known = sem > NO_SPREAD
-    return np.where(known, sem, np.nan), np.where(known, noise.dof, np.nan)
+def _by_seed(found: Sampled, first: Ints, second: Ints) -> tuple[Floats, Floats, Floats]:
+    """Return the mean differences of runs that share a seed, their standard errors and degrees of freedom."""
+    differences = found.windows[first] - found.windows[second]
+    sizes = np.maximum(found.noise.size[first], found.noise.size[second])
+    noise = cell_noise(differences, sizes)
+    counts = (~np.isnan(differences[:, 0])).sum(-1)
+    sem = np.sqrt(noise.variance / counts)
+    known = sem > NO_SPREAD * sizes
+    means = np.nansum(differences[:, 0], -1) / counts
+    return means, np.where(known, sem, np.nan), np.where(known, noise.dof, np.nan)
 
 
 def _equal(frame: pd.DataFrame, within: float | None) -> Bools:
@@ -149,7 +153,7 @@ def _further(frame: pd.DataFrame, found: Sampled, first: Ints, second: Ints) -> 
     step = steps[min(num_found, len(steps) - 1)] if len(steps) else math.nan
     undecided = np.flatnonzero(~(frame["distinguishable"] | frame["equal"]) & frame["p"].notna())
     pairs = np.stack([first, second], axis=-1)[undecided]
-    noise = Noise(found.noise.variance[pairs], found.noise.dof[pairs])
+    noise = Noise(*(each[pairs] for each in found.noise))
     level = LEVEL / step / frame["choice"].to_numpy(float)[undecided]
     needed = np.full(len(frame), math.nan)
     difference = frame["difference"].to_numpy(float)[undecided]
@@ -157,7 +161,7 @@ def _further(frame: pd.DataFrame, found: Sampled, first: Ints, second: Ints) -> 
     return needed
 
 
-def _note(num_seeds: float, difference: float, sem: float) -> str:
+def _note(num_seeds: float, difference: float, sem: float, apart: bool) -> str:
     if num_seeds == 0:
         return "a variant without a value"
     if num_seeds == 1:
@@ -166,4 +170,4 @@ def _note(num_seeds: float, difference: float, sem: float) -> str:
         return "no spread between seeds: no interval, no p"
     few = "two seeds: their noise is hardly known" if num_seeds == 2 else ""
     noisy = "noise larger than the difference" if abs(difference) < sem else ""
-    return "; ".join(filter(None, [few, noisy]))
+    return "; ".join(filter(None, [few, noisy, "not by seed: some have no partner" if apart else ""]))

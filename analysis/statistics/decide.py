@@ -152,9 +152,10 @@ def noise_of(values: Floats, earlier: Noise) -> Noise:
     counts = (~np.isnan(values)).sum(-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         means = np.nansum(values, -1) / counts
-        fresh = Noise(np.nansum((values - means[..., None]) ** 2, -1) / (counts - 1), np.maximum(counts - 1.0, 0.0))
+        variance = np.nansum((values - means[..., None]) ** 2, -1) / (counts - 1)
+        fresh = Noise(variance, np.maximum(counts - 1.0, 0.0), np.abs(np.nan_to_num(values)).max(-1, initial=0.0))
         pooled, ratio = fresh.pooled_with(earlier), earlier.variance / fresh.variance
-    spread = (counts >= ENOUGH) & (fresh.variance > NO_SPREAD**2)
+    spread = (counts >= ENOUGH) & (np.sqrt(fresh.variance) > NO_SPREAD * fresh.size)
     alone = spread & (fdtrc(earlier.dof, fresh.dof, ratio) < QUIETER)
     alone |= fdtr(earlier.dof, fresh.dof, ratio) < NOISIER
     return Noise(*(np.where(alone, own, both) for own, both in zip(fresh, pooled, strict=True)))

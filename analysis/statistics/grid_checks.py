@@ -42,7 +42,7 @@ def grid_findings(cell: SweptCell) -> Iterator[CheckFinding]:
     if not any(row["num_values"] for row in rates) and len(rates) >= MIN_RATES:
         return
     if len(rates) < MIN_RATES or len(shown) < MIN_RATES:
-        yield _untuned(cell, [row["learning_rate"] for row in rates], [row["learning_rate"] for row in shown])
+        yield _untuned(cell, [row["learning_rate"] for row in rates], shown)
     elif math.isnan(cell.row["learning_rate"]):  # nothing selects
         return
     elif cell.row["at_edge"]:
@@ -75,15 +75,16 @@ def _inner_best(cell: SweptCell) -> float:
     return inner_rate(equal_rates, [row["learning_rate"] for row in cell.rates])
 
 
-def _untuned(cell: SweptCell, tried: list[float], values: list[float]) -> CheckFinding:
+def _untuned(cell: SweptCell, tried: list[float], shown: list[Row]) -> CheckFinding:
     if len(tried) == 1:
         message = f"only one learning rate, {rate_text(tried[0])}, was tried: nothing is tuned"
         return cell.finding("untuned", "problem", message, rates=around(tried[0]))
     if len(tried) < MIN_RATES:
         message = f"only {len(tried)} learning rates were tried: no peak can be seen to lie inside"
         return cell.finding("untuned", "problem", message, rates=beyond(tried, "low") + beyond(tried, "high"))
-    verb = "has" if len(values) == 1 else "have"
-    message = f"only {len(values)} of {len(tried)} learning rates {verb} a value: no peak can be seen to lie inside"
+    number, values = sum(row["num_values"] > 0 for row in shown), [row["learning_rate"] for row in shown]
+    verb = "has" if number == 1 else "have"
+    message = f"only {number} of {len(tried)} learning rates {verb} a value: no peak can be seen to lie inside"
     further = {rate for value in values for rate in between(tried, value)}
     further |= set(beyond(tried, "low")) if values[0] == tried[0] else set()
     return cell.finding("untuned", "problem", message, rates=tuple(sorted(further)))

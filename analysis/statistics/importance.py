@@ -15,7 +15,7 @@ AXES = ["learning_rate", "variant", "seed"]
 COMPONENTS = ["learning_rate", "variant", "learning_rate_by_variant", "seed", "noise"]
 """Shares of the variance; `learning_rate_by_variant`: that variants differ in where and how accuracy peaks."""
 FLAT = 1e-24
-"""A variance below this is summation error."""
+"""A variance below this share of the mean square is summation error."""
 
 
 def importances(runs: pd.DataFrame) -> pd.DataFrame:
@@ -70,7 +70,7 @@ def _shares(grid: Floats) -> tuple[dict[str, float], str]:
     if noise_dof < 1:
         return {}, "noise is not known: two seeds and two learning rates or variants are needed"
     total = float(np.sum((grid - grid.mean()) ** 2))
-    if total < FLAT * grid.size:
+    if total <= FLAT * float(np.sum(grid**2)):
         return {}, "every run has the same value"
     squares = _sums_of_squares(grid)
     noise = (total - sum(squares.values())) / noise_dof

@@ -17,7 +17,8 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 NO_SPREAD = 1e-9
-"""A standard error below this is rounding: all seeds have one accuracy."""
+"""A standard error below this share of the values is rounding: all seeds have one value."""
+ONE: Floats = np.ones(())
 WINDOW = 3
 """Learning rates that a cell's noise is learned from: the chosen one first, then its neighbours."""
 
@@ -29,15 +30,17 @@ class Noise(NamedTuple):
     """In the square of the values' unit; NaN: unknown."""
     dof: Floats
     """Degrees of freedom; 0: unknown."""
+    size: Floats = ONE
+    """Of the largest value."""
 
     def pooled_with(self, other: Noise) -> Noise:
         """Pool with the noise of other runs of the same cells."""
         dof = self.dof + other.dof
         sums = [np.where(each.dof > 0, each.variance * each.dof, 0.0) for each in (self, other)]
-        return Noise((sums[0] + sums[1]) / dof, dof)
+        return Noise((sums[0] + sums[1]) / dof, dof, np.fmax(self.size, other.size))
 
 
-def cell_noise(values: Floats) -> Noise:
+def cell_noise(values: Floats, sizes: Floats | None = None) -> Noise:
     """Learn the noise of each cell of a study from runs at its chosen rate and the rates beside it.
 
     The variance is pooled over the rates, and at least that of the chosen one. Rates beside it without any spread, as
@@ -53,15 +56,17 @@ def cell_noise(values: Floats) -> Noise:
 
     Args:
         values: ... x cells x `WINDOW` x seeds; the chosen rate first; NaN: no run, or no such rate.
+        sizes: of the largest value that each cell rests on; None: of those here.
     """
     known = ~np.isnan(values)
     counts = known.sum(-1)
     dof = np.maximum(counts - 1.0, 0.0)
+    size = np.abs(np.where(known, values, 0.0)).max((-2, -1), initial=0.0) if sizes is None else sizes
     with np.errstate(invalid="ignore", divide="ignore"):
         means = np.where(known, values, 0.0).sum(-1) / counts
         away = np.where(known, values - means[..., None], 0.0)
         squares = (away**2).sum(-1)
-        dof[..., 1:] *= squares[..., 1:] > NO_SPREAD**2
+        dof[..., 1:] *= np.sqrt(squares[..., 1:]) > NO_SPREAD * size[..., None]
         own = squares[..., 0] / dof[..., 0]
         beside = squares[..., 1:].sum(-1) * _ratio(squares, dof)
         variance = np.fmax(own, (squares[..., 0] + beside) / dof.sum(-1))
@@ -70,7 +75,7 @@ def cell_noise(values: Floats) -> Noise:
         of_all = np.where(spread, variance, 0.0).sum(-1, keepdims=True) / spread.sum(-1, keepdims=True)
         free = dof.sum(-1) / (1 + (num_rates - 1) * mean**2)
         floored = np.fmax(variance, weighted**4 * of_all)
-    return Noise(np.where(spread, floored, np.nan), np.where(spread, free, 0.0))
+    return Noise(np.where(spread, floored, np.nan), np.where(spread, free, 0.0), size)
 
 
 def welch(noise: Noise, counts: Floats, first: Ints, second: Ints) -> tuple[Floats, Floats]:
@@ -90,7 +95,8 @@ def welch(noise: Noise, counts: Floats, first: Ints, second: Ints) -> tuple[Floa
         sem = np.sqrt(ones + others)
         share = ones / (ones + others)  # the squares' own squares may overflow
         dof = 1 / (share**2 / noise.dof[..., first] + (1 - share) ** 2 / noise.dof[..., second])
-    known = sem > NO_SPREAD
+    sizes = np.broadcast_to(noise.size, noise.variance.shape)
+    known = sem > NO_SPREAD * np.maximum(sizes[..., first], sizes[..., second])
     return np.where(known, sem, np.nan), np.where(known, dof, np.nan)
 
 

@@ -46,6 +46,8 @@ TIED = 2.0
 PARAMETERS = 4
 """A height, two bends and a place: so many rates of one seed cannot show any noise."""
 TINY = 1e-12
+USUAL = (1e-4, 1e4)
+"""Between the least and the greatest mean of a curve: of others `TINY` would not be tiny, or more than rounding."""
 STEPS = 40
 MOST_CANDIDATES = 1000
 """Candidates for the optimum between two rates, and of all."""
@@ -75,6 +77,7 @@ def optimum(curve: Curve) -> Optimum:
     clearly worse than the best one, and is all between such rates where the fit does not hold. With one seed and few
     rates, the parabola through the best three gives the number.
     """
+    curve = _of_usual_size(curve)
     if np.isfinite(curve.means).sum() < 3:
         return Optimum(math.nan, math.nan, math.nan, "fewer than three learning rates with a value")
     if curve.best in (0, len(curve.means) - 1):
@@ -84,6 +87,16 @@ def optimum(curve: Curve) -> Optimum:
     if dof == 0 and len(kept) <= PARAMETERS:
         return Optimum(vertex(curve), math.nan, math.nan, "one seed, too few rates: no interval")
     return _fitted(curve, kept, variance, dof)
+
+
+def _of_usual_size(curve: Curve) -> Curve:
+    """Multiply very small or very large means by a power of two, which moves no optimum."""
+    span = float(np.nanmax(curve.means, initial=-np.inf) - np.nanmin(curve.means, initial=np.inf))
+    if not 0 < span < math.inf or USUAL[0] <= span <= USUAL[1]:
+        return curve
+    _, exponent = math.frexp(span)
+    means, variances = np.ldexp(curve.means, -exponent), np.ldexp(curve.variances, -2 * exponent)
+    return curve._replace(means=means, variances=variances)
 
 
 def _fitted(curve: Curve, kept: Ints, variance: float, dof: int) -> Optimum:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.aggregate import GROUP, OUTCOMES, StudySummary
-from lr_sweep.analysis.statistics.selection import MEAN_DIGITS
+from lr_sweep.analysis.statistics.selection import rounded
 
 Order = tuple[tuple[str, ...], ...]
 """Variants from best to worst; those in one inner tuple are equal."""
@@ -89,7 +89,7 @@ def by_rate(group: StudySummary) -> dict[float, pd.DataFrame]:
 
 def mean_tests(rows: pd.DataFrame) -> dict[str, float]:
     """Return the mean test accuracy of each variant with a value, rounded so that equal means are equal."""
-    means = rows["test_mean"].to_numpy(float).round(MEAN_DIGITS).tolist()
+    means = rounded(rows["test_mean"].to_numpy(float)).tolist()
     return {str(variant): mean for variant, mean in zip(rows["variant"], means, strict=True) if not math.isnan(mean)}
 
 

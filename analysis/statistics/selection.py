@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.columns import Row
@@ -24,11 +25,33 @@ Cell = tuple[str, str, str]
 
 MEAN_DIGITS = 12
 """Means are compared after rounding: accuracies are ratios of counts, so a closer difference is summation error."""
+USUAL = (-4, 2)
+"""Powers of ten of the means for which so many decimals are right; others are rounded to significant digits."""
+SMALL_DIGITS, LARGE_DIGITS = 9, 15
+MOST_PLACES = 308
 
 
 def comparable(mean: float) -> float:
     """Round a mean before it is compared, by numpy's rule as in a table: Python's `round` takes other halves up."""
-    return float(np.round(mean, MEAN_DIGITS))
+    return float(rounded(np.array(mean)))
+
+
+def rounded(means: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Round means before they are compared, of any size."""
+    places = places_of(np.abs(means))
+    found = np.round(means, MEAN_DIGITS)
+    for number in np.unique(places[places != MEAN_DIGITS]).tolist():
+        found = np.where(places == number, np.round(means, number), found)
+    return found
+
+
+def places_of(sizes: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the decimals to which means of these sizes are rounded."""
+    with np.errstate(divide="ignore"):
+        powers = np.floor(np.log10(sizes))
+    usual = ~np.isfinite(powers) | ((powers >= USUAL[0]) & (powers <= USUAL[1]))
+    digits = np.where(sizes < 1, SMALL_DIGITS, LARGE_DIGITS)
+    return np.where(usual, MEAN_DIGITS, np.minimum(digits - 1 - powers, MOST_PLACES)).astype(np.int64)
 
 
 def rule_text(metric: Metric, has_steps: bool = True) -> str:
@@ -116,7 +139,7 @@ def best_learning_rates(per_run: pd.DataFrame, metric: Metric = ACCURACY) -> pd.
     num_seeds = seeds_of(per_run).to_dict()
     columns = [*CELL, "learning_rate", "validation_mean", "runner_up", "runner_up_mean", "incomplete", "at_edge"]
     by_rate = per_run.groupby([*CELL, "learning_rate"], sort=False)["validation_accuracy"].agg(["mean", "count"])
-    by_rate["mean"] = by_rate["mean"].round(MEAN_DIGITS)
+    by_rate["mean"] = rounded(by_rate["mean"].to_numpy(float))
     cells = rows_by_cell(by_rate.reset_index())
     chosen = {cell: _choose(rates, num_seeds[cell], metric) for cell, rates in cells.items()}
     rows = [dict(zip(CELL, cell, strict=True)) | choice for cell, choice in chosen.items()]

@@ -54,7 +54,7 @@ def further_seeds(difference: Floats, noise: Noise, counts: Floats, level: Float
 
 def _power(difference: Floats, noise: Noise, counts: Floats, later: Floats, level: Floats) -> Floats:
     """Return the probability that a test with more seeds finds a difference."""
-    grown = Noise(noise.variance, noise.dof * (later - 1) / (counts - 1))
+    grown = noise._replace(dof=noise.dof * (later - 1) / (counts - 1))
     sem, dof = (found[:, 0] for found in welch(grown, later, np.array([0]), np.array([1])))
     power: Floats = 1 - nctdtr(dof, np.abs(difference) / sem, -stdtrit(dof, level / 2))
     return power

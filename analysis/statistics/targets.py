@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary, points_within_budget
-from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS, each_cell
+from lr_sweep.analysis.statistics.selection import CELL, each_cell, places_of
 
 LEAST_POINTS = 2
 """Evaluations of a run; with one there is nothing to see of when it got there."""
@@ -39,7 +39,8 @@ def steps_to_target(summary: StudySummary, curves: pd.DataFrame, device_s: pd.Se
     for cell, runs in each_cell(chosen):
         goal = float(worst[cell[:2]]) if summary.target is None else summary.target
         short = sign * (goal - points["validation_accuracy"])
-        first = points[short.round(MEAN_DIGITS) <= 0].groupby("run_id")["step"].min()
+        rounding = 0.5 * 10.0 ** -float(places_of(np.array(abs(goal))))
+        first = points[short <= rounding].groupby("run_id")["step"].min()
         steps = first.reindex(runs["run_id"]).to_numpy(float, na_value=math.inf)
         seconds = steps * device_s.reindex(runs["run_id"]).to_numpy(float)
         at: dict[str, Any] = {

@@ -18,7 +18,7 @@ from scipy.special import stdtrit
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.aggregate import StudySummary
-from lr_sweep.analysis.statistics.selection import CELL, MEAN_DIGITS, arrays_by_cell
+from lr_sweep.analysis.statistics.selection import CELL, arrays_by_cell, rounded
 
 Floats = NDArray[np.float64]
 
@@ -81,7 +81,7 @@ def tuned_test_accuracy(validation: Floats, test: Floats, counts: Floats) -> Flo
     means, num_values = _means(validation, counts)
     eligible = (num_values == num_values.max(axis=1, keepdims=True)) & (num_values > 0)
     # argmax takes the first of equals: the smaller learning rate.
-    chosen = np.where(eligible, np.round(means, MEAN_DIGITS), -np.inf).argmax(axis=1)
+    chosen = np.where(eligible, rounded(means), -np.inf).argmax(axis=1)
     reported: Floats = _means(test, counts)[0][np.arange(len(counts)), chosen]
     return reported
 

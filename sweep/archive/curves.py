@@ -54,13 +54,20 @@ def write_tensorboard(results: Results, studies: Sequence[str], target: Path) ->
     with storage_problems(target), whole_folder(target) as made:
         for names, curve in table.groupby(["study", *LABELS], sort=False):
             *cell, rate, seed = map(str, names)
-            folder = made.joinpath(*cell, f"lr={rate_text(float(rate))},seed={seed}")
+            folder = made.joinpath(*map(_checked_name, cell), f"lr={rate_text(float(rate))},seed={seed}")
             with SummaryWriter(str(folder)) as writer:
                 for row in curve.to_dict("records"):
                     for value in VALUES:
                         split, of = value.split("_")
                         writer.add_scalar(f"{of}/{split}", row[value], row["step"], walltime=row["time_ms"] / 1000)
     return f"{target}: {_counts(table)}; look at it with `tensorboard --logdir {target}`"
+
+
+def _checked_name(name: str) -> str:
+    """Return a name from a record, which another program may have written; raises UserError if it leads elsewhere."""
+    if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
+        raise UserError(f"got the name {name!r} in the record, which is none of a folder: export with --csv")
+    return name
 
 
 def _checked(results: Results, studies: Sequence[str], target: Path) -> pd.DataFrame:

@@ -155,7 +155,7 @@ def judge(
 
     pandas.options.mode.string_storage = "python"  # Arrow's strings are slower in many small frames
     opt.not_together(lower_is_better=lower_is_better, higher_is_better=higher_is_better)
-    if equal_within is not None and equal_within <= 0:
+    if equal_within is not None and not 0 < equal_within < math.inf:
         raise UserError(f"--equal-within: got {equal_within:g}, want a difference above 0")
     reading = _reading(columns or []).but(
         Reading(
@@ -191,7 +191,7 @@ def judge(
     if decide is not None:
         from lr_sweep.analysis.judge.fresh import decided_text
 
-        print(decided_text(found, decide, equal_within or 0.0))
+        print(decided_text(found, decide, reading.equal_within or 0.0))
     print(f"report     {written.page}")
     return int(strict and written.num_problems > 0)
 

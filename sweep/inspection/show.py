@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from lr_sweep.analysis.record.read import check_format, read_curves
 from lr_sweep.analysis.record.rungs import key_of, stopped_of
 from lr_sweep.analysis.statistics.selection import best_steps
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import hash_file
+from lr_sweep.common.files import end_of, hash_file
 from lr_sweep.common.text import aligned, counted, duration, failure_line, gigabytes, rate_text
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results
@@ -51,11 +52,15 @@ def run_text(results: Results, given: str) -> str:
     return "\n\n".join(["\n".join(aligned(_outcome(run, end))), *texts])
 
 
-def log_text(results: Results, given: str) -> str:
-    """Return the log of a run, given as for `run_text`; raises UserError, also where there is none, or RecordError."""
+def log_text(results: Results, given: str, most_bytes: int | None = None) -> str:
+    """Return the log of a run, given as for `run_text`, or its end of so many bytes.
+
+    Raises UserError, also where there is none, or RecordError.
+    """
     run = find_run(results, given)
     try:
-        return results.log(run.run_id).read_text(encoding="utf-8", errors="replace").rstrip("\n")
+        text = end_of(results.log(run.run_id), most_bytes).decode(errors="replace")
+        return re.sub("\r\n?", "\n", text).rstrip("\n")
     except FileNotFoundError:
         where = f" here: it is on the machine of the sweep that trained it, not in {results.uri}" if results.uri else ""
         raise UserError(

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.files import end_of
 from lr_sweep.sweep.results.directory import Results, read_state
+from lr_sweep.sweep.study.file import read_yaml
 
 Child = subprocess.Popen[bytes]
 OPTIONS = {"data-dir": "data_dir", "cpus": "cpus"}
 """Of `run`, by what `started.json` calls them. No address: a foreign record's is not to be connected to at a click."""
+MOST_LOG = 10_000
+"""Bytes of a log's end in which its last line is looked for."""
 
 
 def study_file(results: Results, study: str) -> Path | None:
@@ -20,10 +25,23 @@ def study_file(results: Results, study: str) -> Path | None:
     Files in the results directory are not taken: it may be someone else's, and its code is not to run at a click.
     """
     recorded, folder = results.options(study), read_state(results.started(study)).get("folder")
-    if not recorded.exists() or b"\ntrainable:" not in recorded.read_bytes():
+    if not recorded.exists() or not _names_function(recorded.read_bytes()):
         return recorded if recorded.exists() else None
-    files = [Path(folder, f"{study}{ending}").resolve() for ending in (".yaml", ".yml")] if folder else []
+    is_known = isinstance(folder, str) and folder and "\0" not in folder
+    files = [Path(folder, f"{study}{ending}").resolve() for ending in (".yaml", ".yml")] if is_known else []
     return next((file for file in files if file.is_file() and results.root not in file.parents), None)
+
+
+@lru_cache(maxsize=32)
+def _names_function(study: bytes) -> bool:
+    """Return whether a study's YAML names a function of the user's own, or may do so, in any spelling."""
+    if b"trainable" not in study and b"\\" not in study:  # which may stand for its letters
+        return False
+    try:
+        found = read_yaml(study.decode())
+    except (UserError, UnicodeDecodeError):
+        return True
+    return not isinstance(found, dict) or "trainable" in found
 
 
 class Resumed:
@@ -69,7 +87,7 @@ class Resumed:
         return {study: self._last_line(study) for study in failed}
 
     def _last_line(self, study: str) -> str:
-        lines = self._log(study).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        lines = end_of(self._log(study), MOST_LOG).decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it printed nothing"
 
     def _log(self, study: str) -> Path:

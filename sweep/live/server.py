@@ -54,7 +54,7 @@ HEADERS = {"Cache-Control": "no-store", "Referrer-Policy": "same-origin", "X-Con
 ENTER = '<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><a href="/">The page</a>'
 """Answers the link: a redirect would be sent without the cookie where the link stood on another site's page."""
 MOST_LOG = 200_000
-"""Letters of a log's end that are shown."""
+"""Bytes of a log's end that are shown."""
 POLL_S = 1.0
 """Between looks for changes, while a page is open."""
 
@@ -163,7 +163,7 @@ class Page:
         """Show the log of a run."""
         run = find_run(self.live.results, run_id := self._run_id(request))
         try:
-            log = log_text(self.live.results, run_id)[-MOST_LOG:]
+            log = log_text(self.live.results, run_id, MOST_LOG)
         except UserError as none:
             log = str(none)
         title = run_title(run.labels) if run.labels else run_id
@@ -182,7 +182,7 @@ class Page:
             raise UserError("no sweep is running on this machine")
         asked = self.live.results.sweep_stop
         asked.parent.mkdir(exist_ok=True)
-        with suppress(FileExistsError):
+        with suppress(FileExistsError, ProcessLookupError):  # asked already, or it has just ended
             asked.touch(exist_ok=False)
             os.kill(int(holder["pid"]), signal.SIGTERM)
         return self._changed()

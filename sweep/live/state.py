@@ -180,9 +180,7 @@ class Live:
         name = found.info.study
         states = study_states(self.results, name, found.wanted, found.ends)
         failed = [row for row, state in zip(found.wanted, states, strict=True) if state is State.FAILED]
-        reasons = [
-            failure_line(found.ends[row["run_id"]]["failure"] or "no reason given") for row in failed[:MOST_RUNS]
-        ]
+        reasons = [failure_line(found.ends[row["run_id"]]["failure"]) for row in failed[:MOST_RUNS]]
         counts = Counter(states)
         progress = read_state(self.results.progress(name)) if holder.get("study") == name else {}
         steps = progress.get("training", {})

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote
 
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import partial_path
-from lr_sweep.common.network import check_answers, check_listening
+from lr_sweep.common.network import check_answers, check_listening, shown_uri
 
 EXPERIMENT = "lr-sweep"
 """The MLflow experiment that holds everything."""
@@ -64,15 +64,6 @@ def _database_at(uri: str) -> Path | None:
     if uri.startswith(_QUOTED):
         return Path(unquote(uri.removeprefix(_QUOTED)))
     return Path(uri.removeprefix(_SQLITE)) if uri.startswith(_SQLITE) else None
-
-
-def shown_uri(uri: str) -> str:
-    """Return the address without user name and password, for messages."""
-    try:
-        parts = urlsplit(uri)
-    except ValueError:  # no address at all
-        return f"{uri.partition(':')[0]}:..."
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if "@" in parts.netloc else uri
 
 
 def is_server(uri: str) -> bool:
@@ -129,7 +120,7 @@ def store_problems(uri: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        cause = reason(error).replace(uri, shown_uri(uri))
+        cause = reason(error).replace(uri.rstrip("/"), shown_uri(uri).rstrip("/"))
         raise MirrorError(f"MLflow at {shown_uri(uri)}: {cause}{_mend(uri, cause)}") from error
 
 

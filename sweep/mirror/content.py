@@ -16,6 +16,7 @@ from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import CURVES, RUNS, Row
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import StudyInfo, read_rows
+from lr_sweep.analysis.report.blocks import markdown_text
 from lr_sweep.analysis.report.tables import mean_sem_text, seeds_text
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.common.text import NO_VALUE, rate_text
@@ -216,7 +217,7 @@ def study_note(info: StudyInfo, cells: Sequence[Row], decided: str) -> str:
 
     `decided` is what `decide` has decided so far; empty: the study has none.
     """
-    head = [info.title, "", f"| {' | '.join(_NOTE_COLUMNS)} |", "|---" * len(_NOTE_COLUMNS) + "|"]
+    head = [markdown_text(info.title), "", f"| {' | '.join(_NOTE_COLUMNS)} |", "|---" * len(_NOTE_COLUMNS) + "|"]
     rows = [f"| {' | '.join(_note_entries(cell, info.metric))} |" for cell in cells]
     end = [f"\nBy fresh seeds: {decided}"] if decided else []
     note = "\n".join([*head, *rows, *end])
@@ -229,7 +230,7 @@ def study_note(info: StudyInfo, cells: Sequence[Row], decided: str) -> str:
 def _note_entries(cell: Row, metric: Metric) -> list[str]:
     chosen = NO_VALUE if math.isnan(cell["learning_rate"]) else rate_text(cell["learning_rate"])
     runs = f"{cell['complete']} of {cell['num_wanted']}"
-    return [*(cell[key] for key in CELL), chosen, mean_sem_text(cell, metric) + seeds_text(cell), runs]
+    return [*(markdown_text(cell[key]) for key in CELL), chosen, mean_sem_text(cell, metric) + seeds_text(cell), runs]
 
 
 def charts_view(study: str, metric: Metric, wanted: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

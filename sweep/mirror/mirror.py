@@ -17,7 +17,9 @@ from typing import Any, TypeVar
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import read_study, read_wanted_rows
+from lr_sweep.analysis.report.blocks import markdown_text
 from lr_sweep.analysis.study_summary import RecordedStudy, read_summary
+from lr_sweep.common.network import shown_uri
 from lr_sweep.sweep.mirror.client import (
     EXPERIMENT,
     VIEW_TAG,
@@ -25,7 +27,6 @@ from lr_sweep.sweep.mirror.client import (
     artifact_location,
     is_server,
     open_client,
-    shown_uri,
     store_problems,
 )
 from lr_sweep.sweep.mirror.content import (
@@ -195,7 +196,7 @@ class Mirror:
         self._read_wanted()
         started_ms = [recorded.started_ms for run_id in self._wanted if (recorded := self._read(run_id))]
         title = read_study(self.results, self.study).title
-        tags = {"sweep.kind": "study", "sweep.study": self.study, "mlflow.note.content": title}
+        tags = {"sweep.kind": "study", "sweep.study": self.study, "mlflow.note.content": markdown_text(title)}
         return self._create_run(min(started_ms, default=None), tags, self.study)
 
     def _sync(self, recorded: MirroredRun, parent: _MlflowRun) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from lr_sweep.analysis.record.read import read_study, recorded_studies
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.mirror.client import MirrorError, shown_uri, tracking_uri
+from lr_sweep.common.network import shown_uri
+from lr_sweep.sweep.mirror.client import MirrorError, tracking_uri
 from lr_sweep.sweep.mirror.mirror import Mirror
 from lr_sweep.sweep.results.directory import Results, storage_problems
 

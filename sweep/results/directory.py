@@ -132,10 +132,10 @@ class Results(Paths):
 def read_state(path: Path) -> dict[str, Any]:
     """Read what a running sweep writes of itself; empty if it is not there."""
     try:
-        found: dict[str, Any] = json.loads(read_plain(path, MAX_JSON))
-    except (OSError, ValueError):
+        found = json.loads(read_plain(path, MAX_JSON))
+    except (OSError, ValueError, RecursionError):
         return {}
-    return found
+    return found if isinstance(found, dict) else {}
 
 
 def described(holder: Mapping[str, Any]) -> str:

@@ -122,7 +122,7 @@ def _finish(
 def _failure_lines(work: Work, failed: set[str], given_up: set[str]) -> list[str]:
     """Return what to print about failed runs; `given_up`: those that were not tried again."""
     ends = read_ends(work.options.results, failed, ["failure"])
-    reasons = {run_title(run.row()): ends[run.run_id]["failure"] for run in work.wanted if run.run_id in ends}
+    reasons = {run_title(run.row()): ends[run.run_id]["failure"] or "" for run in work.wanted if run.run_id in ends}
     lines = [f"{counted(len(failed), 'run')} failed; `status` lists all, `run --retry-failed` trains them again"]
     lines += failure_lines(reasons)
     if given_up and (max_attempts := work.options.max_attempts):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lr_sweep.common.text import percent, rate_text, study_heading
+from lr_sweep.common.text import failure_line, percent, rate_text, study_heading
 
 
 @given(st.floats(1e-9, 10).map(lambda rate: float(f"{rate:.5e}")))
@@ -26,3 +26,8 @@ def test_percent(fraction: float | None, text: str) -> None:
 def test_a_study_that_has_no_title_is_named_once() -> None:
     assert study_heading("small", "A small study") == "small: A small study"
     assert study_heading("small", "small") == "small"
+
+
+@pytest.mark.parametrize("failure", [None, "", float("nan")])
+def test_a_failure_may_have_no_reason(failure: str | None) -> None:
+    assert failure_line(failure) == "no reason given"

@@ -14,6 +14,8 @@ from lr_sweep.analysis.judge.table_file import MOST_FIELDS, MOST_ROWS, TableFile
 from lr_sweep.common.errors import UserError
 
 MOST_DEPTH = 20
+MOST_LABEL = 2000
+"""Characters of a name that is searched for settings: file systems take 255 of a folder."""
 _PAIR = re.compile(r"([A-Za-z][\w.]*?)\s*[=:]\s*([^\s,;/=:]+)")
 _JOINED = re.compile(
     r"(?<![^\W_])(?!base|init|initial|peak|max|start)([A-Za-z0-9]+)_(lr|learning_rate|seed)(?=\s*[=:])"
@@ -58,6 +60,8 @@ def flattened(values: Mapping[Any, Any], start: str = "", mark: str = ".", depth
 
 def labels_of(name: str) -> dict[str, str]:
     """Return the settings in the name of a run or a folder: `lr=0.1,seed=1`, `adam-lr0.1-s1`; the rest is a variant."""
+    if len(name) > MOST_LABEL:
+        return {}
     found: dict[str, str] = dict(_PAIR.findall(_JOINED.sub(r"\1 \2", name)))
     rest = _PAIR.sub(" ", _JOINED.sub(r"\1 \2", name))
     for key, value in _NUMBERED.findall(rest):

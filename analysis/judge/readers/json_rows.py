@@ -44,7 +44,7 @@ def read_lines(path: Path, text: str) -> list[dict[str, Any]]:
             continue
         try:
             rows += [flattened(row) for row in _rows([json.loads(line)])]
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             mistakes.append(f"{path}:{number}: no JSON ({reason(error)}): want an object a line, or one list of them")
     raise_mistakes(mistakes)
     return rows
@@ -57,7 +57,8 @@ def _rows(content: Any) -> list[Mapping[str, Any]]:
     if not isinstance(content, Mapping):
         raise ValueError("want rows as objects")
     names, data = content.get("columns"), content.get("data")
-    if isinstance(names, list) and isinstance(data, list):  # of W&B, and of pandas
+    # As W&B and pandas write tables.
+    if isinstance(names, list) and isinstance(data, list) and all(isinstance(row, list) for row in data):
         return [dict(zip(map(str, names), row, strict=True)) for row in data]
     values = list(content.values())
     if values and all(isinstance(value, list) for value in values) and len(set(map(len, values))) == 1:

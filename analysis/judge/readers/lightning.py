@@ -36,6 +36,6 @@ def yaml_mapping(path: Path) -> dict[str, Any]:
         return {}
     try:
         found = YAML().load(read_plain(path, MOST_BYTES).decode())
-    except (OSError, UnicodeDecodeError, YAMLError) as error:
+    except (OSError, ValueError, RecursionError, YAMLError) as error:  # ValueError: of a date that no calendar has
         raise UserError(f"{path} cannot be read ({reason(error)})") from error
     return dict(found) if isinstance(found, dict) else {}

@@ -13,7 +13,10 @@ PAGE = 1000
 
 
 def read_mlflow(uri: str, named: str) -> TableFile:
-    """Read the runs of all experiments; several experiments are tasks. Raises UserError."""
+    """Read the runs of all experiments; several experiments are tasks. Raises UserError.
+
+    `named`: the address, or the path, as reports and messages show it.
+    """
     try:
         from mlflow import MlflowClient
     except ImportError as error:
@@ -25,7 +28,8 @@ def read_mlflow(uri: str, named: str) -> TableFile:
         client = MlflowClient(tracking_uri=uri)
         found = [(each.name, _runs(client, each.experiment_id)) for each in client.search_experiments()]
     except Exception as error:  # of MLflow, of its database, or of the network
-        raise UserError(f"{named} cannot be read as MLflow's ({reason(error)})") from error
+        why = reason(error).replace(uri.rstrip("/"), named.rstrip("/"))
+        raise UserError(f"{named} cannot be read as MLflow's ({why})") from error
     experiments = [(name, runs) for name, runs in found if runs]
     rows = [_row(run) | ({"task": name} if len(experiments) > 1 else {}) for name, runs in experiments for run in runs]
     tasks = f", {len(experiments)} experiments as tasks" if len(experiments) > 1 else ""

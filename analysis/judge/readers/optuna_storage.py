@@ -19,7 +19,7 @@ def is_journal(path: Path) -> bool:
         line = file.readline(1_000_000)
     try:
         first = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(first, dict) and {"op_code", "worker_id"} <= first.keys()
 

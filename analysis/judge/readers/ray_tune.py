@@ -62,7 +62,7 @@ def _text(path: Path) -> str:
 def _json(path: Path, text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: a line is no JSON ({reason(error)}): was it cut? Remove the line") from error
     if not isinstance(found, dict):
         raise UserError(f"{path}: got {text[:60]!r}, want an object")

@@ -25,6 +25,7 @@ from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, read_table
 from lr_sweep.analysis.judge.words import is_rate
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import open_plain
+from lr_sweep.common.network import shown_uri
 
 STDIN = "-"
 SQLITE = b"SQLite format 3\0"
@@ -66,7 +67,7 @@ def _read(source: str) -> TableFile:
     if source == STDIN:
         return _read_stdin()
     if source.startswith(("http://", "https://")):
-        return mlflow_store.read_mlflow(source, source)
+        return mlflow_store.read_mlflow(source, shown_uri(source))
     path = Path(source.removeprefix("sqlite:///"))
     if path.is_dir():
         return _read_folder(path)
@@ -115,7 +116,7 @@ def _read_folder(path: Path) -> TableFile:
 def _read_database(path: Path) -> TableFile:
     """Read a database of Optuna or of MLflow."""
     try:
-        with closing(sqlite3.connect(f"file:{path.resolve()}?mode=ro", uri=True)) as database:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
             names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.Error as error:
         raise UserError(f"{path} cannot be read as a database ({reason(error)})") from error

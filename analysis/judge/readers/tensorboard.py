@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lr_sweep.analysis.judge.readers.from_rows import table_of_rows, with_labels
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile
-from lr_sweep.common.errors import UserError, reason
+from lr_sweep.common.errors import UserError, reason, translated
 from lr_sweep.common.files import read_plain
 
 EVENTS = "events.out.tfevents"
@@ -58,7 +59,7 @@ def _rows(files: list[Path]) -> list[dict[str, Any]]:
         for event in _events(file):
             for value in event.summary.value:
                 if value.metadata.plugin_data.plugin_name == HYPERPARAMETERS:
-                    settings |= _settings(value.metadata.plugin_data.content)
+                    settings |= _settings(file, value.metadata.plugin_data.content)
                 elif (number := _scalar(value)) is not None:
                     rows.setdefault(event.step, {"step": event.step})[value.tag] = number
     return [settings | row for row in rows.values()]
@@ -73,10 +74,11 @@ def _scalar(value: Any) -> float | None:
     return None
 
 
-def _settings(content: bytes) -> dict[str, Any]:
+def _settings(path: Path, content: bytes) -> dict[str, Any]:
     from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
 
-    started = HParamsPluginData.FromString(content).session_start_info.hparams
+    with translated((Exception,), partial(_damaged, path)):
+        started = HParamsPluginData.FromString(content).session_start_info.hparams
     return {
         f"hparams.{name}": getattr(value, value.WhichOneof("kind") or "string_value") for name, value in started.items()
     }
@@ -101,4 +103,8 @@ def _events(path: Path) -> Iterator[Any]:
     except (OSError, ValueError, struct.error) as error:
         raise UserError(f"{path} cannot be read as events of TensorBoard ({reason(error)})") from error
     except Exception as error:  # of protobuf, whose class is not everywhere the same
-        raise UserError(f"{path} is damaged ({reason(error)})") from error
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> UserError:
+    return UserError(f"{path} is damaged ({reason(error)})")

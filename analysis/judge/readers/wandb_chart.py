@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lr_sweep.analysis.judge.readers.from_rows import labels_of, table_of_rows
-from lr_sweep.analysis.judge.table_file import TableFile
+from lr_sweep.analysis.judge.table_file import MOST_ROWS, TableFile
 from lr_sweep.common.errors import UserError
 
 BETWEEN = " - "
@@ -33,5 +33,7 @@ def without_chart(table: TableFile) -> TableFile:
             )
         steps = zip(table.columns[first], table.columns[name], strict=True)
         rows += [{**labels, "step": step, metric: value} for step, value in steps if value.strip()]
+        if len(rows) > MOST_ROWS:  # which is refused: the rest would fill the memory
+            break
     found = table_of_rows(table.path, rows, "a chart of W&B")
     return replace(found, sha256=table.sha256, decimal_comma=table.decimal_comma)

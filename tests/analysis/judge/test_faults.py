@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
@@ -12,6 +14,8 @@ import pytest
 from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.reading import QuestionError, Reading
 from lr_sweep.analysis.judge.write import write_judged
+from lr_sweep.analysis.statistics.comparisons import comparisons
+from lr_sweep.analysis.statistics.optimum import optima
 from lr_sweep.common.errors import UserError
 from lr_sweep.tests.support.judged import chosen, rows_of, study_of
 
@@ -93,6 +97,69 @@ def test_ties_are_said_as_ties(tmp_path: Path, b: dict[float, float], said: str)
     values = {("a", 0.1): 0.7, ("a", 0.01): 0.8, ("a", 0.001): 0.6} | {("b", rate): v for rate, v in b.items()}
     text = write_judged(study_of(tmp_path, rows_of(ACCURACIES, cells_of(values))), tmp_path / "out").text
     assert said in " ".join(text.split())
+
+
+LOSSES = {("a", 0.1): 3.0, ("a", 0.01): 2.0, ("a", 0.001): 4.0, ("b", 0.1): 6.0, ("b", 0.01): 5.0, ("b", 0.001): 7.0}
+
+
+@pytest.mark.parametrize("unit", [1e-13, 1.0, 1e9])
+def test_a_loss_in_any_unit_has_one_verdict(tmp_path: Path, unit: float) -> None:
+    """Both are best at 1e-2, by 3 of the unit: an error of 0.1 sqrt(2 / 3), as seeds differ by 0.1."""
+    runs = [(*key, seed, unit * (loss + seed / 10)) for key, loss in LOSSES.items() for seed in range(3)]
+    rows = [f"{name},{rate},{seed},{loss!r}" for name, rate, seed, loss in runs]
+    study = study_of(tmp_path, rows_of("variant,lr,seed,val_loss", rows))
+    assert study.summary.cells["learning_rate"].tolist() == [0.01, 0.01]
+    (pair,) = comparisons(study.summary).to_dict("records")
+    assert (pair["difference"] / unit, pair["distinguishable"], pair["note"]) == (pytest.approx(-3.0), True, "")
+    assert not {"flat", "edge"} & {each.check for each in study.findings}
+    # Parabolas through 3, 2, 4: their tops are 1 / 6 decade above 1e-2.
+    assert optima(study.summary)["optimum"].tolist() == pytest.approx([10 ** (-2 + 1 / 6)] * 2, rel=1e-3)
+
+
+@pytest.mark.parametrize(("one", "other"), [("caf\u00e9", "cafe\u0301"), ("adam", "adam\u200b")])
+def test_names_that_look_alike_are_refused(tmp_path: Path, one: str, other: str) -> None:
+    rows = [row.replace("b,", f"{other},").replace("a,", f"{one},") for row in cells_of(PLANTED)]
+    with pytest.raises(UserError, match="variant has .*: one or two"):
+        study_of(tmp_path, rows_of(ACCURACIES, rows))
+
+
+def test_what_no_float_holds_is_infinite_in_percent_too(tmp_path: Path) -> None:
+    rows = ["0.1,0,91%", "0.01,0,1e9999999%", "0.001,0,1e-9999999%"]
+    runs = study_of(tmp_path, rows_of("lr,seed,val_acc", rows)).summary.runs.set_index("learning_rate")
+    assert runs["status"].to_dict() == {0.1: "complete", 0.01: "diverged", 0.001: "complete"}
+    assert runs["validation_accuracy"][[0.1, 0.001]].tolist() == [0.91, 0.0]
+
+
+def test_numbers_of_thousands_of_digits_are_no_counts(tmp_path: Path) -> None:
+    head, rates = "lr,config.salt,val_acc", (0.1, 0.01, 0.001)
+    rows = [f"{rate},{digit * 5000},{0.5 + rate}" for rate in rates for digit in "12"]
+    with pytest.raises(UserError, match="config.salt, which is compared: got a name of 5,005 characters, want at most"):
+        study_of(tmp_path, rows_of(head, rows))
+    rows = [f"{rate},0.5,0.6" for rate in rates]
+    assert len(study_of(tmp_path, rows_of(f"lr,seed_{'1' * 5000},val_acc", rows)).summary.runs) == 3
+
+
+def test_settings_that_differ_in_their_last_digit_are_two(tmp_path: Path) -> None:
+    salts = (1234567890123456788, 1234567890123456789)
+    rows = [f"{rate},{salt},{0.5 + rate}" for rate in (0.1, 0.01, 0.001) for salt in salts]
+    study = study_of(tmp_path, rows_of("lr,config.salt,val_acc", rows))
+    assert study.summary.cells["variant"].tolist() == [f"salt={salt}" for salt in salts]
+
+
+def test_a_setting_that_is_guessed_has_no_control_characters(tmp_path: Path) -> None:
+    rows = [f"{rate},{name},{0.5 + rate}" for rate in (0.1, 0.01, 0.001) for name in ("a\x1b[2J", "b")]
+    study = study_of(tmp_path, rows_of("lr,config.way,val_acc", rows))
+    assert study.summary.cells["variant"].tolist() == ["a [2J", "b"]
+
+
+@pytest.mark.parametrize("head", ["lr,seed,val_acc", "name,seed,val_acc", "name,lr,val_acc"])
+def test_very_long_texts_take_no_time(tmp_path: Path, head: str) -> None:
+    """A search for settings, or for the number of a seed, in 200,000 letters took minutes."""
+    long, began = "a" * 200_000, time.process_time()
+    fields = {"lr": "0.1", "seed": long, "name": long, "val_acc": "0.5"}
+    with suppress(UserError):
+        study_of(tmp_path, rows_of(head, [",".join(fields[name] for name in head.split(","))]))
+    assert time.process_time() - began < 5
 
 
 # Twins of tables that people published: their columns and traps, with made-up values.

@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,7 @@ def sweep(path: Path, best: float, fresh: int = 0, at: float = 1e-2) -> Path:
     return path
 
 
-def finals(path: Path, values: list[float], extra: str = "") -> Path:
+def finals(path: Path, values: Sequence[float | str], extra: str = "") -> Path:
     """Write final runs, without a rate."""
     path.write_text("seed,val_acc\n" + "".join(f"{i},{value}\n" for i, value in enumerate(values)) + extra)
     return path
@@ -82,6 +83,15 @@ def test_without_a_gain_all_seeds_end_in_a_rejection(tmp_path: Path) -> None:
     found = judged(tmp_path, 0.0, (6, 6), max_seeds=6)
     assert (found.outcome, found.seeds) == ("reject", {})
     assert found.why.startswith("with 6 seeds of each it was not shown that the candidate is better")
+
+
+def test_fresh_runs_without_any_value_show_nothing(tmp_path: Path) -> None:
+    sides = [finals(tmp_path / f"{name}.csv", ["nan"] * 2) for name in ("base", "cand")]
+    found = gate(*sides, Reading(), max_seeds=2)
+    assert (found.outcome, found.why) == (
+        "reject",
+        "with 0 seeds of each it was not shown that the candidate is better",
+    )
 
 
 def test_seeds_beyond_the_most_decide_nothing(tmp_path: Path) -> None:

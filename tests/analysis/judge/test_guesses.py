@@ -160,6 +160,16 @@ def test_a_reading_is_kept_and_read_again(tmp_path: Path) -> None:
             saved_reading(tmp_path / "judge.yaml")
 
 
+def test_a_limit_of_a_kept_reading_is_a_number_above_0(tmp_path: Path) -> None:
+    path = tmp_path / "judge.yaml"
+    for text, message in (("-1", "got -1, want a difference above 0"), (".nan", "got nan"), ("true", "want float")):
+        path.write_text(f"equal_within: {text}")
+        with pytest.raises(UserError, match=message):
+            saved_reading(path)
+    path.write_text("equal_within: 1")
+    assert saved_reading(path) == Reading(equal_within=1)
+
+
 def test_settings_drawn_at_random_are_noted(tmp_path: Path) -> None:
     """No rate has two runs, so nothing shows that `norm` is no result."""
     rows = [f"{0.01 + i / 100},{'pre' if i % 3 else 'post'},{0.5 + i / 100}" for i in range(9)]

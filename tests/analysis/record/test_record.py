@@ -110,6 +110,23 @@ def test_an_unknown_study_lists_those_there_are(tmp_path: Path) -> None:
             {"decide": {"pairs": "all", "min_difference": "1", "max_seeds": 3, "error": 0.1}},
             "got .* as decide, want numbers",
         ),
+        *(
+            (
+                {"decide": {"pairs": "all", "min_difference": 1, "max_seeds": 3, "error": 0.1} | wrong},
+                "got .* as decide",
+            )
+            for wrong in (
+                {"max_seeds": 1},
+                {"max_seeds": 2.5},
+                {"max_seeds": 10**9},
+                {"error": 0},
+                {"min_difference": -1},
+            )
+        ),
+        *(
+            ({"search": {"sampler": "gp", "low": 1e-4, "high": 0.1, "rates": 4} | wrong}, "got the search")
+            for wrong in ({"low": "a"}, {"high": 0}, {"rates": "many"}, {"space": 5}, {"other": 1})
+        ),
     ],
 )
 def test_facts_of_another_type_are_reported_with_their_file(

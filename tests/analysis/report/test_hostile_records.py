@@ -13,9 +13,13 @@ from lr_sweep.analysis.paper.published import TEST, published
 from lr_sweep.analysis.paper.tables import paper_tables
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.read import RecordError
-from lr_sweep.analysis.report.blocks import Bullets, Paragraph, Table, file_stems
+from lr_sweep.analysis.report import figure_frame, figures
+from lr_sweep.analysis.report.blocks import Bullets, Paragraph, Table, Verdict, file_stems
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.common.text import percent_text
+from lr_sweep.sweep.inspection.status import status_text
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.page_record import write_titled
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 RATES = (1e-4, 1e-3, 1e-2)
@@ -107,3 +111,42 @@ def test_what_an_outside_writer_needs_is_in_the_docs() -> None:
     for key in ("study", "title", "format", "selection", "metric"):
         assert re.search(rf"^- .*`{key}`", page, re.MULTILINE), key
     assert '`{"format": 1}`' in page
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["\\`<img>\\`", "`<img>``", "`a``b` <img>`", "\\\\`a` <img>`", "![x](http://x/a.png)", "[x](javascript:a)"],
+)
+def test_marks_of_code_and_links_in_names_make_none(name: str) -> None:
+    """In CommonMark a backslash ends no code, and marks of another length neither."""
+    for text in (Paragraph(name).markdown(), Verdict([("`", name, "")]).markdown()):
+        assert "<img>" not in text
+        assert "](" not in text
+    assert Paragraph("``a`<b>`` and [1, 2] (3)").markdown() == "``a`<b>`` and [1, 2] (3)\n"
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_failure_without_a_reason_is_shown(tmp_path: Path) -> None:
+    made = sweep(tmp_path)
+    made.add(1e-1, 0, [], "failed", trained=10)
+    report = write_report(made.write(), "small")
+    assert "| no reason given |" in (report.folder / "report.md").read_text()
+    assert "seed 0: no reason given" in status_text(Results(tmp_path), "small")
+
+
+def test_of_very_many_tasks_a_figure_has_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matplotlib refuses a side of 2^16 pixels: figures are drawn at 100 and 150 for an inch."""
+    of_a_row = figure_frame.PANEL_HEIGHT + figure_frame.BETWEEN_ROWS
+    assert 100 * figures.MOST_PANELS / figures.MAX_COLUMNS * of_a_row < 0.9 * 2**16
+    assert 150 * figures.MOST_WIDTH < 2**16
+    made = sweep(tmp_path, task="a")
+    made.wanted += sweep(tmp_path, task="b").wanted + sweep(tmp_path, task="c").wanted
+    summary = summary_of(made.write())
+    monkeypatch.setattr(figures, "MOST_PANELS", 2)
+    monkeypatch.setattr(figures, "MOST_WIDTH", 2.1)  # 0.85 of it beside the bars, 0.6 for the two of a task
+    curves = figures.learning_rate_figure(summary.learning_rates, summary.cells, "T", "C.", None)
+    bars = figures.best_rates_figure(summary.cells, "T", "C.", None)
+    assert sum(panel.get_visible() for panel in curves.axes) == 2
+    assert [label.get_text() for label in bars.axes[0].get_xticklabels()] == ["a", "b"]
+    for figure in (curves, bars):
+        assert any("The first 2 of 3 tasks; the tables have all." in text.get_text() for text in figure.texts)

@@ -10,7 +10,7 @@ import pytest
 from lr_sweep.analysis.report.spreadsheet import as_written, quoted_text, write_csv
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+cmd", "-x", "@sum", "\tx", "-1.2 ± 0.3", "-", "--1"])
+@pytest.mark.parametrize("text", ["=1+1", "+cmd", "-x", "@sum", "\tx", "-1.2 ± 0.3", "-", "--1", "＝1+1", "＠x"])
 def test_formulas_are_quoted_and_read_back(text: str) -> None:
     assert quoted_text(text) == f"'{text}"
     assert as_written(f"'{text}") == text

@@ -172,3 +172,13 @@ def test_one_learning_rate_has_no_tuning(tmp_path: Path) -> None:
     text = write_report(made.write(), "small").text
     assert "At the one learning rate that was tried, a leads by 10.0 points over b" in text
     assert "alone" not in text
+
+
+def test_variants_at_a_rate_of_their_own_each_are_not_called_tuned(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for seed in (0, 1):
+        made.add(1e-2, seed, [(300, 0.5, 0.5)], variant="a")
+        made.add(1e-3, seed, [(300, 0.4, 0.39 + 0.02 * seed)], variant="b")
+    (text,) = [line for line in write_report(made.write(), "small").text.splitlines() if line.startswith("mnist: ")]
+    assert text.startswith("mnist: At one learning rate each, a ")
+    assert "would have concluded" not in text

@@ -125,3 +125,17 @@ def test_a_comparison_by_seed_is_refused_where_seeds_do_not_move_variants_alike(
     assert seed_correlation(summary) == pytest.approx(0.0, abs=1e-9)
     assert not is_paired(summary)
     assert "Not compared by seed, as was asked" in comparison_table(comparisons(summary), summary).caption
+
+
+def test_pairs_of_which_a_seed_lacks_a_run_are_not_compared_by_seed(tmp_path: Path) -> None:
+    """The seeds that both have would say that `b` is better by 0.02; the means, 0.62 and 0.585, that `a` is."""
+    values = {("mnist", "a"): [0.51, 0.62, 0.73], ("mnist", "b"): [0.52, 0.65, None], ("mnist", "c"): [0.4, 0.5, 0.6]}
+    summary = replace(compared(tmp_path, values), paired=True)
+    assert is_paired(summary)
+    found = comparisons(summary).set_index(["variant", "other"])
+    row, plain = found.loc[("a", "b")], comparisons(replace(summary, paired=False)).iloc[0]
+    ends = ["difference", "low", "high"]
+    assert row[ends].tolist() == pytest.approx(plain[ends].tolist())
+    assert row["difference"] == pytest.approx(0.62 - 0.585)
+    assert row["note"].endswith("not by seed: some have no partner")
+    assert found.loc[("a", "c"), "note"] == ""

@@ -102,6 +102,13 @@ def test_fresh_seeds_without_spread_leave_the_noise_of_earlier_runs() -> None:
     assert judge_pairs(same, TWO, Settings(), known(2, deviation=0.1)).outcome.tolist() == [FIRST]
 
 
+def test_rounding_of_large_values_decides_nothing() -> None:
+    """The mean of three times 0.1 has another last bit."""
+    same = 2.0**40 * np.array([[0.1] * 3, [0.3] * 3])
+    found = judge_pairs(same, TWO, Settings(), Noise(np.full(2, math.nan), np.zeros(2)))
+    assert found.outcome.tolist() == [UNDECIDED]
+
+
 def test_named_pairs_alone_are_compared() -> None:
     found = judge_pairs(fresh(0.0, 20.0, 40.0, seeds=2), Pairs.named([(0, 2)]), Settings(), known(3))
     assert found.outcome.tolist() == [SECOND]

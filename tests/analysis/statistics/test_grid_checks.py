@@ -44,6 +44,16 @@ def test_one_learning_rate_is_the_papers_mistake(tmp_path: Path) -> None:
     assert untuned.learning_rates == (1e-4, 3.16e-4, 3.16e-3, 1e-2)
 
 
+def test_a_rate_that_has_no_value_yet_is_not_said_to_have_one(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    grid(made, {1e-4: 0.5})
+    made.want(1e-3, 0)
+    for rate in (1e-2, 1e-1):
+        made.add(rate, 0, [], status="diverged", trained=10, diverged_at=10)
+    message = by_check(found_in(made))["untuned"].message
+    assert message == "only 1 of 4 learning rates has a value: no peak can be seen to lie inside"
+
+
 def test_two_learning_rates_show_no_peak(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
     grid(made, {1e-3: 0.5, 1e-2: 0.6})

@@ -40,6 +40,15 @@ def test_an_interaction_by_hand() -> None:
     assert [row[name] for name in COMPONENTS] == pytest.approx([0, 0, 1, 0, 0])
 
 
+@pytest.mark.parametrize("unit", [1e-13, 2.0**40])
+def test_shares_are_those_of_any_unit(unit: float) -> None:
+    """As by hand above; runs that are all 0.1 have no shares, though their mean has another last bit."""
+    (row,) = importances(runs(unit * np.array([[[0.0, 2.0]], [[4.0, 8.0]]]))).to_dict("records")
+    assert [row[name] for name in COMPONENTS] == pytest.approx([24 / 36, 0, 0, 8 / 36, 4 / 36])
+    (row,) = importances(runs(unit * np.full((3, 1, 2), 0.1))).to_dict("records")
+    assert row["note"] == "every run has the same value"
+
+
 @pytest.mark.parametrize("num_seeds", [3, 10])
 def test_noise_is_not_blamed_on_the_seed(num_seeds: int) -> None:
     """Accuracy follows the rate, and noise that is as large: over 300 studies the mean share of the seed is 0."""

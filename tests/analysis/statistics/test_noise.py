@@ -72,3 +72,22 @@ def test_without_any_spread_there_is_no_error() -> None:
     sem, dof = welch(Noise(np.zeros(2), np.ones(2)), np.full(2, 2.0), np.array([0]), np.array([1]))
     assert math.isnan(sem[0])
     assert math.isnan(dof[0])
+
+
+PAIR = np.full(2, 3.0), np.array([0]), np.array([1])
+"""Three seeds of each of two cells."""
+
+
+@pytest.mark.parametrize("size", [1e-13, 1.0, 1e13])
+def test_spread_is_seen_beside_the_size_of_the_values(size: float) -> None:
+    """Standard deviations are 0.01 of values of 1, in any unit: the error is 0.01 sqrt(2 / 3)."""
+    values = size * np.array([[[1.0, 1.01, 0.99], NOTHING, NOTHING]] * 2)
+    sem, _ = welch(cell_noise(values), *PAIR)
+    assert sem[0] / size == pytest.approx(0.01 * math.sqrt(2 / 3))
+
+
+def test_rounding_of_large_values_is_no_spread() -> None:
+    """The mean of three times 0.1 has another last bit, in a unit of 2^40, too."""
+    values = 2.0**40 * np.array([[np.full(3, 0.1), NOTHING, NOTHING]] * 2)
+    assert values[0, 0].mean() != values[0, 0, 0]
+    assert math.isnan(welch(cell_noise(values), *PAIR)[0][0])

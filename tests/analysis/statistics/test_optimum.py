@@ -50,6 +50,16 @@ def test_values_at_the_edge_of_floating_point_have_an_optimum() -> None:
     assert -2 <= found.at <= 0
 
 
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+@pytest.mark.parametrize("deviation", [0.01, 0.0])
+def test_the_unit_of_the_means_moves_no_optimum(unit: float, deviation: float) -> None:
+    x = np.arange(-4, 0.1, 0.5)
+    y = 80 - np.where(x < -2.2, 5, 20) * (x + 2.2) ** 2
+    one, other = optimum(curve(x, y, deviation)), optimum(curve(x, unit * y, unit * deviation))
+    assert other[:3] == pytest.approx(one[:3], abs=0.02)
+    assert other.note == one.note
+
+
 def test_a_cliff_is_not_fitted() -> None:
     """The rate beyond the cliff would draw a parabola to the left; it only ends the interval."""
     x = np.arange(-4, 0.1, 0.5)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED
 from lr_sweep.analysis.statistics.aggregate import summarise
-from lr_sweep.analysis.statistics.selection import best_learning_rates, best_steps, seeds_of
+from lr_sweep.analysis.statistics.selection import best_learning_rates, best_steps, comparable, seeds_of
 
 
 def curves(*points: tuple[str, int, float]) -> pd.DataFrame:
@@ -119,3 +119,14 @@ def test_permuting_test_columns_changes_no_choice(seed: int) -> None:
     before, after = summarise(wanted, runs, frame), summarise(wanted, runs, permuted)
     pd.testing.assert_frame_equal(before.cells[chosen], after.cells[chosen])
     assert before.runs["best_step"].equals(after.runs["best_step"])
+
+
+@pytest.mark.parametrize("mean", [0.7, 1234.5, 1.23e8, 1.25e-9, 1e-300, -2.5e-7])
+def test_means_of_any_size_are_compared_by_their_digits(mean: float) -> None:
+    assert comparable(mean) == comparable(float(np.nextafter(mean, math.inf))) == pytest.approx(mean, rel=1e-9)
+    assert comparable(mean) != comparable(mean * (1 + 1e-7))
+
+
+def test_means_that_are_no_digits_are_compared_as_they_are() -> None:
+    assert [comparable(mean) for mean in (0.0, math.inf, -math.inf, 1e-320)] == [0.0, math.inf, -math.inf, 0.0]
+    assert math.isnan(comparable(math.nan))

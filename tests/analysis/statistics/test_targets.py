@@ -53,6 +53,11 @@ def test_the_worst_variant_s_best_is_the_target(made: SyntheticRecord, sign: int
     assert rows.loc["frozen-random", ["steps", "num_reached", "num_runs"]].tolist() == [math.inf, 1, 2]
 
 
+def test_millions_of_steps_are_written_to_the_last(made: SyntheticRecord) -> None:
+    frame = found(made).reset_index().assign(steps=1_234_567.5, num_steps=2_000_000)
+    assert laid_out("targets", frame, metric=Metric(), given=False).rows[0][5] == "1234567.5"
+
+
 def test_a_target_that_is_reached_exactly_counts(made: SyntheticRecord) -> None:
     assert list(found(made, 0.9)["num_reached"]) == [2, 0]
     assert list(found(made, 0.6)["steps"]) == [150, 250]

@@ -73,3 +73,14 @@ def test_nothing_is_overwritten_and_nothing_is_made_of_nothing(results: Results,
     with pytest.raises(UserError, match="holds no evaluation to export"):
         write_csv(results, [], tmp_path / "new.csv")
     assert not (tmp_path / "new.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["../../away", "/away", "a\0b"])
+def test_names_of_a_record_lead_nowhere_else(tmp_path: Path, name: str) -> None:
+    """Another program may have written them."""
+    record = SyntheticRecord(tmp_path / "results", "tiny")
+    record.add(1e-3, 0, [(10, 0.25, 0.5)], variant=name)
+    record.write()
+    with pytest.raises(UserError, match="which is none of a folder"):
+        write_tensorboard(Results(tmp_path / "results"), [], tmp_path / "board")
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]

@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from lr_sweep.common.files import write_json
-from lr_sweep.sweep.live.server import live_app
+from lr_sweep.sweep.live.server import MOST_LOG, live_app
 from lr_sweep.sweep.live.state import Live
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.page_record import HOSTILE, hostile_record, page_record
@@ -184,6 +184,27 @@ def test_a_sweep_is_asked_to_stop_once(
     assert killed == [(os.getpid(), 15)]
 
 
+def test_a_sweep_that_has_just_ended_needs_no_stop(
+    client: TestClient, made: SyntheticRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(pid: int, number: int) -> None:
+        raise ProcessLookupError
+
+    monkeypatch.setattr("os.kill", gone)
+    with Results(made.results).writing("small"):
+        assert client.post("/stop", headers={"origin": ORIGIN}).status_code == 303
+
+
+@pytest.mark.parametrize("text", ["[]", "1", "[" * 100_000], ids=["list", "number", "deep"])
+def test_a_file_of_state_that_is_none_counts_as_missing(client: TestClient, made: SyntheticRecord, text: str) -> None:
+    results = Results(made.results)
+    results.options("small").write_text("study: small\ntrainable: train.py:train\n")
+    results.started("small").write_text(text)
+    page = client.get("/")
+    assert page.status_code == 200
+    assert "/studies/small/resume" not in page.text
+
+
 def test_a_function_s_study_is_resumed_from_its_own_file_or_not_at_all(
     client: TestClient, made: SyntheticRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +237,31 @@ def test_a_function_s_study_is_resumed_from_its_own_file_or_not_at_all(
         str(tmp_path / "small.yml"),
         str(results.options("small")),
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "trainable: evil.py:train\nstudy: small\n",
+        '{"study": "small", "trainable": "evil.py:train"}\n',
+        '"\\x74rainable": evil.py:train\nstudy: small\n',
+        "study: small\rtrainable: evil.py:train\n",
+    ],
+    ids=["first line", "braces", "escape", "another end of line"],
+)
+def test_a_function_in_a_foreign_record_is_not_run_whatever_its_spelling(
+    client: TestClient, made: SyntheticRecord, text: str
+) -> None:
+    results, resume = Results(made.results), "/studies/small/resume"
+    results.options("small").write_bytes(text.encode())
+    assert resume not in client.get("/").text
+    assert "the files of small are not here" in client.post(resume, headers={"origin": ORIGIN}).text
+
+
+@pytest.mark.parametrize("title", ["Which trainable parts?", "A back\\slash"])
+def test_a_title_names_no_function(client: TestClient, made: SyntheticRecord, title: str) -> None:
+    Results(made.results).options("small").write_text(f"study: small\ntitle: {title}\n")
+    assert "/studies/small/resume" in client.get("/").text
 
 
 def test_the_machines_and_what_they_train(client: TestClient, made: SyntheticRecord) -> None:
@@ -264,6 +310,15 @@ def test_the_log_of_a_run(client: TestClient, made: SyntheticRecord) -> None:
     page = client.get(f"/runs/{run_id}").text
     assert "mnist gpt2 frozen-random 1e-4 seed 0" in page
     assert "started\n| &lt;script&gt;" in page
+
+
+def test_of_a_long_log_the_end_is_read(client: TestClient, made: SyntheticRecord) -> None:
+    results, run_id = Results(made.results), str(made.wanted[0]["run_id"])
+    results.log(run_id).parent.mkdir(parents=True)
+    results.log(run_id).write_text("first\n" + "é" * MOST_LOG + "\nlast\n")
+    page = client.get(f"/runs/{run_id}").text
+    assert "first" not in page
+    assert "ééé\nlast" in page
 
 
 def test_a_change_is_sent_and_no_change_is_not(made: SyntheticRecord, monkeypatch: pytest.MonkeyPatch) -> None:

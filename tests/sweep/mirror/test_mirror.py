@@ -112,6 +112,15 @@ def test_a_note_of_many_cells_has_what_fits(decided: str) -> None:
         assert note.endswith(f"\n\nBy fresh seeds: {decided}") == bool(decided)
 
 
+def test_names_in_a_note_are_text() -> None:
+    seeds = dict.fromkeys(("complete", "num_wanted", "num_tests", "num_seeds", "most_seeds"), 3)
+    values = dict.fromkeys(("learning_rate", "test_mean", "test_sem"), 0.001)
+    cell = {"task": "a|b", "model": "<b>", "variant": "![x](http://y/z.png)"} | seeds | values
+    note = study_note(StudyInfo(study="small", title="<i>"), [cell], "")
+    assert note.splitlines()[0] == "&lt;i>"
+    assert note.splitlines()[-1].startswith("| a\\|b | &lt;b> | ![x]\\(http://y/z.png) | 1e-3 |")
+
+
 def test_a_run_that_is_tried_again_has_its_last_results(results: Path) -> None:
     for status, ended_s, accuracy in (("failed", 60, 0.5), ("complete", 90, 0.25)):
         values = {"best_step": 300, "validation_at_best": accuracy, "test_at_best": accuracy}

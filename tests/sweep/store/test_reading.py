@@ -6,7 +6,7 @@ import pytest
 
 from lr_sweep.analysis.__main__ import main as analysis
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.record.working_copy import refresh
+from lr_sweep.analysis.record.working_copy import KEPT, refresh
 from lr_sweep.common.object_store import ObjectStore
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.store.results import results_here
@@ -15,6 +15,12 @@ from lr_sweep.tests.support.records import rows_not_indexed
 from lr_sweep.tests.support.servers.s3_server import Machines
 from lr_sweep.tests.support.stored_record import URI, add_runs, filled
 from lr_sweep.tests.support.tiny_study import curves, in_process, rows
+
+
+@pytest.mark.parametrize("name", ["studies/../mlflow.db", "runs/../a.parquet", "pretrained/../a", "curves/.a.parquet"])
+def test_names_in_a_store_lead_nowhere_else(name: str) -> None:
+    assert not any(pattern.fullmatch(name) for pattern in KEPT.values())
+    assert KEPT["studies"].fullmatch("studies/small/wanted.parquet")
 
 
 def test_what_is_written_here_is_read_on_a_machine_that_has_nothing(
