@@ -19,7 +19,6 @@ from lr_sweep.analysis.study_report import write_report
 from lr_sweep.common.text import percent_text
 from lr_sweep.sweep.inspection.status import status_text
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.page_record import write_titled
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 RATES = (1e-4, 1e-3, 1e-2)

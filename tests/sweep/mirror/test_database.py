@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.common.network import shown_uri
 from lr_sweep.sweep.mirror.client import MirrorError, open_client, study_pages, tracking_uri
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.command_lines import refused, said, succeeds
