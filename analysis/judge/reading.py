@@ -121,7 +121,8 @@ def saved_reading(path: Path) -> Reading:
         for name, value in content.items()
         if name in FIELDS and not _is(value, FIELDS[name])
     ]
-    if _is(within := content.get("equal_within"), float) and not 0 < within < math.inf:
+    within = content.get("equal_within")
+    if isinstance(within, int | float) and not 0 < within < math.inf:
         mistakes.append(f"equal_within: got {within:g}, want a difference above 0")
     columns = content.get("columns", {}) if isinstance(content.get("columns", {}), dict) else {}
     mistakes += [unknown("meaning", role, MEANINGS) for role in columns if role not in MEANINGS]

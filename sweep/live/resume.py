@@ -27,8 +27,9 @@ def study_file(results: Results, study: str) -> Path | None:
     recorded, folder = results.options(study), read_state(results.started(study)).get("folder")
     if not recorded.exists() or not _names_function(recorded.read_bytes()):
         return recorded if recorded.exists() else None
-    is_known = isinstance(folder, str) and folder and "\0" not in folder
-    files = [Path(folder, f"{study}{ending}").resolve() for ending in (".yaml", ".yml")] if is_known else []
+    if not isinstance(folder, str) or not folder or "\0" in folder:
+        return None
+    files = [Path(folder, f"{study}{ending}").resolve() for ending in (".yaml", ".yml")]
     return next((file for file in files if file.is_file() and results.root not in file.parents), None)
 
 
