@@ -86,8 +86,8 @@ def test_without_a_gain_all_seeds_end_in_a_rejection(tmp_path: Path) -> None:
 
 
 def test_fresh_runs_without_any_value_show_nothing(tmp_path: Path) -> None:
-    sides = [finals(tmp_path / f"{name}.csv", ["nan"] * 2) for name in ("base", "cand")]
-    found = gate(*sides, Reading(), max_seeds=2)
+    sides = [finals(tmp_path / f"{name}.csv", ["nan"] * 4) for name in ("base", "cand")]
+    found = gate(*sides, Reading(), max_seeds=4)
     assert (found.outcome, found.why) == (
         "reject",
         "with 0 seeds of each it was not shown that the candidate is better",
