@@ -17,7 +17,7 @@ from lr_sweep.analysis.judge.table_file import raise_mistakes
 from lr_sweep.analysis.judge.words import listed
 from lr_sweep.analysis.statistics.selection import CELL, Cell
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.text import rate_text
+from lr_sweep.common.text import counted, rate_text
 
 RUN = [*RATE, "seed"]
 """The columns that name a run."""
@@ -252,7 +252,7 @@ def _spread_single_tests(rows: pd.DataFrame, decisive: str, remarks: list[str]) 
     if not once.any():
         return rows
     number = rows.loc[once, "run_id"].nunique()
-    remarks.append(f"{number} runs have one test value: it counts as that of their best step")
+    remarks.append(f"the one test value of {counted(number, 'run')} counts as that of the best step")
     return rows.assign(test=rows["test"].where(~once, by_run["test"].transform("first")))
 
 

@@ -85,7 +85,7 @@ READ = {
     "a test value measured once": Table(
         "lr,seed,step,val_acc,test_acc\n0.1,0,1,0.5,\n0.1,0,2,0.7,\n0.1,0,3,0.6,0.65\n",
         best={"all": (0.1, 0.65)},
-        remark="1 runs have one test value: it counts as that of their best step",
+        remark="the one test value of 1 run counts as that of the best step",
     ),
     "percents of a spreadsheet": Table(  # a mark at the start, another order of columns, a blank line
         "\ufefftest_acc;val_acc;method;lr\n70,5;80;a;0,001\n\n60;90,5;a;0,01\n",
