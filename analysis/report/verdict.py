@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -60,7 +59,7 @@ def verdict_block(
         cells = {cell: value for cell, value in (device_s or {}).items() if cell[:2] == (row["task"], row["model"])}
         seconds = {variant: value for (_, _, variant), value in cells.items()}
         opening = [fresh, "By the seeds that chose the rates:"] if fresh else []
-        is_tuned = max(Counter(rate["variant"] for rate in rates).values()) > 1
+        is_tuned = bool(of.learning_rates["variant"].duplicated().any())
         text = " ".join([*opening, *_sentences(row, summary, found_at, few, seconds, is_tuned=is_tuned)])
         items.append((name, text, _rests_on(of, rates)))
     return Verdict(items)
@@ -73,7 +72,7 @@ def _sentences(
     few: Few,
     device_s: Mapping[str, float],
     *,
-    is_tuned: bool = True,
+    is_tuned: bool,
 ) -> Iterator[str]:
     """Yield what is said of a task and model; `is_tuned`: whether some variant has several learning rates."""
     if not row["best"]:

@@ -42,7 +42,8 @@ def said(
     best = ("a", *(each.over for each in leads if not each.distinguishable))
     found = [Conclusion("same", True), Conclusion("winner", False), Conclusion("order", True)]
     row = {"best": best, "leads": leads} | FIXED | row
-    return " ".join(_sentences(row, replace(SUMMARY, metric=metric, equal_within=within), found, few or {}, COSTS))
+    summary = replace(SUMMARY, metric=metric, equal_within=within)
+    return " ".join(_sentences(row, summary, found, few or {}, COSTS, is_tuned=True))
 
 
 COSTS = {"a": 1200.0, "b": 600.0}

@@ -24,7 +24,7 @@ from lr_sweep.tests.support.mirrored_record import (
     write_end,
     write_study,
 )
-from lr_sweep.tests.support.records import ended_row, evaluation, wanted_row
+from lr_sweep.tests.support.records import evaluation, wanted_row
 
 
 def statuses(uri: str) -> list[str]:
@@ -110,15 +110,6 @@ def test_a_note_of_many_cells_has_what_fits(decided: str) -> None:
         assert 5000 - 2 * len("| mnist | tiny | | 1e-3 | 0.1 ± 0.1 | 3 of 3 |") - width < len(note) <= 5000
         assert f"\n\nand {200 - shown} more cells, in the report" in note
         assert note.endswith(f"\n\nBy fresh seeds: {decided}") == bool(decided)
-
-
-def test_names_in_a_note_are_text() -> None:
-    seeds = dict.fromkeys(("complete", "num_wanted", "num_tests", "num_seeds", "most_seeds"), 3)
-    values = dict.fromkeys(("learning_rate", "test_mean", "test_sem"), 0.001)
-    cell = {"task": "a|b", "model": "<b>", "variant": "![x](http://y/z.png)"} | seeds | values
-    note = study_note(StudyInfo(study="small", title="<i>"), [cell], "")
-    assert note.splitlines()[0] == "&lt;i>"
-    assert note.splitlines()[-1].startswith("| a\\|b | &lt;b> | ![x]\\(http://y/z.png) | 1e-3 |")
 
 
 def test_a_run_that_is_tried_again_has_its_last_results(results: Path) -> None:
@@ -245,15 +236,6 @@ def test_of_a_long_curve_a_hundred_points_are_there_the_best_among_them(results:
     for _ in range(2):
         new_mirror(results).sync_all()
         assert steps(uri) == [100 * n for n in range(1, 751)]
-
-
-@pytest.mark.parametrize("number", [1, 99, 100, 101, 196, 197, 750, 100_000])
-def test_no_curve_has_more_points_than_a_hundred(number: int) -> None:
-    curve = [evaluation("aa", step) for step in range(1, number + 1)]
-    row = ended_row(wanted_row("aa"), [], "complete", trained=number) | {"best_step": max(1, number - 1)}
-    kept = [each["step"] for each in MirroredRun("aa", {}, row, curve, ACCURACY).thinned()]
-    assert min(number, 51) <= len(kept) <= 100
-    assert {1, max(1, number - 1), number} <= {*kept}
 
 
 def test_diverged_and_failed_runs_and_a_failure_that_is_put_right(results: Path) -> None:

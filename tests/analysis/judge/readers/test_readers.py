@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from lr_sweep.analysis.judge.judge import judge
-from lr_sweep.analysis.judge.readers.from_rows import labels_of
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.study_files import Study
 from lr_sweep.common.errors import UserError
@@ -295,18 +294,6 @@ def test_wrong_lines_of_json_are_named(tmp_path: Path) -> None:
     (tmp_path / "runs.jsonl").write_text('{"lr": 0.1, "val_acc": 0.5}\n{"lr": 0.2, "val_')
     with pytest.raises(UserError, match="runs.jsonl:2: no JSON"):
         judge([tmp_path / "runs.jsonl"], Reading())
-
-
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("adam-lr0.1-s1", {"lr": "0.1", "seed": "1", "variant": "adam"}),
-        ("vit-s16-lr0.1", {"lr": "0.1", "variant": "vit s16"}),  # ViT-S/16
-        ("Mixer_S32_lr0.1_s2", {"lr": "0.1", "seed": "2", "variant": "Mixer S32"}),
-    ],
-)
-def test_settings_in_a_name(name: str, found: dict[str, str]) -> None:
-    assert labels_of(name) == found
 
 
 def test_files_by_a_pattern(tmp_path: Path) -> None:
