@@ -99,7 +99,7 @@ def test_the_longest_of_three_counts() -> None:
     bound_by = {
         "arithmetic": (roofline.Work(flops=1e12, traffic_bytes=0.5e12, launches=1), (1.0, 2.0, 4.0)),
         "traffic": (roofline.Work(flops=1e9, traffic_bytes=2e12, launches=1), (2.0, 4.0, 8.0)),
-        "launches": (roofline.Work(flops=1e9, traffic_bytes=1e9, launches=1e6), (4.0, 8.0, 16.0)),
+        "launches": (roofline.Work(flops=1e9, traffic_bytes=1e9, launches=1e6), (8.0, 32.0, 64.0)),
     }
     for name, (work, seconds) in bound_by.items():
         assert tuple(work.seconds(GPU, run)) == pytest.approx(seconds), name
