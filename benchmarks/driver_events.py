@@ -1,17 +1,20 @@
-"""What one driver costs: Ray Tune's CPU time for a result, and a whole driver's while stub trials report to it.
+"""What one driver costs while stub trials report to it at the rate of one GPU each.
 
-First, actors that train nothing report 2,000 times through Tune and the sweep's callback, while others wait. Then `run`
-gets reports of trials that are no processes, at the rate of one GPU each: its record, its MLflow in SQLite and its
-uploads to an S3 server (moto's, a process of its own) are real. `python -m benchmarks.driver_events --trials 500
---minutes 8`; what a trial costs besides is measured by `benchmarks.trial_overhead`. A machine that is too slow or busy
-for the rate trains less in that time: each minute's line says how much.
+`run` is real: its Ray with live actors, Tune, its record, its MLflow in SQLite and its uploads to an S3 server (moto's,
+a process of its own). Each actor reports for many trials (`stub_trials.py`), because so many actors fit on no machine;
+what Tune's wait takes with so many is measured apart. `python -m benchmarks.driver_events --trials 2000 --minutes 60`;
+what a trial costs besides: `benchmarks.trial_overhead`. A machine that is too slow or busy for the rate trains less in
+that time.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
+import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,43 +22,33 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import psutil
+import ray
 import torch
-from ray import tune
 
 from lr_sweep.benchmarks.engine_speed import machine
+from lr_sweep.benchmarks.stub_trials import EVALUATE_EVERY, EVALUATE_EVERY_S, StubTrainable
 from lr_sweep.common.network import check_answers
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.store.results import StoredResults
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.sweep.study.resources import Resources
-from lr_sweep.sweep.terminal import output_to
 from lr_sweep.sweep.tune import driver
-from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.options import Options
-from lr_sweep.sweep.tune.ray_session import ray_session
 from lr_sweep.sweep.tune.run_study import run_study
-from lr_sweep.sweep.tune.shares import Share
-from lr_sweep.sweep.tune.trial_events import Leave, Reported, TrialEvent
-from lr_sweep.sweep.tune.trials import report_every_s
-from lr_sweep.sweep.tune.tuner import EventCallback, SweepStoppedError
-from lr_sweep.trainables.cohort import Cohort
-from lr_sweep.trainables.curve import Evaluation
-from lr_sweep.trainables.events import Advanced, Finished, Started
+from lr_sweep.sweep.tune.trial_events import TrialEvent
+from lr_sweep.sweep.tune.trials import report_every_s, train_cohorts
+from lr_sweep.trainables import ray_trainable
+from lr_sweep.trainables.events import Advanced, Finished
 
-NUM_RESULTS = 2000
-EVALUATE_EVERY, EVALUATE_EVERY_S = 2000, 20
-"""Steps and seconds between a run's evaluations: GPT-2, frozen, at 10 ms a step, the fastest of the paper's mix."""
-LOSSES = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "test_loss", "test_accuracy")
+NUM_WAITS = 50
 STUDY = """\
 study: fleet
 title: Nothing is trained
@@ -65,44 +58,24 @@ variants: [unfrozen-random]
 learning_rates: [{rates}]
 seeds: 1
 protocol: {{evaluate_every: {evaluate_every}}}
-resources: {{runs_per_trial: 1}}
+resources: {{runs_per_trial: {runs_per_trial}}}
 """
 
 
-class Reporting(tune.Trainable):
-    """Trains nothing and says so."""
+def wait_s(num_live: int) -> float:
+    """Return the CPU seconds in which Tune (2.60) finds the one result of so many actors that is there: a median."""
 
-    def setup(self, config: dict[str, Any]) -> None:
-        """Nothing to set up."""
+    @ray.remote(resources={"none": 1})
+    def never() -> None: ...
 
-    def step(self) -> dict[str, Any]:
-        """Report progress of one run, as a cohort of one does every two seconds."""
-        return {"events": [Advanced(run_id="0" * 16, step=self.iteration, step_s=1.0, evaluation_s=1.0)]}
-
-
-def result_s(folder: Path, num_live: int, num_waiting: int) -> float:
-    """Return this process's CPU seconds for a result of `num_live` actors, which report at once."""
-    seen: list[float] = []
-    stop = Leave()
-
-    def put(event: TrialEvent) -> None:
-        seen.append(time.process_time())
-        if len(seen) == NUM_RESULTS:
-            stop.set()
-
-    callback = EventCallback(put, stop, Machines())
-    trials = [{"cohort": SimpleNamespace(run_ids=[f"{number:016x}"])} for number in range(num_live + num_waiting)]
-    tuner = tune.Tuner(
-        tune.with_resources(Reporting, {"cpu": 1 / num_live}),
-        param_space={"trial": tune.grid_search(trials)},
-        run_config=tune.RunConfig(name="trials", storage_path=str(folder), callbacks=[callback], verbose=0),
-    )
-    log_file = folder / "ray.log"
-    placement = Placement(resources=Resources(), cpus=1)
-    with output_to(log_file), ray_session(placement, log_file), contextlib.suppress(SweepStoppedError):
-        tuner.fit()
-    first = NUM_RESULTS // 2  # by then all actors have started
-    return (seen[NUM_RESULTS - 1] - seen[first]) / (NUM_RESULTS - 1 - first)
+    futures, taken_s = [ray.put(0), *(never.remote() for _ in range(num_live - 1))], []
+    for _ in range(NUM_WAITS):
+        began = time.thread_time()
+        shuffled = list(futures)
+        random.shuffle(shuffled)
+        ray.wait(shuffled, num_returns=1, timeout=1.0)
+        taken_s.append(time.thread_time() - began)
+    return statistics.median(taken_s)
 
 
 @dataclass(frozen=True)
@@ -134,68 +107,36 @@ class Used:
         return f"{num} reports, {1000 * spent_s / max(num, 1):.2f} ms of CPU each ({threads}), {share:.0%} of a core"
 
 
-class Fleet:
-    """Trials that only report: in place of `train_cohorts`, which would have Tune start them.
+class Watch:
+    """Counts what `train_cohorts` yields; `say` is called with a line each minute, and one at the end."""
 
-    `say` is called with a line each minute, and one at the end.
-    """
-
-    def __init__(self, duration_s: float, say: Callable[[str], None]) -> None:
-        self._duration_s, self._say = duration_s, say
-        self._num_evaluations = max(1, int(duration_s / EVALUATE_EVERY_S))
+    def __init__(self, num_expected: int, say: Callable[[str], None]) -> None:
+        self._num_expected, self._say = num_expected, say
         self.num_reports = 0
 
-    @property
-    def num_steps(self) -> int:
-        """Of each run."""
-        return EVALUATE_EVERY * self._num_evaluations
-
-    def train(self, cohorts: Sequence[Cohort], *_: object) -> Iterator[TrialEvent | None]:
-        """Yield what the trials report, each event when it is due."""
-        runs = [run_id for cohort in cohorts for run_id in cohort.run_ids]
-        yield from (Started(run_id=run_id, step=0) for run_id in runs)
-        every_s = report_every_s(len(runs))
-        per_run = round(EVALUATE_EVERY_S / every_s)  # reports up to an evaluation, with its own
+    def train(self, *arguments: Any) -> Iterator[TrialEvent | None]:
+        """Yield what happens, as `train_cohorts` does."""
         first = latest = Used.now(0)
-        minute, late_s = 1, 0.0
-        for number in range(self._num_evaluations * per_run * len(runs)):
-            turn, index = divmod(number, len(runs))
-            past_s = time.monotonic() - first.at_s
-            if past_s >= self._duration_s + every_s:
-                break
-            time.sleep(max(0.0, number * every_s / len(runs) - past_s))
-            late_s = max(0.0, past_s - number * every_s / len(runs))
-            if past_s >= 60 * minute:
-                before, latest, minute = latest, Used.now(number), int(past_s / 60) + 1
-                self._say(f"minute {minute - 1}: {latest.since(before)}; {late_s:.1f} s late; {_memory()}")
-            since, due = divmod(turn + index % per_run + 1, per_run)  # not all in the same two seconds
-            point = _point(since * EVALUATE_EVERY) if due == 0 and since <= self._num_evaluations else None
-            yield Advanced(run_id=runs[index], step=turn, evaluation=point, step_s=0.01, evaluation_s=1.0)
-            if point:
-                yield Reported()
-            self.num_reports = number + 1
-        used = Used.now(self.num_reports)
-        done = self.num_reports * every_s / len(runs) / (used.at_s - first.at_s)
-        self._say(f"in all: {used.since(first)}; {done:.0%} of the real rate; {_memory()}")
-        ends = {"step": self.num_steps, "status": "complete", "elapsed_s": 1.0, "engine": "plain", "device": "none"}
-        last = _point(self.num_steps)  # a late fleet has not got there
-        for run_id in runs:
-            yield Advanced(run_id=run_id, step=self.num_steps, evaluation=last, step_s=0.01, evaluation_s=1.0)
-            yield Finished(run_id=run_id, **ends)
+        late_s, num_ended = 0.0, 0
+        with contextlib.closing(train_cohorts(*arguments)) as events:
+            for event in events:
+                num_ended += isinstance(event, Finished)
+                if isinstance(event, Advanced):
+                    self.num_reports += 1
+                    if event.evaluation:
+                        late_s = max(late_s, time.time() - event.evaluation.time_ms / 1000)
+                if time.monotonic() - latest.at_s >= 60:
+                    before, latest = latest, Used.now(self.num_reports)
+                    self._say(f"{latest.since(before)}; {late_s:.1f} s late; {_memory()}")
+                    late_s = 0.0
+                yield event
+        self.num_reports -= num_ended  # each run's end has one more
+        done = self.num_reports / self._num_expected
+        self._say(f"in all: {Used.now(self.num_reports).since(first)}; {done:.1%} of the real rate; {_memory()}")
 
 
 def _memory() -> str:
     return f"{psutil.Process().memory_info().rss / 2**20:.0f} MiB"
-
-
-def _point(step: int) -> Evaluation:
-    return Evaluation(step=step, time_ms=int(1000 * time.time()), elapsed_s=step / 100, **dict.fromkeys(LOSSES, 0.5))
-
-
-@contextlib.contextmanager
-def no_ray(placement: Placement, *_: object) -> Iterator[Share]:
-    """Stand for `ray_session`."""
-    yield Share(placement, lambda: [{"CPU": 1.0}], None)
 
 
 @contextlib.contextmanager
@@ -219,41 +160,47 @@ def s3_server(folder: Path, port: int = 5599) -> Iterator[str]:
             server.terminate()
 
 
-def measure_fleet(folder: Path, num_trials: int, duration_s: float, say: Callable[[str], None]) -> Fleet:
-    """Let `run` train a study of so many runs, all of which report at once."""
-    fleet, study = Fleet(duration_s, say), folder / "fleet.yaml"
-    rates = ", ".join(f"{rate:.9g}" for rate in np.logspace(-6, -2, num_trials))
-    study.write_text(STUDY.format(num_steps=fleet.num_steps, rates=rates, evaluate_every=EVALUATE_EVERY))
+def measure_fleet(folder: Path, num_trials: int, num_live: int, minutes: float, say: Callable[[str], None]) -> Watch:
+    """Let `run` train a study of so many runs, all of which report at once, from `num_live` actors."""
+    num_evaluations = max(1, int(60 * minutes / EVALUATE_EVERY_S))
+    every_s = report_every_s(num_trials)
+    watch, study = Watch(num_evaluations * round(EVALUATE_EVERY_S / every_s) * num_trials, say), folder / "fleet.yaml"
+    given = {
+        "rates": ", ".join(f"{rate:.9g}" for rate in np.logspace(-6, -2, num_trials)),
+        "num_steps": EVALUATE_EVERY * num_evaluations,
+        "evaluate_every": EVALUATE_EVERY,
+        "runs_per_trial": math.ceil(num_trials / num_live),
+    }
+    study.write_text(STUDY.format(**given))
     with (
         s3_server(folder) as uri,
-        patch.object(driver, "train_cohorts", fleet.train),
-        patch.object(driver, "ray_session", no_ray),
+        patch.object(driver, "train_cohorts", watch.train),
+        patch.object(driver, "report_every_s", lambda _: every_s),  # of the runs, each of which stands for a trial
+        patch.object(ray_trainable, "CohortTrainable", StubTrainable),
     ):
         loaded = load_study(str(study))
-        placement = Placement(resources=loaded.resources, cpus=1)
+        placement = Placement(resources=loaded.resources, cpus=num_live, force=True)
         run_study(loaded, Options(results=StoredResults(uri), data_dir=folder, placement=placement), print)
-    return fleet
+    return watch
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=500)
+    parser.add_argument("--live", type=int, default=8, help="actors, which report for them all (default: 8)")
     parser.add_argument("--minutes", type=float, default=8)
     given = parser.parse_args()
     print(machine(torch.device("cpu")))
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    with tempfile.TemporaryDirectory() as scratch:
-        with os.fdopen(os.dup(1), "w", buffering=1) as printed:  # `run` sends its own output to a file
-            every_s = report_every_s(given.trials)
-            print(
-                f"{given.trials} trials, a report every {every_s:.0f} s, an evaluation every {EVALUATE_EVERY_S} s",
-                file=printed,
-            )
-            measure_fleet(Path(scratch), given.trials, 60 * given.minutes, partial(print, file=printed))
-        for num_live, num_waiting in ((1, 0), (1, 1500), (8, 1500)):
-            taken_s = result_s(Path(scratch), num_live, num_waiting)
-            print(f"Tune: {1000 * taken_s:.2f} ms of CPU a result, {num_live} live, {num_waiting} waiting", flush=True)
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    waits = (f"{1000 * wait_s(number):.2f} ms with {number}" for number in (given.live, given.trials))
+    print(f"Tune's wait for a result of live actors: {', '.join(waits)}", flush=True)
+    ray.shutdown()
+    with tempfile.TemporaryDirectory() as scratch, os.fdopen(os.dup(1), "w", buffering=1) as printed:
+        every_s = report_every_s(given.trials)  # `run` sends its own output to a file
+        print(f"{given.trials} trials, a report every {every_s:.0f} s, {given.live} actors", file=printed)
+        measure_fleet(Path(scratch), given.trials, given.live, given.minutes, partial(print, file=printed))
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def train(died: list[str], leave: Leave, monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_a_trial_reports_every_two_seconds_unless_400_train_at_once() -> None:
-    assert [report_every_s(number) for number in (1, 400, 2000)] == [2.0, 2.0, 10.0]
+    assert [report_every_s(number) for number in (1, 400, 2000)] == [2.0, 4.0, 20.0]
 
 
 def report(callback: EventCallback, reason: str) -> None:
