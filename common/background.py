@@ -74,6 +74,11 @@ class BackgroundWorker(Generic[K]):
             self._changed.wait_for(lambda: self._thread is None, timeout_s)
             return self._left()
 
+    @property
+    def ended(self) -> bool:
+        """Whether no action is under way, and none will be unless a key is submitted."""
+        return self._thread is None
+
     def _left(self) -> list[K]:
         current = [] if self._current is None else [self._current]
         return list(dict.fromkeys([*current, *self._pending, *self.failing]))

@@ -20,6 +20,8 @@ from lr_sweep.sweep.store.lock import StoreLock
 
 EVERY_S = 5.0
 """Seconds between passes. A pass that finds nothing reads two folders: 0.1 s for 10,000 runs."""
+ENDING_S = 5.0
+"""How long the end waits for an upload that is under way."""
 
 Files = dict[str, tuple[int, int]]
 """Names of files of the copy with size and time of change: another content has another pair."""
@@ -56,11 +58,16 @@ class PushThread:
         return self._worker.wait(["pass"], timeout_s) and self._lost is None
 
     def close(self, timeout_s: float) -> bool:
-        """Flush, and end the thread."""
+        """Flush, and end the thread; it may yet be in an upload that does not end."""
         complete = self.flush(timeout_s)
         self._closed = True
-        self._worker.close(timeout_s if complete else 0)
+        self._worker.close(min(timeout_s, ENDING_S))
         return complete
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more is written: only then may another process write."""
+        return self._worker.ended
 
     def _report(self, problem: Exception) -> None:
         self._failing = True

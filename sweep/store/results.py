@@ -68,9 +68,10 @@ class StoredResults(Results):
                 if not self._thread.close(PATIENCE_S):
                     raise self._behind(self._thread)
             finally:
+                if self._thread is None or self._thread.ended:  # else it can be taken once it is old
+                    with suppress(OSError):
+                        lock.release()
                 self._thread = None
-                with suppress(OSError):  # it can be taken without, later
-                    lock.release()
 
     def settle(self) -> None:
         """Wait until the store holds what was written so far."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from lr_sweep.analysis.record.working_copy import refresh
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_bytes
 from lr_sweep.common.object_store import ObjectStore
-from lr_sweep.sweep.store.lock import LOCK
+from lr_sweep.sweep.store.lock import LOCK, current_writer
 from lr_sweep.sweep.store.push import PushThread
 from lr_sweep.sweep.store.results import StoredResults
 from lr_sweep.tests.support.servers.s3_server import Machines
@@ -157,6 +159,29 @@ def test_storage_away_at_the_end_is_an_error_and_the_record_claims_no_more_than_
     refresh(URI)  # the store is the truth: what it lacks is made again from checkpoints
     assert len(rows(results.root)) == 2
     assert record.wanted[2]["run_id"] not in rows(results.root)
+
+
+def test_an_upload_that_does_not_end_keeps_the_lock(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else another process could write before it arrives; the same copy may, as its lock tells that this one ended."""
+    monkeypatch.setattr("lr_sweep.sweep.store.results.IMPATIENCE_S", 0.5)
+    results, hung, ended, real = filled(), threading.Event(), threading.Event(), ObjectStore.write
+
+    def write(store: ObjectStore, name: str, content: bytes) -> None:
+        hung.set()
+        assert ended.wait(60)
+        real(store, name, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ObjectStore, "write", write)
+        with suppress(ZeroDivisionError), results.writing("small"):
+            add_runs(results.root, (1e-3, 1e-2, 1e-1))
+            assert hung.wait(60)
+            raise ZeroDivisionError
+        assert current_writer(ObjectStore(URI))["study"] == "small"
+        ended.set()
+    with results.writing("small"):
+        pass
+    assert current_writer(ObjectStore(URI)) == {}
 
 
 def test_a_thread_that_lost_the_right_to_write_writes_nothing_more(
