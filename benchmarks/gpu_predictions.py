@@ -1,6 +1,6 @@
 """What `benchmarks/gpu_speed.py` is expected to measure: `python -m benchmarks.gpu_predictions h100 h200`.
 
-Computed as by `plan --device` (`sweep/plan/roofline.py`), before anything was measured; benchmarks/RESULTS.md has it.
+Computed as by `plan --device` (`sweep/plan/roofline.py`).
 """
 
 from __future__ import annotations

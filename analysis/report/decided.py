@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,28 +35,31 @@ def decided_texts(decision: Decision | None) -> Mapping[tuple[str, str], str]:
     """Return what fresh seeds say of each task and model, as sentences that open a report."""
     if decision is None:
         return {}
-    said = defaultdict[tuple[str, str], list[str]](list)
+    of_group = defaultdict[tuple[str, str], list[Row]](list)
     for row in decision.table().to_dict("records"):
-        said[row["task"], row["model"]].append(_pair_text(row, decision))
-    return {
-        group: say("decided", pairs=pairs[:MOST_PAIRS], more=max(0, len(pairs) - MOST_PAIRS))
-        for group, pairs in said.items()
-    }
+        of_group[row["task"], row["model"]].append(_turned(row, decision.metric))
+    return {group: _group_text(rows, decision) for group, rows in of_group.items()}
+
+
+def _group_text(rows: Sequence[Row], decision: Decision) -> str:
+    """Say what became of the pairs: first the variant that leads most others, against the closest one first."""
+    leads = Counter(row["variant"] for row in rows)
+    rows = sorted(rows, key=lambda row: (-leads[row["variant"]], not row["num_seeds"], abs(row["difference"])))
+    pairs = [_pair_text(row, decision) for row in rows[:MOST_PAIRS]]
+    return say("decided", pairs=pairs, more=max(0, len(rows) - MOST_PAIRS))
+
+
+def _turned(row: Row, metric: Metric) -> Row:
+    """Return a pair with the variant of the better mean first."""
+    if not metric.sign * row["difference"] < 0:
+        return row
+    names = {"variant": row["other"], "other": row["variant"]}
+    return row | names | {"difference": -row["difference"], "low": -row["high"], "high": -row["low"]}
 
 
 def _pair_text(row: Row, decision: Decision) -> str:
-    """Say what became of a pair; the variant with the better mean comes first."""
-    metric = decision.metric
-    numbers, names = (row["difference"], row["low"], row["high"]), (row["variant"], row["other"])
-    if metric.sign * row["difference"] < 0:
-        numbers, names = (-row["difference"], -row["high"], -row["low"]), names[::-1]
-    said: dict[str, Any] = {
-        "leader": names[0],
-        "over": names[1],
-        "seeds": row["num_seeds"],
-        "within": _within(decision),
-    }
-    return say("decided_pair", **{**row, **said, **sized(*numbers, metric)})
+    numbers = sized(row["difference"], row["low"], row["high"], decision.metric)
+    return say("decided_pair", **{**row, "seeds": row["num_seeds"], "within": _within(decision), **numbers})
 
 
 def decided_section(folder: Path, decision: Decision | None, fresh: pd.DataFrame | None) -> list[Section]:
