@@ -166,6 +166,7 @@ def failure_of(error_file: str | None) -> str:
 
 RayActorManager, TuneController, class_cache, variant_generator = tune_parts()
 _task_failed, _trial_failed = RayActorManager._actor_task_failed, TuneController._process_trial_failure
+_task_resolved = RayActorManager._actor_task_resolved
 _keep_worker, _keep_state = TuneController._maybe_cache_trial_actor, TuneController._mark_trial_to_checkpoint
 _products = variant_generator._grid_search_generator
 
@@ -178,6 +179,7 @@ def patch_tune() -> None:
     # It would kill a trial 10 s after asking it to stop, in the middle of an evaluation for one.
     TuneController._actor_force_cleanup_timeout = property(lambda _: SAVING_S, lambda *_: None)
     RayActorManager._actor_task_failed = _task_failed_of_any_death
+    RayActorManager._actor_task_resolved = _task_resolved_and_forgotten
     TuneController._process_trial_failure = _trial_failed_out_of_memory
     TuneController._maybe_cache_trial_actor = _keep_worker_unless_outgrown
     TuneController._mark_trial_to_checkpoint = _keep_state_unless_ours
@@ -202,6 +204,13 @@ def _keep_state_unless_ours(self: Any, trial: Any) -> None:
     given = trial.config.get("trial")
     if not (isinstance(given, dict) and "cohort" in given):
         _keep_state(self, trial)
+
+
+def _task_resolved_and_forgotten(self: Any, tracked_actor_task: Any, result: Any) -> None:
+    """Let results go that were read: Tune would keep each of them, 2 kB, until the actor ends."""
+    futures = self._tracked_actors_to_task_futures[tracked_actor_task._tracked_actor]
+    futures -= {future for future in futures if future not in self._actor_task_events._tracked_futures}
+    _task_resolved(self, tracked_actor_task, result)
 
 
 def _task_failed_of_any_death(self: Any, tracked_actor_task: Any, exception: Exception) -> None:

@@ -39,7 +39,7 @@ def test_each_pair_that_is_drawn_has_a_mark_of_its_own(num_pairs: int, num_drawn
 
 
 def test_the_best_variant_s_lead_over_the_closest_comes_first() -> None:
-    """By hand, errors in nats (less is better): c leads all, a leads b and d; c's leads are 0.1, 0.3 and one unknown."""
+    """by hand, losses: c leads all, a leads b and d; c's leads are 0.1, 0.3 and one unknown."""
     pairs = [("a", "b", -0.2), ("a", "c", 0.1), ("a", "d", -0.4), ("b", "c", 0.3), ("c", "d", math.nan)]
     table = pd.DataFrame(
         [
