@@ -53,8 +53,8 @@ def _turned(row: Row, metric: Metric) -> Row:
     """Return a pair with the variant of the better mean first."""
     if not metric.sign * row["difference"] < 0:
         return row
-    names = {"variant": row["other"], "other": row["variant"]}
-    return row | names | {"difference": -row["difference"], "low": -row["high"], "high": -row["low"]}
+    numbers = {"difference": -row["difference"], "low": -row["high"], "high": -row["low"]}
+    return {**row, **numbers, "variant": row["other"], "other": row["variant"]}
 
 
 def _pair_text(row: Row, decision: Decision) -> str:
