@@ -32,7 +32,7 @@ def losses_of(model: StackedModel, batch: StackedBatch, labels: Tensor, masks: I
 
 
 def compiled_losses(device: torch.device) -> Callable[..., Tensor]:
-    """Return `losses_of` compiled, on a GPU into CUDA graphs (never run: no GPU was to be had); backward passes, too.
+    """Return `losses_of` compiled, on a GPU into CUDA graphs (never run yet); backward passes, too.
 
     What is random is drawn outside, so that the masks are the plain engine's. It is compiled for the first number of
     runs, for any number when a second comes, and again when one seed or one run is left. After 8 times in a process,
