@@ -76,11 +76,22 @@ def cpus_here() -> int:
 
 def gpus_here() -> int:
     """Return how many GPUs torch can use. Asking takes seconds, so a machine without device files is not asked."""
-    if not any(found for pattern in GPU_FILES for found in Path("/").glob(pattern)):
+    if not _has_gpu():
         return 0
     import torch
 
     return torch.cuda.device_count()
+
+
+def _has_gpu() -> bool:
+    return any(found for pattern in GPU_FILES for found in Path("/").glob(pattern))
+
+
+def idle_gpu(placement: Placement) -> list[str]:
+    """Return a line for the user if this machine has a GPU that no trial would hold."""
+    if placement.address is not None or placement.device == "cuda" or not _has_gpu():
+        return []
+    return ["this machine has a GPU that no trial uses: --gpus-per-trial 0.25 lets four share it"]
 
 
 def check_beforehand(placement: Placement, for_gpus: tuple[str, ...]) -> None:

@@ -15,7 +15,7 @@ from lr_sweep.common.text import aligned, counted, gigabytes, rate_text, study_h
 from lr_sweep.sweep.plan.cost import Cost, cost_lines, disk_bytes, estimate_cost, fresh_lines
 from lr_sweep.sweep.plan.gpus import Gpu
 from lr_sweep.sweep.plan.packing import cohorts
-from lr_sweep.sweep.plan.placement import Placement, check_device, described, fits
+from lr_sweep.sweep.plan.placement import Placement, check_device, described, fits, idle_gpu
 from lr_sweep.sweep.plan.roofline import computed_timings
 from lr_sweep.sweep.plan.timings import Timing, find_timings
 from lr_sweep.sweep.results.changes import change_lines, renamed_lines, replaced_by
@@ -110,6 +110,7 @@ def plan_text(plan: Plan, cost: Cost, *, elsewhere: bool = False) -> str:
         f"to train   {counted(len(to_train), 'run')} in {counted(cost.num_trials, 'trial')}, "
         f"at most {sum(run.num_steps for run in to_train):,} gradient steps",
         f"resources  {described(plan.placement.trial)} a trial{of}",
+        *(f"{'':11}{line}" for line in idle_gpu(plan.placement) if not elsewhere),
         *_engine_lines(plan),
     ]
     lines += [f"{'' if index else 'changed':11}{line}" for index, line in enumerate(_changed_lines(plan))]

@@ -15,7 +15,7 @@ from lr_sweep.sweep.mirror.client import tracking_uri
 from lr_sweep.sweep.mirror.mirror import Mirror
 from lr_sweep.sweep.mirror.worker import MirrorThread
 from lr_sweep.sweep.plan.cost import check_disk
-from lr_sweep.sweep.plan.placement import check_beforehand
+from lr_sweep.sweep.plan.placement import check_beforehand, idle_gpu
 from lr_sweep.sweep.results.changes import version_now
 from lr_sweep.sweep.results.directory import storage_problems
 from lr_sweep.sweep.results.provenance import untried_versions
@@ -58,7 +58,7 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
     check_beforehand(options.placement, study.for_gpus)
     _check_stops(study, options)
     results.prepare()
-    for line in untried_versions():
+    for line in [*untried_versions(), *idle_gpu(options.placement)]:
         say(line)
     with storage_problems(results.root), results.writing(study.study):
         shutil.rmtree(results.tune, ignore_errors=True)  # of a process that died

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.network import check_loopback
-from lr_sweep.sweep.plan.placement import Placement, check_fit
+from lr_sweep.sweep.plan.placement import Placement, check_fit, idle_gpu
 from lr_sweep.sweep.study.resources import Resources
 
 
@@ -41,3 +42,23 @@ def test_processes_of_a_run_need_one_node() -> None:
         "a trial asks for 8 CPU and 4 GPU for the 4 processes of a run, which are on one node, but this machine has no "
         "such node (nodes: 32 CPU and 3 GPU; 32 CPU and 3 GPU)."
     )
+
+
+@pytest.mark.parametrize(
+    ("files", "placement", "is_said"),
+    [
+        (["dev/nvidia0"], Placement(resources=Resources()), True),
+        (["dev/null"], Placement(resources=Resources()), False),
+        (["dev/nvidia0"], Placement(resources=Resources(gpus_per_trial=0.25)), False),
+        (["dev/nvidia0"], Placement(resources=Resources(), address="auto"), False),
+    ],
+)
+def test_a_gpu_that_no_trial_uses_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: list[str], placement: Placement, is_said: bool
+) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    monkeypatch.setattr("lr_sweep.sweep.plan.placement.Path", lambda _: tmp_path)
+    said = ["this machine has a GPU that no trial uses: --gpus-per-trial 0.25 lets four share it"]
+    assert idle_gpu(placement) == (said if is_said else [])
