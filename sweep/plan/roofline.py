@@ -32,7 +32,7 @@ from lr_sweep.trainables.run import QUERY_BLOCK, Run, engine_of, gpt2_size
 SHARE_OF_PEAK = Span(low=1.0, middle=0.5, high=0.25)
 """How much of the peak arithmetic and bandwidth is reached. Assumed: 1 is never, small products are far below."""
 LAUNCH_S = Span(low=8e-6, middle=32e-6, high=64e-6)
-"""From one eager operation of torch to the next, on the CPU. Measured: 31 to 46 on a virtual machine with an H200."""
+"""From one eager operation of torch to the next, on the CPU. Measured: 31 to 46 us beside a virtual H200."""
 KERNELS_A_STEP, KERNELS_A_BLOCK = 65, 97
 """Operations of a stack's step that are no views, counted, whatever the number of runs; the second for each block."""
 KERNELS_A_BLOCK_ADAPTED, KERNELS_A_BLOCK_ADAPTED_EVALUATED = 40, 16

@@ -23,7 +23,7 @@ from lr_sweep.trainables.run import engine_of
 REPORT_EVERY_S = 2.0
 """A trial's report to the driver, between evaluations, while trials are few."""
 REPORTS_PER_S = 100
-"""Of all trials, beside evaluations: each costs the driver some 5 ms (benchmarks.driver_events)."""
+"""Of all trials, beside evaluations: each costs the driver up to 8 ms (benchmarks.driver_events)."""
 TICK_S = 0.2
 """The longest time between two events that `train_cohorts` yields; None is the event of no event."""
 LEAVING_S = 20.0
