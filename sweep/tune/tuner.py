@@ -207,7 +207,7 @@ def _keep_state_unless_ours(self: Any, trial: Any) -> None:
 
 
 def _task_resolved_and_forgotten(self: Any, tracked_actor_task: Any, result: Any) -> None:
-    """Let results go that were read: Tune would keep each of them, 2 kB, until the actor ends."""
+    """Let results go that were read: Tune would keep each of them until the actor ends."""
     futures = self._tracked_actors_to_task_futures[tracked_actor_task._tracked_actor]
     futures -= {future for future in futures if future not in self._actor_task_events._tracked_futures}
     _task_resolved(self, tracked_actor_task, result)
