@@ -77,16 +77,16 @@ def fitted_gain(curve: Curve, best: int) -> Gain:
     fit_seen = len(fit.residuals) > 3
     if fit.bend >= 0:  # no peak between these rates
         return Gain(size=0.0, sem=0.0, dof=1, at=float(curve.log_rates[best]), fit_seen=fit_seen)
-    noise = float(np.mean(np.nan_to_num(curve.variances[window] / curve.counts[window])))
+    noise = math.sqrt(np.mean(np.nan_to_num(curve.variances[window] / curve.counts[window])))
     if fit_seen:
-        noise = max(noise, float(fit.residuals @ fit.residuals) / (len(fit.residuals) - 3))
-    slope, bend = fit.slope, fit.bend
-    gradient = np.array([0.0, -slope / (2 * bend), slope**2 / (4 * bend**2)])
+        noise = max(noise, math.hypot(*fit.residuals) / math.sqrt(len(fit.residuals) - 3))
+    shift = fit.peak_shift
+    gradient = np.array([0.0, shift, shift * shift])  # of the height, without squares of means: these may be 0
     return Gain(
-        size=-(slope**2) / (4 * bend),
-        sem=math.sqrt(noise * float(gradient @ fit.inverse @ gradient)),
+        size=fit.slope * shift / 2,
+        sem=noise * math.sqrt(gradient @ fit.inverse @ gradient),
         dof=max(1, int(np.sum(curve.counts[window] - 1))),
-        at=float(curve.log_rates[best] - slope / (2 * bend)),
+        at=float(curve.log_rates[best]) + shift,
         fit_seen=fit_seen,
     )
 
@@ -94,7 +94,7 @@ def fitted_gain(curve: Curve, best: int) -> Gain:
 def vertex(curve: Curve) -> float:
     """Return where the parabola through the best rate and those beside it is highest; one has no value: the best."""
     fit = _fitted(curve, slice(curve.best - 1, curve.best + 2), curve.best)
-    return float(curve.log_rates[curve.best] - (fit.slope / (2 * fit.bend) if fit.bend < 0 else 0.0))
+    return float(curve.log_rates[curve.best]) + (fit.peak_shift if fit.bend < 0 else 0.0)
 
 
 class _Parabola(NamedTuple):
@@ -107,9 +107,14 @@ class _Parabola(NamedTuple):
     inverse: Floats
     """Of the normal equations: height, slope and bend have these covariances, in units of the noise."""
 
+    @property
+    def peak_shift(self) -> float:
+        """From the best rate to the peak."""
+        return -self.slope / (2 * self.bend)
+
 
 def _fitted(curve: Curve, window: slice, best: int) -> _Parabola:
-    x, y = curve.log_rates[window] - curve.log_rates[best], curve.means[window]
+    x, y = curve.log_rates[window] - curve.log_rates[best], curve.means[window] - curve.means[best]
     design = np.stack([np.ones(len(x)), x, x**2], axis=1)
     inverse = np.linalg.inv(design.T @ design)
     _, slope, bend = found = inverse @ design.T @ y

@@ -49,3 +49,11 @@ def test_a_plateau_that_ends_in_a_cliff_is_no_parabola() -> None:
 def test_without_a_peak_there_is_no_gain() -> None:
     """One seed, so a chosen rate may lie on a line."""
     assert fitted_gain(curve([0.5, 0.6, 0.7]), 1).size == 0.0
+
+
+@given(st.integers(-1000, 1000))
+def test_the_size_of_the_values_changes_nothing(exponent: int) -> None:
+    """Squares of means near 1e-301 are zero, and of means near 1e301 have no number."""
+    means, unit = [0.58, 0.59, 0.60, 0.55], 2.0**exponent
+    gain, scaled = fitted_gain(curve(means), 2), fitted_gain(curve(np.multiply(means, unit)), 2)
+    assert (scaled.size, scaled.at) == pytest.approx((gain.size * unit, gain.at))
