@@ -190,6 +190,7 @@ def test_a_second_run_trains_nothing_and_touches_nothing(first: Ended, again: En
     assert again.files == first.files
 
 
+@pytest.mark.slow
 def test_more_learning_rates_and_a_higher_budget_train_what_is_missing(first: Ended, second: Ended) -> None:
     assert "8 runs wanted, 4 started, 4 new" in second.output
     assert "training 8 runs" in second.output
@@ -200,6 +201,7 @@ def test_more_learning_rates_and_a_higher_budget_train_what_is_missing(first: En
         assert [point["step"] for point in second.curves[run_id]] == [10, 20, 30, 40]
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_be_trained_is_a_row_and_does_not_stop_others(second: Ended) -> None:
     assert second.code == 1
     assert "1 run failed" in second.output
@@ -210,12 +212,14 @@ def test_a_run_that_cannot_be_trained_is_a_row_and_does_not_stop_others(second: 
     assert failed["attempts"] == 4  # `retries: 1`: twice together with another run, twice alone
 
 
+@pytest.mark.slow
 def test_mlflow_out_of_reach_does_not_stop_a_sweep(second: Ended) -> None:
     assert "127.0.0.1:1: " in second.output
     assert "training continues" in second.output
     assert "not in MLflow yet: 8 runs; the next `run` of this study mirrors the rest" in second.output
 
 
+@pytest.mark.slow
 def test_runs_of_one_trial_equal_runs_trained_alone(second: Ended, folder: Path, tmp_path: Path) -> None:
     """In `second` two runs shared a process; here each has the process to itself."""
     for run_id, curve in trained_here(folder / "tiny.yaml", tmp_path).items():
@@ -223,6 +227,7 @@ def test_runs_of_one_trial_equal_runs_trained_alone(second: Ended, folder: Path,
             assert second.curves[run_id] == curve
 
 
+@pytest.mark.slow
 def test_mlflow_is_brought_up_to_date_and_holds_every_run_and_point_once(second: Ended, folder: Path) -> None:
     succeeds("mlflow", "sync", folder / "tiny.yaml", "--results", second.results)
     client = open_client(tracking_uri(second.results))

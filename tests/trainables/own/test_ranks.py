@@ -181,6 +181,7 @@ HANGING = (
 )
 
 
+@pytest.mark.slow
 def test_ranks_that_hang_or_are_stopped_are_named_with_their_lines(tmp_path: Path) -> None:
     with closing(started(run_of(tmp_path, DDP.replace("    optimizer.zero_grad()", HANGS), 3))) as one:
         one._function._timeout_s = 4.0  # type: ignore[union-attr]  # its start takes longer, as it imports
