@@ -90,8 +90,12 @@ def line(case: Case, number: int, times: dict[str, list[float]]) -> str:
 
 def ratio_text(over: Sequence[float], under: Sequence[float]) -> str:
     """Return the median ratio of two contenders' rounds, with the smallest and the largest."""
-    ratios = [one / other for one, other in zip(over, under, strict=True)]
-    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    return spread([one / other for one, other in zip(over, under, strict=True)])
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """Return the median with the smallest and the largest."""
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 def machine(device: torch.device) -> str:

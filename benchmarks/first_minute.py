@@ -22,7 +22,7 @@ import psutil  # type: ignore[import-untyped]  # comes with Ray
 import torch
 
 from lr_sweep.analysis.record.read import read_runs
-from lr_sweep.benchmarks.engine_speed import machine
+from lr_sweep.benchmarks.engine_speed import machine, spread
 
 PROGRAM = (sys.executable, "-m", "lr_sweep.sweep")
 TABLE = "Test accuracy by learning rate"
@@ -95,10 +95,10 @@ def first_minute(folder: Path) -> tuple[dict[str, float], list[Sample]]:
         looking = Thread(target=lambda: samples.extend(watching))
         looking.start()
         assert process.stdout is not None
-        ray_at, output = 0.0, ""
+        imports_at, output = 0.0, ""
         for line in process.stdout:
             output += line
-            ray_at = time.time() - began if line.startswith("training ") else ray_at
+            imports_at = time.time() - began if line.startswith("training ") else imports_at
             table_at = table_at or (time.time() - began if line.startswith(TABLE) else 0.0)
     prompt_at = time.time() - began
     ended.set()
@@ -109,7 +109,7 @@ def first_minute(folder: Path) -> tuple[dict[str, float], list[Sample]]:
     started, finished = (
         runs[name].map(lambda moment: moment.timestamp()) - began for name in ("started_at", "finished_at")
     )
-    ends = [ray_at, started.min(), finished.min(), finished.max(), table_at, prompt_at]
+    ends = [imports_at, started.min(), finished.min(), finished.max(), table_at, prompt_at]
     return dict(zip(STAGES, map(float, ends), strict=True)), samples
 
 
@@ -135,17 +135,12 @@ def main(arguments: list[str] | None = None) -> None:
             for command in COMMANDS:
                 commands[" ".join(command)].append(command_s(command, Path(temporary)))
         print(f"round {number}: {', '.join(f'{stage} {at:.1f}' for stage, at in found.items())}", flush=True)
-    print("\nMedians: seconds since the start; CPU seconds in the stage before, of", ", ".join(KINDS))
+    print("\nMedians: seconds since the start; CPU seconds since the line before, of", ", ".join(KINDS))
     for stage, text in STAGES.items():
         taken = "  ".join(f"{statistics.median(cost[stage][kind] for cost in costs):5.1f}" for kind in KINDS)
-        print(f"{stage:8}{spread([found[stage] for found in ends]):24}{taken}  {text}")
+        print(f"{stage:8}{spread([found[stage] for found in ends], 1):24}{taken}  {text}")
     for name, times_s in commands.items():
-        print(f"{name:16}{spread(times_s, 2)}")
-
-
-def spread(values: list[float], digits: int = 1) -> str:
-    """Return the median with the smallest and the largest."""
-    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+        print(f"{name:16}{spread(times_s)}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from threading import Event
 
 import psutil  # type: ignore[import-untyped]  # comes with Ray
 
-from lr_sweep.benchmarks.first_minute import Sample, kind_of, spread, stage_costs, watch
+from lr_sweep.benchmarks.engine_speed import spread
+from lr_sweep.benchmarks.first_minute import Sample, kind_of, stage_costs, watch
 
 
 def test_a_stage_has_what_was_taken_between_its_ends() -> None:
@@ -40,4 +41,4 @@ def test_a_process_that_has_ended_keeps_what_it_took() -> None:
 
 
 def test_a_median_with_its_limits() -> None:
-    assert spread([3.0, 1.0, 2.04]) == "2.0 (1.0 to 3.0)"
+    assert spread([3.0, 1.0, 2.04], 1) == "2.0 (1.0 to 3.0)"
