@@ -4,8 +4,8 @@
 
 The curves fall from the optimum by 5 to 20 points a squared decade, more on one side, some with a cliff; the last two
 shapes are unlike two half parabolas. A rate is tried by 3 seeds with noise of 0.5 or 2 points. Prints, in percent, how
-often an interval has the true value, and of laws and of tuning curves how often one is claimed, and one said to be
-ahead.
+often an interval has the true value, how often a law is claimed, and how often one of two equal tuning curves is said
+to be ahead; then averages, and the ends, over settings.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from lr_sweep.analysis.statistics.grid_values import CellValues
 from lr_sweep.analysis.statistics.laws import fitted
@@ -41,6 +42,10 @@ SURFACE = np.array([(x, y) for x in SIZES[:3] for y in SIZES[:3]])
 """3 x 3 sizes, on which an optimum has the slopes of `PLANE`."""
 SLOPES = (0.0, -0.5, -1.0)
 PLANE = np.array([0.5, -0.5])
+COLUMNS = ("optimum", "tuning", "ahead", "surface")
+COLUMNS += tuple(column for slope in SLOPES for column in (f"slope {slope:g}", f"law of {slope:g}"))
+FIT_RATES, FIT_STEP = 5, 0.5
+"""A grid with fewer rates, or with more decades between them, leaves a fit little to decide."""
 
 
 class Grid(NamedTuple):
@@ -89,9 +94,9 @@ def laws(
     held, claimed = [], []
     for start in rng.uniform(-0.25, 0.25, number):
         tops = start + (sizes - sizes.mean(0)) @ slopes
-        found = np.array([grid.tried(SHAPES[shape], top, seeds, rng)[:3] for top in tops])
+        found = np.array([grid.tried(SHAPES[shape], top, seeds, rng)[:4] for top in tops])
         if np.isfinite(found).all():
-            fit = fitted(sizes, found[:, 0], (found[:, 2] - found[:, 1]) / 2, sizes[-1])
+            fit = fitted(sizes, found[:, 0], found[:, 3], sizes[-1])
             held += list(np.abs(fit.slopes - slopes) <= fit.half_widths)
             claimed += list(np.abs(fit.slopes) > fit.half_widths)
     return share(held), share(claimed)
@@ -119,6 +124,15 @@ def tuned(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Genera
     return share(held), share(claimed)
 
 
+def measured(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Generator) -> list[float]:
+    """Return the shares of one setting: `COLUMNS`."""
+    row = [covered(grid, shape, seeds, number, rng), *tuned(grid, shape, seeds, number, rng)]
+    row.append(laws(grid, shape, SURFACE, PLANE, seeds, max(1, number // 10), rng)[0])
+    for slope in SLOPES:
+        row += laws(grid, shape, SIZES[:, None], np.array([slope]), seeds, max(1, number // 4), rng)
+    return row
+
+
 def main() -> None:
     """Print the tables."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -127,23 +141,19 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=0)
     given = options.parse_args()
     rng = np.random.default_rng(given.seed)
-    print(
-        "shape       grid                   noise  optimum  tuning  surface  "
-        + "  ".join(f"slope {slope:g}" for slope in SLOPES)
-    )
+    rows = []
+    print("shape       grid                   noise  " + "  ".join(f"{name:>10}" for name in COLUMNS))
     for shape in SHAPES:
         for name, (rates, step) in GRIDS.items():
             for noise in NOISE:
                 grid = Grid(step * (np.arange(rates) - rates // 2), noise)
-                row = [f"{covered(grid, shape, given.seeds, given.number, rng):7.1%}"]
-                row.append("{:.1%} {:.1%}".format(*tuned(grid, shape, given.seeds, given.number, rng)))
-                held, _ = laws(grid, shape, SURFACE, PLANE, given.seeds, max(1, given.number // 10), rng)
-                row.append(f"{held:.1%}")
-                for slope in SLOPES:
-                    line, slopes, number = SIZES[:, None], np.array([slope]), max(1, given.number // 4)
-                    held, claimed = laws(grid, shape, line, slopes, given.seeds, number, rng)
-                    row.append(f"{held:.0%} {claimed:.0%}")
-                print(f"{shape:<11} {name:<22} {noise:5.1f}  {'  '.join(row)}", flush=True)
+                row = measured(grid, shape, given.seeds, given.number, rng)
+                rows.append({"fit": rates >= FIT_RATES and step <= FIT_STEP, **dict(zip(COLUMNS, row, strict=True))})
+                print(f"{shape:<11} {name:<22} {noise:5.1f}  {'  '.join(f'{each:10.1%}' for each in row)}", flush=True)
+    table = pd.DataFrame(rows)
+    chosen = {f"{FIT_RATES} rates or more, half decades or finer": table[table["fit"]], "all": table}
+    for name, each in chosen.items():
+        print(f"\n{name}, in percent:\n{each[[*COLUMNS]].agg(['mean', 'min', 'max']).mul(100).round(1).T.to_string()}")
 
 
 if __name__ == "__main__":

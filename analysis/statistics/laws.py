@@ -15,14 +15,14 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from lr_sweep.analysis.statistics.selection import CELL
-from lr_sweep.analysis.statistics.uncertainty import Floats
+from lr_sweep.analysis.statistics.uncertainty import CONFIDENCE, Floats
 
 LEAST_SIZES = 3
 """Through two there is always a line."""
 LEAST_POINTS, MOST_ALIKE = 6, 0.9
 """Cells of a law of two axes, and the correlation of the axes' logarithms up to which they vary independently."""
-NORMAL = 1.959964
-"""Half of a 95% interval in standard errors."""
+OWN_DOF = 3
+"""Degrees of freedom that the optima's standard errors have together."""
 COLUMNS = (
     *("axis", "where", "smallest", "largest", "num_sizes", "slope", "low", "high"),
     *("next_size", "next_rate", "next_low", "next_high", "note"),
@@ -40,29 +40,28 @@ class Fit(NamedTuple):
     """Of the 95% interval of the next optimum."""
 
 
-def fitted(sizes: Floats, optima: Floats, halves: Floats, next_sizes: Floats) -> Fit:
-    """Fit optima by least squares; all are log10, `halves` the half widths of the optima's 95% intervals.
+def fitted(sizes: Floats, optima: Floats, errors: Floats, next_sizes: Floats) -> Fit:
+    """Fit optima by least squares; sizes, optima and errors are log10.
 
-    The uncertainty of the optima is carried on; or, if they scatter around the fit more than that, their scatter is
-    what counts, with the factor of Student's t. The next optimum scatters as they do.
+    The variance of an optimum is pooled from its standard error and from how the optima scatter around the fit (after
+    Smyth 2004, "Linear models and empirical Bayes methods", section 3): all errors grow or shrink by one factor. The
+    next optimum scatters as they do.
 
     Args:
         sizes: cells x axes.
         optima: one a cell, more than there are axes by two or more.
-        halves: one a cell.
+        errors: standard errors, one a cell, above 0.
         next_sizes: one an axis.
     """
     centre = sizes.mean(0)
     design = np.column_stack([np.ones(len(sizes)), sizes - centre])
     weights = np.linalg.pinv(design)
     found = weights @ optima
-    dof = len(optima) - len(found)
-    scatter = float(np.sum((optima - design @ found) ** 2)) / dof
-    errors = (halves / NORMAL) ** 2
+    misfit, own = float(np.sum((optima - design @ found) ** 2)), float(np.mean(errors**2))
+    dof = OWN_DOF + len(optima) - len(found)
+    noise = errors**2 * (OWN_DOF * own + misfit) / (dof * own)
     at_next = np.array([1.0, *(next_sizes - centre)])
-    factor, noise = NORMAL, errors
-    if scatter > errors.mean():
-        factor, noise = float(stdtrit(dof, 0.975)), np.full(len(optima), scatter)
+    factor = float(stdtrit(dof, (1 + CONFIDENCE) / 2))
     return Fit(
         found[1:],
         factor * np.sqrt(weights[1:] ** 2 @ noise),
@@ -152,9 +151,8 @@ def _next(sizes: Floats) -> float:
 
 
 def log_optima(found: pd.DataFrame) -> tuple[Floats, Floats]:
-    """Return the log10 of optima, and half the widths of their intervals."""
-    at, low, high = (np.log10(found[name].to_numpy(float)) for name in ("optimum", "low", "high"))
-    return at, np.where(found["one_seed"], NORMAL * found["spacing"] / math.sqrt(12), (high - low) / 2)
+    """Return the log10 of optima, and their standard errors."""
+    return np.log10(found["optimum"].to_numpy(float)), found["error"].to_numpy(float)
 
 
 def _is_size(values: pd.Series) -> bool:

@@ -43,8 +43,12 @@ CALIBRATED = 0.2
 `TIED`, 95 to 97% of simulated intervals hold. All of the limit counts where too few rates can show that a fit holds."""
 TIED = 2.0
 """Standard errors of a difference: an interval has the rates beside the best that are behind by no more."""
+ERROR_SHARE, CUT_ERROR_SHARE = 0.24, 0.37
+"""Standard error of an optimum, as a share of its interval's longer side; the second where the interval reaches
+an end of the grid, which cuts it off. With `laws.OWN_DOF`, 95 to 97% of simulated intervals of slopes hold."""
 PARAMETERS = 4
 """A height, two bends and a place: so many rates of one seed cannot show any noise."""
+UNKNOWN = (math.nan,) * 4
 TINY = 1e-12
 USUAL = (1e-4, 1e4)
 """Between the least and the greatest mean of a curve: of others `TINY` would not be tiny, or more than rounding."""
@@ -60,11 +64,12 @@ NEAR = 0.01
 
 
 class Optimum(NamedTuple):
-    """log10 of a learning rate, and its 95% interval; NaN: not known."""
+    """log10 of a learning rate, its 95% interval and its standard error; NaN: not known."""
 
     at: float
     low: float
     high: float
+    error: float
     note: str = ""
     """Why there is no number, or what weakens it."""
 
@@ -79,14 +84,15 @@ def optimum(curve: Curve) -> Optimum:
     """
     curve = _of_usual_size(curve)
     if np.isfinite(curve.means).sum() < 3:
-        return Optimum(math.nan, math.nan, math.nan, "fewer than three learning rates with a value")
+        return Optimum(*UNKNOWN, "fewer than three learning rates with a value")
     if curve.best in (0, len(curve.means) - 1):
-        return Optimum(math.nan, math.nan, math.nan, "the best learning rate is at the edge of those tried")
+        return Optimum(*UNKNOWN, "the best learning rate is at the edge of those tried")
     kept = _kept(curve)
     variance, dof = _noise(curve)
     if dof == 0 and len(kept) <= PARAMETERS:
-        return Optimum(vertex(curve), math.nan, math.nan, "one seed, too few rates: no interval")
-    return _fitted(curve, kept, variance, dof)
+        return Optimum(vertex(curve), math.nan, math.nan, _within_a_step(curve), "one seed, too few rates: no interval")
+    found = _fitted(curve, kept, variance, dof)
+    return found._replace(error=_within_a_step(curve)) if dof == 0 else found
 
 
 def _of_usual_size(curve: Curve) -> Curve:
@@ -121,7 +127,10 @@ def _fitted(curve: Curve, kept: Ints, variance: float, dof: int) -> Optimum:
     note = note if held else "the fit does not hold: between worse rates"
     tied_low, tied_high = _tied(curve, variance)
     first, last = min(inside.min(initial=at) - step, tied_low), max(inside.max(initial=at) + step, tied_high)
-    return Optimum(at, max(low, first), min(high, last), note)
+    low, high = max(low, first), min(high, last)
+    is_cut_off = low <= curve.log_rates[0] or high >= curve.log_rates[-1]
+    error = (CUT_ERROR_SHARE if is_cut_off else ERROR_SHARE) * max(high - at, at - low)
+    return Optimum(at, low, high, error, note)
 
 
 def _candidates(curve: Curve, kept: Ints) -> Floats:
@@ -140,8 +149,8 @@ def optima(summary: StudySummary) -> pd.DataFrame:
         One row a cell: the cell's columns, `optimum`, `low` and `high` (learning rates; NaN: not known), `basin_low`
         and `basin_high` (between which the mean is within `NEAR` of the best; the ends of the grid at most), `cost_2x`
         and `cost_10x` (what the worse of twice and half that rate costs, and of 10 times and a tenth, in the unit of
-        the metric; between rates the mean is taken as linear in their logarithm; NaN: outside those tried), `spacing`
-        (decades between the best rate and its neighbours, the wider of both), `one_seed`, and `note`.
+        the metric; between rates the mean is taken as linear in their logarithm; NaN: outside those tried), `error`
+        (standard error of the optimum, in decades), and `note`.
     """
     rows = []
     measured = ("learning_rate", "validation_mean", "validation_sem", "num_values")
@@ -149,8 +158,8 @@ def optima(summary: StudySummary) -> pd.DataFrame:
         curve = Curve(np.log10(rates), summary.metric.sign * means, counts * sems**2, counts)
         found = optimum(curve)
         ends = dict(zip(("optimum", "low", "high"), np.power(10.0, found[:3]).tolist(), strict=True))
-        tried = {"spacing": _spacing(curve), "one_seed": curve.counts.max(initial=0) < 2, "note": found.note}
-        rows.append(dict(zip(CELL, cell, strict=True)) | ends | _around(curve, summary.metric.is_fraction) | tried)
+        further = _around(curve, summary.metric.is_fraction) | {"error": found.error, "note": found.note}
+        rows.append(dict(zip(CELL, cell, strict=True)) | ends | further)
     return pd.DataFrame(rows)
 
 
@@ -245,10 +254,9 @@ def _moments(distances: Floats, y: Floats, weights: Floats, exponents: Floats) -
     return np.broadcast_to(flat, explained.shape), flat - explained, fall
 
 
-def _spacing(curve: Curve) -> float:
-    if not np.isfinite(curve.means).any():
-        return math.nan
-    return float(np.diff(curve.log_rates[max(0, curve.best - 1) : curve.best + 2]).max(initial=0.0))
+def _within_a_step(curve: Curve) -> float:
+    """Return the standard error of an optimum that is anywhere within a step of the grid, the wider beside the best."""
+    return float(np.diff(curve.log_rates[curve.best - 1 : curve.best + 2]).max()) / math.sqrt(12)
 
 
 def _limit(misfit: float, misfit_dof: int, dof: int) -> float:

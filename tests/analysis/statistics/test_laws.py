@@ -27,28 +27,31 @@ MUP_ISSUE = (-8.7, -9.6, -10.7, -11.3)
 def found(optima: list[float], **further: object) -> pd.DataFrame:
     names = [f"v{i}" for i in range(len(optima))]
     at = np.array(optima, float)
-    known = {"optimum": at, "low": at / 1.01, "high": at * 1.01, "spacing": 0.3, "one_seed": False, "note": ""}
+    known = {"optimum": at, "low": at / 1.01, "high": at * 1.01, "error": 0.001, "note": ""}
     return pd.DataFrame({"task": "t", "model": "m", "variant": names} | known | further)
 
 
 def test_a_line_by_hand() -> None:
-    """Sizes 0, 1, 2 and optima 0, -1.2, -1.8: slope -0.9, residuals -0.1, 0.2, -0.1, so a scatter of 0.06."""
-    line = fitted(np.arange(3.0)[:, None], np.array([0, -1.2, -1.8]), np.full(3, 0.01), np.array([3.0]))
+    """Sizes 0, 1, 2 and optima 0, -1.2, -1.8: slope -0.9, residuals -0.1, 0.2, -0.1, squared 0.06 together.
+
+    Errors of 0.1 count as 3 degrees of freedom, so the variance is (3 x 0.01 + 0.06) / 4, with 4 of them.
+    """
+    line = fitted(np.arange(3.0)[:, None], np.array([0, -1.2, -1.8]), np.full(3, 0.1), np.array([3.0]))
     assert line.slopes == pytest.approx(-0.9)
-    assert line.half_widths == pytest.approx(12.706 * math.sqrt(0.06 / 2), rel=1e-3)
+    assert line.half_widths == pytest.approx(2.7764 * math.sqrt(0.09 / 4 / 2), rel=1e-4)
     assert line.at_next == pytest.approx(-2.8)
-    assert line.half_at_next == pytest.approx(12.706 * math.sqrt(0.06 * (1 + 1 / 3 + 4 / 2)), rel=1e-3)
+    assert line.half_at_next == pytest.approx(2.7764 * math.sqrt(0.09 / 4 * (1 + 1 / 3 + 4 / 2)), rel=1e-4)
 
 
-def test_intervals_of_optima_are_carried_on() -> None:
-    """Half widths of 1.96 are standard errors of 1, and the slope's is 1 / sqrt(2)."""
-    line = fitted(np.arange(3.0)[:, None], np.array([0.0, -1, -2]), np.full(3, 1.96), np.array([3.0]))
-    assert line.half_widths == pytest.approx(1.96 / math.sqrt(2), rel=1e-4)
+def test_errors_of_optima_are_carried_on() -> None:
+    """On a line, squared errors of 1, 4 and 9 are 3/4 of that; the slope has half of the ends' difference."""
+    line = fitted(np.arange(3.0)[:, None], np.array([0.0, -1, -2]), np.array([1.0, 2, 3]), np.array([3.0]))
+    assert line.half_widths == pytest.approx(2.7764 * math.sqrt((1 + 9) / 4 * 3 / 4), rel=1e-4)
 
 
 def test_the_public_table_is_not_mup() -> None:
     """muP keeps the optimum where it is; the standard parametrization moves it as 1 / width."""
-    table = found([2.0**at for at in MUP_ISSUE], one_seed=True, low=math.nan, high=math.nan)
+    table = found([2.0**at for at in MUP_ISSUE], error=0.3 / math.sqrt(12), low=math.nan, high=math.nan)
     (law,) = laws(table, pd.DataFrame({"width": WIDTHS})).to_dict("records")
     assert law["slope"] == pytest.approx(-0.89)
     assert law["low"] < -0.89 < law["high"] < 0
@@ -99,14 +102,17 @@ def test_axes_of_contents() -> None:
 
 
 def test_one_command_on_a_table_of_widths(tmp_path: Path) -> None:
-    """20 losses: parabolas in log2 of the rate around optima that halve as the width doubles."""
+    """20 losses: parabolas in log2 of the rate around optima that halve as the width doubles.
+
+    Errors of log10(2) / sqrt(12), squared times 3/5; 2.5706 of the slope's are 0.26.
+    """
     rows = ["width,lr,loss"]
     for width in WIDTHS:
         top = -1.0 * math.log2(width)
         rows += [f"{width},{2.0**at},{3 + 0.02 * (at - top) ** 2}" for at in np.arange(top - 2, top + 2.5)]
     (tmp_path / "widths.csv").write_text("\n".join(rows) + "\n")
     report = write_judged(judged([tmp_path / "widths.csv"], Reading()).study, tmp_path / "out")
-    assert "the best learning rate falls as width^−1.00 (−1.25 to −0.75): at 2048 start at 4.9e-4" in report.text
+    assert "the best learning rate falls as width^−1.00 (−1.26 to −0.74): at 2048 start at 4.9e-4" in report.text
     assert {"laws.csv", "optima.csv", "law-0-width.png"} <= {path.name for path in report.files}
     page = report.page.read_text()
     assert "How the best learning rate moves" in page
@@ -123,10 +129,11 @@ def test_two_axes_at_once_by_hand() -> None:
     assert surface.fit.slopes == pytest.approx([0.5, -0.25])
     assert surface.next_sizes == (128, 1000)
     assert 10**surface.fit.at_next == pytest.approx(2.012e-3, rel=1e-3)
-    # Halves of log10(1.01); the batch's logarithms are 0.301 from their middle, six times.
-    assert surface.fit.half_widths[0] == pytest.approx(math.log10(1.01) / (0.30103 * math.sqrt(6)), rel=1e-3)
+    # Errors of 0.001, squared times 3/6; the batch's logarithms are 0.301 from their middle, six times.
+    half_width = 2.4469 * 0.001 * math.sqrt(3 / 6) / (0.30103 * math.sqrt(6))
+    assert surface.fit.half_widths[0] == pytest.approx(half_width, rel=1e-3)
     assert surface_texts([surface])[0].startswith(
-        "the best learning rate goes as batch^0.50 (0.49 to 0.51) steps^−0.25"
+        "the best learning rate goes as batch^0.50 (0.50 to 0.50) steps^−0.25"
     )
 
 

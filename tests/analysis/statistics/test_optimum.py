@@ -109,8 +109,16 @@ def test_a_diverged_rate_is_no_edge() -> None:
 
 def test_one_seed_has_an_interval_only_where_a_fit_can_miss() -> None:
     x = np.arange(-4, 0.1, 0.5)
-    assert math.isfinite(optimum(curve(x, 80 - 8 * (x + 2.3) ** 2, seeds=1)).low)
-    assert math.isnan(optimum(curve(x[2:6], 80 - 8 * (x[2:6] + 2.3) ** 2, seeds=1)).low)
+    found = [optimum(curve(rates, 80 - 8 * (rates + 2.3) ** 2, seeds=1)) for rates in (x, x[2:6])]
+    assert [math.isfinite(each.low) for each in found] == [True, False]
+    assert [each.error for each in found] == pytest.approx([0.5 / math.sqrt(12)] * 2)  # of a place within a step
+
+
+def test_the_error_is_a_share_of_the_longer_side() -> None:
+    x = np.arange(-4, 0.1, 0.5)
+    found = optimum(curve(x, 80 - 8 * (x + 2.3) ** 2))
+    assert x[0] < found.low < found.high < x[-1]
+    assert found.error == pytest.approx(0.24 * max(found.high - found.at, found.at - found.low))
 
 
 def _powers(left: float, right: float, exponent: float = 2) -> Callable[[Floats], Floats]:
@@ -166,7 +174,7 @@ def test_of_a_record(tmp_path: Path) -> None:
     assert (row["basin_low"], row["basin_high"]) == pytest.approx((10**-2.05, 10**-1.9), rel=0.02)
     assert row["cost_10x"] == pytest.approx(0.2)
     assert row["cost_2x"] == pytest.approx(0.2 * math.log10(2))
-    assert (row["spacing"], row["one_seed"]) == (1, False)
+    assert row["error"] == pytest.approx(0.37 * (1 + 1 / 6))  # the interval is cut off at both ends
     read = summary_of(tmp_path)
     (line,) = chart_data(read, {}, orders(read, flips_in(read)))["panels"][0]["lines"]
     assert line["optimum"]["rates"] == [row["low"], row["optimum"], row["high"]]  # the mark on the page's chart
