@@ -209,7 +209,7 @@ def test_the_command_ends_with_the_outcome_as_its_code(
         assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("gain", "code", "seeds"), [(0.1, 0, 4), (0.0, 1, 20)])
+@pytest.mark.parametrize(("gain", "code", "seeds"), [(0.1, 0, 4), pytest.param(0.0, 1, 20, marks=pytest.mark.slow)])
 def test_the_workflow_of_the_docs_trains_until_it_is_decided(
     tmp_path: Path, gain: float, code: int, seeds: int
 ) -> None:

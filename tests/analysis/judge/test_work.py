@@ -7,6 +7,8 @@ import pstats
 from itertools import product
 from pathlib import Path
 
+import pytest
+
 from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.judge.write import write_judged
@@ -31,6 +33,7 @@ def calls(folder: Path, num_tasks: int) -> int:
     return int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_further_cell_costs_few_calls(tmp_path: Path) -> None:
     calls(tmp_path / "first", 1)  # imports, and templates that are compiled once
     few, many = calls(tmp_path / "few", 2), calls(tmp_path / "many", 4)

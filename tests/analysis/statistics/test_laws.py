@@ -16,6 +16,9 @@ from lr_sweep.analysis.record.contents import settings
 from lr_sweep.analysis.report.laws import surface_texts
 from lr_sweep.analysis.statistics.axes import of_contents, of_labels
 from lr_sweep.analysis.statistics.laws import fitted, laws, surfaces
+from lr_sweep.analysis.statistics.optimum import optimum
+from lr_sweep.analysis.statistics.peak import Curve
+from lr_sweep.analysis.statistics.uncertainty import Floats
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -116,6 +119,30 @@ def test_one_command_on_a_table_of_widths(tmp_path: Path) -> None:
     assert {"laws.csv", "optima.csv", "law-0-width.png"} <= {path.name for path in report.files}
     page = report.page.read_text()
     assert "How the best learning rate moves" in page
+
+
+def slopes(true: float, number: int) -> Floats:
+    """Return fitted slopes and half widths, laws x 2: four sizes, 7 rates, 3 seeds, and a cliff beside the optimum."""
+    rng, rates, sizes = np.random.default_rng(0), 0.5 * np.arange(-3.0, 4), np.log10(2.0 ** np.arange(4))
+    lines = []
+    for start in rng.uniform(-0.25, 0.25, number):
+        tried = []
+        for top in start + true * (sizes - sizes.mean()):
+            away = rates - top
+            means = np.where(away > 0.8, -40, np.where(away < 0, -5, -10) * away**2)
+            values = means[:, None] + rng.standard_normal((len(rates), 3))
+            tried.append(optimum(Curve(rates, values.mean(1), values.var(1, ddof=1), np.full(len(rates), 3))))
+        line = fitted(sizes[:, None], *(np.array([each[i] for each in tried]) for i in (0, 3)), sizes[-1:])
+        lines.append((line.slopes[0], line.half_widths[0]))
+    return np.array(lines)
+
+
+@pytest.mark.parametrize(("true", "least_found"), [(0.0, 0), (-0.5, 0.3), (-1.0, 0.8)])
+def test_intervals_of_slopes_hold(true: float, least_found: float) -> None:
+    """In 95% of laws, of which two standard errors are 3% here; equal optima are said to move in the others."""
+    slope, half_width = slopes(true, 200).T
+    assert 0.92 <= np.mean(np.abs(slope - true) <= half_width) <= 0.99
+    assert np.mean(np.abs(slope) > half_width) >= least_found
 
 
 GRID = pd.DataFrame([(batch, steps) for batch in (8, 32) for steps in (1, 10, 100)], columns=["batch", "steps"])

@@ -125,6 +125,7 @@ def test_it_says_where_the_pages_are_until_ctrl_c(tmp_path: Path, port: int) -> 
             socket.create_connection(("127.0.0.1", each))
 
 
+@pytest.mark.slow
 def test_lost_tunnels_are_opened_again(tmp_path: Path, port: int) -> None:
     """Without a command; the first connection lasts until MLflow was asked through it."""
     code, printed = ui(fake_ssh(tmp_path, lost=True), port, "connected again")

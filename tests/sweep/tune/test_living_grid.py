@@ -128,6 +128,7 @@ def test_a_second_study_trains_nothing_for_the_cell_it_shares(grid: Grid) -> Non
     assert grid.trained == []
 
 
+@pytest.mark.slow
 def test_a_higher_budget_resumes_and_a_lower_one_reports_at_it(grid: Grid) -> None:
     short, report = curves(grid.results), untimed(grid.run())
     grid.run(num_steps=50)

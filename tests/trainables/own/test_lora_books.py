@@ -22,7 +22,8 @@ pytest.importorskip("peft", reason="peft is not installed: pip install 'lr-sweep
 EXAMPLES = ROOT / "docs" / "examples"
 HELD_OUT = 8
 """Sequences of a split, in place of 128: evaluations would take most of the time."""
-METHODS = ("full", "lora", "lora-plus", "rslora", "dora", "pissa")
+OTHERS = ("full", "lora", "rslora", "dora", "pissa")
+METHODS = (*OTHERS, "lora-plus")
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +70,6 @@ def test_two_steps(method: str, runs: list[WantedRun], loss_before: float) -> No
     assert losses(of_variant(runs, method, 1e-2), 2)[-1] < loss_before
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["lora-plus", *[pytest.param(each, marks=pytest.mark.slow) for each in OTHERS]])
 def test_it_resumes_bit_for_bit(method: str, runs: list[WantedRun]) -> None:
     assert probe(of_variant(runs, method, 1e-2), "cpu").text() == "deterministic, and resumes exactly"

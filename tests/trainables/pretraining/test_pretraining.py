@@ -84,6 +84,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {kind: root / kind for kind in ("text", "task")}
 
 
+@pytest.mark.slow
 def test_held_out_text_becomes_likelier(tmp_path: Path) -> None:
     size = dataclasses.replace(SIZE, width=32, positions=32)
     recipe = PretrainRecipe(num_steps=60, batch_size=8, num_tokens=32, learning_rate=1e-2)
@@ -204,6 +205,7 @@ train("text", Path(sys.argv[1]), lambda step, loss: print(step, flush=True))
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_what_another_resumes(undisturbed: dict[str, Path], tmp_path: Path) -> None:
     folder = tmp_path / "gpt2"
     command = [sys.executable, "-c", PRETRAIN, str(folder)]
