@@ -49,6 +49,7 @@ an end of the grid, which cuts it off. With `laws.OWN_DOF`, 95 to 97% of simulat
 PARAMETERS = 4
 """A height, two bends and a place: so many rates of one seed cannot show any noise."""
 UNKNOWN = (math.nan,) * 4
+"""A place, its interval and its error."""
 TINY = 1e-12
 USUAL = (1e-4, 1e4)
 """Between the least and the greatest mean of a curve: of others `TINY` would not be tiny, or more than rounding."""
