@@ -74,23 +74,25 @@ def find_run(results: Results, given: str, columns: Sequence[str] = ()) -> Known
     Raises UserError for none and for several, RecordError for a record that cannot be read.
     """
     check_format(results.root)
-    known = run_state.known_runs(results, run_state.read_all_wanted(results), columns)
-    by_id = {run.run_id: run for run in known}
     if len(given) < SHORTEST_PREFIX:
         raise UserError(
             f"got {given!r} as a run, want its id or at least {SHORTEST_PREFIX} of its first letters; "
             f"`ls` lists all runs"
         )
-    found = [run_id for run_id in by_id if run_id.startswith(given)]
+    known = run_state.known_ids(results)
+    found = sorted(run_id for run_id in known if run_id.startswith(given))
     if len(found) == 1:
-        return by_id[found[0]]
+        wanted = run_state.read_all_wanted(results, found[0])
+        (run,) = run_state.known_runs(results, wanted, columns, found[0])
+        return run
     if found:
-        labels = {run_id: by_id[run_id].labels for run_id in found[:MAX_CANDIDATES]}
+        runs = run_state.known_runs(results, run_state.read_all_wanted(results))
+        labels = {run.run_id: run.labels for run in runs if run.run_id in found[:MAX_CANDIDATES]}
         titles = {each: run_state.run_title(row) if row else "wanted by no study here" for each, row in labels.items()}
         shown = "".join(f"\n  {run_id}  {title}" for run_id, title in titles.items())
         more = f"\n  and {len(found) - MAX_CANDIDATES} more" if len(found) > MAX_CANDIDATES else ""
         raise UserError(f"{len(found)} runs begin with {given!r}; give more letters of one of:{shown}{more}")
-    raise UserError(f"no run {given!r}; `ls` lists all {len(by_id)} runs")
+    raise UserError(f"no run {given!r}; `ls` lists all {len(known)} runs")
 
 
 def _outcome(run: KnownRun, end: Row | None) -> list[Fact]:

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import pyarrow.compute as pc
+
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.access import is_folder
 from lr_sweep.analysis.record.columns import STATUSES, Row
-from lr_sweep.analysis.record.read import RecordError, read_run_rows, read_wanted_rows, recorded_studies
+from lr_sweep.analysis.record.read import RecordError, read_run_rows, read_wanted_table, recorded_studies
 from lr_sweep.analysis.record.rungs import key_of, stopped_of
 from lr_sweep.common.text import rate_text
 from lr_sweep.sweep.results.directory import Results
@@ -153,18 +155,34 @@ class KnownRun:
         return "started" if self.started else "waiting"
 
 
-def read_all_wanted(results: Results) -> dict[str, list[Row]]:
-    """Return id, labels and budget of what each recorded study wants; raises RecordError for a damaged file."""
-    names = ("run_id", *LABELS, "num_steps")
-    return {study: list(read_wanted_rows(results.root, study, names)) for study in recorded_studies(results.root)}
+def read_all_wanted(results: Results, run_id: str | None = None) -> dict[str, list[Row]]:
+    """Return id, labels and budget of what each recorded study wants; raises RecordError for a damaged file.
+
+    `run_id`: this run alone; None: all.
+    """
+    names = ["run_id", *LABELS, "num_steps"]
+    tables = {study: read_wanted_table(results.root, study).select(names) for study in recorded_studies(results.root)}
+    if run_id is not None:
+        tables = {study: table.filter(pc.equal(table["run_id"], run_id)) for study, table in tables.items()}
+    return {study: table.to_pylist() for study, table in tables.items()}
 
 
-def known_runs(results: Results, wanted: Mapping[str, list[Row]], columns: Iterable[str] = ()) -> list[KnownRun]:
+def known_ids(results: Results) -> set[str]:
+    """Return the ids of all runs that are wanted or recorded; reads no row of the record."""
+    wanted = [read_wanted_table(results.root, study)["run_id"] for study in recorded_studies(results.root)]
+    return {*recorded_ids(results), *(run_id for ids in wanted for run_id in ids.to_pylist())}
+
+
+def known_runs(
+    results: Results, wanted: Mapping[str, list[Row]], columns: Iterable[str] = (), run_id: str | None = None
+) -> list[KnownRun]:
     """Return every run: those of studies in the order of `wanted`, then the others by their labels.
 
     Labels are those of the first study that has the run. `columns` are read into `end` beside its status and steps.
+    `run_id`: read this run alone; None: all.
     """
-    ends, started = read_ends(results, None, (*LABELS, *columns)), started_ids(results)
+    ends = read_ends(results, None if run_id is None else [run_id], (*LABELS, *columns))
+    started = started_ids(results) if run_id is None else started_ids(results) & {run_id}
     labels: dict[str, Row] = {}
     budgets: dict[str, dict[str, int]] = {}
     for study, rows in wanted.items():
