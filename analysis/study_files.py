@@ -165,7 +165,7 @@ def limits(study: Study) -> Sequence[str]:
     )
 
 
-def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str:
+def write_files(folder: Path, study: Study) -> str:
     """Write every file of the report, its page as `page.page_html` does; return the text for the terminal."""
     info, summary, metric = study.info, study.summary, study.summary.metric
     main, sweeps, further = write_paper(folder, info, summary, study.curves)
@@ -207,7 +207,7 @@ def write_files(folder: Path, study: Study, refresh_s: int | None = None) -> str
     ]
     (folder / "report.md").write_text(report_markdown(info.title, sections), encoding="utf-8")
     data = chart_data(summary, best_published(info, summary.cells), ordered)
-    (folder / "index.html").write_text(page_html(info.title, sections, data, refresh_s), encoding="utf-8")
+    (folder / "index.html").write_text(page_html(info.title, sections, data), encoding="utf-8")
     checked = findings_text(found, tried, of_study)
     laws = (textwrap.fill(each, TEXT_WIDTH, subsequent_indent="  ") for each in moved)
     first = [*filter(None, [opening.text()]), *laws]

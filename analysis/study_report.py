@@ -45,7 +45,7 @@ class Report:
         return count_problems(self.findings)
 
 
-def write_report(results: Path, study: str, code_now: Now | None = None, refresh_s: int | None = None) -> Report:
+def write_report(results: Path, study: str, code_now: Now | None = None) -> Report:
     """Write `studies/<study>/report/` from the record, whatever is in it so far.
 
     The folder is replaced whole, and only once everything is written. The same record and code give the same files.
@@ -57,7 +57,7 @@ def write_report(results: Path, study: str, code_now: Now | None = None, refresh
     found = _read(results, study, code_now)
     study_dir = Paths(results).study(study)
     with new_report(study_dir) as new:
-        text = write_files(new, found, refresh_s)
+        text = write_files(new, found)
         names = sorted(path.name for path in new.iterdir())
     folder = study_dir / "report"
     return Report(folder=folder, files=tuple(folder / name for name in names), text=text, findings=found.findings)

@@ -240,3 +240,14 @@ def last_word(message: str) -> Iterator[None]:
 
 def _dismiss(watcher: subprocess.Popen[bytes]) -> None:
     watcher.communicate(b"\n")
+
+
+def end_by_signals() -> None:
+    """Make SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt, but for a SIGHUP that `nohup` has this ignore.
+
+    A shell without job control starts background jobs with SIGINT ignored, which is not meant for a server.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.default_int_handler)

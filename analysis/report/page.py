@@ -22,14 +22,14 @@ LONG_ENTRY = 20
 """Entries with more characters are broken into lines by a browser, others never."""
 
 
-def page_html(title: str, sections: Sequence[Section], data: Mapping[str, Any], refresh_s: int | None = None) -> str:
+def page_html(title: str, sections: Sequence[Section], data: Mapping[str, Any]) -> str:
     """Return `index.html`, with `data` from `chart.chart_data`; the same content gives the same text.
 
     `refresh_s`: seconds after which the page reads itself again; None: never.
     Raises ValueError for a number in `data` that is NaN or infinite, which browsers do not read.
     """
     script = "\n".join(web_text(name) for name in SCRIPTS)
-    values = {"title": title, "sections": sections, "data": data, "refresh_s": refresh_s, "style": web_text("page.css")}
+    values = {"title": title, "sections": sections, "data": data, "style": web_text("page.css")}
     # In a block, which keeps the scripts' names out of the page's global ones.
     values["script"] = f'"use strict";\n{{\n{script}\n}}\n'
     return _templates().get_template("page.html").render(values)

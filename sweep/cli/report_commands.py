@@ -18,7 +18,6 @@ from lr_sweep.sweep.cli.app import command
 
 if TYPE_CHECKING:
     from lr_sweep.analysis.judge.reading import Reading
-    from lr_sweep.analysis.study_report import Report
     from lr_sweep.sweep.results.directory import Results
 
 WIDTH = 110
@@ -41,9 +40,6 @@ def report(
     studies: opt.Studies,
     results: opt.Results = "results",
     strict: opt.Strict = False,
-    watch: Annotated[
-        bool, opt.flag("write them again whenever a run has ended, until Ctrl-C; an open page refreshes itself")
-    ] = False,
 ) -> int:
     """Write tables, figures and checks of what is recorded so far."""
     from lr_sweep.analysis.record.working_copy import publish
@@ -54,8 +50,6 @@ def report(
 
     recorded, num_problems = opt.open_results(results), 0
     recorded.check()
-    if watch:
-        _watch(studies, recorded, strict)
     for study in opt.study_names(studies, recorded):
         with storage_problems(recorded.root):
             written = write_report(recorded.root, study, version_here)
@@ -66,26 +60,6 @@ def report(
             print(f"store      {publish(recorded.uri, recorded.root, written.folder)}")
         num_problems += written.num_problems
     return int(strict and num_problems > 0)
-
-
-def _watch(studies: list[str], results: Results, strict: bool) -> None:
-    """Write reports again whenever their record has changed; ends by KeyboardInterrupt."""
-    from lr_sweep.analysis.watch import watch
-    from lr_sweep.common.source_code import version_here
-    from lr_sweep.sweep.results.directory import storage_problems
-    from lr_sweep.sweep.terminal import signals_as_ctrl_c
-
-    if strict:
-        raise UserError("--watch ends by Ctrl-C, so --strict has no exit code to set: leave one of them out")
-    if results.uri is not None:
-        raise UserError(f"--watch reads a results directory on this machine, got {results.uri}: run `report` instead")
-
-    def show(report: Report) -> None:
-        opening = next(line for line in report.text.splitlines() if " runs wanted: " in line)
-        print(f"{opening} {report.page}", flush=True)
-
-    with signals_as_ctrl_c(), storage_problems(results.root):
-        watch(results.root, opt.study_names(studies, results), version_here, show)
 
 
 @command("runs.csv --columns learning_rate=lr,validation=val_acc")
@@ -243,47 +217,41 @@ def ui(
     cluster: Annotated[
         Path | None, opt.option("FILE", "file given to `ray up`: open tunnels to its head", opt.local_path)
     ] = None,
-    host: Annotated[
-        str, opt.option("HOST", "address for MLflow to listen on; by default only this machine's")
-    ] = "127.0.0.1",
     port: Annotated[
-        int, opt.number("port for MLflow to listen on; the live page has the next one", partial(opt.whole, most=65_535))
+        int, opt.number("port to listen on, at this machine's loopback address", partial(opt.whole, most=65_535))
     ] = 5000,
 ) -> int:
-    """Serve a live page of a results directory with MLflow beside it, or open MLflow and Ray's page of a cluster."""
-    from lr_sweep.sweep.mirror.client import end_by_signals
+    """Serve a live page of a results directory, and MLflow's, or open MLflow and Ray's page of a cluster."""
+    from lr_sweep.sweep.terminal import end_by_signals
 
     opt.not_together(results=results, cluster=cluster)
     end_by_signals()
     if cluster is None:
-        return _serve_here(opt.open_results(results or "results"), host, port)
+        return _serve_here(opt.open_results(results or "results"), port)
     from lr_sweep.sweep.cluster.tunnels import open_tunnels
 
-    if host != "127.0.0.1":
-        raise UserError("--host works only with --results: tunnels to a cluster listen on 127.0.0.1")
     return open_tunnels(cluster, port)
 
 
-def _serve_here(results: Results, host: str, port: int) -> int:
-    """Serve the live page and MLflow's until Ctrl-C."""
+def _serve_here(results: Results, port: int) -> int:
+    """Serve the live page, and MLflow's, until Ctrl-C."""
     import secrets
     from contextlib import suppress
 
     from lr_sweep.analysis.record.read import check_format
     from lr_sweep.common.network import check_listening
-    from lr_sweep.sweep.live.server import LOOPBACK, link, serve
+    from lr_sweep.sweep.live.guard import LOOPBACK, link
+    from lr_sweep.sweep.live.server import serve
     from lr_sweep.sweep.live.state import Live
-    from lr_sweep.sweep.mirror.client import mlflow_pages
+    from lr_sweep.sweep.mirror.pages import mlflow_pages
 
     check_format(results.root)
-    live_port, token, say = port + 1 if port < 65_535 else port - 1, secrets.token_hex(16), partial(print, flush=True)
-    check_listening(LOOPBACK, live_port, "another program may have it: --port sets MLflow's, and this is the next one")
-    with mlflow_pages(results.root, say, host, port) as pages, suppress(KeyboardInterrupt):
-        say(f"live page  {link(live_port, token)}")
-        say("Its token lets its owner stop and resume. MLflow's links follow within 20 s of a run. Ctrl-C ends both.")
-        if host not in (LOOPBACK, "::1", "localhost"):
-            say(f"Warning: anyone who can reach {host}:{port} can read and change the mirror; it has no password.")
-        serve(Live(results), live_port, token, pages)
+    token, say = secrets.token_hex(16), partial(print, flush=True)
+    check_listening(LOOPBACK, port, "another program may have it: choose another with --port")
+    with mlflow_pages(results.root, say, f"http://{LOOPBACK}:{port}") as pages, suppress(KeyboardInterrupt):
+        say(f"live page  {link(port, token)}")
+        say("Open it first: its token lets this browser read MLflow, too, which follows within 20 s. Ctrl-C ends both.")
+        serve(Live(results), port, token, pages)
     return 0
 
 

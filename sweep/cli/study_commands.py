@@ -18,8 +18,7 @@ from lr_sweep.sweep.cli.app import command
 from lr_sweep.sweep.plan.gpus import GPUS
 
 if TYPE_CHECKING:
-    from multiprocessing.process import BaseProcess
-
+    from lr_sweep.sweep.live.beside import Page
     from lr_sweep.sweep.plan.plan import Plan
     from lr_sweep.sweep.results.directory import Results
     from lr_sweep.sweep.study.study import Study
@@ -172,7 +171,7 @@ def run(
             if page is not None:
                 _say("the live page stays until Ctrl-C")
                 with suppress(KeyboardInterrupt):
-                    page.join()
+                    page.wait()
             return code
         except KeyboardInterrupt:
             print("stopped; the same command resumes", file=sys.stderr)
@@ -180,7 +179,7 @@ def run(
 
 
 @contextmanager
-def _page(results: Results) -> Iterator[BaseProcess]:
+def _page(results: Results) -> Iterator[Page]:
     """Serve the live page, and say where."""
     from lr_sweep.sweep.live.beside import page_beside
 

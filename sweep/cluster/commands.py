@@ -18,7 +18,7 @@ GIVEN = {"RAY_HEAD_IP", "HOME", "USER", "PATH", "PWD", "SHELL"}
 """Variables that Ray's autoscaler or the login shell sets."""
 USED, SET = re.compile(r"\$\{?([A-Za-z_]\w*)"), re.compile(r"\b([A-Za-z_]\w*)=|\b(?:for|read) (\w+)")
 MODULE = re.compile(r"-m (lr_sweep\.[\w.]+)")
-MLFLOW_PORT = re.compile(r"MLFLOW_TRACKING_URI=\S+?:(\d+)|mlflow server\b[^|&]*--port[= ](\d+)")
+MLFLOW_PORT = re.compile(r"MLFLOW_TRACKING_URI=\S+?:(\d+)|mlflow_server\b[^|&]*--port[= ](\d+)")
 LISTS = (
     *("initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands"),
     *("head_start_ray_commands", "worker_start_ray_commands"),
@@ -43,6 +43,8 @@ def command_problems(cluster: Mapping[str, Any]) -> Iterator[str]:
 def _one(command: str) -> Iterator[str]:
     if START_RAY.search(command) and not WITH_TOKEN.search(command):
         yield ": starts Ray without RAY_AUTH_MODE=token, open to everyone who reaches its ports"
+    if re.search(r"\bmlflow (server|ui)\b", command):
+        yield ": starts MLflow without a token, open to every user of the head: want cluster.mlflow_server"
     for host in LISTENS.findall(command):
         if host not in LOOPBACK:
             yield f": listens on {host}, want 127.0.0.1: tunnels reach it there"

@@ -25,7 +25,7 @@ RAY = Path("~/lr-sweep/.venv/bin/ray").expanduser()
 MLFLOW_PID = Path("~/mlflow/server.pid").expanduser()
 SSH = ("ssh", "-oBatchMode=yes", "-oConnectTimeout=10", "-oStrictHostKeyChecking=no", "-oUserKnownHostsFile=/dev/null")
 EACH_MINUTE = (
-    f"* * * * * flock --nonblock {KEPT}/boot.lock {sys.executable} -m lr_sweep.sweep.cluster.head boot "
+    f"* * * * * flock --nonblock {KEPT}/boot.lock {sys.executable} -P -m lr_sweep.sweep.cluster.head boot "
     f">> {KEPT}/boot.log 2>&1"
 )
 ANSWERS_WITHIN_S = 120.0

@@ -16,7 +16,8 @@ from ruamel.yaml.error import YAMLError
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.network import check_answers, check_listening
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS
-from lr_sweep.sweep.mirror.client import MirrorError, study_pages
+from lr_sweep.sweep.mirror.client import MirrorError
+from lr_sweep.sweep.mirror.pages import study_pages
 
 DASHBOARD_PORT = 8265
 """Ray's page and job server, on the head and here, where `submit` expects it."""

@@ -1,55 +1,68 @@
-"""The live page beside a `run`, in a process of its own: drawing it takes nothing from the driver."""
+"""The live page beside a `run`, in a process of its own: drawing it takes nothing from the driver.
+
+    python -P -m lr_sweep.sweep.live.beside < arguments
+
+The arguments are a line of JSON, since every user of the machine can list command lines and the token is among them.
+The process ends with its standard input, which is when the driver ends, however it does.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
+import json
 import os
 import secrets
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from lr_sweep.common.network import free_port
-from lr_sweep.sweep.live.server import link, serve
+from lr_sweep.sweep.live.guard import LOOPBACK, link
+from lr_sweep.sweep.live.server import serve
 from lr_sweep.sweep.live.state import Live
-from lr_sweep.sweep.mirror.client import end_by_signals, mlflow_pages
+from lr_sweep.sweep.mirror.pages import mlflow_pages
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.terminal import output_to
+from lr_sweep.sweep.terminal import end_by_signals, output_to
+
+Page = subprocess.Popen[str]
 
 
 @contextmanager
-def page_beside(results: Results) -> Iterator[tuple[BaseProcess, str]]:
+def page_beside(results: Results) -> Iterator[tuple[Page, str]]:
     """Serve the page of a results directory while the block runs; yield its process, and the link."""
     port, token = free_port(), secrets.token_hex(16)
-    arguments = results.root, results.uri, port, token
-    page = multiprocessing.get_context("spawn").Process(target=_serve, args=arguments, daemon=True)
-    page.start()
-    try:
-        yield page, link(port, token)
-    finally:
-        page.terminate()
-        page.join()
+    arguments = {"root": str(results.root), "uri": results.uri, "port": port, "token": token}
+    # In a session of its own: the terminal's Ctrl-C is for the sweep, which ends this.
+    command = [sys.executable, "-P", "-m", __name__]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True) as page:
+        assert page.stdin is not None
+        print(json.dumps(arguments), file=page.stdin, flush=True)
+        try:
+            yield page, link(port, token)
+        finally:
+            page.terminate()
 
 
-def _serve(root: Path, uri: str | None, port: int, token: str) -> None:
-    os.setsid()  # the terminal's Ctrl-C is for the sweep, which ends this
+def _serve(root: str, uri: str | None, port: int, token: str) -> None:
     end_by_signals()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    results = Results(root)
-    results.uri = uri  # a working copy cannot be resumed
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    results = Results(Path(root))
+    results.uri = uri  # a working copy is shown under the name of its store
     with (
         output_to(results.logs / "ui.log"),
-        mlflow_pages(root, print, port=free_port()) as pages,
+        mlflow_pages(results.root, print, f"http://{LOOPBACK}:{port}") as pages,
         suppress(KeyboardInterrupt),
     ):
         serve(Live(results), port, token, pages)
 
 
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
+def _end_with_input() -> None:
+    sys.stdin.read()
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    _serve(**json.loads(sys.stdin.readline()))

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from lr_sweep.analysis.metric import Metric
@@ -15,9 +16,9 @@ from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.record.index import row_stamps
 from lr_sweep.analysis.record.read import RecordError, StudyInfo
+from lr_sweep.common.program import command
 from lr_sweep.common.text import counted, duration, failure_line
 from lr_sweep.sweep.inspection.status import activity
-from lr_sweep.sweep.live.resume import study_file
 from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.sweep.results.run_state import SHOWN, State, read_ends, run_title, shown_states, study_states
 
@@ -32,6 +33,8 @@ MOST_NAMED = 3
 DEVICES = (("cpus", "CPU"), ("gpus", "GPU"))
 MOST_POINTS = 60
 """Evaluations of a curve that are drawn."""
+STARTED = {"data-dir": "data_dir", "cpus": "cpus"}
+"""Options of `run`, by what `started.json` calls them."""
 WIDTH, HEIGHT = 120, 28
 """Of a curve's drawing, in units of its own."""
 WANTED_COLUMNS = ("run_id", "task", "model", "variant", "learning_rate", "seed", "num_steps", "fresh")
@@ -84,12 +87,10 @@ class StudyView:
     num_failed: int = 0
     failed: tuple[tuple[str, str, str], ...] = ()
     """Ids, titles and reasons."""
-    is_left: bool = False
-    """Whether `run` would train something."""
-    can_resume: bool = False
-    """Whether the files are here that `run` needs."""
-    num_on_request: int = 0
-    """Runs that `run --retry-failed` alone would train."""
+    resume: str = ""
+    """The command that trains what is left; empty: nothing is."""
+    retry: str = ""
+    """The command that also trains runs that failed or were stopped; empty: there are none."""
     spread: str = ""
     """The validation values between which the curves are drawn."""
 
@@ -102,7 +103,9 @@ class View:
     is_running: bool
     studies: tuple[StudyView, ...]
     stop_asked: bool = False
-    """Whether the sweep that runs was asked to stop from here."""
+    """Whether the sweep that runs is stopping."""
+    stop: str = ""
+    """The command that ends the sweep as Ctrl-C does; empty: none runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,10 +145,6 @@ class Live:
                 self._read_until = ended + max(REFRESH_S, (ended - began) / MOST_OF_A_CORE)
             return self._view
 
-    def expire(self) -> None:
-        """Read again for the next one who asks: something was changed."""
-        self._read_until = -math.inf
-
     def holder(self) -> dict[str, Any]:
         """Return what the running sweep says of itself; empty: none runs."""
         return read_state(self.results.holder) if self.results.being_written() else {}
@@ -161,6 +160,7 @@ class Live:
             # What trains comes first.
             studies=tuple(sorted(studies, key=lambda study: study.name != holder.get("study"))),
             stop_asked=bool(holder) and self.results.sweep_stop.exists(),
+            stop=f"kill {holder['pid']}" if isinstance(holder.get("pid"), int) else "",
         )
 
     def _study(self, name: str, rows: int, holder: Mapping[str, Any]) -> StudyView:
@@ -182,6 +182,8 @@ class Live:
         failed = [row for row, state in zip(found.wanted, states, strict=True) if state is State.FAILED]
         reasons = [failure_line(found.ends[row["run_id"]]["failure"]) for row in failed[:MOST_RUNS]]
         counts = Counter(states)
+        is_left = any(not state.over and not state.on_request for state in states)
+        on_request = any(state.on_request for state in states)
         progress = read_state(self.results.progress(name)) if holder.get("study") == name else {}
         steps = progress.get("training", {})
         training = [row for row in found.wanted if row["run_id"] in steps]
@@ -199,9 +201,8 @@ class Live:
             machines=_machines(progress.get("machines", []), training),
             num_failed=len(failed),
             failed=tuple((row["run_id"], run_title(row), why) for row, why in zip(failed, reasons, strict=False)),
-            is_left=any(not state.over and not state.on_request for state in states),
-            can_resume=study_file(self.results, name) is not None,
-            num_on_request=sum(state.on_request for state in states),
+            resume=run_command(self.results, name) if is_left else "",
+            retry=run_command(self.results, name, "--retry-failed") if on_request else "",
             spread=spread,
         )
 
@@ -230,6 +231,18 @@ class Live:
             )
         spread = f"{metric.validation}, drawn from {metric.score_text(low)} to {metric.score_text(high)}"
         return shown, spread if high > low else ""
+
+
+def run_command(results: Results, study: str, *options: str) -> str:
+    """Return the command that resumes a study, with the data directory and CPUs with which it was started last.
+
+    It reads the study's file beside the user's own function, if that is here, else the study as it is recorded.
+    """
+    started = read_state(results.started(study))
+    given = [f"--{option}={started[key]}" for option, key in STARTED.items() if started.get(key) is not None]
+    files = [Path(str(started.get("folder")), f"{study}{ending}") for ending in (".yaml", ".yml")]
+    file = next((file for file in files if "\0" not in str(file) and file.is_file()), results.options(study))
+    return command("run", str(file), *given, "--results", results.location, *options)
 
 
 def _read_recorded(results: Results, study: str, stamp: tuple[object, ...]) -> _Recorded:

@@ -1,16 +1,12 @@
-"""The address of the mirror, a quiet MLflow client with errors that say what to do, and MLflow's web page."""
+"""The address of the mirror, and a quiet MLflow client with errors that say what to do."""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
-import signal
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -18,7 +14,7 @@ from urllib.parse import quote, unquote
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import partial_path
-from lr_sweep.common.network import check_answers, check_listening, shown_uri
+from lr_sweep.common.network import shown_uri
 
 EXPERIMENT = "lr-sweep"
 """The MLflow experiment that holds everything."""
@@ -34,8 +30,6 @@ _DEFAULT_ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
 
-_LOOK_EVERY_S = 2.0
-"""Between looks for studies that the mirror has written, while its pages are served."""
 _SQLITE, _QUOTED = "sqlite:///", "sqlite+pysqlite:///"
 """Begin addresses of databases: by a path as it is, and by one that is quoted since it has `%`, `?`, `#` or `;`."""
 _DAMAGE = re.compile(
@@ -51,7 +45,12 @@ class MirrorError(UserError):
 
 def tracking_uri(results: Path) -> str:
     """Return the mirror's address: `MLFLOW_TRACKING_URI` if set, else a SQLite database in the results directory."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or _database_uri(Paths(results.resolve()).mlflow_database)
+    return os.environ.get("MLFLOW_TRACKING_URI") or own_uri(results)
+
+
+def own_uri(results: Path) -> str:
+    """Return the address of the database in a results directory, which holds nothing of another one."""
+    return _database_uri(Paths(results.resolve()).mlflow_database)
 
 
 def _database_uri(path: Path) -> str:
@@ -142,107 +141,7 @@ def _own_database(uri: str) -> Path | None:
     return None if os.environ.get("MLFLOW_TRACKING_URI") else _database_at(uri)
 
 
-@contextmanager
-def mlflow_pages(
-    results: Path, say: Callable[[str], None], host: str = "127.0.0.1", port: int = 5000
-) -> Iterator[Mapping[str, str]]:
-    """Serve MLflow's pages, without a password, for as long as the block runs; yield their addresses (`study_pages`).
-
-    They appear there once the mirror has written them and the server answers; `say` is given a line for each, and
-    for what is wrong with the store. A server of the user's has them already: its address alone is given.
-    Raises UserError if the address cannot be listened on.
-    """
-    uri = tracking_uri(results)
-    if is_server(uri):
-        say(f"MLflow  {shown_uri(uri)}")
-        yield {"": shown_uri(uri)}
-        return
-    check_listening(host, port, "another program may have it: choose another with --port")
-    pages, ended = dict[str, str](), threading.Event()
-
-    def follow() -> None:
-        with ExitStack() as stack:
-            is_served, problem = False, ""
-            while not ended.wait(_LOOK_EVERY_S if is_served or problem else 0):
-                try:
-                    found = study_pages(uri, f"http://{host}:{port}")
-                except MirrorError as error:
-                    if problem != (problem := str(error)) and _database_exists(uri):
-                        say(f"MLflow  not served: {problem}")
-                    continue
-                if not is_served:
-                    stack.enter_context(_server(uri, results, host, port))
-                    is_served = True
-                with suppress(OSError):
-                    check_answers(host, port)
-                    for study in [study for study in found if study not in pages]:
-                        say(f"{f'MLflow, {study}' if study else 'MLflow'}  {found[study]}")
-                    pages.update(found)
-
-    follower = threading.Thread(target=follow, name="mlflow-pages", daemon=True)
-    follower.start()
-    try:
-        yield pages
-    finally:
-        ended.set()
-        follower.join()
-
-
-def _database_exists(uri: str) -> bool:
+def database_exists(uri: str) -> bool:
+    """Return whether a SQLite database is there, or the address is another store's."""
     database = _database_at(uri)
     return database is None or database.exists()
-
-
-@contextmanager
-def _server(uri: str, results: Path, host: str, port: int) -> Iterator[None]:
-    """Run MLflow's server, at low priority, while the block runs."""
-    command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
-    command += ["--no-serve-artifacts", "--default-artifact-root", artifact_location(results)]
-    # The address goes by the environment: it may hold a password, and every user can list command lines.
-    environment = os.environ | {
-        "MLFLOW_BACKEND_STORE_URI": uri,
-        "MLFLOW_REGISTRY_STORE_URI": uri,
-        "MLFLOW_UVICORN_OPTS": "--log-level warning",
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-        "PYTHONWARNINGS": "ignore",
-    }
-    # In a session of its own, since it answers a Ctrl-C of the terminal with a traceback, and SIGTERM quietly.
-    with subprocess.Popen(command, env=environment, start_new_session=True) as server:
-        os.setpriority(os.PRIO_PROCESS, server.pid, 10)  # its start takes seconds of CPU, perhaps beside a sweep
-        try:
-            yield
-        finally:
-            server.terminate()
-
-
-def artifact_location(results: Path) -> str:
-    """Return where the artifacts of a database's runs are: a folder of the results directory, as a URI."""
-    return Paths(results.resolve()).mlflow_artifacts.as_uri()
-
-
-def end_by_signals() -> None:
-    """Make SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt, but for a SIGHUP that `nohup` has this ignore.
-
-    A shell without job control starts background jobs with SIGINT ignored, which is not meant for a server.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, signal.default_int_handler)
-
-
-def study_pages(uri: str, server: str) -> dict[str, str]:
-    """Return addresses on an MLflow server: by study, charts of its runs; under "", last, the page of all runs.
-
-    MLflow's own first page is for language models. Raises MirrorError if the store at `uri` holds nothing of ours.
-    """
-    if not _database_exists(uri):
-        raise MirrorError(f"there is no MLflow store at {_database_at(uri)}; `run` makes one")
-    client = open_client(uri)
-    with store_problems(uri):
-        experiment = client.get_experiment_by_name(EXPERIMENT)
-    if experiment is None:
-        raise MirrorError(f"MLflow at {shown_uri(uri)} has no experiment {EXPERIMENT}; `run` makes it")
-    page = f"{server}/#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning"
-    views = sorted(tag.removeprefix(VIEW_TAG) for tag in experiment.tags if tag.startswith(VIEW_TAG))
-    return {view: f"{page}&compareRunsMode=CHART&viewStateShareKey={view}" for view in views} | {"": page}

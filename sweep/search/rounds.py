@@ -161,14 +161,6 @@ class Rounds:
         known = {rate: each.value for rate, each in observed.items() if each.value is not None}
         return sorted(known, key=lambda rate: (-comparable(self._metric.sign * known[rate]), rate))
 
-    def show(self) -> None:
-        """Write what the search knows for optuna-dashboard; a grid, refined or not, has nothing to show."""
-        if self._study.search is not None:
-            from lr_sweep.sweep.search.dashboard import write_dashboard  # imported late, as above
-
-            proposals = read_proposals(self._results, self._study)
-            write_dashboard(self._results, self._study, proposals, self._observed(), self._metric)
-
     def _ended_cells(self, max_attempts: int = 0) -> set[Cell]:
         """Return the cells of which no run that chooses is left to train."""
         wanted = [run for run in self.wanted() if not run.fresh]

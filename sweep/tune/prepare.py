@@ -55,7 +55,6 @@ class Work:
         while added := self._advance():
             self.stopping.add(self.wanted)
             self.write_down()
-            self.rounds.show()
             what = "fresh seed" if added[0].sampler == FRESH else "learning rate"
             proposed = f"next round, {counted(len(added), what)} proposed"
             self.news.put(f"{self.study.study}: {proposed}; {len(self.wanted)} runs wanted so far")
@@ -116,7 +115,7 @@ def prepare(study: Study, options: Options, say: Callable[[str], None]) -> Work:
 
 
 def _write_started(study: Study, options: Options) -> None:
-    """Write down what the live page needs to resume the study on this machine."""
+    """Write down what the live page shows in the command that resumes the study on this machine."""
     folder = str(study.files.folders[0]) if study.files is not None else None  # of its own code
     given = {"data_dir": str(options.data_dir), "cpus": options.placement.cpus}
     write_json(options.results.started(study.study), {"folder": folder} | given)

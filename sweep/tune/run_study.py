@@ -64,7 +64,7 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
         shutil.rmtree(results.tune, ignore_errors=True)  # of a process that died
         work = prepare(study, options, say)
         before, stopped = work.reconciled, False
-        mirror = MirrorThread(Mirror(results.root, study.study, tracking_uri(results.root)), work.news.put)
+        mirror = MirrorThread(Mirror(results.root, study.study, tracking_uri(results.root), results.uri), work.news.put)
         mirror.changed(*work.held_ids())
         ended: dict[str, str] = {}
         if before.to_train:
@@ -72,7 +72,6 @@ def run_study(study: Study, options: Options, say: Callable[[str], None]) -> Out
             log_file = results.logs / f"run-{time.strftime('%Y%m%d-%H%M%S')}.log"
             say(f"training {len(before.to_train)} runs; Ray's log: {log_file}")
             ended, stopped = train(work, mirror, log_file)
-        work.rounds.show()
         return _finish(work, before, ended, mirror, say, stopped=stopped)
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 PATIENCE_S = float(os.environ.get("CLUSTER_TEST_PATIENCE_S", "240"))
 """A busy machine needs more."""
@@ -36,9 +36,10 @@ def free_port() -> int:
     return free_ports(1)[0]
 
 
-def mlflow_answers(port: int) -> bool:
-    """Return whether an MLflow server is up."""
+def mlflow_answers(port: int, token: str) -> bool:
+    """Return whether MLflow answers behind a server of ours."""
+    asked = Request(f"http://127.0.0.1:{port}/mlflow/health", headers={"Authorization": f"Bearer {token}"})
     try:
-        return bool(urlopen(f"http://127.0.0.1:{port}/health", timeout=5).read())
+        return bool(urlopen(asked, timeout=5).read())
     except (URLError, OSError):
         return False

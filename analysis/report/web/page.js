@@ -36,40 +36,6 @@ function addSwitch(line) {
   });
 }
 
-// While a sweep runs the page reads itself again, and what was chosen stays. Where a browser keeps nothing, the page starts anew.
-
-const LIVE = document.querySelector(".live");
-const KEPT = "lr-sweep:" + location.pathname;
-
-function keep() {
-  const chosen = { task: $("task").value, model: $("model").value, rate: shown?.handle.rates[at].text, off: [...off] };
-  try {
-    sessionStorage.setItem(KEPT, JSON.stringify(chosen));
-  } catch {}
-}
-
-function restore() {
-  let kept = null;
-  try {
-    if (LIVE) kept = JSON.parse(sessionStorage.getItem(KEPT));
-  } catch {}
-  kept?.off.forEach((variant) => off.add(variant));
-  if (data.panels.some((panel) => panel.task === kept?.task)) $("task").value = kept.task;
-  chooseTask();
-  if (data.panels.some((panel) => panel.task === kept?.task && panel.model === kept.model)) {
-    $("model").value = kept.model;
-    choosePanel();
-  }
-  const index = shown.handle.rates.findIndex((rate) => rate.text === kept?.rate);
-  if (index >= 0 && handle) moveTo(index);
-}
-
-function readAgain() {
-  if (handle?.dragged) return setTimeout(readAgain, 500);
-  keep();
-  location.reload();
-}
-
 plot.addEventListener("pointermove", (event) => handle?.dragged || showNear(nearest(event)));
 plot.addEventListener("pointerdown", (event) => handle?.dragged || showNear(nearest(event)));
 plot.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && hideTooltip());
@@ -91,9 +57,8 @@ if (data.panels.length) {
   $("task").addEventListener("change", chooseTask);
   $("model").addEventListener("change", choosePanel);
   $("sweep").hidden = false;
-  restore();
+  chooseTask();
   new ResizeObserver(() => plot.firstChild.viewBox.baseVal.width === Math.max(plot.clientWidth, 260) || draw()).observe(plot);
   // The images show the same.
   for (const still of $("sweep").parentNode.querySelectorAll("details:has(img)")) still.open = false;
 }
-if (LIVE) setTimeout(readAgain, 1000 * LIVE.dataset.refreshS);

@@ -1,5 +1,5 @@
 "use strict";
-// The page reads itself again when the server says that something changed. What is equal stays: focus, what is open, a pressed button.
+// The page reads itself again when the server says that something changed. What is equal stays: focus, what is open, what is selected.
 
 function morph(old, now) {
   if (old.nodeType !== now.nodeType || old.nodeName !== now.nodeName || old.id !== now.id) return old.replaceWith(now);

@@ -153,20 +153,3 @@ def test_the_rate_stays_where_the_next_panel_has_it(window: Browser, tmp_path: P
     )
     window.choose("#task", "cifar10")
     assert paragraphs(window)[0].startswith("At 1e-2")
-
-
-def test_a_page_that_reads_itself_again_shows_what_is_new_and_keeps_what_is_chosen(
-    window: Browser, tmp_path: Path
-) -> None:
-    made = flip_record(tmp_path)
-    path = write_report(made.write(), "small", refresh_s=1).page
-    window.open(path)
-    window.evaluate(f"document.querySelector('{HANDLE}').focus()")
-    window.press("Home")
-    window.click('#variants input[value="c"]')
-    made.add(1e-5, 2, [(300, 0.9, 0.9)], variant="b")
-    write_report(made.write(), "small", refresh_s=1)
-    window.wait_until("document.querySelector('#reading')?.textContent.includes('At 1e-5 you would have concluded: b')")
-    assert paragraphs(window)[0] == "At 1e-5 you would have concluded: b > a > c."
-    assert window.evaluate("document.querySelectorAll('[data-variant=c]').length") == 0
-    window.open("about:blank")

@@ -64,7 +64,7 @@ def test_each_ray_command_is_one(tmp_path: Path) -> None:
     laptop.say(token)  # again, and it stays
     notes = laptop.say(up)
     assert "rsync --rsh ssh -i ~/.ssh/id_ed25519" in notes
-    assert notes.index("make env EXTRAS=cluster") < notes.index("ray start --head") < notes.index("mlflow server")
+    assert notes.index("make env EXTRAS=cluster") < notes.index("ray start --head") < notes.index("mlflow_server")
     assert secret.read_text() not in notes
     assert len(others) >= 4
     for command in others:

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def test_gpu_machines_come_and_go() -> None:
 
 
 def test_both_files_start_one_mlflow() -> None:
-    (first,), (second,) = ([line for line in starts(load(name)) if "mlflow server" in line] for name in FILES)
+    (first,), (second,) = ([line for line in starts(load(name)) if "mlflow_server" in line] for name in FILES)
     assert first == second
 
 
@@ -100,7 +101,9 @@ class Head:
         self._write(programs / "python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
         self._write(programs / "crontab", "#!/bin/sh\ncat > /dev/null\n")  # leaves this machine's alone
         (self.home / "lr-sweep" / "sweep").symlink_to(ROOT / "sweep")
-        self._write(programs / "mlflow", f'#!/bin/sh\nexec {sys.executable} -m mlflow "$@"\n')
+        (token := self.home / ".ray" / "auth_token").parent.mkdir()
+        token.write_text("a" * 64)
+        self.token = sha256(b"a" * 64).hexdigest()
         self.calls = folder / "ray.log"
         self.port = free_port()
         self.commands = [
@@ -125,11 +128,10 @@ class Head:
 
     def servers(self) -> set[int]:
         """The process ids of MLflow servers on the port, parents first."""
-        needle = ["--port", str(self.port)]
         found = set()
         for process in psutil.process_iter(["cmdline"]):
             line = process.info["cmdline"] or []
-            if any(line[i : i + 2] == needle for i in range(len(line))):
+            if f"--port={self.port}" in line:
                 found.add(process.pid)
         return found
 
@@ -158,11 +160,11 @@ def test_each_ray_up_starts_mlflow_and_ray_stop_ends_it(head: Head, name: str, t
         store = tmp_path / "elsewhere.db"
         (head.shared / "mlflow-store").write_text(f"sqlite:///{store}\n")
     head.up()
-    wait_until(lambda: mlflow_answers(head.port), "MLflow", PATIENCE_S)
+    wait_until(lambda: mlflow_answers(head.port, head.token), "MLflow", PATIENCE_S)
     before = head.servers()
     head.up()
     wait_until(lambda: not before & head.servers(), "the first MLflow's end", PATIENCE_S)
-    wait_until(lambda: mlflow_answers(head.port), "MLflow", PATIENCE_S)
+    wait_until(lambda: mlflow_answers(head.port, head.token), "MLflow", PATIENCE_S)
     assert addresses_listened_on(head) == {"127.0.0.1"}
     assert store.exists()
     assert not any(store.name in word for pid in head.servers() for word in psutil.Process(pid).cmdline())

@@ -48,7 +48,7 @@ READ = [
     *("studies/first/proposals.parquet", "studies/first/rungs.parquet", "index.parquet", "timings.json"),
 ]
 """Files whose content has a checksum."""
-NOT_READ = ["logs/run-1.log", f"logs/runs/{RUN}.log", "studies/first/optuna-journal.log", "studies/first/progress.json"]
+NOT_READ = ["logs/run-1.log", f"logs/runs/{RUN}.log", "studies/first/progress.json"]
 """Files of which any content will do."""
 FOLDERS = ["runs", "curves", "studies", "studies/first", "checkpoints", f"checkpoints/{RUN}", "pretrained"]
 

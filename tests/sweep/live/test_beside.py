@@ -1,4 +1,4 @@
-"""Whole sweeps of the live page: `run --ui`, whose page stays until Ctrl-C and dies with its sweep; resuming."""
+"""Whole sweeps of the live page: `run --ui`, whose page stays until Ctrl-C and dies with its sweep."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from lr_sweep.common.files import write_json
-from lr_sweep.sweep.live.resume import Resumed
-from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.study.file import load_study
-from lr_sweep.sweep.study.runs import wanted_runs
-from lr_sweep.sweep.tune.prepare import write_wanted
-from lr_sweep.tests.support.own_study import write_function
-from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, rows, write_study
+from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, write_study
 from lr_sweep.tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
@@ -52,16 +45,3 @@ def test_the_page_is_there_from_the_start_and_until_ctrl_c(tmp_path: Path, end: 
         finally:
             run.kill()
     wait_until(lambda: not page(link), "the end of the page")
-
-
-def test_a_function_s_study_is_resumed_by_its_own_code(tmp_path: Path) -> None:
-    body = "for _ in session.steps():\n    if session.due:\n        session.report(validation=0.5, test=0.5)"
-    study, results = load_study(write_function(tmp_path, body)), Results(tmp_path / "results")
-    results.prepare()
-    write_wanted(results, study, wanted_runs(study, {}, tmp_path))
-    write_json(results.started("mine"), {"folder": str(tmp_path)})
-    resumed = Resumed(results)
-    resumed.start("mine", retry=False)
-    wait_until(lambda: not resumed.is_running(), "the end of the run")
-    assert resumed.problems() == {}
-    assert [row["status"] for row in rows(results.root).values()] == ["complete"]

@@ -18,7 +18,7 @@ from lr_sweep.tests.support.mirrored_record import new_mirror
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.servers.headless_browser import Browser, browser, executable
 from lr_sweep.tests.support.tiny_study import ROOT
-from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
+from lr_sweep.tests.support.waiting import free_port
 
 pytestmark = [
     pytest.mark.skipif(executable() is None, reason="no chromium or google-chrome on PATH"),
@@ -27,13 +27,17 @@ pytestmark = [
 
 STUDY_ROW = '.ag-row [role="gridcell"] button'
 """Shows what is below a study; the rows of the table are its runs then."""
-MLFLOW_S_OWN = ("/ajax-api/2.0/mlflow/users/current", "ResizeObserver loop completed with undelivered notifications.")
-"""Problems of its own: its page asks who is logged in, and gets a 404 without users; its charts resize each other."""
+MLFLOW_S_OWN = (
+    *("/ajax-api/2.0/mlflow/users/current", "/ajax-api/3.0/mlflow/assistant/"),
+    "ResizeObserver loop completed with undelivered notifications.",
+)
+"""Problems of its own: its page asks who is logged in, and for its assistant, and gets a 404; its charts resize each
+other."""
 
 
 @pytest.fixture(scope="module")
-def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """The addresses that `sweep ui` prints, of the study's charts and of all runs, once its server answers."""
+def addresses(tmp_path_factory: pytest.TempPathFactory, window: Browser) -> Iterator[tuple[str, str]]:
+    """The addresses that `sweep ui` prints, of the study's charts and of all runs, once the browser has its token."""
     results = tmp_path_factory.mktemp("mirrored") / "results"
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -43,8 +47,9 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, s
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as ui:
             try:
                 assert ui.stdout
-                *_, charts, runs = (ui.stdout.readline().split()[-1] for _ in range(4))
-                wait_until(lambda: mlflow_answers(port), "MLflow", 120.0)
+                link, _, charts, runs = (ui.stdout.readline().split()[-1] for _ in range(4))
+                window.open(link)
+                window.wait_until("location.search === '' && (document.body?.innerText ?? '').includes('Studies')")
                 yield charts, runs
             finally:
                 ui.send_signal(signal.SIGTERM)
@@ -116,7 +121,7 @@ def visit(window: Browser, address: str) -> None:
     """Load a page as if it were the first one: MLflow keeps in the browser which studies are unfolded."""
     window.open("about:blank")  # an address that differs after the # alone would not be loaded again
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(address))
-    window.call("Storage.clearDataForOrigin", origin=origin, storageTypes="all")
+    window.call("Storage.clearDataForOrigin", origin=origin, storageTypes="local_storage,indexeddb")
     window.open(address)
 
 

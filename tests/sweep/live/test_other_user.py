@@ -1,0 +1,172 @@
+"""Another user of the machine reads and writes nothing, through any port that `ui`, `run --ui` or its Ray opens."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import multiprocessing
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from lr_sweep.tests.support.mirrored_record import find
+from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, write_study
+from lr_sweep.tests.support.waiting import free_port, wait_until
+
+pytestmark = [
+    pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user"),
+    pytest.mark.slow,
+    pytest.mark.cluster,
+]
+NOBODY = 65534
+
+
+def as_nobody(ask: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function returns, or raises, in a process of another user, who may not read this installation."""
+    "localhost".encode("idna")  # imported late, by sockets
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+
+    def run() -> None:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        try:
+            theirs.send(ask(*arguments))
+        except BaseException as error:
+            theirs.send(error)
+
+    process = context.Process(target=run)
+    process.start()
+    assert ours.poll(120), "no answer"
+    process.join()
+    answer = ours.recv()
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
+def ports_of(pid: int) -> dict[int, str]:
+    """The TCP ports on which a process and its children listen, each with an address."""
+    tree = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    found = [each for process in tree for each in process.net_connections("inet")]
+    return {each.laddr.port: each.laddr.ip for each in found if each.status == psutil.CONN_LISTEN}
+
+
+def attack(port: int, secret: Path) -> list[int | str]:
+    """Ask MLflow, at each place where it may be, for a file of another user, and to write one; return the answers."""
+    answers: list[int | str] = []
+
+    def ask(method: str, path: str, body: Any = None) -> Any:
+        server = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        try:
+            given = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+            server.request(method, path, given, {"Content-Type": "application/json"})
+            answer = server.getresponse()
+            answers.append(answer.status)
+            return json.loads(answer.read())
+        except (OSError, ValueError, http.client.HTTPException) as error:  # no web server, or no JSON
+            answers.append(type(error).__name__)
+            return {}
+        finally:
+            server.close()
+
+    for prefix in ("", "/mlflow"):
+        api = f"{prefix}/api/2.0/mlflow"
+        made = ask(
+            "POST", f"{api}/experiments/create", {"name": f"n{port}", "artifact_location": secret.parent.as_uri()}
+        )
+        run = ask("POST", f"{api}/runs/create", {"experiment_id": made.get("experiment_id", "1")})
+        run_id = run.get("run", {}).get("info", {}).get("run_id", "0" * 32)
+        ask("GET", f"{prefix}/get-artifact?run_uuid={run_id}&path=../../{secret.name}")
+        ask("POST", f"{prefix}/ajax-api/2.0/mlflow/upload-artifact?run_uuid={run_id}&path=written", b"x")
+        ask("PUT", f"{prefix}/api/2.0/mlflow-artifacts/artifacts/written", b"x")
+    for path in ("/", "/?token=" + "0" * 32, "/events", "/studies/tiny/report"):
+        ask("GET", path)
+    return answers
+
+
+def ray_answers(port: int) -> str:
+    """Ask a port for the nodes of a Ray without its token; return the error, or nothing."""
+    from ray._raylet import GcsClient
+
+    try:
+        GcsClient(address=f"127.0.0.1:{port}").get_all_node_info(timeout=5)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+@contextmanager
+def started(*words: str | Path) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        command_line(*words), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.communicate(timeout=120)
+
+
+def check(pid: int, secret: Path, uri: str) -> set[int]:
+    """Attack every port; return them."""
+    ports = ports_of(pid)
+    assert set(ports.values()) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+    before = sorted(path for path in secret.parent.rglob("*") if "logs" not in path.parts)
+    for port in ports:
+        answers = as_nobody(attack, port, secret)
+        assert 200 not in answers
+        assert 403 in answers or not {each for each in answers if isinstance(each, int)}, (port, answers)
+    assert find(uri, "sweep.study", "tiny")  # the store answers us
+    assert sorted(path for path in secret.parent.rglob("*") if "logs" not in path.parts) == before
+    return set(ports)
+
+
+def test_no_port_gives_or_takes_a_file(tmp_path: Path) -> None:
+    (secret := tmp_path / "secret").write_text("a secret")
+    study = write_study(tmp_path, rates=[1e-3], variants=["unfrozen-random"])
+    results, port = tmp_path / "results", free_port()
+    uri = f"sqlite:///{results}/mlflow.db"
+    with started("run", study, "--results", results, "--ui") as run:
+        assert run.stdout
+        assert any("stays until Ctrl-C" in line for line in run.stdout)
+        wait_until(lambda: pages_are_served(results), "MLflow's pages")
+        assert len(check(run.pid, secret, uri)) == 1
+    with started("ui", "--results", results, "--port", str(port)) as ui:
+        assert ui.stdout
+        assert any(line.startswith("MLflow  http") for line in ui.stdout)
+        assert check(ui.pid, secret, uri) == {port}
+
+
+def test_ray_s_ports_want_the_token(tmp_path: Path) -> None:
+    """The sweep trains meanwhile."""
+    import ray._raylet  # noqa: F401 - before this process becomes another user's
+
+    (secret := tmp_path / "secret").write_text("a secret")
+    study = write_study(tmp_path, rates=[1e-3], variants=["unfrozen-random"], num_steps=200_000)
+    with started("run", study, "--results", tmp_path / "results", "--ui", "--cpus", "1") as run:
+        wait_until(lambda: list(tmp_path.glob("results/curves/*.parquet")), "an evaluation")
+        uri = f"sqlite:///{tmp_path}/results/mlflow.db"
+        wait_until(lambda: pages_are_served(tmp_path / "results"), "MLflow's pages")
+        ports = check(run.pid, secret, uri)
+        assert len(ports) > 2
+        errors = {port: as_nobody(ray_answers, port) for port in ports if is_open(port)}
+        assert all(errors.values()), errors
+
+
+def pages_are_served(results: Path) -> bool:
+    log = results / "logs" / "ui.log"
+    return log.exists() and "MLflow  http" in log.read_text()
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,182 @@
+"""MLflow's pages as part of `ui`: when they appear, which artifacts they show, and that nothing else is given away."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from itertools import islice
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from lr_sweep.sweep.mirror import pages
+from lr_sweep.sweep.mirror.client import EXPERIMENT, MirrorError, open_client, tracking_uri
+from lr_sweep.sweep.mirror.pages import PREFIX, MlflowPages, mlflow_pages
+from lr_sweep.tests.support.mirrored_record import find, new_mirror
+from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
+
+SERVER = "http://127.0.0.1:5000"
+
+
+@pytest.fixture(autouse=True)
+def _own_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
+def client_of(served: MlflowPages) -> TestClient:
+    return TestClient(Starlette(routes=[Mount(PREFIX, served)]), base_url=SERVER)
+
+
+def test_no_store_yet(tmp_path: Path) -> None:
+    with mlflow_pages(tmp_path, print, SERVER) as served:
+        assert served.addresses == {}
+        assert client_of(served).get("/mlflow/").status_code == 404
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_of_something_else(tmp_path: Path, store: Path) -> None:
+    shutil.copy(store, tmp_path / "mlflow.db")
+    said: list[str] = []
+    with mlflow_pages(tmp_path, said.append, SERVER) as served:
+        wait_until(lambda: said, "what is wrong", 60.0)
+        assert f"no experiment {EXPERIMENT}" in said[0]
+        assert served.addresses == {}
+
+
+def test_the_store_is_opened_once_and_links_follow_as_the_mirror_writes_studies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[object] = []
+    written: dict[str, str] = {}
+    looked = threading.Event()
+
+    def found(*_: object) -> dict[str, str]:
+        looked.set()
+        if not written:
+            raise MirrorError("no store yet")
+        return dict(written)
+
+    monkeypatch.setattr(MlflowPages, "is_open", property(lambda self: bool(opened)))
+    monkeypatch.setattr(MlflowPages, "open", lambda self, *given: opened.append(given))
+    monkeypatch.setattr(pages, "study_pages", found)
+    monkeypatch.setattr(pages, "_LOOK_EVERY_S", 0.01)
+    said: list[str] = []
+    with mlflow_pages(tmp_path, said.append, SERVER) as served:
+        for study in ("", "small"):
+            assert study not in served.addresses
+            written[study] = f"/mlflow/#{study}"
+            wait_until(lambda: study in served.addresses, "the link")  # noqa: B023
+    assert opened == [(f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "mlflow-artifacts")]
+    assert said == [f"MLflow  {SERVER}/mlflow/#", f"MLflow, small  {SERVER}/mlflow/#small"]
+
+
+def test_server_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@host:5000/path")
+    with mlflow_pages(tmp_path, print, SERVER) as served:
+        assert served.addresses == {"": "http://host:5000/path"}
+
+
+@pytest.fixture
+def opened(results: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
+    """MLflow's pages of a mirrored record whose report, and a file beside its artifacts, can be asked for."""
+    from mlflow.server import handlers
+
+    for name in ("_tracking_store", "_model_registry_store"):  # one a process, as MLflow has it
+        monkeypatch.setattr(handlers, name, None)
+    (report := results.parent / "report").mkdir()
+    (report / "report.md").write_text("what we found")
+    (results.parent / "secret").write_text("a secret")
+    new_mirror(results).log_report(report)
+    served = MlflowPages()
+    served.open(tracking_uri(results), results / "mlflow-artifacts")
+    return client_of(served)
+
+
+@pytest.mark.slow
+def test_only_artifacts_of_the_results_are_shown(opened: TestClient, results: Path) -> None:
+    """A client that has the token can still have no other file, nor write one: a page that it opened may be hostile."""
+    client, outside = open_client(tracking_uri(results)), results.parent
+    (study,) = find(tracking_uri(results), "sweep.study", "small")
+    ours = {"run_uuid": study.info.run_id}
+    assert opened.get("/mlflow/get-artifact", params=ours | {"path": "report/report.md"}).text == "what we found"
+    assert "script-src" not in opened.get("/mlflow/").headers["content-security-policy"]
+    artifacts = results / "mlflow-artifacts" / study.info.run_id / "artifacts"
+    (artifacts / "link").symlink_to(outside)
+    elsewhere = client.create_experiment("elsewhere", artifact_location=outside.as_uri())
+    theirs = {"run_uuid": client.create_run(elsewhere).info.run_id}
+    (outside / theirs["run_uuid"] / "artifacts").mkdir(parents=True)
+    (outside / theirs["run_uuid"] / "artifacts" / "link").symlink_to(outside)
+    tried = [
+        *((ours, path) for path in ("link/secret", "../../../secret", "%2e%2e/%2e%2e/%2e%2e/secret")),
+        *((theirs, path) for path in ("link/secret", "../../secret", "")),
+        (ours | {"run_id": theirs["run_uuid"]}, "link/secret"),
+        ({}, "secret"),
+        ({"run_uuid": "0" * 32}, "secret"),
+    ]
+    for run, path in tried:
+        for address in ("/get-artifact", "/ajax-api/2.0/mlflow/artifacts/list", "/api/2.0/mlflow/artifacts/list"):
+            answer = opened.get(f"/mlflow{address}", params=run | {"path": path})
+            assert answer.status_code in (400, 403)
+    writes = ("/ajax-api/2.0/mlflow/upload-artifact", "/ajax-api/2.0/mlflow/runs/create-promptlab-run")
+    for address in (*writes, "/api/2.0/mlflow-artifacts/artifacts/x", "/model-versions/get-artifact"):
+        for method in ("GET", "POST", "PUT"):
+            asked = opened.request(method, f"/mlflow{address}", params=theirs | {"path": "x"}, content=b"y")
+            assert asked.status_code == 403
+    assert {path.name for path in outside.iterdir()} == {"results", "report", "secret", theirs["run_uuid"]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_serves_until_it_is_ended_and_leaves_nothing_behind(results: Path, tmp_path: Path, end: signal.Signals) -> None:
+    """Also in the background of a shell without job control, which has it ignore SIGINT; it takes no files."""
+    report = tmp_path / "report"
+    report.mkdir()
+    (report / "report.md").write_text("what we found")
+    new_mirror(results).log_report(report)
+    (study,) = find(tracking_uri(results), "sweep.study", "small")
+    (tmp_path / "here").mkdir()
+    port = free_port()
+    code = "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    code += "from lr_sweep.sweep.cli.parser import main; sys.exit(main(sys.argv[1:]))"
+    arguments = ["ui", "--results", str(results), "--port", str(port)]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        cwd=tmp_path / "here",
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as ui:
+        try:
+            assert ui.stdout
+            first = list(islice(ui.stdout, 3))
+            token = first[0].strip().partition("token=")[2]
+            wait_until(lambda: mlflow_answers(port, token), "MLflow", 120.0)
+            asked = Request(
+                f"http://127.0.0.1:{port}/mlflow/get-artifact?path=report/report.md&run_uuid={study.info.run_id}",
+                headers={"Authorization": f"Bearer {token}"},
+            )
+            assert urlopen(asked).read() == b"what we found"
+            asked.remove_header("Authorization")
+            with pytest.raises(HTTPError, match="403"):
+                urlopen(asked)
+            assert list((tmp_path / "here").iterdir()) == []
+            os.killpg(ui.pid, end)
+            printed, _ = ui.communicate(timeout=30)
+        finally:
+            ui.terminate()  # a failure must not leave us waiting for it
+    assert ui.returncode == 0
+    page = f"http://127.0.0.1:{port}/mlflow/#/experiments/{study.info.experiment_id}/runs?workflowType=machine_learning"
+    assert re.fullmatch(rf"live page  http://127.0.0.1:{port}/\?token=[0-9a-f]{{32}}\n", first[0])
+    assert first[2] == f"MLflow  {page}\n"
+    assert "Traceback" not in printed
+    assert not mlflow_answers(port, token)
