@@ -233,21 +233,29 @@ def _note_entries(cell: Row, metric: Metric) -> list[str]:
     return [*(markdown_text(cell[key]) for key in CELL), chosen, mean_sem_text(cell, metric) + seeds_text(cell), runs]
 
 
-def charts_view(study: str, metric: Metric, wanted: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def view_key(study: str, owner: str) -> str:
+    """Return the name of a study's view, which no study of another results directory has in the same store."""
+    return f"{study}-{owner}" if owner else study
+
+
+def charts_view(study: str, metric: Metric, wanted: Sequence[Mapping[str, Any]], owner: str = "") -> dict[str, Any]:
     """Return a view of MLflow's page: the ended runs of a study, not nested, and charts of all of them.
+
+    `owner`: the id of the results directory whose runs are shown; empty: the store has no others.
 
     They are grouped by variant and rate, the mean over seeds, where MLflow reads all: a part would have other means.
     """
     keys = [{"mode": "param", "groupByData": name} for name in reversed(naming_labels(wanted)) if name != "seed"]
     grouped = {"aggregateFunction": "average", "groupByKeys": keys} if len(wanted) <= MOST_DRAWN else None
-    section = _uuid(study, "section")
+    key, owned = view_key(study, owner), f" AND tags.`sweep.results_id` = '{owner}'" if owner else ""
+    section = _uuid(key, "section")
     same = {"metricSectionId": section, "deleted": False, "isGenerated": False, "runsCountToCompare": MOST_DRAWN}
     charts = _charts(f"validation_{allowed(metric.name)}")
     return {
-        "searchFilter": f"tags.`sweep.kind` = 'run' AND tags.`sweep.studies` LIKE '%,{study},%'",
+        "searchFilter": f"tags.`sweep.kind` = 'run' AND tags.`sweep.studies` LIKE '%,{study},%'{owned}",
         "orderByKey": "metrics.`test_at_best`",  # MLflow nests runs below their study only in the order of time
         "orderByAsc": not metric.higher_is_better,
-        "compareRunCharts": [{**chart, "uuid": _uuid(study, chart["type"]), **same} for chart in charts],
+        "compareRunCharts": [{**chart, "uuid": _uuid(key, chart["type"]), **same} for chart in charts],
         "compareRunSections": [{"uuid": section, "name": study, "display": True, "isReordered": False}],
         "runsHiddenMode": "SHOW_ALL",
         "groupBy": grouped,

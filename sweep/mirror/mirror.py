@@ -7,6 +7,7 @@ appear twice. Nothing here is needed for training, resuming or the report.
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,9 +25,9 @@ from lr_sweep.sweep.mirror.client import (
     EXPERIMENT,
     VIEW_TAG,
     MirrorError,
-    artifact_location,
     is_server,
     open_client,
+    own_uri,
     store_problems,
 )
 from lr_sweep.sweep.mirror.content import (
@@ -39,12 +40,15 @@ from lr_sweep.sweep.mirror.content import (
     study_metrics,
     study_note,
     study_params,
+    view_key,
 )
+from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.validation import read_options
 
 _MAX_METRICS, _MAX_PARAMS, _MAX_RUNS, _MAX_DIGEST = 1000, 100, 1000, 36
 """MLflow's limits of a batch, of a page of runs, and of the characters of a checksum."""
 T = TypeVar("T")
+OWNER_TAG = "sweep.results_id"
 _ENDED_TAG = "sweep.mirrored_end_ms"
 """Set last, to the end that is fully mirrored: such a run costs nothing at the next start."""
 _ALL = " with all points"
@@ -69,15 +73,19 @@ class Mirror:
     """Brings MLflow in line with the record. For one thread; makes no connection before the first sync.
 
     A study is an MLflow run with the tags `sweep.kind=study` and `sweep.study`; a run is one with `sweep.run_id`, and
-    stays below the study that mirrored it first; `sweep.studies` names all.
+    stays below the study that mirrored it first; `sweep.studies` names all. In a store that other results directories
+    may use, too, all of them have the tag `sweep.results_id`, and a mirror leaves those of other directories alone.
 
     Every method raises MirrorError if MLflow cannot be reached or refuses. Call it again later; nothing will be there
     twice.
     """
 
-    def __init__(self, results: Path, study: str, tracking_uri: str) -> None:
+    def __init__(self, results: Path, study: str, tracking_uri: str, location: str | None = None) -> None:
+        """`location`: where the results directory is, for readers; None: at its path on this machine."""
         self.results, self.study, self.tracking_uri = results.resolve(), study, tracking_uri
-        self._artifacts = None if is_server(tracking_uri) else artifact_location(self.results)
+        self._owner = owner_in(tracking_uri, self.results)
+        self._location = location or f"{socket.gethostname()}:{self.results}"
+        self._artifacts = None if is_server(tracking_uri) else Paths(self.results).mlflow_artifacts.as_uri()
         """The folder of artifacts beside a database; None: a server has its own."""
         self._client: Any = None
         self._experiment_id = ""
@@ -160,6 +168,7 @@ class Mirror:
                     self._experiment_id = self._find_or_create_experiment()
                     self._runs = self._once("run", "sweep.run_id")
                     self._parent = self._once("study", "sweep.study").get(self.study) or self._create_parent()
+                    self._set_tags(self._parent, self._owner_tags())
                 yield self._parent
         except Exception:
             self._parent = None
@@ -172,16 +181,29 @@ class Mirror:
         but one are deleted, which MLflow can undo.
         """
         found: dict[str, _MlflowRun] = {}
+        unowned: dict[str, _MlflowRun] = {}  # by earlier versions
         for run in map(_known, self._search(kind)):
-            kept = found.setdefault(run.tags[tag], run)
-            if kept is not run:
-                self._client.delete_run(run.mlflow_id)
-        return found
+            if (owner := run.tags.get(OWNER_TAG, "")) == self._owner:
+                kept = found.setdefault(run.tags[tag], run)
+                if kept is not run:
+                    self._client.delete_run(run.mlflow_id)
+            elif not owner:
+                unowned.setdefault(run.tags[tag], run)
+        return unowned | found
+
+    def _owner_tags(self) -> dict[str, str]:
+        return {OWNER_TAG: self._owner, "sweep.results": self._location} if self._owner else {}
 
     def _find_or_create_experiment(self) -> str:
-        experiment = self._client.get_experiment_by_name(EXPERIMENT)
-        if experiment is None:
-            return str(self._client.create_experiment(EXPERIMENT, artifact_location=self._artifacts))
+        from mlflow.exceptions import MlflowException
+
+        if (experiment := self._client.get_experiment_by_name(EXPERIMENT)) is None:
+            try:
+                return str(self._client.create_experiment(EXPERIMENT, artifact_location=self._artifacts))
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+                experiment = self._client.get_experiment_by_name(EXPERIMENT)  # another mirror was faster
         return str(experiment.experiment_id)
 
     def _search(self, kind: str) -> Iterator[Any]:
@@ -212,6 +234,7 @@ class Mirror:
             run.steps = set()
         studies = set(filter(None, run.tags.get("sweep.studies", "").split(","))) | {self.study}
         tags = {"sweep.studies": f",{','.join(sorted(studies))},"}  # each between commas, for MLflow's LIKE
+        tags |= self._owner_tags()
         ended_ms = recorded.ended_ms
         if not self._is_whole(run.tags.get(_ENDED_TAG, ""), ended_ms) or run.status != recorded.mlflow_status:
             tags |= recorded.tags()
@@ -232,6 +255,7 @@ class Mirror:
         return ended == f"{ended_ms}{_ALL}" or (ended == str(ended_ms) and not self._every_point)
 
     def _create_run(self, started_ms: int | None, tags: dict[str, str], name: str) -> _MlflowRun:
+        tags = tags | self._owner_tags()
         return _known(self._client.create_run(self._experiment_id, start_time=started_ms, tags=tags, run_name=name))
 
     def _sync_study(self, read: RecordedStudy, options: Mapping[str, Any], parent: _MlflowRun) -> None:
@@ -243,8 +267,8 @@ class Mirror:
         now = {f"sweep.now.{key}": value for key, value in changed.items()}  # a param keeps its first value
         note = study_note(read.info, cells, read.decision.progress() if read.decision else "")
         self._set_tags(parent, {"mlflow.note.content": note} | now)
-        view = json.dumps(charts_view(self.study, read.info.metric, list(self._wanted.values())))
-        self._client.set_experiment_tag(self._experiment_id, f"{VIEW_TAG}{self.study}", view)
+        view = json.dumps(charts_view(self.study, read.info.metric, list(self._wanted.values()), self._owner))
+        self._client.set_experiment_tag(self._experiment_id, f"{VIEW_TAG}{view_key(self.study, self._owner)}", view)
 
     def _log_params(self, run: _MlflowRun, params: Mapping[str, str]) -> None:
         """Add the params that are not there yet: another study may have given the run other labels before."""
@@ -304,6 +328,11 @@ class Mirror:
         if changed:
             self._client.log_batch(run.mlflow_id, tags=[RunTag(key, value) for key, value in changed.items()])
             run.tags |= changed
+
+
+def owner_in(uri: str, results: Path) -> str:
+    """Return the id by which a results directory's runs are known in a store; empty: its own database has no others."""
+    return "" if uri == own_uri(results) else Results(results).id
 
 
 def _batches(items: list[T], size: int) -> Iterator[list[T]]:

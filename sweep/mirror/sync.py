@@ -24,10 +24,11 @@ def sync(results: Results, names: Sequence[str]) -> str:
     if not studies:
         raise UserError(f"{results.root} holds no study yet; `run` one first, or give its --results.")
     uri = tracking_uri(results.root)
+    results.prepare()
     with storage_problems(results.root), results.writing("mlflow sync"):
         lines = []
         for study in studies:
-            mirror = Mirror(results.root, study, uri)
+            mirror = Mirror(results.root, study, uri, results.uri)
             lines.append(f"{study}: {mirror.sync_all()} runs")
             if (folder := results.report(study)).is_dir():
                 mirror.log_report(folder)
@@ -43,7 +44,7 @@ def mirror_report(results: Results, study: str) -> str:
     if results.uri is not None or results.being_written() or not (own.exists() or "MLFLOW_TRACKING_URI" in os.environ):
         return ""
     try:
-        Mirror(results.root, study, tracking_uri(results.root)).log_report(results.report(study))
+        Mirror(results.root, study, tracking_uri(results.root), results.uri).log_report(results.report(study))
     except MirrorError as error:
         return f"MLflow     does not have this report: {error}"
     return "MLflow     has it, too, as an artifact of the study"

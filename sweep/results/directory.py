@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import secrets
 import shutil
 import socket
 import tempfile
@@ -44,6 +45,11 @@ class Results(Paths):
         """Return whether a run has a row or a curve."""
         return self.run(run_id).exists() or self.curve(run_id).exists()
 
+    @property
+    def id(self) -> str:
+        """The id that no other results directory has; empty: none was made, or an earlier version made it."""
+        return str(read_state(self.format).get("id", ""))
+
     def exists(self) -> bool:
         """Return whether it is a results directory."""
         return self.format.is_file()
@@ -66,8 +72,8 @@ class Results(Paths):
         """Create the directory, or check that it can be written to; raises as `check`, and if it cannot be."""
         self.check()
         with storage_problems(self.root):
-            if not self.exists():  # written first: a process that dies after it leaves a results directory
-                write_json(self.format, {"format": FORMAT})
+            if not self.id:  # written first: a process that dies after it leaves a results directory
+                write_json(self.format, {"format": FORMAT, "id": secrets.token_hex(8)})
             for folder in (self.runs, self.curves, self.logs, self.pretrained):
                 folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.root):
@@ -89,7 +95,8 @@ class Results(Paths):
                 remove_dead_partials(*self.written_folders())
             holder = {"pid": os.getpid(), "host": socket.gethostname(), "study": study, "since": time.time()}
             write_json(self.holder, holder)
-            self.pretraining_progress.unlink(missing_ok=True)  # of a process that died
+            for left in (self.pretraining_progress, self.progress(study)):  # by an earlier sweep
+                left.unlink(missing_ok=True)
             shutil.rmtree(self.stop_requests, ignore_errors=True)
             yield
             write_index(self.root)

@@ -38,10 +38,22 @@ def test_prepare_makes_a_directory_and_takes_it_again(tmp_path: Path, there: str
         (results.root / ".DS_Store").touch()
     assert not results.exists()
     results.check()
+    ids = set()
     for _ in range(2):
         results.prepare()
         assert results.exists()
-        assert json.loads((results.root / "format.json").read_text()) == {"format": FORMAT}
+        ids.add(results.id)
+        assert json.loads((results.root / "format.json").read_text()) == {"format": FORMAT, "id": results.id}
+    assert len(ids) == 1
+
+
+def test_a_directory_of_an_earlier_version_gets_an_id(tmp_path: Path) -> None:
+    results = Results(tmp_path)
+    (tmp_path / "format.json").write_text(json.dumps({"format": FORMAT}))
+    assert results.id == ""
+    results.prepare()
+    assert len(results.id) == 16
+    assert results.exists()
 
 
 @pytest.mark.parametrize(
