@@ -6,7 +6,7 @@ training itself needs none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -103,6 +103,22 @@ def loopback_alone() -> Iterator[str]:
 
     with patch.object(ray_constants, "ENABLE_RAY_CLUSTER", False):
         yield ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
+
+
+def job_without_paths() -> Any:
+    """Return settings of a job whose workers import nothing from the driver's current folder.
+
+    Ray (2.60) puts that folder first on their path, where a `random.py` would be run in place of the standard module.
+    """
+    from ray.job_config import JobConfig
+
+    class Nowhere(list[str]):
+        def extend(self, folders: Iterable[str]) -> None:
+            """Add none of the driver's folders."""
+
+    job = JobConfig()
+    job._py_driver_sys_path = Nowhere()
+    return job
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from lr_sweep.sweep.tune.shares import Share
 from lr_sweep.trainables.ray_internals import (
     dead_processes,
     end_without_waiting,
+    job_without_paths,
     kill_processes,
     loopback_alone,
     read_token_settings_again,
@@ -186,6 +187,7 @@ def _init_arguments(placement: Placement, folder: Path | None, scratch: Path) ->
         "address": "local",  # Ray would otherwise join a cluster that RAY_ADDRESS or an earlier `ray start` names
         "num_cpus": placement.cpus or cpus_here(),
         "include_dashboard": False,
+        "job_config": job_without_paths(),
         "_temp_dir": str(folder),
     }
 
