@@ -8,7 +8,7 @@ EXTRAS ?= dev
 # Test processes at once: more take more memory (each may start a Ray), and are no faster on two cores.
 PROCESSES ?= 2
 
-.PHONY: help quickstart test lint types test-quick test-slow test-slow-ray test-slow-rest bench chaos cluster-test hosts slurm-test kuberay-test env constraints requirements clean
+.PHONY: help quickstart test lint types test-quick bare-test test-slow test-slow-ray test-slow-rest bench chaos cluster-test hosts slurm-test kuberay-test env constraints requirements clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -28,6 +28,13 @@ types: env  ## type checks
 
 test-quick: env  ## the quick tests
 	$(BIN)/python -m pytest -m "not slow and not gpu and not chaos and not hosts and not slurm" -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+
+bare-test:  ## install without extras into a new environment; quickstart and a study of one's own must run there (5 minutes)
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder" build' EXIT && rm -rf build && $(PYTHON) -m venv "$$folder/env" && \
+	  "$$folder/env/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt . && \
+	  mkdir "$$folder/empty" && cd "$$folder/empty" && PATH="$$folder/env/bin:$$PATH" && \
+	  lr-sweep run quickstart && lr-sweep init && lr-sweep run mine.yaml && \
+	  ls results/studies/quickstart/report/index.html results/studies/mine/report/index.html
 
 SLOW_WITH_RAY = tests/sweep/tune tests/sweep/search tests/sweep/store
 # Files of slow tests, as of .ci/slow_tests.py; empty: all. No test starts after BUDGET_S seconds.

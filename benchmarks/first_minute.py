@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import NamedTuple
 
-import psutil  # type: ignore[import-untyped]  # comes with Ray
+import psutil  # type: ignore[import-untyped]
 import torch
 
 from lr_sweep.analysis.record.read import read_runs

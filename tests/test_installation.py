@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -15,8 +16,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from lr_sweep.analysis.record.read import read_runs
+from lr_sweep.benchmarks.house import modules_of
 from lr_sweep.sweep.cluster.package import SENT, sent_files
 from lr_sweep.tests.support.servers.local_head import local_head
 from lr_sweep.tests.support.tiny_study import ROOT, environment, rows, write_study
@@ -32,8 +36,48 @@ print(datasets.load_dataset)
 """
 
 
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+EXTRAS = {
+    "analysis/judge/readers/tensorboard.py": "tensorboard",
+    "sweep/archive/curves.py": "tensorboard",
+    "sweep/cli/mcp_server.py": "mcp",
+    "sweep/starters/lightning/train.py": "lightning",
+}
+"""What a module may import besides the dependencies that all have. Who imports it says which extra is missing."""
+
+
+def undeclared(file: str, text: str) -> set[str]:
+    """Return the distributions that a module imports, anywhere in it, and pyproject.toml does not name for it."""
+    project = PYPROJECT["project"]
+    extra = project["optional-dependencies"][EXTRAS[file]] if file in EXTRAS else []
+    declared = {canonicalize_name(Requirement(each).name) for each in [*project["dependencies"], *extra]}
+    ours_or_pythons = {*SENT, "lr_sweep", *sys.stdlib_module_names}
+    return {
+        name
+        for name in top_level_imports(text) - ours_or_pythons
+        if not declared & set(map(canonicalize_name, DISTRIBUTIONS.get(name, [name])))
+    }
+
+
+def top_level_imports(text: str) -> set[str]:
+    nodes = list(ast.walk(ast.parse(text)))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0]
+    return {name.split(".")[0] for name in names}
+
+
+DISTRIBUTIONS = metadata.packages_distributions()
+
+
+def test_every_import_is_a_declared_dependency() -> None:
+    """What another package brings along is missing where it does not, as Ray's own copy of psutil."""
+    assert undeclared("sweep/a.py", "def f():\n    import pytest, ray.tune, lr_sweep.sweep, os") == {"pytest"}
+    texts = {path.relative_to(ROOT).as_posix(): text for path, text in modules_of(ROOT).items()}
+    assert {file: found for file, text in texts.items() if (found := undeclared(file, text))} == {}
+
+
 def test_pyproject_names_every_package() -> None:
-    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    named = PYPROJECT["tool"]["setuptools"]["packages"]
     folders = [path.parent.relative_to(ROOT) for top in SENT for path in (ROOT / top).rglob("__init__.py")]
     there = {".".join(["lr_sweep", *folder.parts]) for folder in folders} | {"lr_sweep"}
     assert there - set(named) == set(), "[tool.setuptools] packages in pyproject.toml lacks these: add a line for each"

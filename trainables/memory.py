@@ -205,7 +205,7 @@ class KeptMemory:
 
 def resident_bytes() -> int:
     """Return the resident memory of this process."""
-    import psutil  # type: ignore[import-untyped]  # comes with Ray
+    import psutil  # type: ignore[import-untyped]
 
     return int(psutil.Process().memory_info().rss)
 

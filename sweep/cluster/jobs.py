@@ -236,7 +236,6 @@ def _check_address(address: str) -> None:
 def _problems(address: str) -> AbstractContextManager[None]:
     """Translate what Ray's client raises into a UserError."""
     import aiohttp
-    import requests
     from ray.exceptions import AuthenticationError
 
     def explain(error: Exception) -> UserError:
@@ -247,5 +246,5 @@ def _problems(address: str) -> AbstractContextManager[None]:
             f"~/.ray/auth_token here, and RAY_AUTH_MODE unset or `token`."
         )
 
-    kinds = (AuthenticationError, requests.RequestException, aiohttp.ClientError, RuntimeError, OSError)
+    kinds = (AuthenticationError, aiohttp.ClientError, RuntimeError, OSError)
     return translated(kinds, explain)

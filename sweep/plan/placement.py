@@ -69,7 +69,7 @@ def devices_here(cpus: int | None, gpus: int | None) -> dict[str, float]:
 
 def cpus_here() -> int:
     """Return how many CPUs this process may use: its affinity and its container may allow fewer than there are."""
-    from joblib import cpu_count  # type: ignore[import-untyped]  # comes with scikit-learn
+    from joblib import cpu_count  # type: ignore[import-untyped]
 
     return int(cpu_count())
 

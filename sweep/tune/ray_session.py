@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]  # comes with Ray
+import psutil  # type: ignore[import-untyped]
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.scratch import locked_folder, own_folder, remove_dead, scratch_folder

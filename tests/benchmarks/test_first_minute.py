@@ -7,7 +7,7 @@ import sys
 import time
 from threading import Event
 
-import psutil  # type: ignore[import-untyped]  # comes with Ray
+import psutil  # type: ignore[import-untyped]
 
 from lr_sweep.benchmarks.engine_speed import spread
 from lr_sweep.benchmarks.first_minute import Sample, kind_of, stage_costs, watch

@@ -16,6 +16,7 @@ from lr_sweep.sweep.mirror.client import MirrorError, open_client, study_pages, 
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.command_lines import refused, said, succeeds
 from lr_sweep.tests.support.mirrored_record import find, new_mirror, points, write_study
+from lr_sweep.tests.support.servers.postgres import postgres_database
 
 
 @pytest.fixture
@@ -66,11 +67,18 @@ def test_a_damaged_file_is_named(results: Path, content: bytes | None) -> None:
 
 
 def test_what_mlflow_and_its_drivers_raise_is_a_mirror_error(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "psycopg2", None)  # not installed
+    monkeypatch.setitem(sys.modules, "psycopg", None)  # not installed
     for uri in ("postgresql://me:secret@127.0.0.1:9/x", "nonsense://x", "http://[", "sqlite:////proc/x/mlflow.db"):
         with pytest.raises(MirrorError) as caught:
             new_mirror(results, uri=uri).sync_all()
         assert "secret" not in str(caught.value)
+
+
+def test_a_study_is_mirrored_into_postgresql(results: Path) -> None:
+    with postgres_database() as address:
+        new_mirror(results, uri=address).sync_all()
+        assert len(points(address, "aa", "test_loss")) == 4
+        assert find(address, "sweep.run_id", "aa")[0].data.tags["sweep.studies"] == ",small,"
 
 
 def test_the_database_follows_the_umask(store: Path) -> None:
