@@ -42,8 +42,8 @@ def translated(kinds: tuple[type[Exception], ...], explain: Callable[[Exception]
 
 
 def reason(error: Exception) -> str:
-    """Return the first line of an error's message, at most 300 characters, or the name of its class."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+    """Return the first line of an error's message, at most 300 characters, without a full stop, or its class's name."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")[:300]
 
 
 def path_problem(error: OSError, given: Iterable[str]) -> str | None:

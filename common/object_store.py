@@ -8,19 +8,35 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-from collections.abc import Iterator
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from lr_sweep.common.errors import UserError, reason, translated
 
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+PATIENCE_S = 20.0
+"""Seconds for which a request is made again, unless the user of the store says otherwise."""
+_PAUSES_S = (0.1, 5.0)
+"""Seconds before a request is made again, at first and at most: each pause is up to twice as long as the one before."""
 _NOT_THERE = ("404", "NoSuchKey")
+_OVERLOADED = (408, 429)
+"""Codes of HTTP below 500 by which a server asks for another try."""
 _CONDITION_FAILED = ("412", "PreconditionFailed", "409", "ConditionalRequestConflict", *_NOT_THERE)
+
+
+class UnansweredError(OSError):
+    """A server is away or overloaded, or its answer was cut off: the same request may succeed later."""
 
 
 class StoreError(UserError):
@@ -48,13 +64,15 @@ class Found:
 class ObjectStore:
     """Objects below a URI, by their names relative to it.
 
-    Every method raises OSError if the server does not answer or refuses, without an `errno`, and FileNotFoundError
-    where it needs an object that is not there. boto3 finds the credentials. Versions are ETags. Raises StoreError if
-    the URI is not an object store's, has credentials in it, or boto3 cannot be set up.
+    A request to which the server gives no whole answer is made again for `patience_s`. Then it raises UnansweredError.
+    Every method raises OSError if the server refuses, without an `errno`, and FileNotFoundError where it needs an
+    object that is not there. boto3 finds the credentials. Versions are ETags. Raises StoreError if the URI is not an
+    object store's, has credentials in it, or boto3 cannot be set up.
     """
 
-    def __init__(self, uri: str) -> None:
-        self.uri = checked(uri)
+    def __init__(self, uri: str, *, patience_s: float = PATIENCE_S) -> None:
+        self.uri, self.patience_s = checked(uri), patience_s
+        self._has_warned = False
         parts = urlsplit(self.uri)
         self._bucket, self._root = parts.netloc, unquote(parts.path).strip("/")
         import boto3  # late: it takes a fifth of a second, and results on a disk need none
@@ -74,11 +92,13 @@ class ObjectStore:
 
     def listed(self, folder: str = "") -> Iterator[tuple[str, str]]:
         """Yield names and versions of all objects below a folder, at any depth."""
-        pages = self._client.get_paginator("list_objects_v2")
-        with _problems():
-            for page in pages.paginate(Bucket=self._bucket, Prefix=self._key(f"{folder}/" if folder else "")):
-                for found in page.get("Contents", ()):
-                    yield found["Key"].removeprefix(self._key("")), found["ETag"]
+        asked = {"Bucket": self._bucket, "Prefix": self._key(f"{folder}/" if folder else "")}
+        while asked:
+            page = self._answer(partial(self._client.list_objects_v2, **asked))
+            for found in page.get("Contents", ()):
+                yield found["Key"].removeprefix(self._key("")), found["ETag"]
+            following = page.get("NextContinuationToken")
+            asked = asked | {"ContinuationToken": following} if following else {}
 
     def names(self, folder: str) -> dict[str, str]:
         """Return the versions of all objects below a folder, by name; none if it is not there."""
@@ -86,32 +106,36 @@ class ObjectStore:
 
     def find(self, name: str) -> Found | None:
         """Read an object; None: it is not there."""
+
+        def read() -> Found:
+            answer = self._client.get_object(**self._object(name))
+            now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
+            return Found(answer["Body"].read(), answer["ETag"], (now - answer["LastModified"]).total_seconds())
+
         try:
-            with _problems():
-                answer = self._client.get_object(**self._object(name))
-                now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
-                return Found(answer["Body"].read(), answer["ETag"], (now - answer["LastModified"]).total_seconds())
+            return self._answer(read)
         except FileNotFoundError:
             return None
 
     def sha256(self, name: str) -> str:
         """Return the checksum of an object that may be large."""
-        digest = hashlib.sha256()
-        with _problems():
+
+        def read() -> str:
+            digest = hashlib.sha256()
             for piece in self._client.get_object(**self._object(name))["Body"].iter_chunks(8 << 20):
                 digest.update(piece)
-        return digest.hexdigest()
+            return digest.hexdigest()
+
+        return self._answer(read)
 
     def download(self, name: str, path: Path) -> None:
         """Write an object, which may be large, to a file, whole or not at all."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _problems():
-            self._client.download_file(self._bucket, self._key(name), str(path))
+        self._answer(lambda: self._client.download_file(self._bucket, self._key(name), str(path)))
 
     def write(self, name: str, content: bytes) -> None:
         """Put an object; it replaces the one of this name."""
-        with _problems():
-            self._client.put_object(**self._object(name), Body=content)
+        self._answer(lambda: self._client.put_object(**self._object(name), Body=content))
 
     def upload(self, path: Path, name: str) -> None:
         """Put a file, which may be large, as the object of this name; FileNotFoundError: there is no such file."""
@@ -126,19 +150,36 @@ class ObjectStore:
         from botocore.exceptions import ClientError
 
         condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
-        with _problems():
+
+        def put() -> str | None:
             try:
-                answer = self._client.put_object(**self._object(name), Body=content, **condition)
+                return str(self._client.put_object(**self._object(name), Body=content, **condition)["ETag"])
             except ClientError as error:
                 if error.response["Error"]["Code"] in _CONDITION_FAILED:
                     return None
                 raise
-        return str(answer["ETag"])
+
+        return self._answer(put)
 
     def remove(self, name: str) -> None:
         """Remove an object, if it is there."""
-        with _problems():
-            self._client.delete_object(**self._object(name))
+        self._answer(lambda: self._client.delete_object(**self._object(name)))
+
+    def _answer(self, request: Callable[[], T]) -> T:
+        """Return what a request returns, with the body of its answer read: botocore tries again only up to the body."""
+        end, (pause_s, longest_s) = time.monotonic() + self.patience_s, _PAUSES_S
+        while True:
+            try:
+                with _problems():
+                    return request()
+            except UnansweredError as problem:
+                if time.monotonic() + pause_s > end:
+                    raise
+                if not self._has_warned:
+                    log.warning("%s: %s; trying again for %.0f s", self.uri, reason(problem), self.patience_s)
+                self._has_warned = True
+            time.sleep(pause_s * random.uniform(0.5, 1.0))  # not all threads at once
+            pause_s = min(2 * pause_s, longest_s)
 
     def _object(self, name: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": self._key(name)}
@@ -190,8 +231,8 @@ def reachable(uri: str) -> AbstractContextManager[None]:
 
     def explain(error: Exception) -> StoreError:
         return StoreError(
-            f"cannot use {uri}: {reason(error)}. Check the bucket's name, the network and the credentials; the same "
-            f"command resumes from what is recorded."
+            f"cannot use {uri}: {reason(error)}. Check the bucket's name, the network and the credentials, then give "
+            f"the same command again."
         )
 
     return translated((OSError,), explain)
@@ -199,12 +240,16 @@ def reachable(uri: str) -> AbstractContextManager[None]:
 
 def _problems() -> AbstractContextManager[None]:
     """Turn what boto3 raises into an OSError."""
-    from boto3.exceptions import Boto3Error
-    from botocore.exceptions import BotoCoreError, ClientError
+    from boto3.exceptions import Boto3Error, RetriesExceededError
+    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
 
     def explain(error: Exception) -> OSError:
-        if isinstance(error, ClientError) and error.response["Error"]["Code"] in _NOT_THERE:
-            return FileNotFoundError(errno.ENOENT, "no such object")
-        return OSError(reason(error))
+        passes = isinstance(error, HTTPClientError | IncompleteReadError | RetriesExceededError)
+        if isinstance(error, ClientError):
+            if error.response["Error"]["Code"] in _NOT_THERE:
+                return FileNotFoundError(errno.ENOENT, "no such object")
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            passes = status >= 500 or status in _OVERLOADED
+        return UnansweredError(reason(error)) if passes else OSError(reason(error))
 
     return translated((ClientError, BotoCoreError, Boto3Error), explain)

@@ -163,7 +163,7 @@ class CheckpointStore:
 
     def __init__(self, uri: str, *, patience_s: float = PATIENCE_S) -> None:
         self.uri, self.patience_s = uri, patience_s
-        self._store = ObjectStore(uri)
+        self._store = ObjectStore(uri, patience_s=0.0)  # what fails is tried again here
         self._num_kept: dict[Path, int] = {}
         self._uploads = BackgroundWorker("checkpoint-store", self._upload_newest, self._report, retry_s=RETRY_S)
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from filelock import FileLock
@@ -19,7 +21,7 @@ from lr_sweep.analysis.record.index import write_index
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.errors import reason
 from lr_sweep.common.files import cache_folder, is_locked, write_bytes
-from lr_sweep.common.object_store import ObjectStore, StoreError, checked, reachable
+from lr_sweep.common.object_store import PATIENCE_S, ObjectStore, StoreError, checked, reachable
 
 KEPT = {
     "runs": re.compile(r"runs/[^/.][^/]*\.parquet"),
@@ -34,6 +36,8 @@ LOCK = "writer.json"
 
 THREADS = 16
 """Objects fetched at once: they are small, and a store takes some ten milliseconds for each."""
+INCOMING = ".incoming"
+"""In the copy: the objects that a pull has fetched before it ends, by name and version. The next pull uses them."""
 FETCHED = ".fetched.json"
 """In the copy: the version and the time of change of each file that was fetched."""
 
@@ -45,54 +49,92 @@ def working_copy(uri: str) -> Path:
     return cache_folder() / "stores" / f"{readable}-{digest}"
 
 
-def refresh(uri: str, *, weights: bool = False) -> Path:
+def refresh(uri: str, *, weights: bool = False, curves: bool = True, patience_s: float = PATIENCE_S) -> Path:
     """Make this machine's copy what the store holds, unless a `run` here writes to it: then the copy is ahead.
 
-    `weights`: fetch pretrained weights, too. Raises StoreError if the store cannot be reached, or there is none.
+    `weights`: fetch pretrained weights, too. `curves`: see `pull`. Raises StoreError if the store gives no answer for
+    `patience_s`, or there is none.
     """
     copy = working_copy(uri)
     copy.mkdir(parents=True, exist_ok=True)
     with FileLock(copy / ".pull.lock"):
         if not is_locked(Paths(copy).writer_lock):
-            pull(ObjectStore(uri), copy, weights=weights)
+            pull(ObjectStore(uri, patience_s=patience_s), copy, weights=weights, curves=curves)
             write_index(copy)
     return copy
 
 
-def pull(store: ObjectStore, copy: Path, *, weights: bool = False) -> None:
-    """Fetch what differs, remove what the store does not have; at any moment each row in the copy has its curve.
+def pull(store: ObjectStore, copy: Path, *, weights: bool = False, curves: bool = True) -> None:
+    """Fetch what differs, remove what the store does not have; the copy changes once all has been fetched.
 
-    Raises StoreError if the store cannot be reached, or holds something else.
+    At any moment each row in the copy has its curve, unless no pull has fetched all curves so far, and `curves` is
+    False: then only those of runs without a row are fetched. Raises StoreError if the store cannot be reached, or
+    holds something else.
     """
     with reachable(store.uri):
-        known = _fetched(copy)
-        gone, rows = _differing(store, copy, "runs", known)
-        for name in (*gone, *rows):
-            (copy / name).unlink(missing_ok=True)
-        contents = _read_all(store, rows)  # before curves: a writer uploads a run's curve before its row
-        gone_curves, curves = _differing(store, copy, "curves", known)
-        gone_studies, studies = _differing(store, copy, "studies", known)
-        others = curves | studies
-        if weights:
-            others |= _differing(store, copy, "pretrained", known)[1]
+        known, has_curves = _fetched(copy), _has_curves(copy)
         if (found := store.find(FORMAT_FILE)) is not None:
-            contents[FORMAT_FILE] = found.content
+            write_bytes(copy / FORMAT_FILE, found.content, durable=False)
         elif strange := next((name for name, _ in store.listed() if name != LOCK), None):
             raise StoreError(
                 f"{store.uri} holds {strange!r} and no record of ours (no {FORMAT_FILE}): choose another prefix"
             )
-        for name in (*gone_curves, *gone_studies):
-            (copy / name).unlink(missing_ok=True)
-        contents = _read_all(store, others) | contents
-        # Each file comes after what it refers to: rows last, weights after the facts about them.
-        for name in sorted(contents, key=lambda name: (name.startswith("runs/"), name.endswith(".safetensors"))):
-            write_bytes(copy / name, contents[name], durable=False)
-        known |= {
-            name: (version, (copy / name).stat().st_mtime_ns)
-            for name, version in (rows | others).items()
-            if name in contents
-        }
-        write_bytes(copy / FETCHED, json.dumps(known).encode(), durable=False)
+        gone, wanted = _differing(store, copy, "runs", known)
+        _fetch(store, copy, wanted)  # before curves are listed: a writer uploads a run's curve before its row
+        ended = ({path.name for path in (copy / "runs").glob("*.parquet")} | _names(wanted)) - _names(gone)
+        for folder in ("curves", "studies", *(["pretrained"] if weights else [])):
+            gone_here, changed = _differing(store, copy, folder, known)
+            if folder == "curves" and not (curves or has_curves):
+                changed = {name: version for name, version in changed.items() if Path(name).name not in ended}
+            gone += gone_here if folder != "pretrained" else []
+            wanted |= changed
+        _fetch(store, copy, wanted)
+        _place(copy, gone, wanted, known)
+
+
+def _has_curves(copy: Path) -> bool:
+    """Return whether the copy has the curve of each row: commands that read curves may be at work there."""
+    rows, curves = ({path.name for path in (copy / folder).glob("*.parquet")} for folder in ("runs", "curves"))
+    return bool(rows) and rows <= curves
+
+
+def _names(files: Iterable[str]) -> set[str]:
+    return {Path(name).name for name in files}
+
+
+def _fetch(store: ObjectStore, copy: Path, versions: Mapping[str, str]) -> None:
+    """Fetch objects into `INCOMING`, many at once; those that were removed since they were listed are left out."""
+
+    def fetch(name: str) -> None:
+        path = _incoming(copy, name, versions[name])
+        if path.exists():
+            return
+        if name.endswith(".safetensors"):
+            with suppress(FileNotFoundError):
+                store.download(name, path)
+        elif (found := store.find(name)) is not None:
+            write_bytes(path, found.content, durable=False)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(fetch, versions))
+
+
+def _incoming(copy: Path, name: str, version: str) -> Path:
+    return copy / INCOMING / f"{name}.{hashlib.sha256(version.encode()).hexdigest()[:16]}"
+
+
+def _place(copy: Path, gone: Iterable[str], versions: Mapping[str, str], known: Fetched) -> None:
+    """Move what was fetched to its place; each file comes after what it refers to, and rows go before their curves."""
+    rows = [name for name in versions if name.startswith("runs/")]
+    for name in (*rows, *sorted(gone, key=lambda name: not name.startswith("runs/"))):
+        (copy / name).unlink(missing_ok=True)
+    for name in sorted(versions, key=lambda name: (name.startswith("runs/"), name.endswith(".safetensors"))):
+        with suppress(FileNotFoundError):
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            _incoming(copy, name, versions[name]).replace(copy / name)
+            known[name] = (versions[name], (copy / name).stat().st_mtime_ns)
+    write_bytes(copy / FETCHED, json.dumps(known).encode(), durable=False)
+    shutil.rmtree(copy / INCOMING, ignore_errors=True)
 
 
 Fetched = dict[str, tuple[str, int]]
@@ -115,13 +157,6 @@ def _differing(store: ObjectStore, copy: Path, folder: str, known: Fetched) -> t
         name: version for name, version in there.items() if name not in here or known.get(name) != (version, here[name])
     }
     return sorted(here.keys() - there.keys()), changed
-
-
-def _read_all(store: ObjectStore, names: Iterable[str]) -> dict[str, bytes]:
-    """Read objects at once; those that were removed since they were listed are left out."""
-    listed = list(names)
-    with ThreadPoolExecutor(THREADS) as pool:
-        return {name: found.content for name, found in zip(listed, pool.map(store.find, listed), strict=True) if found}
 
 
 def publish(uri: str, copy: Path, folder: Path) -> str:

@@ -24,7 +24,7 @@ def status(studies: opt.Studies, results: opt.Results = "results") -> None:
     """Print the progress of a study, while it runs or after a crash."""
     from lr_sweep.sweep.inspection.status import status_text
 
-    recorded = opt.open_results(results)
+    recorded = opt.open_results(results, curves=False)
     recorded.check()
     for study in opt.study_names(studies, recorded):
         print(status_text(recorded, study))
@@ -42,7 +42,7 @@ def ls(
     """
     from lr_sweep.sweep.inspection.ls import listing
 
-    recorded = opt.open_results(results)
+    recorded = opt.open_results(results, curves=False)
     print(listing(recorded, opt.study_names(studies, recorded)))
 
 

@@ -136,6 +136,7 @@ def run(
 ) -> int:
     """Train what the record lacks of a study, then write its report."""
     from lr_sweep.sweep.plan.placement import Placement
+    from lr_sweep.sweep.store.results import PATIENCE_S, results_here
     from lr_sweep.sweep.terminal import STOPPED, last_word, lasting_output, signals_as_ctrl_c
     from lr_sweep.sweep.tune.options import Options
     from lr_sweep.sweep.tune.run_study import run_study
@@ -143,7 +144,7 @@ def run(
     resources = {"cpus_per_trial": cpus_per_trial, "gpus_per_trial": gpus_per_trial, "runs_per_trial": runs_per_trial}
     with last_word(CUT_SHORT), lasting_output(), signals_as_ctrl_c(), ExitStack() as stack:
         try:
-            recorded, part, code = opt.open_results(results), opt.chosen_runs(only), 0
+            recorded, part, code = results_here(results, patience_s=PATIENCE_S), opt.chosen_runs(only), 0
             loaded = opt.load_studies(studies, **resources)
             page = stack.enter_context(_page(recorded)) if ui else None
             for study in loaded:

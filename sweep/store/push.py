@@ -39,6 +39,7 @@ class PushThread:
         for folder in ("runs", "curves", "studies", "pretrained"):  # workers upload the checkpoints that they write
             there = store.names(folder)
             self._pushed |= {name: stamp for name, stamp in self._files(folder).items() if name in there}
+        store.patience_s = 0.0  # from here on the next pass tries again
         self._news: deque[str] = deque()
         self._failing = self._closed = False
         self._lost: UserError | None = None

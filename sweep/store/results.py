@@ -12,6 +12,7 @@ from filelock import FileLock
 from lr_sweep.analysis.record.working_copy import pull, refresh, working_copy
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_bytes, write_json
+from lr_sweep.common.object_store import PATIENCE_S as READING_PATIENCE_S
 from lr_sweep.common.object_store import ObjectStore, checked, local_path, reachable
 from lr_sweep.common.scratch import scratch_folder
 from lr_sweep.sweep.results.directory import Results
@@ -19,7 +20,7 @@ from lr_sweep.sweep.store.lock import StoreLock, current_writer
 from lr_sweep.sweep.store.push import PushThread
 
 PATIENCE_S = 120.0
-"""How long a sweep waits for the store at its start and its end."""
+"""Seconds for which a sweep waits for the store at its start and its end."""
 IMPATIENCE_S = 5.0
 """The same at the end of a sweep that failed."""
 
@@ -33,11 +34,11 @@ class StoredResults(Results):
         self._written_elsewhere = False
         self._thread: PushThread | None = None
 
-    def refresh(self, *, weights: bool = False) -> None:
-        """Make the copy what the store holds, and note which process writes there."""
-        refresh(self.uri, weights=weights)
+    def refresh(self, *, weights: bool = False, curves: bool = True, patience_s: float = READING_PATIENCE_S) -> None:
+        """Make the copy what the store holds, and note which process writes there; arguments as of `refresh`."""
+        refresh(self.uri, weights=weights, curves=curves, patience_s=patience_s)
         with reachable(self.uri):
-            writer = current_writer(ObjectStore(self.uri))
+            writer = current_writer(ObjectStore(self.uri, patience_s=patience_s))
         self._written_elsewhere = bool(writer) and not super().being_written()
         if self._written_elsewhere:
             write_json(self.holder, writer)
@@ -50,7 +51,7 @@ class StoredResults(Results):
     def writing(self, study: str) -> Iterator[None]:
         """Hold the locks of the copy and the store, and upload all that is written, or raise UserError."""
         with super().writing(study):
-            store = ObjectStore(self.uri)
+            store = ObjectStore(self.uri, patience_s=PATIENCE_S)
             lock = StoreLock(store, study, _copy_id(self.root))
             with reachable(self.uri):
                 lock.acquire()
@@ -72,6 +73,10 @@ class StoredResults(Results):
                     with suppress(OSError):
                         lock.release()
                 self._thread = None
+
+    def fetch_curves(self) -> None:
+        """Fetch the curves that a refresh without them left out."""
+        self.refresh()
 
     def settle(self) -> None:
         """Wait until the store holds what was written so far."""
@@ -99,13 +104,15 @@ def _copy_id(copy: Path) -> str:
     return path.read_text()
 
 
-def results_here(location: str, *, weights: bool = False) -> Results:
-    """Return a results directory by path or URI, for reading: of a store, as it is now; raises StoreError."""
+def results_here(
+    location: str, *, weights: bool = False, curves: bool = True, patience_s: float = READING_PATIENCE_S
+) -> Results:
+    """Return a results directory by path or URI, for reading: of a store, as it is now; arguments as of `refresh`."""
     path = local_path(location)
     if path is not None:
         return Results(path)
     results = StoredResults(location)
-    results.refresh(weights=weights)
+    results.refresh(weights=weights, curves=curves, patience_s=patience_s)
     return results
 
 

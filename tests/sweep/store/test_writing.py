@@ -208,8 +208,8 @@ def test_an_object_takes_one_request(machines: Machines, monkeypatch: pytest.Mon
     sent: list[tuple[str, str]] = []
     made = ObjectStore.__init__
 
-    def watched(store: ObjectStore, uri: str) -> None:
-        made(store, uri)
+    def watched(store: ObjectStore, uri: str, **given: float) -> None:
+        made(store, uri, **given)
         store._client.meta.events.register(
             "before-send.s3", lambda request, **_: sent.append((request.method, request.url))
         )
