@@ -27,7 +27,8 @@ from lr_sweep.sweep.study.file import study_to_yaml
 from lr_sweep.sweep.study.runs import Cell, WantedRun, expected_runs, stopped_rates
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.options import Options
-from lr_sweep.trainables.own.code import OwnCodeError, TrainingFunctionError, check_import
+from lr_sweep.trainables.own.beforehand import look_at
+from lr_sweep.trainables.own.code import TrainingFunctionError
 from lr_sweep.trainables.own.run import OwnRun
 
 
@@ -110,7 +111,7 @@ def prepare(study: Study, options: Options, say: Callable[[str], None]) -> Work:
     write_index(results.root)  # the last writer may have died before it did
     say(f"{study.study}: {len(work.wanted)} runs wanted, {state_counts(work.reconciled.counts())}")
     if work.reconciled.to_train and options.placement.address is None:  # a cluster's machines may have what we lack
-        _check_import(study, work.reconciled.to_train[0])
+        _look_at_function(work, device.type, say)
     return work
 
 
@@ -137,17 +138,20 @@ def reconcile_study(study: Study, wanted: list[WantedRun], options: Options, max
     return reconcile(wanted, options.results, max_attempts=max_attempts, only=options.only, stopped=stopped)
 
 
-def _check_import(study: Study, first: WantedRun) -> None:
-    """Import the user's own function before Ray starts here."""
-    if not isinstance(first.run, OwnRun):
+def _look_at_function(work: Work, device: str, say: Callable[[str], None]) -> None:
+    """Import the user's own function before Ray starts here, and try it, unless the record has runs of this code."""
+    study, run = work.study.study, work.reconciled.to_train[0].run
+    if not isinstance(run, OwnRun):
         return
+    function = run.files.trainable
     try:
-        check_import(first.run)
-    except (TrainingFunctionError, OwnCodeError) as error:
+        found = look_at(run, None if work.held_ids() else device)
+    except TrainingFunctionError as error:
         raise UserError(
-            f"{study.study}: {first.run.files.trainable} cannot be imported, so no run was started. Correct it, and "
-            f"run this again:\n{error}"
+            f"{study}: {function} cannot be imported, so no run was started. Correct it, and run this again:\n{error}"
         ) from error
+    if found:
+        say(f"{study}: {function} {found}")
 
 
 def write_wanted(results: Results, study: Study, wanted: list[WantedRun]) -> None:

@@ -1,16 +1,9 @@
-"""A training function of the user's own: its files unpacked and checked, and the function imported from them.
-
-    python -m lr_sweep.trainables.own.code train.py:train FOLDER FILE...
-
-imports a function from a folder with these code files, for `check_import`.
-"""
+"""A training function of the user's own: its files unpacked and checked, and the function imported from them."""
 
 from __future__ import annotations
 
 import importlib
-import os
 import platform
-import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -125,45 +118,3 @@ def module_name(file: str) -> str:
     """Return the name by which a code file is imported: `parts.model` of `parts/model.py`."""
     path = PurePosixPath(file).with_suffix("")
     return ".".join(path.parent.parts if path.name == "__init__" else path.parts)
-
-
-def check_import(run: OwnRun) -> None:
-    """Import a run's function as a worker does, in a process that then ends.
-
-    Raises:
-        DataError: its data files are not here, or not those of the run.
-        TrainingFunctionError: it cannot be imported; the message says why.
-    """
-    with unpacked(run) as folder:
-        command = (sys.executable, "-P", "-m", __name__, run.files.trainable, str(folder), *run.files.code)
-        ended = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-        )
-    if ended.returncode:
-        _, marked, why = ended.stderr.rpartition(FAILURE)
-        code = "" if marked else f"the process that imported it ended with code {ended.returncode}\n"
-        raise TrainingFunctionError(f"{code}{why.strip()}".strip())
-
-
-def _import(trainable: str, folder: str, *code: str) -> int:
-    try:
-        import_function(trainable, Path(folder), code)
-    except OwnCodeError as error:
-        print(f"{FAILURE} {error}", file=sys.stderr)
-    except BaseException as error:
-        print(f"{FAILURE}\n{own_traceback(error, Path(folder))}", file=sys.stderr)
-    else:
-        return 0
-    return 1
-
-
-if __name__ == "__main__":
-    result = _import(*sys.argv[1:])
-    sys.stderr.flush()
-    os._exit(result)  # threads that the module started would keep it alive
