@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from lr_sweep.trainables.precision import product_dtype, widened
+from lr_sweep.trainables.precision import product_dtype, wide_dtype, widened
 from lr_sweep.trainables.randomness import global_generator_keyed, rekey
 from lr_sweep.trainables.run import QUERY_BLOCK, Attention
 
@@ -46,7 +46,7 @@ class AttentionNoise:
         """
         stop = min(start + QUERY_BLOCK, num_tokens)
         generator = rekey(torch.Generator(like.device), key, f"attention {self.layer}", start // QUERY_BLOCK)
-        mask = torch.empty(*like.shape[:2], stop - start, stop, device=like.device, dtype=_wide(like))
+        mask = torch.empty(*like.shape[:2], stop - start, stop, device=like.device, dtype=wide_dtype(like))
         return mask.bernoulli_(1.0 - self.probability, generator=generator).div_(1.0 - self.probability)
 
     def rows(self, positions: Tensor, like: Tensor, num_tokens: int) -> Tensor:
@@ -54,7 +54,7 @@ class AttentionNoise:
 
         `like`: (B, H, ., .), of the same device.
         """
-        found = like.new_zeros(len(self.keys), *like.shape[:2], positions.shape[2], num_tokens, dtype=_wide(like))
+        found = like.new_zeros(len(self.keys), *like.shape[:2], positions.shape[2], num_tokens, dtype=wide_dtype(like))
         for key, its, out in zip(self.keys, positions, found, strict=True):
             for start in range(0, num_tokens, QUERY_BLOCK):
                 mask = self.mask(key, start, like, num_tokens)  # (B, H, Q, P)
@@ -106,7 +106,7 @@ class _Blocked(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         q, k, v = ctx.saved_tensors
-        of_q, of_k, of_v = (torch.zeros(q.shape, dtype=_wide(q), device=q.device) for _ in range(3))
+        of_q, of_k, of_v = (torch.zeros(q.shape, dtype=wide_dtype(q), device=q.device) for _ in range(3))
         for runs, start, mask in _blocks(ctx.noise, q):
             queries, keys, values = _operands(runs, start, mask, q, k, v)
             stop = mask.shape[3]
@@ -146,7 +146,3 @@ def _weights(queries: Tensor, keys: Tensor, start: int) -> Tensor:
     shape = queries.shape[2], keys.shape[2]
     future = torch.ones(shape, dtype=torch.bool, device=keys.device).triu(start + 1)  # (Q, P)
     return widened(queries @ keys.mT).masked_fill_(future, -torch.inf).softmax(-1)
-
-
-def _wide(x: Tensor) -> torch.dtype:
-    return torch.promote_types(x.dtype, torch.float32)

@@ -23,6 +23,11 @@ def product_dtype(x: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
+def wide_dtype(x: Tensor) -> torch.dtype:
+    """Return the type of numbers that are not to be rounded as products are: fp32 for one of fewer bits."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
 def widened(logits: Tensor) -> Tensor:
     """Return bf16 logits as fp32, others as they are: losses are not to be rounded."""
     return logits.float() if logits.dtype == torch.bfloat16 else logits

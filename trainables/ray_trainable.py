@@ -18,6 +18,7 @@ from ray import tune
 from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.events import Report
 from lr_sweep.trainables.memory import KeptMemory, share_memory
+from lr_sweep.trainables.own.code import FAILURE, MisusedSessionError
 from lr_sweep.trainables.ray_internals import leaving_nodes
 from lr_sweep.trainables.session import Session
 
@@ -73,7 +74,10 @@ class CohortTrainable(tune.Trainable):
             self._session = None  # a step was broken off: what is saved is what is whole
             if self._kept.num_runs:
                 raise  # earlier runs may have left too little: a retry has a new process
-            return {"events": [], "out_of_memory": f"{type(error).__name__}: {error}", "done": True}
+            return {"events": [], "failed": f"{type(error).__name__}: {error}", "done": True}
+        except MisusedSessionError as error:
+            self._session = None
+            return {"events": [], "failed": str(error).removeprefix(FAILURE).strip(), "done": True}
         except OSError as error:
             if error.errno not in STORAGE_ERRORS:
                 raise

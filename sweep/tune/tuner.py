@@ -114,8 +114,8 @@ class EventCallback(tune.Callback):
             self.put(Reported())
         if "storage_problem" in result:
             self.put(StorageFailed(reason=result["storage_problem"]))
-        if "out_of_memory" in result:
-            self.put(TrialFailed(run_ids=_cohort_of(trial).run_ids, reason=result["out_of_memory"]))
+        if "failed" in result:  # a retry would fail, too
+            self.put(TrialFailed(run_ids=_cohort_of(trial).run_ids, reason=result["failed"]))
         if "outgrown" in result:
             self.put(WorkerReplaced(reason=result["outgrown"]))
 

@@ -29,6 +29,10 @@ class TrainingFunctionError(Exception):
     """A training function raised; the message has its traceback, by the files' names in the study."""
 
 
+class MisusedSessionError(TrainingFunctionError):
+    """It called its session, or had something saved, in a way that cannot work: a retry would fail, too."""
+
+
 class OwnCodeError(Exception):
     """The user's files define no such training function."""
 

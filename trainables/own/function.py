@@ -13,12 +13,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lr_sweep.trainables.own.code import FAILURE, TrainingFunctionError, import_function, own_traceback
+from lr_sweep.trainables.own.code import (
+    FAILURE,
+    MisusedSessionError,
+    TrainingFunctionError,
+    import_function,
+    own_traceback,
+)
 from lr_sweep.trainables.own.output import Output
 from lr_sweep.trainables.own.run import OwnRun
 from lr_sweep.trainables.own.session import MisuseError, OwnSession, RunToTrain
 from lr_sweep.trainables.own.state import (
     State,
+    StateError,
     generator_states,
     restore,
     restore_generators,
@@ -144,8 +151,8 @@ class Function:
         if error := self._handoff.error:
             if isinstance(error, MemoryError | torch.OutOfMemoryError):
                 raise error
-            text = own_traceback(error, self._folder)
-            raise TrainingFunctionError(f"{FAILURE}\n{text}") from None
+            kind = MisusedSessionError if isinstance(error, MisuseError | StateError) else TrainingFunctionError
+            raise kind(f"{FAILURE}\n{own_traceback(error, self._folder)}") from None
 
     def advance(self, *, for_s: float = math.inf, to_step: float = math.inf) -> tuple[int, dict[str, float] | None]:
         """Train to the next report, to a step, or for `for_s` seconds; return the step, and what was reported there."""

@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.distributed import TCPStore
 
 from lr_sweep.datasets.task import DataError
-from lr_sweep.trainables.own.code import FAILURE, OwnCodeError, TrainingFunctionError
+from lr_sweep.trainables.own.code import FAILURE, MisusedSessionError, OwnCodeError, TrainingFunctionError
 from lr_sweep.trainables.own.output import Output
 from lr_sweep.trainables.own.rank import WHERE, Answer, Packed, Request
 from lr_sweep.trainables.own.run import OwnRun
@@ -57,6 +57,8 @@ ERRORS: dict[str, type[Exception]] = {
     **{each.__name__: each for each in (DataError, OwnCodeError, StateError, MemoryError)},
     "OutOfMemoryError": MemoryError,
 }
+FAILURES: dict[str, type[Exception]] = {each.__name__: each for each in (TrainingFunctionError, MisusedSessionError)}
+"""Errors whose message has a traceback."""
 
 
 class RankProcess:
@@ -228,9 +230,10 @@ class Ranks:
 
         number, answer = min(failed.items(), key=lambda each: is_effect(each[1]))
         name = f"rank {number} of {self._run.processes}"
-        if answer.error == "TrainingFunctionError":
-            marked = answer.value.replace("Most recent call last:", f"{name.capitalize()}, most recent call last:", 1)
-            return TrainingFunctionError(marked)
+        if kind := FAILURES.get(answer.error or ""):
+            return kind(
+                answer.value.replace("Most recent call last:", f"{name.capitalize()}, most recent call last:", 1)
+            )
         if kind := ERRORS.get(answer.error or ""):
             return kind(f"{name}: {answer.value}")
         return TrainingFunctionError(f"{FAILURE}\n{name} {answer.value}")

@@ -59,11 +59,11 @@ class StackedDropout:
     batch: StackedBatch
     masks: Iterator[Mask]
 
-    def keep(self, like: Tensor) -> Tensor:
-        """Return the next masks, (K, ...)."""
+    def keep(self) -> Tensor:
+        """Return the next masks, (K, ...), in fp32: bf16 would round what scales the rest up."""
         masks = next(self.masks)
         assert isinstance(masks, Tensor)
-        return masks.to(like.dtype)
+        return masks
 
     def noise(self) -> AttentionNoise:
         """Return what the next masks of attention follow from, which draws them itself."""
@@ -73,7 +73,7 @@ class StackedDropout:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Drop entries of (R, B, T, D)."""
-        return x * self.batch.spread(self.keep(x))
+        return (x * self.batch.spread(self.keep())).to(x.dtype)
 
 
 class StackedModel:
@@ -205,7 +205,7 @@ class StackedModel:
             return attend_long(self.protocol.attention, q, k, v, dropout.noise())
         keep = None
         if dropout:
-            masks = dropout.keep(q)  # (K, B, H, T, T)
+            masks = dropout.keep()  # (K, B, H, T, T)
             keep = dropout.batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J T, J T)
         return attend_causally(q, k, v, joined, keep, num_runs=self.num_runs)
 
@@ -241,7 +241,7 @@ class StackedModel:
             if self.protocol.attention == "blocked":
                 masks = read.noise_masks(dropout.noise(), k, tokens)  # (K, B, H, M, T)
             else:
-                masks = read.masks(dropout.keep(q))  # (K, B, H, M, T)
+                masks = read.masks(dropout.keep())  # (K, B, H, M, T)
             keep = read.batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J M, J T)
         hidden = ~read.seen(joined, tokens, q.device)
         mixed = attend(q, k, v, hidden, keep, num_runs=self.num_runs)
@@ -291,7 +291,7 @@ class _Readout:
         if positions is None:
             last = torch.arange(tokens - self.num_read, tokens, device=like.device)  # (M,)
             positions = last.expand(*sizes, -1)  # (K, B, M)
-        return noise.rows(positions, like[:1].expand(sizes[1], -1, -1, -1), tokens).to(like.dtype)
+        return noise.rows(positions, like[:1].expand(sizes[1], -1, -1, -1), tokens)
 
     def _rows(self, x: Tensor, positions: Tensor | None) -> Tensor:
         """Return (., B, ..., M, D) out of x (., B, ..., T, D) at positions (., B, M)."""
@@ -317,12 +317,12 @@ def _added(x: Tensor, rows: Tensor, dropout: StackedDropout | None) -> Tensor:
     """Add rows (R, N, D), dropped, to x (R, B, T, D)."""
     if dropout is None:
         return x + rows.view(x.shape)
-    return torch.addcmul(x, rows.view(x.shape), dropout.batch.spread(dropout.keep(x)))
+    return torch.addcmul(x, rows.view(x.shape), dropout.batch.spread(dropout.keep()))
 
 
 def _read_added(x: Tensor, rows: Tensor, read: _Readout, dropout: StackedDropout | None) -> Tensor:
     """Add rows (R, B M, D) to x (R, B M, D), dropped by masks drawn for all positions."""
     if dropout is None:
         return x + rows
-    keep = read.masks(dropout.keep(x))  # (K, B, M, D)
+    keep = read.masks(dropout.keep())  # (K, B, M, D)
     return torch.addcmul(x, rows, read.batch.spread(keep).reshape(x.shape))

@@ -59,7 +59,7 @@ def test_it_forwards_what_a_trial_reports() -> None:
     tune, events = callback()
     tune.on_trial_result(1, [], trial(), {"events": [STARTED]})
     tune.on_trial_result(1, [], trial(), {"events": [], "storage_problem": "[Errno 28] No space left on device"})
-    tune.on_trial_result(1, [], trial(), {"events": [STARTED], "out_of_memory": "MemoryError: "})
+    tune.on_trial_result(1, [], trial(), {"events": [STARTED], "failed": "MemoryError: "})
     tune.on_trial_result(1, [], trial(), {"events": [], "done": True, "outgrown": "it holds 2 GiB"})
     assert events == [
         STARTED,
