@@ -13,6 +13,7 @@ MOST_NAMES = 100
 """Valid names that a message lists."""
 _ADVICE = {
     "Free some space, or name a path on another disk": (errno.ENOSPC, errno.EDQUOT),
+    "Raise the limit of the size of files (`ulimit -f`), or name a path on another disk": (errno.EFBIG,),
     "Name a path on a disk that can be written to": (errno.EROFS,),
     "Look at the disk, or name a path on another": (errno.EIO, errno.ESTALE),
     "A file is where a folder should be: move it away, or name another path": (errno.ENOTDIR, errno.EEXIST),

@@ -19,6 +19,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Numbers of errors of a file that takes no more."""
 _PARTIAL = re.compile(r"\..+\.(?P<host>[^.]*)-(?P<pid>[0-9]+)\.partial")
 _CHECKSUM = "checksum"
 """The key of JSON that has a checksum of itself."""
@@ -74,9 +76,10 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
     with _can_be_made(path):
         partial.touch()
     try:
-        yield partial
-        if durable:
-            flush(partial)
+        with _named(path):
+            yield partial
+            if durable:
+                flush(partial)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -97,7 +100,8 @@ def whole_folder(path: Path) -> Iterator[Path]:
     with _can_be_made(path):
         partial.mkdir()
     try:
-        yield partial
+        with _named(path):
+            yield partial
         partial.rename(path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -109,6 +113,17 @@ def _can_be_made(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise OSError(errno.EROFS, "nothing can be made there", str(path)) from error
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Put the path into the error of a file that takes no more: where it is written, its name is not known."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            error.filename = error.filename or str(path)
+        raise
 
 
 def write_bytes(path: Path, content: bytes, *, durable: bool = True) -> None:

@@ -15,6 +15,7 @@ import ray
 import torch
 from ray import tune
 
+from lr_sweep.common.files import FULL
 from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.events import Report
 from lr_sweep.trainables.memory import KeptMemory, share_memory
@@ -25,7 +26,7 @@ from lr_sweep.trainables.session import Session
 MACHINE_CHECK_EVERY_S = 5.0
 """A spot machine's notice comes two minutes before its end."""
 
-STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EHOSTUNREACH)
+STORAGE_ERRORS = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EHOSTUNREACH)
 """Failures to write that a retry will not mend; they stop the sweep instead of failing run after run."""
 
 

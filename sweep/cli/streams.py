@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import os
 import re
@@ -12,14 +11,12 @@ import textwrap
 from collections.abc import Iterator
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import lead_nowhere
+from lr_sweep.common.files import FULL, lead_nowhere
 
 MOST_COLUMNS = 100
 """Of a terminal, that long lines fill."""
 LABEL = 11
 """Letters of a line of facts before the fact."""
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors of an output that takes no more. One of another file has its name, or was explained where it was written."""
 REDIRECT = "Redirect it to a file with room, or to /dev/null; the same command can be given again."
 
 
@@ -42,7 +39,7 @@ def usable() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except OSError as error:
-        if error.filename is not None or error.errno not in FULL:
+        if error.filename is not None or error.errno not in FULL:  # `whole_file` names every other file
             raise
         lead_nowhere(1)
         raise UserError(f"cannot write to the standard output: {error.strerror}. {REDIRECT}") from error

@@ -77,7 +77,7 @@ def estimate_cost(
     return Cost(
         to_train=reconciled.to_train,
         num_trials=len(groups),
-        at_once=at_once,
+        at_once=min(at_once, max(1, len(groups))),
         device=placement.device,
         timings=timings,
         device_s={run_id: span * placement.devices_per_trial for run_id, span in run_s.items()},
@@ -117,7 +117,7 @@ def cost_lines(cost: Cost) -> list[str]:
         f"{counted(cost.at_once, 'trial')} at once; starting Ray is not in it",
     ]
     if cost.price is not None:
-        low, middle, high = (f"{cost.price * seconds / 3600:,.0f}" for seconds in total)
+        low, middle, high = (_three_digits(cost.price * seconds / 3600) for seconds in total)
         lines.append(f"price      {middle} ({low} to {high}) at {cost.price:g} for each of the {unit}")
     return [*lines, *_savings(cost, unit), *_range_lines(cost)]
 
@@ -177,9 +177,11 @@ def _range(device_s: Span) -> str:
 
 
 def _hours(seconds: float) -> str:
-    """Return seconds as hours to three digits."""
-    hours = seconds / 3600
-    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}"
+    return _three_digits(seconds / 3600)
+
+
+def _three_digits(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def disk_bytes(to_train: Sequence[WantedRun], num_at_once: int, to_pretrain: Sequence[ModelSize] = ()) -> int:

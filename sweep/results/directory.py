@@ -23,9 +23,9 @@ from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import FORMAT, MAX_JSON, RecordError, check_format
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import is_locked, read_plain, remove_dead_partials, write_bytes, write_json
+from lr_sweep.common.files import FULL, is_locked, read_plain, remove_dead_partials, write_bytes, write_json
 
-STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
+STORAGE_ERRORS = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 """Failures to write that trying again will not mend."""
 
 LOCK_PATIENCE_S = 1.0
@@ -164,7 +164,8 @@ def storage_problems(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in STORAGE_ERRORS:
             raise
-        mend = "Free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Make it writable"
+        mend = "Free some space" if error.errno in FULL else "Make it writable"
+        mend = "Raise the limit of the size of files (`ulimit -f`)" if error.errno == errno.EFBIG else mend
         raise UserError(
             f"cannot write to {error.filename or path}: {error.strerror or error}. {mend}; what is recorded is intact, "
             f"and the same command resumes from it."

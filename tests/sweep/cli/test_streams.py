@@ -26,7 +26,7 @@ echo "code $?" >&3
 
 def said(command: str, redirected: str) -> tuple[int, str]:
     """Run a command in a shell with redirections; return its exit code and what came out of stdout and stderr."""
-    line = f"{sys.executable} -m sweep {command}"
+    line = command.replace("sweep ", f"{sys.executable} -m sweep ", 1)
     done = subprocess.run(
         ["bash", "-c", TO_SHELL.format(command=line, redirected=redirected)],
         cwd=ROOT,
@@ -52,7 +52,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [(">&-", 2, CLOSED), (">/dev/full", 2, FULL), (">&- 2>&-", 2, ""), (">/dev/full 2>/dev/full", 2, "")],
 )
 def test_output_that_cannot_be_written_is_an_error(record: Path, redirected: str, code: int, printed: str) -> None:
-    found, text = said(f"ls --results {record}", redirected)
+    found, text = said(f"sweep ls --results {record}", redirected)
     assert found == code
     assert text.startswith(printed)
     assert text.count("\n") == bool(printed)
@@ -60,7 +60,7 @@ def test_output_that_cannot_be_written_is_an_error(record: Path, redirected: str
 
 @pytest.mark.parametrize("redirected", ["| true", "2>&-", "2>/dev/full", "<&-"])
 def test_a_command_needs_neither_a_reader_nor_errors_nor_input(record: Path, redirected: str) -> None:
-    code, text = said(f"ls --results {record}", redirected)
+    code, text = said(f"sweep ls --results {record}", redirected)
     assert code == 0
     assert "Traceback" not in text
     assert "Exception ignored" not in text
@@ -68,18 +68,25 @@ def test_a_command_needs_neither_a_reader_nor_errors_nor_input(record: Path, red
 
 @pytest.mark.parametrize("redirected", ["2>&-", "2>/dev/full"])
 def test_an_error_that_cannot_be_printed_keeps_its_exit_code(tmp_path: Path, redirected: str) -> None:
-    assert said(f"ls --results {tmp_path / 'none'}", redirected) == (2, "")
+    assert said(f"sweep ls --results {tmp_path / 'none'}", redirected) == (2, "")
 
 
 def test_gc_with_a_closed_input_has_no_terminal_to_ask_at(record: Path) -> None:
     (record / ".x.partial").write_text("x")
-    code, text = said(f"gc --results {record}", "<&-")
+    code, text = said(f"sweep gc --results {record}", "<&-")
     assert code == 2
     assert "there is no terminal to ask at" in text
 
 
+def test_a_limit_of_the_size_of_files_is_no_fault_of_the_output(record: Path, tmp_path: Path) -> None:
+    target = tmp_path / "all.tar"
+    code, text = said(f"ulimit -f 4; sweep export {target} --results {record}", "")
+    assert code == 2
+    assert text.startswith(f"error: cannot write to {target}: File too large. Raise the limit of the size of files")
+
+
 def test_help_too(record: Path) -> None:
-    code, text = said("--help", ">/dev/full")
+    code, text = said("sweep --help", ">/dev/full")
     assert (code, text.startswith(FULL)) == (2, True)
 
 

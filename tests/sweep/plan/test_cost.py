@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,9 @@ def test_cost_of_everything(runs: list[WantedRun], tmp_path: Path) -> None:
     assert lines[6] == "           6 core-hours without learning rate 1e-2"
     assert lines[-1] == lines[7]
     assert lines[7].endswith("timed on CPU")
+    cheap = replace(cost_of(runs, tmp_path / "results", known, cpus_per_trial=2, at_once=500), price=0.001)
+    assert cost_lines(cheap)[4].endswith("with 8 trials at once; starting Ray is not in it")  # one a run
+    assert cost_lines(cheap)[5] == "price      0.012 (0.006 to 0.024) at 0.001 for each of the core-hours"
 
 
 def test_cost_of_what_is_left(runs: list[WantedRun], record: SyntheticRecord) -> None:

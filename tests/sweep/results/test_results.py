@@ -195,6 +195,7 @@ def test_what_a_killed_export_left_beside_its_target_is_removed_by_the_next(tmp_
     [
         (errno.ENOSPC, "Free some space"),
         (errno.EDQUOT, "Free some space"),
+        (errno.EFBIG, r"Raise the limit of the size of files \(`ulimit -f`\)"),
         (errno.EROFS, "Make it writable"),
         (errno.EACCES, "Make it writable"),
     ],
@@ -222,7 +223,7 @@ def test_a_write_that_the_system_cuts_short_leaves_the_old_file(results: Results
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
-    assert caught.value.errno == errno.EFBIG
+    assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(results.root / "old.json"))
     assert json.loads((results.root / "old.json").read_text()) == {"a": 0}
     assert not list(results.root.glob(".*.partial"))
 
