@@ -168,6 +168,7 @@ RayActorManager, TuneController, class_cache, variant_generator = tune_parts()
 _task_failed, _trial_failed = RayActorManager._actor_task_failed, TuneController._process_trial_failure
 _task_resolved = RayActorManager._actor_task_resolved
 _keep_worker, _keep_state = TuneController._maybe_cache_trial_actor, TuneController._mark_trial_to_checkpoint
+_reuse_worker = TuneController._maybe_reuse_cached_actor
 _products = variant_generator._grid_search_generator
 
 
@@ -182,6 +183,7 @@ def patch_tune() -> None:
     RayActorManager._actor_task_resolved = _task_resolved_and_forgotten
     TuneController._process_trial_failure = _trial_failed_out_of_memory
     TuneController._maybe_cache_trial_actor = _keep_worker_unless_outgrown
+    TuneController._maybe_reuse_cached_actor = _reuse_worker_but_let_others_start
     TuneController._mark_trial_to_checkpoint = _keep_state_unless_ours
     variant_generator._grid_search_generator = _variants
 
@@ -229,6 +231,26 @@ def _trial_failed_out_of_memory(self: Any, trial: Any, exception: Exception) -> 
 def _keep_worker_unless_outgrown(self: Any, trial: Any) -> bool:
     """Keep a trial's worker for another one, unless it keeps too much memory: it then ends."""
     return "outgrown" not in trial.last_result and bool(_keep_worker(self, trial))
+
+
+def _reuse_worker_but_let_others_start(self: Any, trial: Any) -> bool:
+    """Give a free worker to the first trial that has none.
+
+    Tune would choose the trial whose own worker is starting, and end that one: after a failure among runs that are
+    shorter than the start of a worker, the slot of the failed trial would never train again.
+    """
+
+    def has_worker(each: Any) -> bool:
+        return bool(self._actor_manager.is_actor_started(self._trial_to_actor.get(each)))
+
+    if self._actor_cache.num_cached_objects and has_worker(trial):
+        waiting = (each for each in self._trials if each in self._pending_trials)
+        trial = next((each for each in waiting if not has_worker(each)), trial)
+    reused = bool(_reuse_worker(self, trial))
+    if reused and trial not in self._staged_trials:  # what Tune's own callers do for the trial of their choice
+        self._staged_trials.add(trial)
+        self._actor_cache.increase_max(trial.placement_group_factory)
+    return reused
 
 
 def _as_death(exception: Exception) -> Exception:
