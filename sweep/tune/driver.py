@@ -24,7 +24,7 @@ from lr_sweep.sweep.study.only import select
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.sweep.terminal import Stop, StopAskedError, output_to, stop_signals
 from lr_sweep.sweep.tune.display import Display
-from lr_sweep.sweep.tune.failures import Failure, Failures, advice_on, load_here
+from lr_sweep.sweep.tune.failures import Failure, Failures, Setback, advice_on, load_here
 from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.prepare import Work
 from lr_sweep.sweep.tune.progress import StudyProgress
@@ -197,7 +197,7 @@ class Driver:
             case TrialFailed():
                 self._on_failure(event, leave)
             case TrialInterrupted():
-                self._on_interruption(event)
+                self._on_interruption(event, leave)
             case Reported():
                 self._work.stopping.judge()
             case WorkerReplaced():
@@ -227,31 +227,37 @@ class Driver:
         if isinstance(event, Finished) or (isinstance(event, Advanced) and event.evaluation):
             self._count(self._failures.evaluated(event.run_id))
 
-    def _on_interruption(self, event: TrialInterrupted) -> None:
+    def _on_interruption(self, event: TrialInterrupted, leave: Leave) -> None:
         """Note that a trial will start again, in this pass or the next: until then its runs count as training."""
         self._setbacks += 1
-        if event.reason is not None:
-            runs = [self._runs[run_id] for run_id in event.run_ids]
-            for note in self._failures.first_of_kind(runs, event.reason, "; it is tried again"):
-                self._display.note(note)
+        if event.reason is not None and (runs := self._at_fault(event)):
+            setback = self._failures.retried(runs, event.reason, event.node)
+            self._obey(setback, leave)
         for sink in self._sinks:
             sink.interrupted(event.run_ids, "interrupted: its process or machine was lost; it resumes")
 
-    def _on_failure(self, event: TrialFailed, leave: Leave) -> None:
-        """Do what the failure policy answers; the runs at fault are those that were training, else all of the trial."""
+    def _at_fault(self, event: TrialFailed | TrialInterrupted) -> list[WantedRun]:
+        """Return the runs of a trial that failed: those that were training, else all that have not ended."""
         left = [self._runs[run_id] for run_id in event.run_ids if run_id not in self.ended]
-        training = [run for run in left if run.run_id in self._training]
-        if not (runs := training or left):
-            return
-        node = self._machines.node_of(runs[0].run_id)
-        setback = self._failures.answer(runs, event.reason, node, together=len(training) > 1)
-        self._setbacks += 1
-        self._interrupt([run.run_id for run in runs], setback.log)
+        return [run for run in left if run.run_id in self._training] or left
+
+    def _obey(self, setback: Setback, leave: Leave) -> None:
+        """Print what the failure policy says of a failed attempt, and leave the node if it says so."""
         for note in setback.notes:
             self._display.note(note)
-        self._count(setback.failed)
         if setback.leaves_node:
             leave.set()
+
+    def _on_failure(self, event: TrialFailed, leave: Leave) -> None:
+        """Do what the failure policy answers."""
+        if not (runs := self._at_fault(event)):
+            return
+        together = len(self._training & {run.run_id for run in runs}) > 1
+        setback = self._failures.answer(runs, event.reason, event.node, together=together)
+        self._setbacks += 1
+        self._interrupt([run.run_id for run in runs], setback.log)
+        self._obey(setback, leave)
+        self._count(setback.failed)
         if setback.is_blamed:
             self._failures.check_alike({self._runs[run_id].cell for run_id in self._training})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,7 +21,9 @@ from lr_sweep.trainables.ray_internals import free_memory
 FAILED_ALIKE = 3
 """Trials that fail for one reason, before anything is evaluated, after which a sweep ends: the rest would, too."""
 FAILED_HERE = 2
-"""Trials of different runs that fail for one reason on one node, and on no other, after which the sweep leaves it."""
+"""Trials of different runs that fail for one reason on one node, and on no other, after which the sweep leaves it.
+
+They are counted anew when a run is evaluated that started there after the last failure."""
 MAX_KILLS = 5
 """Kills by Ray's memory monitor: of one run's worker, after which the run counts as failed, since it may need more than
 there is; or of several, before anything is evaluated, after which a sweep ends: memory does not hold what it trains."""
@@ -36,12 +38,20 @@ SHORT_OF_MEMORY = 0.1
 BUSY = 2.0
 """Processes for each CPU that compute or wait to, from which a machine counts as busy."""
 NO_DEVICE = re.compile(
-    r"no NVIDIA driver|NVIDIA driver on your system is too old|driver initialization failed|No CUDA GPUs are available"
-    r"|busy or unavailable|uncorrectable ECC|driver/library version mismatch|GPU is lost|has fallen off the bus"
-    r"|CUDA unknown error|system not yet initialized",
+    r"no NVIDIA driver|NVIDIA driver on your system is too old|driver initialization failed"
+    r"|driver version is insufficient|driver is a stub|not supported in the installed CUDA driver"
+    r"|driver/library version mismatch|driver not loaded|communicate with the NVIDIA driver|initialize NVML"
+    r"|unsupported display driver|forward compatibility was attempted|system not yet initialized"
+    r"|startup failure in cuda runtime|No (CUDA|HIP) GPUs are available|no (CUDA|ROCm)-capable device is detected"
+    r"|busy or unavailable|valid Grid license|Unable to determine the device handle|MPS (client|server)"
+    r"|(GPU|device) (is|was) lost|device lost|fallen off the bus|GPU (requires|needs) (a )?re(set|start)"
+    r"|uncorrectable (ECC|NVLink)|hardware (stack )?error|blocked by the operating system"
+    r"|CUDA (driver )?(error: )?unknown error",
     re.IGNORECASE,
 )
 """Errors of a node's GPUs or their driver; after one of them the sweep leaves the node."""
+PARTICULARS = re.compile(r"~?/[^\s'\",;)]*|\b\w*\d[\w.:-]*")
+"""Paths, and words with digits: addresses, ports, process ids, hexadecimal ids, numbers."""
 
 
 def is_of_a_gpu(reason: str) -> bool:
@@ -59,6 +69,11 @@ class Failure:
     node: str | None
     """Ray's id of the node; None: not known."""
 
+    @property
+    def kind(self) -> str:
+        """What its reason has in common with others."""
+        return kind_of(self.reason)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Setback:
@@ -66,7 +81,7 @@ class Setback:
 
     log: str
     """For the logs of its runs."""
-    notes: Sequence[str]
+    notes: Sequence[str] = ()
     """For the user."""
     is_blamed: bool = False
     """Whether it counts as a failure, of its runs or of its node."""
@@ -92,7 +107,8 @@ class Failures:
     def __init__(self, num_cells: int, usable: Callable[[], Set[str]], excluded: set[str], sizes: CohortSizes) -> None:
         self._num_cells, self._usable, self._excluded, self._sizes = num_cells, usable, excluded, sizes
         self._held: list[Failure] = []
-        self._by_reason: defaultdict[str, list[Failure]] = defaultdict(list)
+        self._here: defaultdict[str, dict[str, list[Set[str]]]] = defaultdict(dict)
+        """Runs of each failed trial, by kind and node, as far as they are counted for `FAILED_HERE`."""
         self._started_on: dict[str, str] = {}
         """The node of each run that started since the last failure there."""
         self._early: list[Failure] = []
@@ -111,7 +127,11 @@ class Failures:
         train together in the next pass. Raises UserError where memory does not hold what trains at the same time.
         """
         ids = [run.run_id for run in runs]
+        if node in self._excluded:
+            return Setback(log=f"failed: {reason}", leaves_node=True)
         if together and not is_of_a_gpu(reason):
+            if not _is_of_memory(reason) and self._leaves(ids, reason, node):
+                return Setback(log=f"failed: {reason}", notes=_left(node, reason), leaves_node=True)
             now = self._sizes.halve(runs[0], len(ids), remember=is_out_of_memory(reason))
             what = f"{len(ids)} runs that trained together failed ({reason})"
             text = f"{what}; they resume from their checkpoints, {now} at a time"
@@ -121,10 +141,17 @@ class Failures:
             return Setback(log=reason, notes=[note])
         notes = self.first_of_kind(runs, reason)
         failed, left = self.failed(Failure(run_ids=ids, cell=runs[0].cell, reason=reason, node=node))
-        if left and node is not None:
-            what = f"trials fail on {node_text(node)} ({reason.splitlines()[-1]})"
-            notes.append(f"{what}: it is left, its runs resume elsewhere")
+        notes += _left(node, reason) if left else []
         return Setback(log=f"failed: {reason}", notes=notes, is_blamed=True, failed=failed, leaves_node=left)
+
+    def retried(self, runs: Sequence[WantedRun], reason: str, node: str | None) -> Setback:
+        """Decide what follows from a failure after which Tune starts the trial again."""
+        if node in self._excluded:
+            return Setback(log=reason, leaves_node=True)
+        notes = self.first_of_kind(runs, reason, "; it is tried again")
+        if left := not _is_of_memory(reason) and self._leaves([run.run_id for run in runs], reason, node):
+            notes += _left(node, reason)
+        return Setback(log=reason, notes=notes, leaves_node=left)
 
     def first_of_kind(self, runs: Sequence[WantedRun], reason: str, further: str = "") -> list[str]:
         """Return what to print of a failure: of each kind the first one, since many runs may fail for one reason."""
@@ -145,6 +172,9 @@ class Failures:
         self._is_early = False
         self._killed_since.clear()
         node = self._started_on.get(run_id)
+        for trials in self._here.values():
+            if node in trials:
+                trials[node].clear()
         return self._release(lambda failure: failure.node == node)
 
     def release(self) -> list[Failure]:
@@ -158,24 +188,37 @@ class Failures:
 
     def failed(self, failure: Failure) -> tuple[list[Failure], bool]:
         """Return the failures that now count against their runs, and whether this one's node is left for it."""
-        alike = self._by_reason[failure.reason]
-        alike.append(failure)
-        nodes = {each.node for each in alike}
-        elsewhere = failure.node is not None and bool(self._usable() - {failure.node})
-        self._started_on = {run_id: node for run_id, node in self._started_on.items() if node != failure.node}
-        trials_here = {tuple(each.run_ids) for each in alike} if nodes == {failure.node} else set()
-        if elsewhere and failure.node and (is_of_a_gpu(failure.reason) or len(trials_here) >= FAILED_HERE):
-            self._excluded.add(failure.node)
-            self._release(lambda held: (held.node, held.reason) == (failure.node, failure.reason))
+        if self._leaves(failure.run_ids, failure.reason, failure.node):
             return [], True
         if self._is_early:
             self._early.append(failure)
-        if elsewhere and nodes == {failure.node}:
+        if self._is_elsewhere(failure.node) and self._here[failure.kind].keys() == {failure.node}:
             self._held.append(failure)
             return [], False
-        if not is_of_a_gpu(failure.reason):  # the nodes that were left for it are sound
+        return [*self._release(lambda held: held.kind == failure.kind), failure], False
+
+    def _leaves(self, run_ids: Collection[str], reason: str, node: str | None) -> bool:
+        """Count a failed attempt to train these runs; return whether its node is left for it."""
+        if node is None:
+            return False
+        kind, is_of_gpu = kind_of(reason), is_of_a_gpu(reason)
+        nodes = self._here[kind]
+        trials = nodes.setdefault(node, [])
+        if all(trial.isdisjoint(run_ids) for trial in trials):
+            trials.append(set(run_ids))
+        self._started_on = {run_id: place for run_id, place in self._started_on.items() if place != node}
+        is_of_node = is_of_gpu or (nodes.keys() == {node} and len(trials) >= FAILED_HERE)
+        if is_of_node and self._is_elsewhere(node):
+            self._excluded.add(node)
+            self._release(lambda held: (held.node, held.kind) == (node, kind))
+            return True
+        if len(nodes) > 1 and not is_of_gpu:  # the nodes that were left for it are sound
             self._excluded.difference_update(nodes)
-        return [*self._release(lambda held: held.reason == failure.reason), failure], False
+        return False
+
+    def _is_elsewhere(self, node: str | None) -> bool:
+        """Return whether trials can be on another node, too."""
+        return node is not None and bool(self._usable() - {node})
 
     def killed(self, run_ids: Sequence[str]) -> bool:
         """Count a kill by Ray's memory monitor for runs of which none is known to be its cause.
@@ -199,18 +242,27 @@ class Failures:
         `training` are the cells of the runs that train now.
         """
         failures = self._early if self._is_early else []
-        cells, reasons = {failure.cell for failure in failures}, {failure.reason for failure in failures}
+        cells, kinds = {failure.cell for failure in failures}, {failure.kind for failure in failures}
         several = min(2, self._num_cells)
-        if len(failures) >= FAILED_ALIKE and len(reasons) == 1 and len(cells) >= several and training <= cells:
+        if len(failures) >= FAILED_ALIKE and len(kinds) == 1 and len(cells) >= several and training <= cells:
             raise UserError(
                 f"the first {len(failures)} trials all failed: {failures[0].reason}. The other runs were not started. "
                 f"Once the reason is fixed, `run --retry-failed` trains them all."
             )
 
 
+def _left(node: str | None, reason: str) -> list[str]:
+    where = node_text(node) if node is not None else "a lost node"
+    return [f"trials fail on {where} ({failure_line(reason)}): it is left, its runs resume elsewhere"]
+
+
+def _is_of_memory(reason: str) -> bool:
+    return KILLED in reason or is_out_of_memory(reason)
+
+
 def kind_of(reason: str) -> str:
-    """Return what failures of one kind have in common: the line that says why, without its numbers."""
-    return re.sub(r"\d+", "#", failure_line(reason))
+    """Return what failures of one kind have in common: the line that says why, without paths, addresses and ids."""
+    return PARTICULARS.sub("#", failure_line(reason))
 
 
 def failure_lines(reasons: Mapping[str, str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -52,6 +53,18 @@ class Machines:
     def node_of(self, run_id: str) -> str | None:
         """Return the id of the node where a run was last started; None on this machine alone, or if not known."""
         return self._node_of_run.get(run_id) if self._on_cluster else None
+
+    def failed_on(self, trial: Any, text: str) -> str | None:
+        """Return the id of the node on which a trial has failed; None on this machine alone, or if not known.
+
+        Of a worker that failed as it started, only the address is known, from Ray's `text`.
+        """
+        node = self._node_of.pop(trial.trial_id, None)
+        if not self._on_cluster or node is not None:
+            return node if self._on_cluster else None
+        named = re.findall(r"\bip[=:] ?([\w.:]+)", text)
+        there = [each["NodeID"] for each in alive_nodes() if each["NodeManagerAddress"] in named]
+        return there[0] if len(there) == 1 else None
 
     def usable(self, placement: Placement) -> set[str]:
         """Return the ids of the nodes that are there, can hold a trial, and were not left."""

@@ -29,6 +29,8 @@ class TrialFailed:
 
     run_ids: Sequence[str]
     reason: str
+    node: str | None = None
+    """Ray's id of the node where it failed; None: not known, or this machine alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,8 @@ class TrialInterrupted:
     run_ids: Sequence[str]
     reason: str | None = None
     """Why it crashed; None: it lost its machine."""
+    node: str | None = None
+    """As of `TrialFailed`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,7 +115,9 @@ class EventCallback(tune.Callback):
         if "storage_problem" in result:
             self.put(StorageFailed(reason=result["storage_problem"]))
         if "failed" in result:  # a retry would fail, too
-            self.put(TrialFailed(run_ids=_cohort_of(trial).run_ids, reason=result["failed"]))
+            run_ids = _cohort_of(trial).run_ids
+            node = self.machines.node_of(run_ids[0])
+            self.put(TrialFailed(run_ids=run_ids, reason=result["failed"], node=node))
         if "outgrown" in result:
             self.put(WorkerReplaced(reason=result["outgrown"]))
 
@@ -132,15 +134,19 @@ class EventCallback(tune.Callback):
         if self._only_lost_its_machine(trial):
             self.put(TrialInterrupted(run_ids=run_ids))
         else:
-            self.put(TrialFailed(run_ids=run_ids, reason=failure_of(trial.error_file)))
+            text = last_failure(trial.error_file)
+            self.put(TrialFailed(run_ids=run_ids, reason=failure_of(text), node=self.machines.failed_on(trial, text)))
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Report a trial that crashed and will be retried; a lost machine uses no retry up."""
-        reason: str | None = failure_of(trial.error_file)
+        run_ids = _cohort_of(trial).run_ids
         if self._only_lost_its_machine(trial):
             trial.run_metadata.num_failures -= 1
-            reason = None
-        self.put(TrialInterrupted(run_ids=_cohort_of(trial).run_ids, reason=reason))
+            self.put(TrialInterrupted(run_ids=run_ids))
+        else:
+            text = last_failure(trial.error_file)
+            node = self.machines.failed_on(trial, text)
+            self.put(TrialInterrupted(run_ids=run_ids, reason=failure_of(text), node=node))
 
     def _only_lost_its_machine(self, trial: Any) -> bool:
         return self.machines.lost(trial) and self.machines.overlook_loss(_cohort_of(trial).run_ids)
@@ -152,16 +158,22 @@ def _cohort_of(trial: Any) -> Cohort:
     return cohort
 
 
-def failure_of(error_file: str | None) -> str:
-    """Return the exception from Ray's file of tracebacks, which is its last line that is not indented.
+def last_failure(error_file: str | None) -> str:
+    """Return the last traceback of Ray's file of a trial, to which each failed attempt adds one."""
+    return Path(error_file).read_text().rpartition("\nFailure # ")[2] if error_file is not None else ""
 
-    Of a training function of the user's own, return its whole traceback.
+
+def failure_of(text: str) -> str:
+    """Return the exception from a traceback of Ray's: the first line after its last indented one.
+
+    CUDA's errors have further lines, which are the same for all of them. Of a training function of the user's own,
+    return its whole traceback.
     """
-    text = Path(error_file).read_text() if error_file is not None else ""
     if FAILURE in text:
         return text.rpartition(FAILURE)[2].strip()
-    lines = [line for line in text.splitlines() if line and not line.startswith(" ")]
-    return lines[-1] if lines else "the worker died without a message"
+    lines = [line for line in text.splitlines() if line.strip()] or ["the worker died without a message"]
+    indented = [number for number, line in enumerate(lines[:-1]) if line[0].isspace()]
+    return lines[indented[-1] + 1] if indented else lines[-1]
 
 
 RayActorManager, TuneController, class_cache, variant_generator = tune_parts()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.packing import KILLED, CohortSizes
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import Cell
+from lr_sweep.sweep.tune import failures as module
 from lr_sweep.sweep.tune.failures import (
     MAX_KILLS,
     MEMORY_ADVICE,
@@ -77,6 +80,35 @@ def test_one_run_that_fails_twice_is_no_fault_of_the_node() -> None:
     assert cluster.fail("a", "x") == ([], False)
 
 
+def test_a_node_is_left_by_attempts_that_are_tried_again_alike_but_for_their_particulars(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tune starts each trial again; ports, paths and process ids differ."""
+    monkeypatch.setattr(module, "node_text", lambda node: f"node {node}")
+    cluster = Cluster("x", "y")
+    runs: list[Any] = [SimpleNamespace(run_id=name, cell=A, row=dict) for name in "ab"]
+    monkeypatch.setattr(module, "run_title", lambda row: "a run")
+    reason = "OSError: [Errno 5] /mnt/{0}/data.npy on 10.0.0.{0}:4{0}0 (pid={0}, worker=c{0}fe)"
+    answers = [cluster.failures.retried(runs[n : n + 1], reason.format(n + 1), "x") for n in (0, 0, 1, 1)]
+    assert [answer.leaves_node for answer in answers] == [False, False, True, True]
+    assert [note.partition(":")[0] for answer in answers for note in answer.notes] == [
+        "a run failed; it is tried again",
+        "trials fail on node x (OSError",
+    ]
+    assert cluster.excluded == {"x"}
+    assert answers[2].notes[0].endswith("): it is left, its runs resume elsewhere")
+
+
+def test_a_node_where_a_later_run_is_evaluated_is_sound_until_two_more_fail() -> None:
+    cluster = Cluster("x", "y")
+    for run_id in "abc":
+        assert cluster.fail(run_id, "x") == ([], False)
+        cluster.failures.started("later", "x")
+        cluster.failures.evaluated("later")
+    assert cluster.fail("d", "x") == ([], False)
+    assert cluster.fail("e", "x") == ([], True)
+
+
 def test_two_errors_are_no_fault_of_the_node() -> None:
     cluster = Cluster("x", "y")
     cluster.fail("a", "x")
@@ -119,7 +151,25 @@ def test_a_gpu_without_a_driver_is_left_at_once_but_never_the_last_node() -> Non
         ("torch.AcceleratorError: CUDA error: CUDA-capable device(s) is/are busy or unavailable", True),
         ("RuntimeError: No CUDA GPUs are available", True),
         ("torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered", True),
+        ("torch.AcceleratorError: CUDA error: no CUDA-capable device is detected", True),
+        ("CUDA error: CUDA driver version is insufficient for CUDA runtime version", True),
+        ("CUDA error: uncorrectable NVLink error detected during the execution", True),
+        ("CUDA error: Invalid access of peer GPU memory over nvlink or a hardware error", True),
+        ("CUDA error: hardware stack error", True),
+        ("CUDA error: unknown error", True),
+        ("RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized", True),
+        ("Error 803: system has unsupported display driver / cuda driver combination", True),
+        ("Error 804: forward compatibility was attempted on non supported HW", True),
+        ("Error 806: the remote procedural call between the MPS server and the MPS client failed", True),
+        ("Unable to determine the device handle for GPU 0000:3B:00.0: Unknown Error", True),
+        ("NVMLError_GpuIsLost: GPU is lost", True),
+        ("Failed to initialize NVML: Driver/library version mismatch", True),
         ("torch.AcceleratorError: CUDA error: an illegal memory access was encountered", False),  # may be the program's
+        ("torch.AcceleratorError: CUDA error: misaligned address", False),
+        ("torch.AcceleratorError: CUDA error: unspecified launch failure", False),
+        ("torch.AcceleratorError: CUDA error: device-side assert triggered", False),
+        ("torch.AcceleratorError: CUDA error: invalid device ordinal", False),
+        ("torch.AcceleratorError: CUDA error: out of memory", False),
         ("torch.OutOfMemoryError: CUDA out of memory", False),
         ("ValueError: loss is nan", False),
     ],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ray import tune
 
+from lr_sweep.sweep.tune import nodes
 from lr_sweep.sweep.tune import tuner as module
 from lr_sweep.sweep.tune.nodes import MAX_LOSSES, Machines
 from lr_sweep.sweep.tune.trial_events import (
@@ -52,7 +54,8 @@ def callback(machines: Machines | None = None) -> tuple[EventCallback, list[Tria
 
 def trial() -> Any:
     failures, cohort = SimpleNamespace(num_failures=1), SimpleNamespace(run_ids=["a", "b"])
-    return SimpleNamespace(config={"trial": {"cohort": cohort}}, error_file=None, run_metadata=failures)
+    config = {"trial": {"cohort": cohort}}
+    return SimpleNamespace(config=config, trial_id="t", error_file=None, run_metadata=failures)
 
 
 def test_it_forwards_what_a_trial_reports() -> None:
@@ -88,6 +91,44 @@ def test_a_trial_that_crashed_and_is_retried_is_interrupted() -> None:
     tune.on_trial_recover(1, [], crashed)
     assert events == [TrialInterrupted(run_ids=["a", "b"], reason="the worker died without a message")]
     assert crashed.run_metadata.num_failures == 1
+
+
+CUDA = """\
+Failure # 1 (occurred at 2026-11-27_12-00-00)
+ray::CohortTrainable.train() (pid=7, ip=10.0.0.1, actor_id=5a)
+ImportError: an earlier one
+Failure # 2 (occurred at 2026-11-27_12-01-00)
+ray::CohortTrainable.train() (pid=8, ip=10.0.0.2, actor_id=5b)
+  File "trainable.py", line 336, in train
+    raise skipped from exception_cause(skipped)
+torch.AcceleratorError: CUDA error: no CUDA-capable device is detected
+Search for `cudaErrorNoDevice' in https://docs.nvidia.com/ for more information.
+Device-side assertion tracking was not enabled by user.
+"""
+
+
+@pytest.mark.parametrize(("started_on", "expected"), [("y", "y"), (None, "x"), ("", None)])
+def test_a_failed_attempt_is_of_a_node_and_for_the_last_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started_on: str | None, expected: str | None
+) -> None:
+    """A worker that fails as it starts is on no node that was noted: Ray's text has its address. "": no cluster."""
+    there = [{"NodeID": node, "NodeManagerAddress": f"10.0.0.{number}"} for node, number in (("z", 1), ("x", 2))]
+    monkeypatch.setattr(nodes, "alive_nodes", lambda: there)
+    machines, failed = Machines(on_cluster=started_on != ""), trial()
+    monkeypatch.setattr(machines, "lost", lambda trial: False)
+    monkeypatch.setattr(nodes, "node_of_trial", lambda trial: started_on)
+    if started_on:
+        machines.started(failed, ["a", "b"])
+    failed.error_file = tmp_path / "error.txt"
+    failed.error_file.write_text(CUDA)
+    tune, events = callback(machines)
+    tune.on_trial_recover(1, [], failed)
+    tune.on_trial_error(1, [], failed)  # tried again elsewhere, where it did not start either
+    reason = "torch.AcceleratorError: CUDA error: no CUDA-capable device is detected"
+    assert events == [
+        TrialInterrupted(run_ids=["a", "b"], reason=reason, node=expected),
+        TrialFailed(run_ids=["a", "b"], reason=reason, node="x" if expected else None),
+    ]
 
 
 def test_a_trial_that_lost_its_machine_has_not_failed() -> None:
