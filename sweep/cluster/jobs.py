@@ -39,7 +39,7 @@ RECONNECT_S = 600.0
 START = "lr_sweep/sweep/cluster/start.sh"
 """In the folder that is sent: it finds the interpreter."""
 KEPT = Path("~/lr-sweep-jobs").expanduser()
-"""On a head: a folder for each submitted job that has not ended."""
+"""On a head: a folder for each submitted job that is to resume when Ray starts again."""
 RESTARTED = "started again"
 """In the line that a job prints when its driver was killed."""
 

@@ -21,6 +21,8 @@ from lr_sweep.trainables.ray_internals import job_server
 
 MAX_RESTARTS = 3
 RESTART_AFTER_S = 5.0
+LACKED = 2
+"""The exit code of a driver that lacked something, such as a machine or a disk, and that the same command resumes."""
 
 
 class Keeper:
@@ -41,9 +43,13 @@ class Keeper:
         code = self._driver()
         if self._folder is None and code != 0:
             self._end_as_stopped()
-        elif self._folder is not None and not (self._stopped and _shuts_down()):
+        elif self._folder is not None and self._has_ended(code):
             shutil.rmtree(self._folder, ignore_errors=True)
         return code
+
+    def _has_ended(self, code: int) -> bool:
+        """Return whether the next `ray up` is not to resume the job: it may find what a driver lacked, as machines."""
+        return not _shuts_down() if self._stopped else code != LACKED
 
     def _driver(self) -> int:
         for number in range(MAX_RESTARTS + 1):
@@ -71,7 +77,13 @@ class Keeper:
 
 
 def _store(folder: Path, job: Mapping[str, object]) -> None:
-    """Store a job with a copy of its program, from where it runs; `job.json` comes last."""
+    """Store a job with a copy of its program, from where it runs, in the place of earlier ones of its study.
+
+    `job.json` comes last.
+    """
+    for other in folder.parent.glob("*/job.json"):
+        if other.parent != folder and json.loads(other.read_text())[STUDY_KEY] == job[STUDY_KEY]:
+            shutil.rmtree(other.parent, ignore_errors=True)
     if not (folder / "job.json").exists():
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(Path.cwd(), folder / "program")

@@ -183,7 +183,7 @@ class Driver:
             leave.set()
             self._setbacks += 1
             self._display.note(f"{change}; runs resume from their checkpoints")
-        for message in [*self._results.news(), *self._work.take_news(), *self._machines.news()]:
+        for message in [*self._results.news(), *self._work.take_news(), *self._machines.news(), *share.news()]:
             self._display.note(message)
         if (began := time.monotonic()) >= self._status_due:
             training = self._progress.training()

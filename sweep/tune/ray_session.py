@@ -67,11 +67,11 @@ def ray_session(
     excluded: Set[str] = frozenset(),
     starting: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[Share]:
-    """Start or join Ray, check that a trial fits somewhere, yield this sweep's share of it, and leave it again.
+    """Start or join Ray, yield this sweep's share of it, and leave it again.
 
     `excluded`: ids of nodes that are left out, read again at each look. `starting`: around what starts Ray; may raise.
-    Raises UserError if no cluster is at the address or no node has what a trial asks for, RayLostError if a Ray started
-    here died while it started.
+    Raises UserError if no cluster is at the address or this machine lacks what a trial asks for, RayLostError if a Ray
+    started here died while it started.
     """
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default; silences its warning
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -84,7 +84,8 @@ def ray_session(
             _start(placement, folder, starting)
             keep_sigterm()
             nodes = partial(cluster_nodes, placement, excluded)
-            check_fit(placement, nodes())
+            if placement.address is None:  # on a cluster, workers may be to come: `Share` waits for them
+                check_fit(placement, nodes())
             yield Share(placement, nodes, exchange_claims if placement.address is not None else None)
         finally:
             _end(folder)

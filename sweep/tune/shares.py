@@ -18,7 +18,7 @@ SETTLE_S = 15.0
 WORTH_IT = 1.5
 """By what factor a share must have grown for that. A smaller share is always taken: other sweeps wait for the rest."""
 PATIENCE_S = 600.0
-"""How long to wait while no machine, present or to come, can hold a trial: lost ones are repaired by then, or not."""
+"""Seconds to wait while no machine, present or to come, can hold a trial: workers start, or are repaired, by then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +66,7 @@ class Share:
     ) -> None:
         self._placement, self._nodes, self._exchange, self._clock = placement, nodes, exchange, clock
         self._checked_at = self._fitted_at = self._settled_at = clock()
+        self._lacks_machine, self._news = False, list[str]()
         self.at_once = 1
         """Trials that this sweep may train at once, as last claimed."""
         self.at_most: int | None = None
@@ -100,6 +101,11 @@ class Share:
             return None
         return f"{at_once} trials at once instead of {self.at_once}: sweeps or machines came or went"
 
+    def news(self) -> list[str]:
+        """Return, once, what a sweep waits for that no machine can train."""
+        news, self._news = self._news, []
+        return news
+
     def _now(self, wants: int) -> tuple[int, bool]:
         """Return this sweep's share, and whether it is alone."""
         num_slots = self._placement.trials_at_once(self._nodes())
@@ -111,10 +117,13 @@ class Share:
     def _check_machines(self, now: float) -> None:
         try:
             check_fit(self._placement, self._nodes())
-            self._fitted_at = now
+            self._fitted_at, self._lacks_machine = now, False
         except UserError as error:
             if now - self._fitted_at >= PATIENCE_S:
                 raise UserError(
-                    f"{error} It had one and lost it {now - self._fitted_at:.0f} s ago. What was trained is saved; the "
-                    f"same command resumes from it."
+                    f"{error} None came within {now - self._fitted_at:.0f} s. What was trained is saved; the same "
+                    f"command resumes from it."
                 ) from error
+            if not self._lacks_machine:
+                self._news.append(f"{error} The sweep waits {PATIENCE_S / 60:.0f} minutes for one.")
+            self._lacks_machine = True

@@ -27,7 +27,7 @@ class Background:
             self.process = subprocess.Popen(
                 [sys.executable, *self.program, "run", *map(str, arguments)],
                 cwd=ROOT,
-                env=environment(**self.settings, **(env or {})),
+                env=environment(**{**self.settings, **(env or {})}),
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

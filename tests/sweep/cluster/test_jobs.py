@@ -17,6 +17,7 @@ from lr_sweep.tests.support.chaos import processes
 from lr_sweep.tests.support.own_study import write_own_study
 from lr_sweep.tests.support.servers.laptop import accepted
 from lr_sweep.tests.support.servers.local_head import TOKEN, LocalHead, local_head
+from lr_sweep.tests.support.small_cluster import ClusterRun
 from lr_sweep.tests.support.tiny_study import (
     ROOT,
     as_text,
@@ -196,9 +197,9 @@ def test_without_the_token_requests_are_refused(head: LocalHead, tmp_path: Path,
 
 
 def test_run_presents_the_token_and_reads_what_nodes_there_are(head: LocalHead, study: Path, tmp_path: Path) -> None:
-    command = ("run", study, "--results", tmp_path / "results", "--address", head.ray_address)
-    env = head.environment | {"RAY_AUTH_MODE": "token"}
-    code, printed = sweep(*command, "--cpus-per-trial", "64", env=env)
+    arguments = (study, "--results", tmp_path / "results", "--address", head.ray_address, "--cpus-per-trial", "64")
+    with ClusterRun(tmp_path / "log", *arguments, env=head.environment | {"RAY_AUTH_MODE": "token"}) as run:
+        code, printed = run.ends()
     assert code == 2
     assert f"the cluster at {head.ray_address} has no such node (nodes: 1 CPU and 0 GPU)" in printed
 

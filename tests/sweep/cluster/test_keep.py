@@ -65,6 +65,16 @@ def test_a_driver_that_is_killed_is_started_again(
     assert list(kept.iterdir()) == []
 
 
+def test_a_job_that_lacked_a_machine_is_kept_until_its_study_is_submitted_again(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("lr_sweep")
+    drivers(monkeypatch, *["import sys; sys.exit(2)"] * 3)
+    for number, study in enumerate(("tiny", "another", "tiny")):
+        assert keep.Keeper(JOB | {"job_submission_id": f"job-{number}", STUDY_KEY: study}, []).run() == 2
+    assert sorted(path.parent.name for path in kept.glob("*/job.json")) == ["job-1", "job-2"]
+
+
 def test_a_job_that_is_stopped_is_neither_started_again_nor_kept(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drivers(monkeypatch, "import os, signal; os.kill(os.getppid(), signal.SIGTERM); os.kill(os.getpid(), 9)", KILLED)
     assert keep.Keeper(JOB, []).run() == 137

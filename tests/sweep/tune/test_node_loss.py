@@ -146,3 +146,23 @@ def test_a_cluster_on_which_no_trial_fits_any_more_is_left_with_the_checkpoints(
     assert "What was trained is saved; the same command resumes from it." in printed
     assert len(checkpointed(results)) >= 2
     assert rows(results) == {}
+
+
+class PatientRun(ClusterRun):
+    """A `run` on a cluster with the usual waits."""
+
+    program = ("-m", "sweep")
+
+
+def test_a_sweep_on_a_cluster_whose_machines_are_to_come_waits_for_one(cluster: SmallCluster, tmp_path: Path) -> None:
+    """As after `ray up`, or when a lost head has come back, where the head can hold no trial."""
+    while cluster.nodes:
+        cluster.lose()
+    study, results = write_study(tmp_path, **STUDY | {"num_steps": 250}), tmp_path / "results"
+    log = tmp_path / "log"
+    with PatientRun(log, study, "--results", results, "--address", cluster.address) as run:
+        run.wait_until(lambda: "The sweep waits 10 minutes for one." in log.read_text())
+        cluster.add()
+        code, printed = run.ends()
+    assert code == 0, printed
+    assert [row["status"] for row in rows(results).values()] == ["complete"] * 3

@@ -107,8 +107,21 @@ def test_patience_has_an_end_only_where_no_machine_can_come() -> None:
     cluster.num_nodes = 1  # it came back, or the autoscaler may start one
     assert cluster.passes(1000) is None
     cluster.num_nodes = 0
-    with pytest.raises(UserError, match="It had one and lost it 6.. s ago. What was trained is saved"):
+    with pytest.raises(UserError, match="None came within 6.. s. What was trained is saved"):
         cluster.passes(1000)
+
+
+def test_a_cluster_whose_workers_are_to_come_is_waited_for() -> None:
+    """As after `ray up`, with a head that can hold no trial."""
+    cluster = Cluster(0)
+    assert cluster.share.claim(100) == 1
+    assert cluster.passes(300) is None
+    (news,) = cluster.share.news()
+    assert "has no such node (nodes: )" in news
+    assert news.endswith("The sweep waits 10 minutes for one.")
+    cluster.num_nodes = 2
+    assert cluster.passes(30) == "2 trials at once instead of 1: sweeps or machines came or went"
+    assert cluster.share.news() == []
 
 
 def test_a_machine_of_its_own_is_not_shared() -> None:
