@@ -133,5 +133,5 @@ def percent(fraction: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration for reading: `0:01:00` is a minute."""
-    return str(timedelta(seconds=round(seconds)))
+    """Return a duration for reading: `0:01:00` is a minute; a negative one, between two machines' clocks, is 0."""
+    return str(timedelta(seconds=max(0, round(seconds))))

@@ -218,12 +218,12 @@ class _Trial:
         self._paces = paces
 
     def seconds_left(self) -> float:
-        """Return how long the rest takes; between reports that falls with the clock."""
+        """Return how long the rest takes; between reports that falls with the clock, to nothing while files are sent."""
         left = sum(run.seconds_left(run.pace_by(self._paces)) for run in self.left)
         if not self.running:
             return left
         evaluation_s = sum(run.pace_by(self._paces).evaluation_s for run in self.running)
-        return left - min(self.silent_s, self._seconds_to_evaluation() + evaluation_s)
+        return left - min(self.silent_s, self._seconds_to_evaluation() + evaluation_s, left)
 
     def _seconds_to_evaluation(self) -> float:
         """Return how long the steps take from the last report to the next evaluation."""

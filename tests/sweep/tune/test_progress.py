@@ -189,6 +189,15 @@ def test_ended_runs_have_no_steps_left_and_the_pace_is_known_from_them() -> None
     assert state.summary().time_left_s == 0.0
 
 
+def test_nothing_is_left_of_a_run_that_has_taken_all_steps_and_waits_for_its_files_to_be_sent() -> None:
+    """It reported 60 s ago; an evaluation is 50 steps of a second."""
+    state = four_runs()
+    state.packed([["a"], ["b"]], 1)
+    state.advanced("a", 100, 1.0, 0.0)
+    state.finished("b", "complete")
+    assert at(state, 1060.0).summary().time_left_s == 0.0
+
+
 def test_a_run_that_failed_or_lost_its_worker_may_start_again() -> None:
     state = four_runs()
     state.started("a")
