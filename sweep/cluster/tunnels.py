@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ MLFLOW_PORT = 5000
 """The MLflow server that cluster files start on the head."""
 LOOPBACK = "127.0.0.1"
 RETRY_S = 5.0
-"""Between two tries to open lost tunnels again."""
+"""Seconds between two tries to open lost tunnels, and between two looks for MLflow's pages."""
 
 
 def open_tunnels(cluster_file: Path, port: int = MLFLOW_PORT) -> int:
@@ -40,14 +40,16 @@ def open_tunnels(cluster_file: Path, port: int = MLFLOW_PORT) -> int:
     forwarded = {port: MLFLOW_PORT, DASHBOARD_PORT: DASHBOARD_PORT}
     for each in forwarded:
         check_listening(LOOPBACK, each, "another program or tunnel may use it; --port sets MLflow's")
-    opened = False
+    opened, pages = False, list[str]()
     try:
         while True:
             try:
                 with _ssh(ssh_command(cluster, head_address(cluster_file, cluster), forwarded)) as ssh:
                     _wait(ssh, list(forwarded))
-                    _say_open(port, again=opened)
+                    pages = pages or _mlflow_pages(port)
+                    _say_open(pages, again=opened)
                     opened = True
+                    pages = pages or _later_pages(ssh, port)
                     raise _lost(ssh.wait())
             except UserError as problem:
                 if not opened:
@@ -68,11 +70,11 @@ def _ssh(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
             ssh.terminate()
 
 
-def _say_open(port: int, *, again: bool) -> None:
+def _say_open(pages: Sequence[str], *, again: bool) -> None:
     if again:
         print("connected again", flush=True)
         return
-    for page in _mlflow_pages(port):
+    for page in pages or ["no page yet: its address follows once MLflow answers and the first study trains"]:
         print(f"MLflow     {page}")
     print(f"Ray        {DEFAULT_ADDRESS}, which asks for the token: `ray get-auth-token` prints it")
     print("`submit` and `job` reach the job server there, too. Ctrl-C closes the tunnels.", flush=True)
@@ -106,6 +108,7 @@ def ssh_command(cluster: dict[str, Any], host: str, forwarded: dict[int, int]) -
     """Return the command that keeps tunnels to `host` open; `forwarded` maps a port here to the port there."""
     auth = cluster["auth"]
     options = ["ExitOnForwardFailure=yes", "ServerAliveInterval=10", "StrictHostKeyChecking=accept-new"]
+    options += ["LogLevel=ERROR"]  # else a line for each look at a page that is not there yet
     options += [f"ProxyCommand={auth['ssh_proxy_command']}"] if auth.get("ssh_proxy_command") else []
     key = ["-i", str(Path(auth["ssh_private_key"]).expanduser())] if auth.get("ssh_private_key") else []
     tunnels = [f"-L{LOOPBACK}:{here}:{LOOPBACK}:{there}" for here, there in forwarded.items()]
@@ -130,9 +133,20 @@ def _lost(code: int) -> UserError:
 
 
 def _mlflow_pages(port: int) -> list[str]:
-    """Return the addresses of the pages with the sweep's runs, or why there is none yet."""
+    """Return the addresses of the pages with the sweep's runs; none before MLflow has started and a study trains."""
     server = f"http://{LOOPBACK}:{port}"
     try:
         return list(study_pages(server, server).values())
-    except MirrorError as problem:
-        return [f"no page yet: {problem}"]
+    except MirrorError:
+        return []
+
+
+def _later_pages(ssh: subprocess.Popen[bytes], port: int) -> list[str]:
+    """Look for the pages until MLflow has them, print and return their addresses; none if ssh ends before."""
+    while ssh.poll() is None:
+        with suppress(subprocess.TimeoutExpired):
+            ssh.wait(RETRY_S)
+        if pages := _mlflow_pages(port):
+            print("\n".join(f"MLflow     {page}" for page in pages), flush=True)
+            return pages
+    return []

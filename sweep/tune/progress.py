@@ -218,7 +218,7 @@ class _Trial:
         self._paces = paces
 
     def seconds_left(self) -> float:
-        """Return how long the rest takes; between reports that falls with the clock, to nothing while files are sent."""
+        """Return how long the rest takes; between reports that falls with the clock, at most to 0."""
         left = sum(run.seconds_left(run.pace_by(self._paces)) for run in self.left)
         if not self.running:
             return left

@@ -25,12 +25,15 @@ from pathlib import Path
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
+        status = {first_status} if not Path({asked!r}).exists() else 200
         Path({asked!r}).write_text(self.path)
-        self.send_response({status})
+        if not status:
+            return  # closes the connection, as ssh does where nothing listens
+        self.send_response(status)
         self.end_headers()
         missing = {{"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "no such experiment"}}
         found = {{"experiment": {{"experiment_id": "17", "name": "lr-sweep"}}}}
-        self.wfile.write(json.dumps(found if {status} == 200 else missing).encode())
+        self.wfile.write(json.dumps(found if status == 200 else missing).encode())
 
 ports = [int(word.split(":")[1]) for word in sys.argv if word.startswith("-L")]
 if {dies}:
@@ -61,13 +64,12 @@ def port() -> int:
         return int(free.getsockname()[1])
 
 
-def fake_ssh(folder: Path, *, status: int = 200, dies: bool = False, lost: bool = False) -> dict[str, str]:
+def fake_ssh(folder: Path, *, first_status: int = 200, dies: bool = False, lost: bool = False) -> dict[str, str]:
     """Write it, and return an environment in which it is found."""
     program = folder / "bin" / "ssh"
     program.parent.mkdir()
-    program.write_text(
-        f"#!{sys.executable}\n" + FAKE_SSH.format(asked=str(folder / "asked"), status=status, dies=dies, lost=lost)
-    )
+    script = FAKE_SSH.format(asked=str(folder / "asked"), first_status=first_status, dies=dies, lost=lost)
+    program.write_text(f"#!{sys.executable}\n{script}")
     program.chmod(0o700)
     return environment(PATH=f"{program.parent}{os.pathsep}{os.environ['PATH']}")
 
@@ -85,6 +87,7 @@ def test_the_command_for_machines_of_one_s_own() -> None:
         "-oExitOnForwardFailure=yes",
         "-oServerAliveInterval=10",
         "-oStrictHostKeyChecking=accept-new",
+        "-oLogLevel=ERROR",
         "-i",
         str(Path.home() / ".ssh" / "id_ed25519"),
         "-L127.0.0.1:5001:127.0.0.1:5000",
@@ -134,10 +137,16 @@ def test_lost_tunnels_are_opened_again(tmp_path: Path, port: int) -> None:
     assert printed.count("Ctrl-C closes the tunnels") == 1
 
 
-def test_before_the_first_study(tmp_path: Path, port: int) -> None:
-    code, printed = ui(fake_ssh(tmp_path, status=404), port, "Ctrl-C closes")
+@pytest.mark.parametrize("first_status", [0, 404])
+def test_before_mlflow_has_started_and_before_the_first_study(tmp_path: Path, port: int, first_status: int) -> None:
+    page = f"http://127.0.0.1:{port}/#/experiments/17/runs?workflowType=machine_learning"
+    code, printed = ui(fake_ssh(tmp_path, first_status=first_status), port, page)
     assert code == 0
-    assert f"no page yet: MLflow at http://127.0.0.1:{port} has no experiment lr-sweep" in printed
+    assert [line.partition(" ")[2].strip() for line in printed.splitlines() if line.startswith("MLflow")] == [
+        "no page yet: its address follows once MLflow answers and the first study trains",
+        page,
+    ]
+    assert "Error" not in printed
 
 
 def test_ssh_that_fails(tmp_path: Path, port: int) -> None:
