@@ -121,11 +121,15 @@ def _settings(cluster: Mapping[str, Any]) -> Iterator[str]:
 
 
 def outside_the_schema(cluster: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what Ray's own schema refuses; `ray up` stops at the first, and prints the whole schema."""
+    """Yield what Ray's own schema refuses; `ray up` stops at the first, and prints the whole schema.
+
+    `ray up` first moves `min_workers` to a node type in local files, and drops it in others.
+    """
     import ray.autoscaler
     from jsonschema import Draft7Validator
 
     schema = json.loads(Path(ray.autoscaler.__file__).with_name("ray-schema.json").read_text(encoding="utf-8"))
+    schema["properties"]["min_workers"] = schema["properties"]["max_workers"]
     for error in Draft7Validator(schema).iter_errors(cluster):
         yield f"{'.'.join(map(str, error.absolute_path)) or 'the file'}: {error.message}"
 
@@ -143,6 +147,8 @@ def _node_types(cluster: Mapping[str, Any]) -> Iterator[str]:
             yield f"available_node_types.{name}: without a CPU, no trial fits on it"
         if name != head and min(most, most_of_all) < 1:
             yield f"available_node_types.{name}: max_workers is {min(most, most_of_all)}: none of it would be started"
+    if (least_of_all := sum(node_type.get("min_workers", 0) for node_type in types.values())) > most_of_all:
+        yield f"max_workers: {most_of_all}, less than the sum of min_workers, {least_of_all}"
     if types and set(types) == {head}:
         yield "available_node_types: only the head's type: no worker would be started"
 
@@ -230,6 +236,8 @@ def _aws(cluster: Mapping[str, Any]) -> Iterator[str]:
             f"{POLICY_CLUSTER} alone: keep that name"
         )
     region, head = cluster["provider"].get("region"), cluster.get("head_node_type")
+    if "min_workers" in cluster:
+        yield "min_workers: Ray ignores it here: give it to each of the available_node_types"
     regions = _botocore().get_available_regions("ec2")
     if region not in regions:
         yield f"provider.region: botocore knows no {region!r}{_meant(region, regions)}"

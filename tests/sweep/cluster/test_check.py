@@ -76,12 +76,28 @@ def test_a_file_that_is_filled_in_has_no_problem(home: Path) -> None:
         assert last == f"{path}: no problem in what can be checked here; `ray up {path}` shows the rest"
 
 
+def test_min_workers_of_machines_of_one_s_own_are_no_problem(home: Path) -> None:
+    """`ray up` moves the number to a node type before it looks at Ray's schema."""
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    path = home / "mine.yaml"
+    path.write_text(own(LOCAL).replace("cluster_name:", "min_workers: 1\ncluster_name:"))
+    validate_config(prepare_config(read_cluster(path)))
+    assert problems_in(path) == []
+
+
 PLANTED: dict[str, list[tuple[str, str, str]]] = {
     "aws": [
         ("\nmax_workers: 8", "\nmax_worker: 8", "the file: Additional properties are not allowed ('max_worker' was "),
         ("    min_workers: 0\n    max_workers: 8", "    min_workers: many", "gpu.min_workers: 'many' is not of type"),
         ("head_node_type: head", "head_node_type: hed", "head_node_type: got hed, want one of head, gpu, gpu-l4"),
         ("min_workers: 0\n    max_workers: 8", "min_workers: 9", "gpu: min_workers is 9, more than max_workers, 8"),
+        (
+            "min_workers: 0\n    max_workers: 8",
+            "min_workers: 5",
+            "max_workers: 8, less than the sum of min_workers, 10",
+        ),
+        ("\nmax_workers: 8", "\nmin_workers: 1\nmax_workers: 8", "min_workers: Ray ignores it here"),
         ("    max_workers: 8", "    max_workers: 0", "gpu: max_workers is 0: none of it would be started"),
         ("\nmax_workers: 8", "\nmax_workers: 0", "gpu: max_workers is 0: none of it would be started"),
         ("g6.xlarge", "g6.xlage", ".InstanceType: botocore knows no 'g6.xlage'; did you mean g6.xlarge?"),
@@ -140,6 +156,7 @@ PLANTED: dict[str, list[tuple[str, str, str]]] = {
         ("head_ip: 10.0.0.10", "head_ip: lab@10.0.0.10", "provider: lab@10.0.0.10 is no address"),
         ("  worker_ips:", "  worker_ip:", "want head_ip, and worker_ips with one machine or more"),
         ("cluster_name:", "max_workers: 1\ncluster_name:", "max_workers: 1, but there are 2 worker_ips"),
+        ("cluster_name:", "min_workers: few\ncluster_name:", "min_workers: 'few' is not of type 'integer'"),
     ],
 }
 
@@ -159,7 +176,7 @@ def test_each_planted_mistake_is_named(home: Path, source: Path, old: str, new: 
     path = home / "mine.yaml"
     path.write_text(text.replace(old, new))
     code, printed = said("cluster", "check", path)
-    (line, *_) = [line for line in printed.splitlines() if wanted.removeprefix("not checked: ") in line] or [printed]
+    line = next((line for line in printed.splitlines() if wanted.removeprefix("not checked: ") in line), "")
     assert line.startswith("not checked: " if code == 0 else "problem: "), printed
     assert wanted.startswith("not checked: ") <= (code == 0)
 
