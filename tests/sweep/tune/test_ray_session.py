@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import ray
 from ray._private import utils
@@ -23,6 +24,7 @@ from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.tune import ray_session as module
 from lr_sweep.sweep.tune.ray_session import _MAX_FOLDER_BYTES, RayLostError, private_ray, ray_session
+from lr_sweep.tests.support.chaos import processes
 from lr_sweep.tests.support.tiny_study import ROOT, environment
 from lr_sweep.tests.support.waiting import wait_until
 
@@ -243,3 +245,29 @@ def test_a_process_whose_parent_has_ended_leaves_ray_and_works_on(tmp_path: Path
     assert [shell.wait() for shell in shells] == [0, 0]
     for file in printed.values():
         wait_until(lambda file=file: "left\n" in file.read_text(), "the end")
+
+
+ALONE = """
+import sys, time
+from pathlib import Path
+from lr_sweep.sweep.plan.placement import Placement
+from lr_sweep.sweep.study.resources import Resources
+from lr_sweep.sweep.tune.ray_session import ray_session
+with ray_session(Placement(resources=Resources(), cpus=1), Path(sys.argv[1])):
+    print("Ray is up", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_all_of_ray_ends_after_its_driver_was_killed(tmp_path: Path) -> None:
+    """Its agents last (2.60): they try for a minute to report to the GCS that the raylet is dead."""
+    command = [sys.executable, "-c", ALONE, tmp_path / "log"]
+    with subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == b"Ray is up\n"
+        started = {process.pid for process in psutil.Process(driver.pid).children(recursive=True)}
+        driver.kill()
+    assert len(started) >= 4  # the GCS, the raylet, two agents
+    wait_until(lambda: not {pid for pid, _, command in processes() if command} & started, "the end of all of them")
