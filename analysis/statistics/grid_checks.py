@@ -179,7 +179,7 @@ def _chosen(cell: SweptCell) -> Row | None:
 
 
 def _best_of(rates: Sequence[Row], metric: Metric) -> Row | None:
-    return max(rates, key=lambda row: metric.sign * row["validation_mean"], default=None)
+    return max(rates, key=lambda row: metric.sign * comparable(row["validation_mean"]), default=None)
 
 
 def _unstable(cell: SweptCell) -> Iterator[CheckFinding]:

@@ -11,6 +11,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from lr_sweep.analysis.statistics.noise import Ints
+from lr_sweep.analysis.statistics.selection import rounded
 from lr_sweep.analysis.statistics.uncertainty import Floats
 
 
@@ -29,7 +30,7 @@ class Curve(NamedTuple):
     @property
     def best(self) -> int:
         """The index of the best mean, the lowest rate of equals."""
-        return int(np.nanargmax(self.means))
+        return int(np.nanargmax(rounded(self.means)))
 
 
 def curve_of(rates: pd.DataFrame, sign: int) -> Curve:

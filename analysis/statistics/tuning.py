@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
 from lr_sweep.analysis.statistics.grid_values import CellValues, sampled
-from lr_sweep.analysis.statistics.selection import CELL, arrays_by_cell
+from lr_sweep.analysis.statistics.selection import CELL, arrays_by_cell, rounded
 from lr_sweep.analysis.statistics.uncertainty import CONFIDENCE, Floats
 
 
@@ -47,11 +47,11 @@ def expected_bests(summary: StudySummary) -> pd.DataFrame:
     with_value = summary.runs.dropna(subset=["validation_accuracy"])
     runs = arrays_by_cell(with_value, "learning_rate", "seed", "validation_accuracy")
     of_rates = summary.learning_rates.dropna(subset=["validation_mean"])
-    for cell, measured in arrays_by_cell(of_rates, "validation_mean", "test_mean").items():
+    for cell, (swept, *measured) in arrays_by_cell(of_rates, "learning_rate", "validation_mean", "test_mean").items():
         means, tests = (sign * each for each in measured)
         rates, seeds, values = runs[cell]
         half = half_widths(CellValues.of(rates, seeds, values))
-        order = means.argsort(kind="stable")
+        order = np.lexsort((-swept, rounded(means)))  # of equal means the smaller rate is chosen, so it comes last
         least, most = np.sort(means - half), np.sort(means + half)
         if summary.metric.is_fraction:
             least, most = (np.clip(each, min(0, sign), max(0, sign)) for each in (least, most))

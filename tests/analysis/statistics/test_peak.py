@@ -57,3 +57,7 @@ def test_the_size_of_the_values_changes_nothing(exponent: int) -> None:
     means, unit = [0.58, 0.59, 0.60, 0.55], 2.0**exponent
     gain, scaled = fitted_gain(curve(means), 2), fitted_gain(curve(np.multiply(means, unit)), 2)
     assert (scaled.size, scaled.at) == pytest.approx((gain.size * unit, gain.at))
+
+
+def test_the_best_rate_is_the_lowest_of_those_equal_but_for_summation_error() -> None:
+    assert curve([0.1, 0.3, 0.1 + 0.2, 0.2]).best == 1

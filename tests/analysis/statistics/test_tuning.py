@@ -39,6 +39,14 @@ def test_the_test_value_is_that_of_the_rate_that_validation_chooses(tmp_path: Pa
     assert found["low"].isna().all()  # one seed
 
 
+@pytest.mark.parametrize("tied", [0.3, 0.1 + 0.2])  # the second is the first but for summation error
+def test_of_equal_means_the_smaller_rate_is_chosen(tmp_path: Path, tied: float) -> None:
+    made = SyntheticRecord(tmp_path)
+    made.add(1e-4, 0, [(300, 0.3, 0.5)])
+    made.add(1e-3, 0, [(300, tied, 0.7)])
+    assert list(expected_bests(summary_of(made.write()))["test"]) == pytest.approx([0.6, 0.5])
+
+
 def test_limits_of_all_means_at_once_by_hand() -> None:
     """Two rates, deviations of 0.01 and 0.02, unrelated seeds: each has the pooled variance, or its own if larger."""
     values = np.array([[0.5, 0.51, 0.49], [0.6, 0.58, 0.62]])  # correlated by -1, which counts as 0
