@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from urllib.parse import urlsplit, urlunsplit
 
@@ -9,6 +10,21 @@ from lr_sweep.common.errors import UserError
 
 ANSWER_TIMEOUT_S = 10.0
 """Time after which a silent host counts as unreachable; Ray itself tries for minutes."""
+MLFLOW_ENVIRONMENT = {
+    # The mirror retries by itself, after asking what has arrived: MLflow's own retry can create a run twice.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+}
+"""Settings of MLflow's client, by the environment variables that it reads; its own would try for minutes."""
+
+
+def quiet_mlflow() -> None:
+    """Give MLflow's client of this process `MLFLOW_ENVIRONMENT`, but for what the user set."""
+    for name, value in MLFLOW_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
 
 
 def shown_uri(uri: str) -> str:

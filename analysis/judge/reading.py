@@ -16,6 +16,7 @@ from ruamel.yaml.error import YAMLError
 from lr_sweep.analysis.judge.names import GIVEN_ROLES, SPLITS
 from lr_sweep.common.errors import UserError, reason, translated, unknown
 from lr_sweep.common.files import read_plain, write_bytes
+from lr_sweep.common.yaml_text import load_yaml
 
 MOST_BYTES = 1_000_000
 """Of a file that keeps a reading."""
@@ -110,7 +111,7 @@ def saved_reading(path: Path) -> Reading:
     """Read what `save_reading` wrote, or a user by hand; raises UserError with what is wrong."""
     wanted = f"want a mapping with {', '.join(FIELDS)}, as --save writes it"
     try:
-        content = YAML(typ="safe").load(read_plain(path, MOST_BYTES).decode())
+        content = load_yaml(read_plain(path, MOST_BYTES).decode())
     except (OSError, ValueError, RecursionError, YAMLError) as error:
         raise UserError(f"--columns {path}: cannot be read ({reason(error)}): {wanted}") from error
     if not isinstance(content, dict):

@@ -14,9 +14,8 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from lr_sweep.common.source_code import CHECKOUT
+from lr_sweep.common.yaml_text import load_yaml
 from lr_sweep.sweep.cluster.commands import LISTS, command_problems
 from lr_sweep.sweep.cluster.tunnels import read_cluster
 
@@ -78,7 +77,7 @@ def _shipped(cluster_file: Path, kind: str) -> dict[str, Any] | None:
     show = ["git", "show", f"HEAD:{SHIPPED[kind].relative_to(CHECKOUT)}"]
     with suppress(OSError, subprocess.CalledProcessError):
         text = subprocess.run(show, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
-        committed: dict[str, Any] = YAML(typ="safe").load(text)
+        committed: dict[str, Any] = load_yaml(text)
         return committed
     return None
 

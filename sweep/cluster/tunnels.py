@@ -10,11 +10,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.network import check_answers, check_listening
+from lr_sweep.common.yaml_text import load_yaml
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS
 from lr_sweep.sweep.mirror.client import MirrorError
 from lr_sweep.sweep.mirror.pages import study_pages
@@ -83,7 +83,7 @@ def _say_open(pages: Sequence[str], *, again: bool) -> None:
 def read_cluster(cluster_file: Path) -> dict[str, Any]:
     """Read a cluster file, which says how to reach the head; raises UserError for another or no file."""
     try:
-        cluster = YAML(typ="safe").load(cluster_file)
+        cluster = load_yaml(cluster_file)
     except (OSError, YAMLError) as error:
         raise UserError(f"--cluster: cannot read {cluster_file}: {error}") from error
     if not isinstance(cluster, dict) or not {"provider", "auth"} <= cluster.keys():

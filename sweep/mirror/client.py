@@ -14,21 +14,12 @@ from urllib.parse import quote, unquote
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import partial_path
-from lr_sweep.common.network import shown_uri
+from lr_sweep.common.network import quiet_mlflow, shown_uri
 
 EXPERIMENT = "lr-sweep"
 """The MLflow experiment that holds everything."""
 VIEW_TAG = "mlflow.sharedViewState."
 """Begins the name of an experiment's tag that holds a view of its page, as MLflow (3.17) itself saves one to share."""
-
-_DEFAULT_ENVIRONMENT = {
-    # We retry ourselves, after asking what has arrived: MLflow's own retry of a lost answer can create a run twice.
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-}
 
 _SQLITE, _QUOTED = "sqlite:///", "sqlite+pysqlite:///"
 """Begin addresses of databases: by a path as it is, and by one that is quoted since it has `%`, `?`, `#` or `;`."""
@@ -75,8 +66,7 @@ def open_client(uri: str) -> Any:
 
     The first call imports mlflow, which takes seconds.
     """
-    for name, value in _DEFAULT_ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
+    quiet_mlflow()
     with store_problems(uri):
         from mlflow import MlflowClient
 

@@ -16,6 +16,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lr_sweep.common.errors import UserError, unknown
 from lr_sweep.common.files import read_plain
+from lr_sweep.common.yaml_text import as_version_1_2
 from lr_sweep.sweep.study.built_in import BuiltInStudy
 from lr_sweep.sweep.study.own import FunctionStudy
 from lr_sweep.sweep.study.study import Study
@@ -189,7 +190,7 @@ class _Reader:
     def read_text(self, text: str) -> Any:
         """Read a document; raise `YAMLError` if it is none."""
         try:
-            root = self._yaml.compose(text)
+            root = self._yaml.compose(as_version_1_2(text))
             if root is None:
                 return self._skip((), "the file is empty, want a mapping of keys to values")
             return self._read(root, ())

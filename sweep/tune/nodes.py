@@ -13,10 +13,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from lr_sweep.common.network import check_answers
 from lr_sweep.common.text import machines_there
+from lr_sweep.common.yaml_text import load_yaml
 from lr_sweep.sweep.plan.placement import Nodes, Placement, fits
 from lr_sweep.sweep.tune.shares import Claim
 from lr_sweep.trainables.events import Advanced, Report
@@ -151,7 +150,7 @@ def machines_text(number: int, cluster_file: Path = CLUSTER_FILE) -> str:
 def _autoscaler(cluster_file: Path) -> Mapping[str, Any]:
     """Return the settings of Ray's autoscaler; empty where there is none."""
     path = cluster_file.expanduser()
-    return dict(YAML(typ="safe").load(path)) if path.is_file() else {}
+    return dict(load_yaml(path)) if path.is_file() else {}
 
 
 def node_text(node_id: str) -> str:

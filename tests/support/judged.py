@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -37,3 +38,9 @@ def run_script(text: str, *arguments: str, folder: Path) -> None:
     one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=folder, env=one_thread, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def contents_of(folder: Path) -> dict[Path, bytes]:
+    """Return a checksum of every file below a folder."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path: hashlib.sha256(path.read_bytes()).digest() for path in files}

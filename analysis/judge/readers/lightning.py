@@ -12,6 +12,7 @@ from lr_sweep.analysis.judge.readers.from_rows import flattened, table_of_rows, 
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, read_table_file
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import read_plain
+from lr_sweep.common.yaml_text import as_version_1_2
 
 METRICS, SETTINGS = "metrics.csv", "hparams.yaml"
 
@@ -35,7 +36,7 @@ def yaml_mapping(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        found = YAML().load(read_plain(path, MOST_BYTES).decode())
+        found = YAML().load(as_version_1_2(read_plain(path, MOST_BYTES).decode()))
     except (OSError, ValueError, RecursionError, YAMLError) as error:  # ValueError: of a date that no calendar has
         raise UserError(f"{path} cannot be read ({reason(error)})") from error
     return dict(found) if isinstance(found, dict) else {}

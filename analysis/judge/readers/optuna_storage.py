@@ -24,8 +24,11 @@ def is_journal(path: Path) -> bool:
     return isinstance(first, dict) and {"op_code", "worker_id"} <= first.keys()
 
 
-def read_optuna(path: Path) -> TableFile:
-    """Read the trials of every study; several studies are variants. Raises UserError."""
+def read_optuna(path: Path, copy: Path) -> TableFile:
+    """Read the trials of every study; several studies are variants. Raises UserError.
+
+    `copy`: what is opened, and may be written to; `path` is what reports and messages show.
+    """
     try:
         import optuna
     except ImportError as error:
@@ -35,17 +38,18 @@ def read_optuna(path: Path) -> TableFile:
         ) from error
     optuna.logging.set_verbosity(logging.WARNING)
     try:
-        if is_journal(path):
-            backend = optuna.storages.journal.JournalFileBackend(str(path))
+        if is_journal(copy):
+            backend = optuna.storages.journal.JournalFileBackend(str(copy))
             storage = optuna.storages.JournalStorage(backend)
         else:
-            storage = optuna.storages.RDBStorage(f"sqlite:///{path.resolve()}")
+            storage = optuna.storages.RDBStorage(f"sqlite:///{copy}")
         studies = [optuna.load_study(study_name=name, storage=storage) for name in optuna.get_all_study_names(storage)]
         rows = [row for study in studies for row in _trials(study, len(studies) > 1)]
     except UserError:
         raise
     except Exception as error:  # of Optuna, of SQLAlchemy, or of a damaged file
-        raise UserError(f"{path} cannot be read as Optuna's ({reason(error)})") from error
+        why = reason(error).replace(str(copy), str(path))
+        raise UserError(f"{path} cannot be read as Optuna's ({why})") from error
     return table_of_rows(path, rows, f"{len(studies)} studies of Optuna" if len(studies) > 1 else "a study of Optuna")
 
 

@@ -20,6 +20,7 @@ from lr_sweep.analysis.judge.readers import (
     tensorboard,
     wandb_chart,
 )
+from lr_sweep.analysis.judge.readers.copies import copied
 from lr_sweep.analysis.judge.readers.from_rows import labels_of
 from lr_sweep.analysis.judge.table_file import MOST_BYTES, TableFile, read_table_file, table_of
 from lr_sweep.analysis.judge.words import is_rate
@@ -41,7 +42,7 @@ KINDS = "of Ray Tune, Hydra, Lightning or TensorBoard"
 
 def read_sources(sources: Sequence[str | Path]) -> list[TableFile]:
     """Read every source; raises UserError with what is wrong with the first that cannot be read."""
-    tables = [_read(each) for source in sources for each in _expanded(str(source))]
+    tables = [_read(each) for source in sources for each in expanded(str(source))]
     return tables if len(tables) == 1 else [_with_name(table) for table in tables]
 
 
@@ -54,7 +55,7 @@ def _with_name(table: TableFile) -> TableFile:
     return replace(table, columns=columns | table.columns)
 
 
-def _expanded(source: str) -> list[str]:
+def expanded(source: str) -> list[str]:
     """Return the files that a pattern names, as a shell would."""
     if not glob.has_magic(source) or source == STDIN or Path(source).exists():
         return [source]
@@ -67,7 +68,7 @@ def _read(source: str) -> TableFile:
     if source == STDIN:
         return _read_stdin()
     if source.startswith(("http://", "https://")):
-        return mlflow_store.read_mlflow(source, shown_uri(source))
+        return mlflow_store.read_mlflow_server(source, shown_uri(source))
     path = Path(source.removeprefix("sqlite:///"))
     if path.is_dir():
         return _read_folder(path)
@@ -77,8 +78,7 @@ def _read(source: str) -> TableFile:
     if head == SQLITE:
         return _read_database(path)
     if head.lstrip()[:1] in (b"{", b"["):
-        is_journal = optuna_storage.is_journal(path)
-        return optuna_storage.read_optuna(path) if is_journal else json_rows.read_json_file(path)
+        return _read_journal(path) if optuna_storage.is_journal(path) else json_rows.read_json_file(path)
     return wandb_chart.without_chart(read_table_file(path))
 
 
@@ -113,15 +113,20 @@ def _read_folder(path: Path) -> TableFile:
     raise UserError(f"{path} cannot be read (it is a folder, and none {KINDS}): name a table, such as a CSV file")
 
 
+def _read_journal(path: Path) -> TableFile:
+    with copied(path) as copy:
+        return optuna_storage.read_optuna(path, copy)
+
+
 def _read_database(path: Path) -> TableFile:
     """Read a database of Optuna or of MLflow."""
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+        with copied(path) as copy, closing(sqlite3.connect(copy)) as database:
             names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    except sqlite3.Error as error:
+            if {"studies", "trials"} <= names:
+                return optuna_storage.read_optuna(path, copy)
+            if {"experiments", "runs"} <= names:
+                return mlflow_store.read_mlflow_database(path, database)
+    except (OSError, sqlite3.Error) as error:
         raise UserError(f"{path} cannot be read as a database ({reason(error)})") from error
-    if {"studies", "trials"} <= names:
-        return optuna_storage.read_optuna(path)
-    if {"experiments", "runs"} <= names:
-        return mlflow_store.read_mlflow(f"sqlite:///{path.resolve()}", str(path))
     raise UserError(f"{path} is a database of neither Optuna nor MLflow: write its runs as a CSV file")

@@ -73,7 +73,7 @@ def test_the_report_is_written_and_replaced_whole(table: Path, capsys: pytest.Ca
         (["mine.csv", "--select-on-test"], "the table has validation data"),
         (["mine.csv", "--equal-within", "0"], "--equal-within: got 0, want a difference above 0"),
         (["mine.csv", "--out", "mine.csv"], "a file is there: name another folder"),
-        (["mine.csv", "--out", "."], "such as mine.csv: name another folder"),
+        (["mine.csv", "--out", "."], "it holds mine.csv, which is judged: name another folder"),
         (["mine.cvs"], "no file mine.cvs: name a CSV or Parquet file"),
     ],
 )
@@ -323,3 +323,13 @@ def test_fresh_seeds_are_equal_within_what_a_kept_reading_says(
 def test_a_limit_that_is_none_is_refused(limit: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["judge", "x.csv", f"--equal-within={limit}"]) == 2
     assert f"--equal-within: got {limit}, want a difference above 0" in capsys.readouterr().err
+
+
+def test_a_table_that_is_judged_is_never_replaced(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["judge", "mine.csv", "--save", "mine.csv"]) == 2
+    assert table.read_text() == TABLE
+    assert main(["judge", "mine.csv", "--out", "judged/runs"]) == 0
+    before = files(table.parent / "judged" / "runs")
+    assert main(["judge", "judged/runs/runs.csv"]) == 2  # its report would be written to the same folder
+    assert "it holds runs.csv, which is judged" in capsys.readouterr().err
+    assert files(table.parent / "judged" / "runs") == before

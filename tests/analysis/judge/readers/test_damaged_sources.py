@@ -89,7 +89,9 @@ def test_a_password_in_an_address_is_in_no_message_and_no_report(monkeypatch: py
             return Page([SimpleNamespace(info=info, data=SimpleNamespace(params=params, metrics=metrics))])
 
     monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=Client))
-    with pytest.raises(UserError, match="http://host:1 cannot be read as MLflow's .API request to http://host:1/api"):
+    with pytest.raises(
+        UserError, match="http://host:1 cannot be read as a server of MLflow .API request to http://host:1/api"
+    ):
         read_sources(["http://me:secret@host:1"])
     (table,) = read_sources(["http://me:secret@host:1"])
     assert asked == ["http://me:secret@host:1"] * 2

@@ -1,0 +1,57 @@
+"""Databases are read as copies: of an old version, with changes in a journal, while another program writes."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from lr_sweep.analysis.judge.judge import judge
+from lr_sweep.analysis.judge.readers import copies
+from lr_sweep.analysis.judge.reading import Reading
+from lr_sweep.common.errors import UserError
+from lr_sweep.tests.support.judged import chosen
+
+MLFLOW = """
+CREATE TABLE experiments (experiment_id INTEGER PRIMARY KEY, name TEXT, lifecycle_stage TEXT);
+CREATE TABLE runs (run_uuid TEXT, experiment_id INTEGER, status TEXT, start_time INTEGER, lifecycle_stage TEXT);
+CREATE TABLE params (run_uuid TEXT, key TEXT, value TEXT);
+CREATE TABLE latest_metrics (run_uuid TEXT, key TEXT, value REAL, is_nan BOOLEAN);
+INSERT INTO experiments VALUES (0, 'Default', 'active'), (1, 'digits', 'active');
+INSERT INTO runs VALUES ('a', 1, 'FINISHED', 1, 'active'), ('b', 1, 'FINISHED', 2, 'active'),
+    ('c', 1, 'FINISHED', 3, 'active'), ('d', 1, 'FINISHED', 4, 'deleted');
+INSERT INTO params VALUES ('a', 'lr', '0.1'), ('b', 'lr', '0.01'), ('c', 'lr', '1'), ('d', 'lr', '10');
+INSERT INTO latest_metrics VALUES ('a', 'val_acc', 0.5, 0), ('b', 'val_acc', 0.75, 0), ('c', 'val_acc', 0, 1);
+"""
+"""The tables of MLflow 1.0 that have runs; another version of MLflow has others beside them."""
+
+
+def made(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path)
+    database.executescript(MLFLOW)
+    return database
+
+
+def test_a_database_of_an_old_mlflow_is_read_as_it_is(tmp_path: Path) -> None:
+    made(tmp_path / "mlflow.db").close()
+    found = judge([tmp_path / "mlflow.db"], Reading())
+    assert chosen(found) == {"all": (0.01, 0.75)}
+    assert found.summary.runs["status"].tolist() == ["complete", "complete", "diverged"]
+
+
+def test_changes_that_are_in_a_journal_alone_are_read_and_stay_there(tmp_path: Path) -> None:
+    with closing(made(tmp_path / "mlflow.db")) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("UPDATE latest_metrics SET value = 0.875 WHERE run_uuid = 'a'")
+        writer.commit()
+        assert chosen(judge([tmp_path / "mlflow.db"], Reading())) == {"all": (0.1, 0.875)}
+
+
+def test_a_database_that_changes_all_the_time_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(tmp_path / "mlflow.db").close()
+    states = iter(range(100))
+    monkeypatch.setattr(copies, "_states", lambda _: next(states))
+    with pytest.raises(UserError, match="changed while it was copied"):
+        judge([tmp_path / "mlflow.db"], Reading())
