@@ -17,14 +17,14 @@ import pandas as pd
 from lr_sweep.analysis.judge.columns import Columns, columns_of
 from lr_sweep.analysis.judge.layouts import arranged
 from lr_sweep.analysis.judge.means import refuse_means
-from lr_sweep.analysis.judge.names import FRACTIONS, PERCENTS, SPLITS
+from lr_sweep.analysis.judge.names import FRACTIONS, PERCENTS, SEVERAL, SPLITS
 from lr_sweep.analysis.judge.read_as import read_as
 from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
-from lr_sweep.analysis.judge.rows import rows_of, whole_steps
+from lr_sweep.analysis.judge.rows import refuse_cut, rows_of, whole_steps
 from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_one_rate
 from lr_sweep.analysis.judge.settings import RATE, with_settings
-from lr_sweep.analysis.judge.table_file import TableFile
+from lr_sweep.analysis.judge.table_file import TableFile, joined
 from lr_sweep.analysis.judge.tuned import best_settings, tuned_remarks, with_nuisance
 from lr_sweep.analysis.judge.words import has_word, is_higher_better, is_setting, listed
 from lr_sweep.analysis.metric import Metric
@@ -103,33 +103,44 @@ def runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
         QuestionError: there are readings that are equally good.
     """
     tables, said = zip(*(arranged(table, reading.columns) for table in tables), strict=True)
-    columns = [columns_of(table, reading) for table in tables]
-    first = columns[0]
-    for table, found in zip(tables, columns, strict=True):
-        if (found.of.keys(), found.metric) != (first.of.keys(), first.metric):
-            raise UserError(f"{table.path} has other columns than {tables[0].path}: judge them one by one")
-        refuse_means(table, found, reading)
+    table = joined(tables)
+    columns = columns_of(table, reading)
+    _refuse_unlike(tables, columns)
+    refuse_means(table, columns, reading)
     remarks = _about_tables(tables)
-    metric, rows = _measured(rows_of(tables, columns, remarks), first, _with_direction(reading, first), remarks)
+    metric, rows = _measured(rows_of(table, columns, remarks), columns, _with_direction(reading, columns), remarks)
     rows = with_one_rate(rows, remarks)
-    refuse_schedules(rows, first.of["learning_rate"])
-    decisive, guessed = "validation" if "validation" in rows else "test", dict(first.guessed)
-    guessed |= {role: why for role, why in said[0].items() if role in first.of}
-    rows = with_settings(rows, first, decisive, guessed)
-    remarks.insert(0, read_as(tables, first, guessed, metric))
+    refuse_schedules(rows, columns.of["learning_rate"])
+    decisive, guessed = "validation" if "validation" in rows else "test", dict(columns.guessed)
+    guessed |= {role: why for role, why in said[0].items() if role in columns.of}
+    rows = with_settings(rows, columns, decisive, guessed)
+    remarks.insert(0, read_as(table, columns, guessed, metric))
     rows = whole_steps(with_nuisance(rows, metric), remarks)
     runs = runs_of(rows, decisive, remarks)
-    remarks += _lacking(first, guessed, metric)
+    remarks += _lacking(columns, guessed, metric)
     name = tables[0].stem
     info = StudyInfo(study=name, title=name, metric=metric, from_table=True)
     info = replace(info, paired=reading.paired, equal_within=reading.equal_within)
     mapping = replace(
         reading,
-        columns={**{role: name for role, name in guessed.items() if role not in first.of}, **first.of},
+        columns={**{role: name for role, name in guessed.items() if role not in columns.of}, **columns.of},
         metric=metric.name,
         higher_is_better=metric.higher_is_better,
     )
-    return RunsRead(info, runs, remarks, mapping, has_seeds="seed" in first.of, is_tuned="nuisance" in rows)
+    return RunsRead(info, runs, remarks, mapping, has_seeds="seed" in columns.of, is_tuned="nuisance" in rows)
+
+
+def _refuse_unlike(tables: Sequence[TableFile], columns: Columns) -> None:
+    """Raise UserError for a file that is cut, or lacks a column that is read in the others."""
+    for table in tables:
+        refuse_cut(table)
+        for role, name in columns.of.items():
+            if role not in SEVERAL and name not in table.columns:
+                other = next(each for each in tables if name in each.columns)
+                raise UserError(
+                    f"{table.path} has other columns than {other.path}, where {role} is {name}: "
+                    "judge them one by one, or write the same names in all"
+                )
 
 
 def _with_direction(reading: Reading, columns: Columns) -> Reading:

@@ -125,8 +125,8 @@ def _spread(table: TableFile, label: str, metrics: Sequence[str], kinds: Mapping
     for index, key in enumerate(zip(*(table.columns[name] for name in keys), strict=True)):
         of_run = rows.setdefault(key, {})
         if (text := table.columns[label][index].strip()) in of_run:
-            what = f"rows of one run have {label} {text} twice, at lines {table.lines[of_run[text]]} and"
-            raise UserError(f"{table.path}:{table.lines[index]}: {what} here: add a column of seeds, or of steps")
+            what = f"rows of one run have {label} {text} twice, at {table.lines[of_run[text]]} and"
+            raise UserError(f"{table.lines[index]}: {what} here: add a column of seeds, or of steps")
         of_run[text] = index
     if kinds is None and len(rows) == len(table.lines):  # each run has another metric
         return table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from lr_sweep.analysis.judge.columns import Columns
 from lr_sweep.analysis.judge.names import GIVEN_ROLES, SPLITS
@@ -16,11 +16,11 @@ MOST_NAME = 60
 WORDS = {"learning_rate": "learning rate", "num_steps": "step budget", "nuisance": "tuned as the rate", "run": "run id"}
 
 
-def read_as(tables: Sequence[TableFile], columns: Columns, guessed: Mapping[str, str], metric: Metric) -> str:
+def read_as(table: TableFile, columns: Columns, guessed: Mapping[str, str], metric: Metric) -> str:
     """Return one paragraph: `read as: variant = optimizer, learning rate = lr (guessed: ...), ...; not used: ...`."""
     read = [_role(role, columns, guessed) for role in (*GIVEN_ROLES, *SPLITS) if role in {**columns.of, **guessed}]
     unread = [name for name in columns.unread if name not in guessed.values()]
-    counted = [f"{printable(name)[:MOST_NAME]} ({_values(tables, name)})" for name in unread[:MOST_NAMED]]
+    counted = [f"{printable(name)[:MOST_NAME]} ({_values(table, name)})" for name in unread[:MOST_NAMED]]
     more = f" and {len(unread) - MOST_NAMED} more" if len(unread) > MOST_NAMED else ""
     rest = f"; not used: {', '.join(counted)}{more}" if counted else ""
     return f"read as: {', '.join(read)}; {metric.name}: {metric.better} is better{rest}"
@@ -34,6 +34,6 @@ def _role(role: str, columns: Columns, guessed: Mapping[str, str]) -> str:
     return f"{name} = {printable(columns.of[role])}{why}"
 
 
-def _values(tables: Sequence[TableFile], name: str) -> str:
-    values = {text.strip() for table in tables for text in table.columns.get(name, ())} - {""}
+def _values(table: TableFile, name: str) -> str:
+    values = {text.strip() for text in table.columns[name]} - {""}
     return f"{len(values):,} value{'' if len(values) == 1 else 's'}" if values else "empty"

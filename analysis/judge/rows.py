@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import compress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,7 @@ from lr_sweep.analysis.judge.fields import (
     without_prefix,
 )
 from lr_sweep.analysis.judge.names import DIVERGED, LOSSES, ROLES, SEVERAL, SPLITS
-from lr_sweep.analysis.judge.table_file import TableFile, raise_mistakes
+from lr_sweep.analysis.judge.table_file import Line, TableFile, raise_mistakes, stem_of
 from lr_sweep.analysis.judge.words import has_word, is_result, is_setting, measured, plain, split_of
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted
@@ -50,29 +52,31 @@ _PART = re.compile(r"[+-]?\d+(?:[.,]|[.,]?\d*e[+-]?)", re.ASCII | re.IGNORECASE)
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
 
 
-def rows_of(tables: Sequence[TableFile], columns: Sequence[Columns], remarks: list[str]) -> pd.DataFrame:
-    """Read the rows of all tables, with a task, a model and a variant each; raises UserError with every mistake.
-
-    Without a column of tasks each table is one, unless they are parts: of one learning rate each.
-    """
-    frames, mistakes = [], []
+def rows_of(table: TableFile, columns: Columns, remarks: list[str]) -> pd.DataFrame:
+    """Read the rows of a table, with a task, a model and a variant each; raises UserError with every mistake."""
     for leave_out in (_without_blank, _without_training):
-        tables = [leave_out(table, found, remarks) for table, found in zip(tables, columns, strict=True)]
-    rates = [set(table.columns[found.of["learning_rate"]]) for table, found in zip(tables, columns, strict=True)]
-    parts = len(tables) > 1 and max(map(len, rates)) == 1 < len(set().union(*rates))
-    if parts and "task" not in columns[0].of:
-        remarks.append(f"{len(tables)} files with one learning rate each are parts of one table")
-    for table, found in zip(tables, columns, strict=True):
-        rows, wrong = _read_rows(table, found)
-        mistakes += wrong
-        if "variant" not in rows and "model" in rows:  # what is compared is called a variant here
-            rows = rows.rename(columns={"model": "variant"})
-        given = {"task": ALL if parts else table.stem, "model": ALL, "variant": ALL}
-        frames.append(rows.assign(**{name: text for name, text in given.items() if name not in rows}))
+        table = leave_out(table, columns, remarks)
+    rows, mistakes = _read_rows(table, columns)
     raise_mistakes(mistakes)
-    rows = pd.concat(frames, ignore_index=True)
+    if "task" not in rows:
+        rows["task"] = _tasks(table, columns, remarks)
+    if "variant" not in rows and "model" in rows:  # what is compared is called a variant here
+        rows = rows.rename(columns={"model": "variant"})
+    rows = rows.assign(**{name: ALL for name in ("model", "variant") if name not in rows})
     _refuse_spellings(rows)
     return rows
+
+
+def _tasks(table: TableFile, columns: Columns, remarks: list[str]) -> list[str]:
+    """Name each row's task where no column does: by its file, unless files are parts, of one learning rate each."""
+    rates = defaultdict[Path, set[str]](set)
+    for line, rate in zip(table.lines, table.columns[columns.of["learning_rate"]], strict=True):
+        rates[line.path].add(rate)
+    if len(rates) > 1 and max(map(len, rates.values())) == 1 < len(set().union(*rates.values())):
+        remarks.append(f"{len(rates)} files with one learning rate each are parts of one table")
+        return [ALL] * len(table.lines)
+    stems = {path: stem_of(path) for path in rates}
+    return [stems[line.path] for line in table.lines]
 
 
 def _refuse_spellings(rows: pd.DataFrame) -> None:
@@ -134,18 +138,17 @@ def _read_rows(table: TableFile, columns: Columns) -> tuple[pd.DataFrame, list[s
         there is no validation, is NaN or infinite), and those of `UNREAD` and `LOSS`; and mistakes. Values of metrics
         are NaN where there is none.
     """
-    read: dict[str, Any] = {"where": [f"{table.path}:{line}" for line in table.lines]}
+    read: dict[str, Any] = {"where": list(map(str, table.lines))}
     mistakes = _ambiguous(table, columns)
     for role, name in columns.of.items():
         texts = _texts(table, role, name)
         values = {text: parsed(parser_of(role), text) for text in dict.fromkeys(texts)}
         mistakes += [
-            (line, f"{table.path}:{line}: {name}: {values[text]}")
+            (line, f"{line}: {name}: {values[text]}")
             for line, text in zip(table.lines, texts, strict=True)
             if isinstance(values[text], ValueError)
         ]
         read[role] = [None if isinstance(values[text], ValueError) else values[text] for text in texts]
-    mistakes += _cut(table)
     decisive = next(split for split in ("validation", "test") if split in read)
     frame = pd.DataFrame(read)
     frame["diverged"] = np.isinf(frame[decisive].astype(float)) | _said_diverged(table, columns)
@@ -225,16 +228,14 @@ def _may_be_setting(name: str, texts: set[str], num_rows: int) -> bool:
     return (is_text or not is_result(name)) and 1 < len(texts) <= max(2, num_rows / 2)
 
 
-def _cut(table: TableFile) -> list[tuple[int, str]]:
-    """Find a file that ends within a number: `0.` may have been 0.7."""
+def refuse_cut(table: TableFile) -> None:
+    """Raise UserError for a file that ends within a number: `0.` may have been 0.7."""
     text = list(table.columns.values())[-1][-1].strip()
-    if not table.unfinished or not _PART.fullmatch(text):
-        return []
-    line = table.lines[-1]
-    return [(line, f"{table.path}:{line}: the file ends within a number, {text!r}: write the whole file")]
+    if table.unfinished and _PART.fullmatch(text):
+        raise UserError(f"{table.lines[-1]}: the file ends within a number, {text!r}: write the whole file")
 
 
-def _ambiguous(table: TableFile, columns: Columns) -> list[tuple[int, str]]:
+def _ambiguous(table: TableFile, columns: Columns) -> list[tuple[Line, str]]:
     """Find numbers in which a comma, or a point, may be that of decimals or of thousands."""
     if not table.decimal_comma:
         return []
@@ -249,24 +250,24 @@ def _ambiguous(table: TableFile, columns: Columns) -> list[tuple[int, str]]:
     advice = "write numbers with a decimal point, and without marks of thousands"
     if comma and point:
         (line, name, text), (other_line, other_name, other) = sorted((comma, point))
-        also = f"and {other[:60]!r} in {other_name} at line {other_line}"
+        also = f"and {other[:60]!r} in {other_name} at {other_line}"
         mistake = f"got {text[:60]!r}, {also}: which mark is that of decimals, and which that of thousands? {advice}"
     elif comma and all(_THOUSANDS.fullmatch(text) for _, _, text in fields):
         line, name, text = comma
         mistake = f"got {text!r}, one number with a decimal comma, another with a comma of thousands: {advice}"
     else:
         return []
-    return [(line, f"{table.path}:{line}: {name}: {mistake}")]
+    return [(line, f"{line}: {name}: {mistake}")]
 
 
-def _without_step(table: TableFile, columns: Columns, frame: pd.DataFrame, decisive: str) -> Iterator[tuple[int, str]]:
+def _without_step(table: TableFile, columns: Columns, frame: pd.DataFrame, decisive: str) -> Iterator[tuple[Line, str]]:
     """Find rows with a value and no step; a run without a value needs none."""
     if "step" not in columns.of:
         return
     name, values = columns.of["step"], frame[decisive].notna()
     for line, text, has in zip(table.lines, table.columns[name], values, strict=True):
         if has and is_nothing(text):
-            yield line, f"{table.path}:{line}: {name}: got no step for an evaluation, want a number from 0"
+            yield line, f"{line}: {name}: got no step for an evaluation, want a number from 0"
 
 
 def whole_steps(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:

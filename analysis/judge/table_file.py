@@ -8,11 +8,11 @@ import io
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,16 +40,27 @@ MOST_MISTAKES = 20
 FORMAT = "want a CSV file in UTF-8 with a line of names, or a Parquet file"
 
 
+class Line(NamedTuple):
+    """Where a row is."""
+
+    path: Path
+    number: int
+    """Of the row's last line in the file; in Parquet and in other tools' folders of the row, from 1."""
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.number}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableFile:
-    """What a file holds, before any of it is understood."""
+    """What a file holds, or several, before any of it is understood."""
 
     path: Path
     sha256: str
     columns: dict[str, list[str]]
     """By name, in the file's order; empty text: nothing."""
-    lines: list[int]
-    """Each row's line in the file (the last one of several); in Parquet its number, from 1."""
+    lines: list[Line]
+    """Of each row."""
     decimal_comma: bool
     """Whether `0,5` is a number: fields are separated by something else than a comma."""
     reader: str = ""
@@ -70,8 +81,32 @@ class TableFile:
     @property
     def stem(self) -> str:
         """The name without its ending, which names a task or a report."""
-        name = printable(self.path.stem)
-        return name if name.strip(".") else "all"
+        return stem_of(self.path)
+
+
+def stem_of(path: Path) -> str:
+    """Return a file's name without its ending, as reports write it."""
+    name = printable(path.stem)
+    return name if name.strip(".") else "all"
+
+
+def joined(tables: Sequence[TableFile]) -> TableFile:
+    """Make one table of several, with the columns of all: a field that a file has no column of is empty."""
+    first, *others = tables
+    if not others:
+        return first
+    columns: dict[str, list[str]] = {name: [] for table in tables for name in table.columns}
+    for table in tables:
+        empty = [""] * len(table.lines)
+        for name, texts in columns.items():
+            texts += table.columns.get(name, empty)
+    return replace(
+        first,
+        path=first.path.with_name(f"{first.path.name} and {len(others)} more"),
+        columns=columns,
+        lines=[line for table in tables for line in table.lines],
+        decimal_comma=any(table.decimal_comma for table in tables),
+    )
 
 
 def read_table_file(path: Path) -> TableFile:
@@ -135,7 +170,7 @@ def _parquet(path: Path, content: bytes) -> TableFile:
         columns = {name: _texts(found[name]) for name in names}
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise UserError(f"{path}: cannot be read as Parquet ({reason(error)}): write it again") from error
-    lines = list(range(1, number + 1))
+    lines = [Line(path, row) for row in range(1, number + 1)]
     return TableFile(path=path, sha256=_digest(content), columns=columns, lines=lines, decimal_comma=False)
 
 
@@ -172,7 +207,7 @@ def _csv(path: Path, content: bytes) -> TableFile:
         path=path,
         sha256=_digest(content),
         columns=columns,
-        lines=[line for line, _ in rows],
+        lines=[Line(path, line) for line, _ in rows],
         decimal_comma=delimiter != ",",
         unfinished=not text.endswith(("\n", "\r")),
     )

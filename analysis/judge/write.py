@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from lr_sweep.analysis.judge.readers.sources import expanded
 from lr_sweep.analysis.report.folder import replacing
 from lr_sweep.analysis.study_files import Study, write_files
 from lr_sweep.analysis.study_report import Report
@@ -34,6 +36,18 @@ def write_judged(study: Study, folder: Path) -> Report:
             (new / LIST).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     files = tuple(folder / name for name in [*names, LIST])
     return Report(folder=folder, files=files, text=text, findings=study.findings)
+
+
+def check_apart(sources: Sequence[str], folder: Path, save: Path | None) -> None:
+    """Raise UserError where a table that is judged would be replaced: by a report's own table, or by `--save`."""
+    with translated((OSError, RuntimeError), partial(_unwritable, folder)):
+        out, saved = folder.resolve(), save and save.resolve()
+        paths = [Path(path.removeprefix("sqlite:///")).resolve() for each in sources for path in expanded(each)]
+    for path in paths:
+        if out in path.parents:
+            raise UserError(f"--out {folder}: it holds {path.name}, which is judged: name another folder")
+        if path == saved:
+            raise UserError(f"--save {save}: this table is judged: name another file")
 
 
 def _unwritable(folder: Path, error: Exception) -> UserError:

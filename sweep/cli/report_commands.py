@@ -124,7 +124,7 @@ def judge(
 
     from lr_sweep.analysis.judge.judge import SHARED_SEEDS, judged
     from lr_sweep.analysis.judge.reading import Reading, save_reading
-    from lr_sweep.analysis.judge.write import write_judged
+    from lr_sweep.analysis.judge.write import check_apart, write_judged
     from lr_sweep.sweep.cli.ask import answered
 
     pandas.options.mode.string_storage = "python"  # Arrow's strings are slower in many small frames
@@ -154,7 +154,7 @@ def judge(
     with _uncollected():
         found = answered(partial(judged, tables), reading, ["judge", *tables])
         out = out or Path("judged") / found.study.info.study
-        _check_inputs_stay([*tables, *filter(None, [decide])], out, save)
+        check_apart([*tables, *filter(None, [decide])], out, save)
         written = write_judged(found.study, out)
     read_as, *remarks = found.study.about_table
     warnings = [line for line in remarks if line.isupper() or line.startswith("NO ") or line == SHARED_SEEDS]
@@ -170,17 +170,6 @@ def judge(
         print(decided_text(found, decide, reading.equal_within or 0.0))
     print(f"report     {written.page}")
     return int(strict and written.num_problems > 0)
-
-
-def _check_inputs_stay(sources: list[str], out: Path, save: Path | None) -> None:
-    """Raise UserError where a table that is judged would be replaced: one in an earlier report, or one named twice."""
-    from lr_sweep.analysis.judge.readers.sources import expanded
-
-    for path in [Path(path.removeprefix("sqlite:///")).resolve() for each in sources for path in expanded(each)]:
-        if out.resolve() in path.parents:
-            raise UserError(f"--out {out}: it holds {path.name}, which is judged: name another folder")
-        if save is not None and path == save.resolve():
-            raise UserError(f"--save {save}: this table is judged: name another file")
 
 
 def _gate(tables: list[str], reading: Reading, min_gain: float, max_seeds: int) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lr_sweep.analysis.judge.table_file import MOST_FIELDS, MOST_ROWS, TableFile
+from lr_sweep.analysis.judge.table_file import MOST_FIELDS, MOST_ROWS, Line, TableFile
 from lr_sweep.common.errors import UserError
 
 MOST_DEPTH = 20
@@ -36,7 +36,7 @@ def table_of_rows(path: Path, rows: Sequence[Mapping[str, Any]], reader: str) ->
         raise UserError(f"{path} has {len(rows):,} rows of {len(names)} columns, want at most {MOST_ROWS:,} rows")
     columns = {name: [as_text(row.get(name)) for row in rows] for name in names}
     digest = hashlib.sha256(json.dumps(columns).encode()).hexdigest()
-    lines = list(range(1, len(rows) + 1))
+    lines = [Line(path, row) for row in range(1, len(rows) + 1)]
     return TableFile(path=path, sha256=digest, columns=columns, lines=lines, decimal_comma=False, reader=reader)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from lr_sweep.analysis.judge import columns
 from lr_sweep.analysis.judge.columns import Columns
-from lr_sweep.analysis.judge.table_file import TableFile
+from lr_sweep.analysis.judge.table_file import Line, TableFile
 from lr_sweep.analysis.judge.words import is_higher_better, measured
 from lr_sweep.common.errors import UserError
 
@@ -20,7 +20,13 @@ RAY = ["val_acc", "test_acc", "training_iteration", "trial_id", "time_total_s", 
 def find_columns(names: Sequence[str], given: Mapping[str, str], metric: str | None) -> Columns:
     """Of a table with two rows, in which all columns differ."""
     fields = {name: [f"0.{place}1", f"0.{place}2"] for place, name in enumerate(names, 1)}
-    table = TableFile(path=Path("t.csv"), sha256="", columns=fields, lines=[2, 3], decimal_comma=False)
+    table = TableFile(
+        path=Path("t.csv"),
+        sha256="",
+        columns=fields,
+        lines=[Line(Path("t.csv"), 2), Line(Path("t.csv"), 3)],
+        decimal_comma=False,
+    )
     return columns.find_columns(table, given, metric)
 
 

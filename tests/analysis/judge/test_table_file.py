@@ -28,7 +28,7 @@ def test_layouts(tmp_path: Path, text: str) -> None:
     found = {name: [value.strip() for value in values] for name, values in table.columns.items()}
     assert found == {"lr": ["0.1", "0.2"], "val_loss": ["5", "6"]}
     lines = text.splitlines()
-    assert [lines[line - 1].strip("| ")[:3] for line in table.lines] == ["0.1", "0.2"]
+    assert [lines[line.number - 1].strip("| ")[:3] for line in table.lines] == ["0.1", "0.2"]
 
 
 def test_a_spreadsheets_encoding_and_a_compressed_file(tmp_path: Path) -> None:
