@@ -196,7 +196,8 @@ def _find_rate(names: Sequence[str], content: Content, found: dict[str, str], gu
 
 def _is_schedule(name: str, rates: Sequence[str], content: Content, found: Mapping[str, str]) -> bool:
     """Return whether a rate changes within runs that another one names."""
-    labels = [found[role] for role in ("task", "model", "variant", "seed", "run") if role in found]
+    roles = ("task", "model", "variant", "seed", "run")
+    labels = [part for role in roles if role in found for part in parts_of(found[role], content.table.columns)]
     step = found["step"]
     return any(content.is_scheduled(name, [*labels, other], step) for other in rates if other != name)
 

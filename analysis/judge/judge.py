@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,15 +19,16 @@ from lr_sweep.analysis.judge.columns import Columns, columns_of
 from lr_sweep.analysis.judge.layouts import arranged
 from lr_sweep.analysis.judge.means import refuse_means
 from lr_sweep.analysis.judge.names import FRACTIONS, PERCENTS, SEVERAL, SPLITS
+from lr_sweep.analysis.judge.offers import asking
 from lr_sweep.analysis.judge.read_as import read_as
 from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
 from lr_sweep.analysis.judge.rows import refuse_cut, rows_of, whole_steps
 from lr_sweep.analysis.judge.runs import Runs, refuse_schedules, runs_of, with_one_rate
-from lr_sweep.analysis.judge.settings import RATE, with_settings
+from lr_sweep.analysis.judge.settings import RATE, Moved, with_settings
 from lr_sweep.analysis.judge.table_file import TableFile, joined
 from lr_sweep.analysis.judge.tuned import best_settings, tuned_remarks, with_nuisance
-from lr_sweep.analysis.judge.words import has_word, is_higher_better, is_setting, listed
+from lr_sweep.analysis.judge.words import has_word, is_higher_better, listed
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.statistics.aggregate import StudySummary, summarise
@@ -100,8 +102,12 @@ def runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
 
     Raises:
         UserError: with every mistake in them.
-        QuestionError: there are readings that are equally good.
+        QuestionError: there are readings that are equally good, and work.
     """
+    return asking(partial(_runs_read, tables), reading)
+
+
+def _runs_read(tables: Sequence[TableFile], reading: Reading) -> RunsRead:
     tables, said = zip(*(arranged(table, reading.columns) for table in tables), strict=True)
     table = joined(tables)
     columns = columns_of(table, reading)
@@ -286,9 +292,10 @@ def _differing(summary: StudySummary, settings: Mapping[Cell, Sequence[str]]) ->
             yield finding_of(cell, "settings", "problem", message, "judge a table for each value")
 
 
-def _moved(summary: StudySummary, moved: Mapping[Cell, Sequence[str]]) -> Iterator[CheckFinding]:
+def _moved(summary: StudySummary, moved: Mapping[Cell, Moved]) -> Iterator[CheckFinding]:
     for cell in summary.cells.to_dict("records"):
-        if names := moved.get((cell["task"], cell["model"], cell["variant"])):
-            message = f"its learning rates differ in {listed(names)} as well: what is better may be due to any of them"
-            level: Level = "problem" if any(map(is_setting, names)) else "note"
+        if found := moved.get((cell["task"], cell["model"], cell["variant"])):
+            level: Level = "problem" if found.certain else "note"
+            names = listed(found.names)
+            message = f"its learning rates differ in {names} as well: what is better may be due to any of them"
             yield finding_of(cell, "settings", level, message, "vary the learning rate alone")

@@ -36,7 +36,7 @@ ROLES: dict[str, tuple[str, ...]] = {
 """What a column may mean, with the names that mean it, in small letters and without a tool's prefix."""
 GIVEN_ROLES = (*ROLES, "nuisance", "ignored")
 """What else the user may say: `nuisance`: settings that are tuned as the rate is; `ignored`: columns that are none."""
-SEVERAL = {"task", "model", "variant", "seed", "nuisance", "ignored"}
+SEVERAL = {"task", "model", "variant", "seed", "run", "nuisance", "ignored"}
 """Meanings that several columns may have together."""
 REPEATS = {"seed", "fold", "repeat", "replicate", "rep"}
 """Words of columns that number repeats."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,6 +19,8 @@ from lr_sweep.common.errors import UserError, reason, translated, unknown
 from lr_sweep.common.files import read_plain, write_bytes
 from lr_sweep.common.yaml_text import load_yaml
 
+KEPT = (".yaml", ".yml")
+"""Ends the name of a file that keeps a reading."""
 MOST_BYTES = 1_000_000
 """Of a file that keeps a reading."""
 FIELDS: dict[str, type] = {
@@ -25,6 +28,7 @@ FIELDS: dict[str, type] = {
     **{"select_on_test": bool, "paired": bool, "equal_within": float},
 }
 """What such a file has."""
+_NEXT = re.compile(r",(?=\s*\w+\s*=)")
 MEANINGS = (*GIVEN_ROLES, *SPLITS)
 """What a column may mean."""
 
@@ -87,8 +91,7 @@ def one_of(role: str, names: Sequence[str], beside: str = "") -> list[Choice]:
 
 def options_text(reading: Reading) -> str:
     """Write a reading as options of the command."""
-    columns = shlex.quote(",".join(f"{role}={name}" for role, name in reading.columns.items()))
-    columns = f"--columns {columns}" if reading.columns else ""
+    columns = f"--columns {shlex.quote(columns_text(reading))}" if reading.columns else ""
     higher = {True: "--higher-is-better", False: "--lower-is-better", None: ""}[reading.higher_is_better]
     metric = f"--metric {shlex.quote(reading.metric)}" if reading.metric else ""
     flags = ["--select-on-test"] * reading.select_on_test + ["--paired"] * reading.paired
@@ -96,8 +99,34 @@ def options_text(reading: Reading) -> str:
     return " ".join(filter(None, [columns, metric, higher, *flags, within]))
 
 
+def columns_text(reading: Reading) -> str:
+    """Write which column means what, as `--columns` takes it."""
+    return ",".join(f"{role}={name}" for role, name in reading.columns.items())
+
+
+def columns_in(texts: Sequence[str]) -> dict[str, str]:
+    """Read texts as `learning_rate=lr,validation=val_acc`; raises UserError with every mistake.
+
+    Names may have commas: the next meaning begins behind one that a word and `=` follow.
+    """
+    found: dict[str, str] = {}
+    mistakes = []
+    for pair in (pair for text in texts if text for pair in _NEXT.split(text)):
+        role, equals, name = (part.strip() for part in pair.partition("="))
+        if not equals:
+            mistakes.append(f"--columns: got {pair!r}, want MEANING=NAME, as in learning_rate=lr, or a .yaml file")
+        elif role not in MEANINGS:
+            mistakes.append(f"--columns: {unknown('meaning', role, MEANINGS)}")
+        elif role in found:
+            mistakes.append(f"--columns: {role} is given twice, as {found[role]!r} and {name!r}")
+        found[role] = name
+    if mistakes:
+        raise UserError("\n".join(mistakes))
+    return found
+
+
 def save_reading(path: Path, reading: Reading) -> None:
-    """Write a reading as YAML, to be given as `--columns FILE`; raises UserError if it cannot be written."""
+    """Write a reading as YAML, to be given as `--columns FILE`; raises UserError if it cannot be."""
     content = {name: value for name, value in asdict(reading).items() if value not in (None, {}, False)}
     if reading.higher_is_better is False:
         content["higher_is_better"] = False

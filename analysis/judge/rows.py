@@ -188,7 +188,7 @@ def _is_setting(role: str, name: str, table: TableFile) -> bool:
     """Return whether the values of one column need its name: 0.1 may be a weight decay as well as a rate."""
     if role not in ROLES:
         return role == "nuisance"
-    if role == "seed":
+    if role in ("seed", "run"):
         return False
     texts = {text.strip() for text in set(table.columns[name])}
     return plain(name) not in ROLES[role] and all(map(is_number, filter(None, texts)))

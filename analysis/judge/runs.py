@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.judge.fields import RATE_DIGITS
+from lr_sweep.analysis.judge.repeats import without_repeats
 from lr_sweep.analysis.judge.rows import LOSS, UNREAD
-from lr_sweep.analysis.judge.settings import RATE, differing, moved_with_rates
+from lr_sweep.analysis.judge.settings import RATE, Moved, differing, moved_with_rates
 from lr_sweep.analysis.judge.table_file import raise_mistakes
 from lr_sweep.analysis.judge.words import listed
 from lr_sweep.analysis.statistics.selection import CELL, Cell
@@ -37,7 +38,7 @@ class Runs:
     curves: pd.DataFrame
     settings: dict[Cell, list[str]]
     """Columns that are not read and differ between the seeds of a learning rate, by cell."""
-    moved: dict[Cell, list[str]]
+    moved: dict[Cell, Moved]
     """And those that differ between its learning rates."""
 
 
@@ -52,7 +53,7 @@ def runs_of(rows: pd.DataFrame, decisive: str, remarks: list[str]) -> Runs:
     Raises:
         UserError: rows contradict each other, each with its line; or test has no value where validation has.
     """
-    rows = _with_seeds(rows, remarks)
+    rows = _with_seeds(without_repeats(rows, remarks), remarks)
     _check_runs(rows)
     rows = _merged(_with_defaults(rows), "step" in rows)
     _check_repeated(rows)
@@ -153,8 +154,9 @@ def _with_losses(rows: pd.DataFrame, decisive: str, remarks: list[str]) -> pd.Da
 
     Not by a column that is so in most runs: it was not measured there.
     """
-    known, total = rows[rows[decisive].notna()].sort_values("step"), rows["run_id"].nunique()
+    ordered, total = rows.sort_values("step"), rows["run_id"].nunique()
     for column in [name for name in rows if str(name).startswith(LOSS)]:
+        known = ordered[ordered[decisive].notna() | np.isinf(ordered[column])]
         lost = np.isinf(known[column])
         finite = known[column].notna() & ~lost
         last = known["step"].where(finite).groupby(known["run_id"]).transform("max")
@@ -225,15 +227,11 @@ def _check_repeated(rows: pd.DataFrame) -> None:
 def _apart(rows: pd.DataFrame, one: dict[Any, Any], other: dict[Any, Any]) -> str:
     """Say how to tell two runs apart: by the columns that are not read and differ."""
     unread = [str(name) for name in rows if str(name).startswith(UNREAD)]
-    if differ := [name.removeprefix(UNREAD) for name in unread if one[name] != other[name]]:
-        which = "which is not read" if len(differ) == 1 else "which are not read"
-        return (
-            f"they differ in {listed(differ)}, {which}: to compare its values give --columns variant={differ[0]}, or "
-            "judge a table for each; if it numbers repeats, --columns seed=" + differ[0]
-        )
+    differ = [name.removeprefix(UNREAD) for name in unread if one[name] != other[name]]
+    which = "which is not read" if len(differ) == 1 else "which are not read"
     return (
-        "remove one of them, or name the column that tells them apart: --columns step=..., run=... or seed=...; "
-        "give each run a seed of its own"
+        f"{f'they differ in {listed(differ)}, {which}; ' if differ else ''}remove one of them, or name the column that "
+        "tells them apart: --columns variant=..., step=..., run=... or seed=...; give each run a seed of its own"
     )
 
 

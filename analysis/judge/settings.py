@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -11,10 +12,9 @@ from lr_sweep.analysis.judge.columns import JOIN, Columns
 from lr_sweep.analysis.judge.fields import is_nothing, is_number, parsed, parser_of
 from lr_sweep.analysis.judge.names import ABOUT_RUNS, REPEATS, SPREADS
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading
-from lr_sweep.analysis.judge.rows import UNREAD, joined_labels
+from lr_sweep.analysis.judge.rows import TRUTHS, UNREAD, joined_labels
 from lr_sweep.analysis.judge.words import is_setting, listed, words_of
 from lr_sweep.analysis.statistics.selection import CELL, Cell, each_cell
-from lr_sweep.common.errors import UserError
 
 RATE = [*CELL, "learning_rate"]
 """The columns that name a learning rate of a cell."""
@@ -24,6 +24,16 @@ MOST_OFFERED = 4
 """Settings for each of which a reading is offered."""
 MOST_DIGITS = 10
 """Of a number that may count repeats."""
+RATE_NAMES = {"lr", "rate"}
+"""Words of columns that name the learning rate itself."""
+
+
+class Moved(NamedTuple):
+    """Settings that differ between the learning rates of a cell."""
+
+    names: list[str]
+    certain: bool
+    """Whether they are settings by their names, or as the runs of a learning rate agree in them."""
 
 
 def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str, guessed: dict[str, str]) -> pd.DataFrame:
@@ -37,13 +47,14 @@ def with_settings(rows: pd.DataFrame, columns: Columns, decisive: str, guessed: 
     if not (names := telling_apart(rows, decisive)):
         return rows
     named = columns.of.get("variant") or columns.of.get("model")
-    if named or len(names) > 1 or _counts(names[0], rows):
+    if named or len(names) > 1 or _counts(names[0], rows) or names_shared(rows):
         raise _question(names, columns, rows, decisive)
     guessed["variant"] = names[0]
     values = rows[UNREAD + names[0]]
     texts = [parsed(parser_of("variant"), text) for text in joined_labels([(names[0], list(values.unique()))])]
     if mistake := next((text for text in texts if isinstance(text, ValueError)), None):
-        raise UserError(f"{names[0]}, which is compared: {mistake}: --columns ignored={names[0]} leaves it out")
+        leave_out = Choice(f"{names[0]} left out", Reading(columns={"ignored": names[0]}))
+        raise QuestionError(f"{names[0]}, which is compared: {mistake}", [leave_out])
     return rows.assign(variant=values.map(dict(zip(values.unique(), texts, strict=True))))
 
 
@@ -51,7 +62,7 @@ def telling_apart(rows: pd.DataFrame, decisive: str) -> list[str]:
     """Return the settings that tell runs of one cell, learning rate and seed apart; without seeds, all that differ."""
     key = [*RATE, *(name for name in ("nuisance", "seed") if name in rows)]
     if "run" in rows:
-        runs = rows.drop_duplicates("run")
+        runs = rows.drop_duplicates(["run", *(UNREAD + name for name in names_shared(rows))])
     else:
         key += ["step"] if "step" in rows else []
         runs = rows[rows[decisive].notna() | rows["diverged"]] if "step" in rows else rows
@@ -67,6 +78,24 @@ def telling_apart(rows: pd.DataFrame, decisive: str) -> list[str]:
         return _needed(names, several, key)
     found = _needed(names, several, key)
     return [] if several.duplicated([*key, *(UNREAD + name for name in found)]).any() else found
+
+
+def names_shared(rows: pd.DataFrame) -> list[str]:
+    """Return the settings that differ among the rows of one run's name: several runs share it.
+
+    Numbers that no tool calls a setting are left out: they may grow with the step.
+    """
+    if "run" not in rows:
+        return []
+    names = [
+        name for name in _settings(rows) if is_setting(name) or not (is_about_run(name) or _has_numbers(name, rows))
+    ]
+    return [name for name in names if rows.groupby("run", sort=False)[UNREAD + name].nunique().gt(1).any()]
+
+
+def _has_numbers(name: str, rows: pd.DataFrame) -> bool:
+    """Return whether a column has a number, or a truth value."""
+    return any(is_number(text.strip()) or text.strip().lower() in TRUTHS for text in rows[UNREAD + name].unique())
 
 
 def _is_crossed(name: str, runs: pd.DataFrame) -> bool:
@@ -110,7 +139,14 @@ def _question(names: Sequence[str], columns: Columns, rows: pd.DataFrame, decisi
     values = {name: {text.strip() for text in rows[UNREAD + name].unique()} - {""} for name in names}
     differ = listed([f"{name} ({len(values[name])} values)" for name in names])
     text = f"runs of one learning rate differ in {differ}: settings are no seeds, and their spread is no noise"
-    return QuestionError(text, list(_choices(names, columns.of, rows, decisive)))
+    choices: Iterable[Choice] = _choices(names, columns.of, rows, decisive)
+    if shared := names_shared(rows):
+        text = f"runs of one name differ in {listed(shared)}; {text}"
+        apart = Reading(columns={"run": JOIN.join([columns.of["run"], *shared])})
+        choices = [
+            Choice(says, reading if "ignored" in reading.columns else reading.but(apart)) for says, reading in choices
+        ]
+    return QuestionError(text, list(choices))
 
 
 def _choices(names: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, decisive: str) -> Iterator[Choice]:
@@ -145,20 +181,23 @@ def differing(rows: pd.DataFrame) -> dict[Cell, list[str]]:
     return found
 
 
-def moved_with_rates(rows: pd.DataFrame) -> dict[Cell, list[str]]:
+def moved_with_rates(rows: pd.DataFrame) -> dict[Cell, Moved]:
     """Find the settings that differ between the learning rates of a cell, beside those that follow the rate.
 
     As where a search draws all settings at once: the curve over the rate is then not the rate's alone. A column that
-    no tool calls a setting counts only where no rate has a second run.
+    no tool calls a setting counts only where the runs of each rate have one value of it: a result would differ.
     """
     runs = rows.drop_duplicates("run_id").sort_values("learning_rate")
-    found: dict[Cell, list[str]] = {}
+    found: dict[Cell, Moved] = {}
     for cell, of_cell in each_cell(runs):
-        once = of_cell["learning_rate"].is_unique
-        for name in [name for name in _settings(runs) if is_setting(name) or (once and not is_about_run(name))]:
+        once, moved = of_cell["learning_rate"].is_unique, []
+        for name in _settings(runs):
             at_rates = of_cell.groupby("learning_rate")[UNREAD + name].agg(frozenset)
-            if at_rates.nunique() > 1 and not _follows(of_cell[UNREAD + name]):
-                found.setdefault(cell, []).append(name)
+            alike = at_rates.map(len).eq(1).all() and not is_about_run(name) and not RATE_NAMES & set(words_of(name))
+            if (is_setting(name) or alike) and at_rates.nunique() > 1 and not _follows(of_cell[UNREAD + name]):
+                moved.append(name)
+        if moved:
+            found[cell] = Moved(moved, not once or any(map(is_setting, moved)))
     return found
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from lr_sweep.common.errors import UserError, unknown
+from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli.app import command
@@ -123,12 +123,14 @@ def judge(
     import pandas
 
     from lr_sweep.analysis.judge.judge import SHARED_SEEDS, judged
-    from lr_sweep.analysis.judge.reading import Reading, save_reading
+    from lr_sweep.analysis.judge.reading import KEPT, Reading, save_reading
     from lr_sweep.analysis.judge.write import check_apart, write_judged
     from lr_sweep.sweep.cli.ask import answered
 
     pandas.options.mode.string_storage = "python"  # Arrow's strings are slower in many small frames
     opt.not_together(lower_is_better=lower_is_better, higher_is_better=higher_is_better)
+    if save is not None and not save.name.endswith(KEPT):
+        raise UserError(f"--save {save}: want a name that ends in .yaml, as --columns takes the file by")
     if equal_within is not None and not 0 < equal_within < math.inf:
         raise UserError(f"--equal-within: got {equal_within:g}, want a difference above 0")
     reading = _reading(columns or []).but(
@@ -192,25 +194,13 @@ def _gate(tables: list[str], reading: Reading, min_gain: float, max_seeds: int) 
 
 def _reading(given: list[str]) -> Reading:
     """Read `learning_rate=lr,validation=val_acc`, possibly several times, and files that keep a reading."""
-    from lr_sweep.analysis.judge.reading import MEANINGS, Reading, saved_reading
+    from lr_sweep.analysis.judge.reading import KEPT, Reading, columns_in, saved_reading
 
-    files = [text for text in given if text.endswith((".yaml", ".yml")) and "=" not in text]
-    kept, mistakes = Reading(), []
+    files = [text for text in given if text.endswith(KEPT) and ("=" not in text or Path(text).is_file())]
+    kept = Reading()
     for file in files:
         kept = kept.but(saved_reading(opt.local_path(file)))
-    found: dict[str, str] = {}
-    for pair in (pair for text in given if text not in files for pair in text.split(",")):
-        role, equals, name = (part.strip() for part in pair.partition("="))
-        if not equals:
-            mistakes.append(f"--columns: got {pair!r}, want MEANING=NAME, as in learning_rate=lr, or a .yaml file")
-        elif role not in MEANINGS:
-            mistakes.append(f"--columns: {unknown('meaning', role, MEANINGS)}")
-        elif role in found:
-            mistakes.append(f"--columns: {role} is given twice, as {found[role]!r} and {name!r}")
-        found[role] = name
-    if mistakes:
-        raise UserError("\n".join(mistakes))
-    return kept.but(Reading(columns=found))
+    return kept.but(Reading(columns=columns_in([text for text in given if text not in files])))
 
 
 @command("--cluster cluster.yaml")

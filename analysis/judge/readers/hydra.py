@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lr_sweep.analysis.judge.names import ROLES
 from lr_sweep.analysis.judge.readers import tensorboard
 from lr_sweep.analysis.judge.readers.from_rows import flattened, table_of_rows
 from lr_sweep.analysis.judge.readers.json_rows import read_json_file
 from lr_sweep.analysis.judge.readers.lightning import yaml_mapping
 from lr_sweep.analysis.judge.table_file import TableFile, read_table_file
+from lr_sweep.analysis.judge.words import plain
 from lr_sweep.common.errors import UserError
 
 CONFIG = ".hydra/config.yaml"
@@ -23,11 +25,12 @@ def is_hydra(folder: Path) -> bool:
 
 
 def read_hydra(folder: Path) -> TableFile:
-    """Read every job below a folder, with the settings that any job overrode; raises UserError."""
+    """Read every job below a folder, with its seed and the settings that any job overrode; raises UserError."""
     jobs = sorted(path.parent.parent for path in folder.rglob(CONFIG))
     configs = [flattened(yaml_mapping(job / CONFIG)) for job in jobs]
     values = {name: {str(config.get(name)) for config in configs} for config in configs for name in config}
-    varied = [name for name in values if len(values[name]) > 1] or list(values)
+    varied = [name for name in values if len(values[name]) > 1 or plain(name) in ROLES["seed"]]
+    varied = varied if any(len(values[name]) > 1 for name in varied) else list(values)
     rows: list[dict[str, Any]] = []
     for job, config in zip(jobs, configs, strict=True):
         settings = {f"config.{name}": config.get(name) for name in varied}

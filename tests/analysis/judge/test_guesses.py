@@ -178,6 +178,14 @@ def test_settings_drawn_at_random_are_noted(tmp_path: Path) -> None:
     assert (found.level, "differ in norm as well" in found.message) == ("note", True)
 
 
+@pytest.mark.parametrize(("name", "level"), [("kind", ["problem"]), ("lr_name", []), ("gpu", [])])
+def test_a_setting_that_changes_with_the_rate_is_a_problem(tmp_path: Path, name: str, level: list[str]) -> None:
+    """Whatever the name of its column, but where that says of the rate, or of the machine."""
+    rows = [f"{rate},{seed},{text},{rate + seed / 64}" for rate, text in ((0.1, "x"), (0.2, "y")) for seed in (0, 1)]
+    study = study_of(tmp_path, rows_of(f"lr,seed,{name},val_acc", rows))
+    assert [each.level for each in study.findings if f"differ in {name} as well" in each.message] == level
+
+
 def test_rows_without_a_rate_and_a_value_are_left_out(tmp_path: Path) -> None:
     text = "params.lr,id,metrics.val_acc\n,a,\n0.1,b,0.5\nNone,c,\n0.2,d,0.6\n"
     study = study_of(tmp_path, text)

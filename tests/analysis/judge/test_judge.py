@@ -101,14 +101,14 @@ def test_unequal_tuning_is_found(tmp_path: Path) -> None:
             ],
         ),
         (
-            "lr,seed,val_acc\n0.1,0,0.5\n0.10,0,0.5\n",
+            "lr,seed,val_acc\n0.1,0,0.5\n0.10,0,0.6\n",
             ["table.csv:3: has the task table, model all, variant all, learning_rate 0.1, seed 0, step 0 of"],
         ),
         (
             "run_id,lr,seed,step,val_acc\nx,0.1,0,1,0.5\nx,0.05,0,2,0.5\n",
             ["table.csv:3: run x has learning_rate 0.05, and 0.1 at"],
         ),
-        ("run_id,lr,seed,val_acc\nx,0.1,0,0.5\ny,0.1,0,0.5\n", ["table.csv:3: run y has the", "a seed of its own"]),
+        ("run_id,lr,seed,val_acc\nx,0.1,0,0.5\ny,0.1,0,0.6\n", ["table.csv:3: run y has the", "a seed of its own"]),
     ],
 )
 def test_mistakes_are_reported_together(tmp_path: Path, text: str, messages: list[str]) -> None:

@@ -34,6 +34,17 @@ def test_a_loss_of_nan_beside_the_metric_is_divergence(tmp_path: Path) -> None:
         assert f"2 runs diverged by {name}, which is NaN to their end" in study.about_table
 
 
+def test_a_loss_of_nan_is_divergence_without_a_value_of_the_metric_too(tmp_path: Path) -> None:
+    """In a row of its own, or as the run's only row; an empty loss says nothing."""
+    study = study_of(tmp_path, LOSSES.replace("nan,0.99", "nan,").replace("nan,0.10", "NaN,"))
+    assert study.summary.runs["status"].tolist() == ["diverged"] * 2 + ["complete"] * 4
+    lost = "lr,seed,val_loss,val_acc\n30,0,,\n0.3,0,0.5,0.8\n0.03,0,0.5,0.8\n"
+    assert study_of(tmp_path, lost).summary.runs["status"].tolist() == ["missing", "complete", "complete"]
+    rows = ["0.1,0,1,0.9,", "0.1,0,2,,0.5", "0.1,0,3,nan,", "0.1,0,4,,0.1", "0.2,0,1,0.9,", "0.2,0,2,,0.6"]
+    found = study_of(tmp_path, rows_of("lr,seed,step,train_loss,val_acc", rows))
+    assert found.summary.runs[["status", "best_step"]].to_numpy().tolist() == [["diverged", 2], ["complete", 2]]
+
+
 def test_a_loss_that_was_not_measured_is_no_divergence(tmp_path: Path) -> None:
     """In most runs, or at the first evaluation alone."""
     text = LOSSES.replace(",0.5,", ",nan,")
