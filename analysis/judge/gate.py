@@ -7,6 +7,7 @@ are, and nothing else: their mean is the best of several.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,8 +18,10 @@ import pandas as pd
 
 from lr_sweep.analysis.judge.judge import RunsRead, runs_read
 from lr_sweep.analysis.judge.layouts import arranged
+from lr_sweep.analysis.judge.offers import asking
 from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.reading import Reading
+from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.judge.words import is_rate, listed
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.aggregate import summarise
@@ -122,7 +125,8 @@ def gate(
     """
     if str(baseline) == str(candidate):
         raise UserError(f"baseline and candidate are both {baseline}: name two tables, or TABLE{VARIANT}VARIANT twice")
-    read = [_read(str(source), reading) for source in (baseline, candidate)]
+    sources = [_source(str(source)) for source in (baseline, candidate)]
+    read = asking(lambda reading: [_read(source, reading) for source in sources], reading)
     one, other = (each.info.metric for each, _ in read)
     if one != other:
         texts = " and ".join(_metric_text(metric) for metric in (one, other))
@@ -145,10 +149,25 @@ def judge_gate(values: Floats, known: Noise, min_gain: float, max_seeds: int) ->
     return judge_pairs(values - np.array([[0.0], [min_gain]]), Pairs.named([(1, 0)]), settings, known)
 
 
-def _read(source: str, reading: Reading) -> tuple[RunsRead, bool]:
+class Source(NamedTuple):
+    """What one side is read from."""
+
+    table: str
+    """As the user names it, without a variant."""
+    variant: str
+    """Empty: its only one."""
+    tables: Sequence[TableFile]
+
+
+def _source(named: str) -> Source:
+    table, mark, variant = named.rpartition(VARIANT) if not Path(named).exists() else (named, "", "")
+    table = table if mark else named
+    return Source(table, variant if mark else "", read_sources([table]))
+
+
+def _read(source: Source, reading: Reading) -> tuple[RunsRead, bool]:
     """Read one side; returns its runs, of one variant on one task, and whether it has learning rates."""
-    path, mark, variant = source.rpartition(VARIANT) if not Path(source).exists() else (source, "", "")
-    tables = [arranged(table, reading.columns)[0] for table in read_sources([path if mark else source])]
+    tables = [arranged(table, reading.columns)[0] for table in source.tables]
     names = {name for table in tables for name in table.columns}
     has_rates = "learning_rate" in reading.columns or any(map(is_rate, names))
     if not has_rates:  # a table of final runs may leave out the rate that they have in common
@@ -156,14 +175,18 @@ def _read(source: str, reading: Reading) -> tuple[RunsRead, bool]:
     read = runs_read(tables, reading)
     if read.is_tuned:
         raise UserError("nuisance: the gate compares runs of one setting: keep the rows of the chosen one")
-    wanted, table = read.runs.wanted, path if mark else source
+    wanted, table, variant = read.runs.wanted, source.table, source.variant
     variants = list(dict.fromkeys(wanted["variant"]))
-    if mark and variant not in variants:
-        raise UserError(f"{source}: no variant {variant!r} in {path}: there are {listed(variants)}")
-    wanted = wanted[wanted["variant"] == variant] if mark else wanted
+    if variant and variant not in variants:
+        raise UserError(f"{table}{VARIANT}{variant}: no variant {variant!r} in {table}: there are {listed(variants)}")
+    wanted = wanted[wanted["variant"] == variant] if variant else wanted
     for name in ("task", "variant"):
         if len(there := list(dict.fromkeys(wanted[name]))) > 1:
-            advice = f"name one, {table}{VARIANT}{there[0]}" if name == "variant" else "keep the rows of one"
+            advice = (
+                f"name one, {shlex.quote(f'{table}{VARIANT}{there[0]}')}"
+                if name == "variant"
+                else "keep the rows of one"
+            )
             raise UserError(f"{table} has {len(there)} {name}s ({listed(there)}), the gate compares one: {advice}")
     return read._replace(runs=replace(read.runs, wanted=wanted)), has_rates
 

@@ -75,6 +75,7 @@ def _tasks(table: TableFile, columns: Columns, remarks: list[str]) -> list[str]:
     if len(rates) > 1 and max(map(len, rates.values())) == 1 < len(set().union(*rates.values())):
         remarks.append(f"{len(rates)} files with one learning rate each are parts of one table")
         return [ALL] * len(table.lines)
+    remarks.append("no column of tasks: each file is one, by its name")
     stems = {path: stem_of(path) for path in rates}
     return [stems[line.path] for line in table.lines]
 
@@ -241,7 +242,8 @@ def _ambiguous(table: TableFile, columns: Columns) -> list[tuple[Line, str]]:
         return []
     fields = [
         (line, name, text.strip())
-        for name in (name for role, name in columns.of.items() if role in NUMBERS)
+        for role, joint in columns.of.items()
+        for name in (parts_of(joint, table.columns) if role in NUMBERS else ())
         for line, text in zip(table.lines, table.columns[name], strict=True)
         if "," in text or "." in text
     ]

@@ -127,6 +127,6 @@ def _read_database(path: Path) -> TableFile:
                 return optuna_storage.read_optuna(path, copy)
             if {"experiments", "runs"} <= names:
                 return mlflow_store.read_mlflow_database(path, database)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, sqlite3.Error, ValueError, TypeError) as error:  # the last two: of a value that is no number
         raise UserError(f"{path} cannot be read as a database ({reason(error)})") from error
     raise UserError(f"{path} is a database of neither Optuna nor MLflow: write its runs as a CSV file")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lr_sweep.analysis.judge.gate import gate
 from lr_sweep.analysis.judge.offers import asking
 from lr_sweep.analysis.judge.reading import Choice, QuestionError, Reading, columns_in, options_text
 from lr_sweep.common.errors import UserError
@@ -86,3 +87,12 @@ def test_columns_are_read_as_they_are_written() -> None:
     assert columns_in(["variant=a,b, seed=s", "test="]) == {"variant": "a,b", "seed": "s", "test": ""}
     with pytest.raises(UserError, match="seed is given twice, as 'a' and 'b'"):
         columns_in(["seed=a,seed=b"])
+
+
+def test_a_gate_offers_what_both_tables_have(tmp_path: Path) -> None:
+    runs = "0.1,0,0.5,0.5 0.1,1,0.6,0.6"
+    for name, head in (("base", "lr,seed,val_acc,val_f1"), ("new", "lr,seed,val_acc,other")):
+        (tmp_path / f"{name}.csv").write_text(rows_of(head, runs))
+    with pytest.raises(QuestionError, match="2 columns may be validation: val_acc, val_f1") as raised:
+        gate(tmp_path / "base.csv", tmp_path / "new.csv", Reading())
+    assert [each.reading.columns for each in raised.value.choices] == [{"validation": "val_acc"}]

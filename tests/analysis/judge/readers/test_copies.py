@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,7 @@ from lr_sweep.analysis.judge.judge import judge
 from lr_sweep.analysis.judge.readers import copies
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.network import MLFLOW_ENVIRONMENT
 from lr_sweep.tests.support.judged import chosen
 
 MLFLOW = """
@@ -55,3 +57,30 @@ def test_a_database_that_changes_all_the_time_is_not_read(tmp_path: Path, monkey
     monkeypatch.setattr(copies, "_states", lambda _: next(states))
     with pytest.raises(UserError, match="changed while it was copied"):
         judge([tmp_path / "mlflow.db"], Reading())
+
+
+@pytest.mark.parametrize("change", ["DROP TABLE params", "UPDATE latest_metrics SET value = 'high'"])
+def test_a_database_that_mlflow_did_not_write_so_is_named(tmp_path: Path, change: str) -> None:
+    with closing(made(tmp_path / "mlflow.db")) as database:
+        database.execute(change)
+        database.commit()
+    with pytest.raises(UserError, match=r"mlflow.db cannot be read as a database \("):
+        judge([tmp_path / "mlflow.db"], Reading())
+
+
+def test_a_server_that_is_not_there_is_said_without_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once: MLflow's own client tries seven times, for minutes."""
+    mlflow = pytest.importorskip("mlflow")
+    for name in MLFLOW_ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    asked: list[dict[str, object]] = []
+
+    def request(*_: object, **options: object) -> None:
+        asked.append(options)
+        raise OSError("refused")
+
+    monkeypatch.setattr(mlflow.utils.rest_utils, "_get_http_response_with_retries", request)
+    with pytest.raises(UserError, match="x.csv cannot be read as a server of MLflow .*refused.*download a table"):
+        judge(["http://127.0.0.1:9/x.csv"], Reading())
+    assert asked
+    assert os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] == "0"
