@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import time
@@ -16,8 +17,10 @@ from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.network import check_answers, check_listening
 from lr_sweep.common.yaml_text import load_yaml
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS
+from lr_sweep.sweep.cluster.mlflow_server import TOKEN, head_token
+from lr_sweep.sweep.live.guard import link
 from lr_sweep.sweep.mirror.client import MirrorError
-from lr_sweep.sweep.mirror.pages import study_pages
+from lr_sweep.sweep.mirror.pages import PREFIX, study_pages
 
 DASHBOARD_PORT = 8265
 """Ray's page and job server, on the head and here, where `submit` expects it."""
@@ -40,6 +43,7 @@ def open_tunnels(cluster_file: Path, port: int = MLFLOW_PORT) -> int:
     forwarded = {port: MLFLOW_PORT, DASHBOARD_PORT: DASHBOARD_PORT}
     for each in forwarded:
         check_listening(LOOPBACK, each, "another program or tunnel may use it; --port sets MLflow's")
+    os.environ[TOKEN] = head_token()
     opened, pages = False, list[str]()
     try:
         while True:
@@ -134,9 +138,10 @@ def _lost(code: int) -> UserError:
 
 def _mlflow_pages(port: int) -> list[str]:
     """Return the addresses of the pages with the sweep's runs; none before MLflow has started and a study trains."""
-    server = f"http://{LOOPBACK}:{port}"
+    server = f"http://{LOOPBACK}:{port}{PREFIX}"
     try:
-        return list(study_pages(server, server).values())
+        pages = study_pages(server, server).values()
+        return [f"{link(port, os.environ[TOKEN])}  (open it first: it has the token)", *pages]
     except MirrorError:
         return []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,8 @@ from pathlib import Path
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         status = {first_status} if not Path({asked!r}).exists() else 200
+        if self.path.startswith("/mlflow/") and self.headers["Authorization"] != "Bearer {token}":
+            status = 403
         Path({asked!r}).write_text(self.path)
         if not status:
             return  # closes the connection, as ssh does where nothing listens
@@ -53,6 +56,9 @@ while True:
 """
 
 
+HEAD_TOKEN = sha256(b"of the cluster").hexdigest()
+
+
 @pytest.fixture
 def port() -> int:
     """One for MLflow's page; Ray's has its own."""
@@ -68,10 +74,14 @@ def fake_ssh(folder: Path, *, first_status: int = 200, dies: bool = False, lost:
     """Write it, and return an environment in which it is found."""
     program = folder / "bin" / "ssh"
     program.parent.mkdir()
-    script = FAKE_SSH.format(asked=str(folder / "asked"), first_status=first_status, dies=dies, lost=lost)
+    script = FAKE_SSH.format(
+        asked=str(folder / "asked"), first_status=first_status, dies=dies, lost=lost, token=HEAD_TOKEN
+    )
     program.write_text(f"#!{sys.executable}\n{script}")
     program.chmod(0o700)
-    return environment(PATH=f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    (token := folder / ".ray" / "auth_token").parent.mkdir()
+    token.write_text("of the cluster")
+    return environment(PATH=f"{program.parent}{os.pathsep}{os.environ['PATH']}", HOME=str(folder))
 
 
 def ui(env: dict[str, str], port: int, until: str) -> tuple[int, str]:
@@ -119,7 +129,8 @@ def test_the_head_at_aws_is_the_one_that_is_up() -> None:
 def test_it_says_where_the_pages_are_until_ctrl_c(tmp_path: Path, port: int) -> None:
     code, printed = ui(fake_ssh(tmp_path), port, "Ctrl-C closes")
     assert code == 0
-    assert f"http://127.0.0.1:{port}/#/experiments/17/runs?workflowType=machine_learning" in printed
+    assert f"http://127.0.0.1:{port}/mlflow/#/experiments/17/runs?workflowType=machine_learning" in printed
+    assert f"http://127.0.0.1:{port}/?token={HEAD_TOKEN} " in printed
     assert "http://127.0.0.1:8265, which asks for the token" in printed
     assert (tmp_path / "asked").read_text().endswith(f"get-by-name?experiment_name={EXPERIMENT}")
     assert "Traceback" not in printed
@@ -139,11 +150,12 @@ def test_lost_tunnels_are_opened_again(tmp_path: Path, port: int) -> None:
 
 @pytest.mark.parametrize("first_status", [0, 404])
 def test_before_mlflow_has_started_and_before_the_first_study(tmp_path: Path, port: int, first_status: int) -> None:
-    page = f"http://127.0.0.1:{port}/#/experiments/17/runs?workflowType=machine_learning"
+    page = f"http://127.0.0.1:{port}/mlflow/#/experiments/17/runs?workflowType=machine_learning"
     code, printed = ui(fake_ssh(tmp_path, first_status=first_status), port, page)
     assert code == 0
     assert [line.partition(" ")[2].strip() for line in printed.splitlines() if line.startswith("MLflow")] == [
         "no page yet: its address follows once MLflow answers and the first study trains",
+        f"http://127.0.0.1:{port}/?token={HEAD_TOKEN}  (open it first: it has the token)",
         page,
     ]
     assert "Error" not in printed
@@ -163,7 +175,6 @@ def test_ssh_that_fails(tmp_path: Path, port: int) -> None:
         (("--cluster", "no.yaml"), "--cluster: cannot read no.yaml: [Errno 2] No such file"),
         (("--cluster", "pyproject.toml"), "--cluster: cannot read pyproject.toml: "),
         (("--cluster", "docs/architecture.md"), "--cluster: "),
-        (("--cluster", str(LOCAL), "--host", "0.0.0.0"), "--host works only with --results"),
         (("--cluster", str(LOCAL), "--port", "8265"), "--port: got 8265, which Ray's page uses"),
     ],
 )
