@@ -64,7 +64,7 @@ bench: env  ## how fast the engines are here, and what memory they take; start i
 	$(BIN)/python -m benchmarks.mirror_speed
 	$(BIN)/python -m benchmarks.report_scale
 
-chaos: env  ## seven studies, killed with SIGKILL at 40 moments, must end as if nothing had happened; CHAOS_KILLS=7: the short form
+chaos: env  ## nine studies, killed with SIGKILL at 40 moments, must end as if nothing had happened; CHAOS_KILLS=7: the short form
 	$(BIN)/python -m pytest -m chaos -s tests/sweep/tune/test_chaos.py
 
 cluster-test: env  ## `ray up` over ssh hosts made from namespaces, which are lost in the middle; needs root (20 minutes)

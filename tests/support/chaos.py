@@ -21,6 +21,7 @@ from lr_sweep.analysis.record.rungs import Judgement, read_judgements
 from lr_sweep.sweep.mirror.client import open_client, tracking_uri
 from lr_sweep.sweep.mirror.content import METRICS
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
+from lr_sweep.tests.support.waiting import free_port
 from lr_sweep.trainables.checkpoint import checkpoints
 
 TARGETS = ("driver", "worker", "raylet", "gcs_server", "group")
@@ -29,6 +30,9 @@ DECK = [target for target, number in zip(TARGETS, (3, 4, 2, 2, 2), strict=True) 
 """How often each is killed in so many kills: a dead GCS takes 25 s to get over, a dead worker two."""
 RANKS_DECK = [target for target in (*TARGETS, "rank") for _ in range({"rank": 4, "worker": 3}.get(target, 2))]
 """The same, of a study whose runs train in several processes; `rank`: one of these."""
+
+PAGE_DECK = [target for target in (*TARGETS, "page") for _ in range(2)]
+"""The same, of a study beside which `ui` serves its page; `page`: that server."""
 
 VOLATILE_COLUMNS = ["wall_s", "device_s", "started_at", "finished_at", "attempts", "lost_steps"]
 VOLATILE_TAGS = {"sweep.wall_s", "sweep.device_s", "sweep.attempts", "sweep.mirrored_end_ms", "mlflow.parentRunId"}
@@ -48,6 +52,9 @@ class Sweep:
     """What early stopping had decided, after each kill."""
     span_s: float = 0.0
     """From the first file that was saved to the end; of an undisturbed sweep."""
+    has_page: bool = False
+    """Whether `ui` serves its page meanwhile, and is started again when it is killed."""
+    page: subprocess.Popen[bytes] | None = None
 
     @property
     def log(self) -> Path:
@@ -62,6 +69,15 @@ class Sweep:
                 command, cwd=ROOT, env=environment(), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
         self.starts += 1
+        if self.has_page and self.page is None:
+            self._serve()
+
+    def _serve(self) -> None:
+        """Start `ui` on what the sweep has recorded so far."""
+        self._wait(lambda: bool(self._saved()))
+        command = command_line("ui", "--results", self.results, "--port", str(free_port()))
+        with self.log.with_suffix(".ui.log").open("ab") as log:
+            self.page = subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=log, stderr=subprocess.STDOUT)
 
     def undisturbed(self) -> Path:
         """Run it once to its end; return its results."""
@@ -139,6 +155,13 @@ class Sweep:
     def _kill(self, target: str, dice: random.Random) -> bool:
         """Kill one of a kind as soon as there is one; return False if the study has ended before."""
 
+        if target == "page":
+            assert self.page is not None
+            self.page.kill()
+            self.page.wait()
+            self._serve()
+            return True
+
         def victims() -> list[int]:
             return victims_of(self.process.pid)[target] if self.process is not None else []
 
@@ -167,6 +190,9 @@ class Sweep:
         if self.process is not None and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+        if self.page is not None:
+            self.page.kill()
+            self.page.wait()
 
 
 def victims_of(driver: int) -> dict[str, list[int]]:

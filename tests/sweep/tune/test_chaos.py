@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
+import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -20,10 +22,10 @@ from lr_sweep.analysis.record.rungs import Judgement
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import checkpoint_step
-from lr_sweep.tests.support.chaos import DECK, RANKS_DECK, Sweep, whole_content
+from lr_sweep.tests.support.chaos import DECK, PAGE_DECK, RANKS_DECK, Sweep, whole_content
 from lr_sweep.tests.support.own_ranks import NOISY
 from lr_sweep.tests.support.own_study import write_function, write_own_study
-from lr_sweep.tests.support.tiny_study import write_study
+from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, write_study
 
 pytestmark = pytest.mark.cluster
 
@@ -82,14 +84,30 @@ def ranks(folder: Path, num_steps: int) -> Path:
     )
 
 
-STUDIES: tuple[Callable[[Path, int], Path], ...] = (grid, searched, refined, stopped, winners, own, ranks)
+def hf_trainer(folder: Path, num_steps: int) -> Path:
+    """The study that `init --hf-trainer` writes; its own number of steps."""
+    subprocess.run(command_line("init", "--hf-trainer", folder / "hf"), cwd=ROOT, env=environment(), check=True)
+    return folder / "hf" / "mine.yaml"
+
+
+def quickstart(folder: Path, num_steps: int) -> Path:
+    """The shipped study."""
+    return Path(shutil.copy(ROOT / "sweep" / "studies" / "quickstart.yaml", folder))
+
+
+STUDIES: tuple[Callable[[Path, int], Path], ...] = (
+    *(grid, searched, refined, stopped, winners, own, ranks),
+    *(hf_trainer, quickstart),
+)
+DECKS = {"ranks": RANKS_DECK, "quickstart": PAGE_DECK}
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("number", range(len(STUDIES)), ids=[write.__name__ for write in STUDIES])
 def test_kills_at_random_change_nothing(tmp_path: Path, number: int) -> None:
     """Driver, workers, raylet, GCS or all at once; a study that ends before its kills are made is started anew."""
-    name, cards = STUDIES[number].__name__, RANKS_DECK if STUDIES[number] is ranks else DECK
+    name = STUDIES[number].__name__
+    cards = DECKS.get(name, DECK)
     dice, deck = random.Random(f"{SEED} {number}"), random.Random(SEED).sample(cards, len(cards))
     targets = [deck[kill % len(deck)] for kill in range(number, KILLS, len(STUDIES))]
     if not targets:
@@ -101,7 +119,7 @@ def test_kills_at_random_change_nothing(tmp_path: Path, number: int) -> None:
     lives = 0
     while targets:
         lives += 1
-        sweep = Sweep(study, tmp_path / f"disturbed-{lives}")
+        sweep = Sweep(study, tmp_path / f"disturbed-{lives}", has_page="page" in cards)
         try:
             pause_s = 2 * undisturbed.span_s / (len(targets) + 2)
             del targets[: sweep.disturb(targets, dice, pause_s)]
