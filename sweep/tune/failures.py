@@ -43,7 +43,8 @@ NO_DEVICE = re.compile(
     r"|driver/library version mismatch|driver not loaded|communicate with the NVIDIA driver|initialize NVML"
     r"|unsupported display driver|forward compatibility was attempted|system not yet initialized"
     r"|startup failure in cuda runtime|No (CUDA|HIP) GPUs are available|no (CUDA|ROCm)-capable device is detected"
-    r"|busy or unavailable|valid Grid license|Unable to determine the device handle|MPS (client|server)"
+    r"|busy or unavailable|valid Grid license|Unable to determine the device handle|MPS client failed"
+    r"|MPS server (and|is not ready)"
     r"|(GPU|device) (is|was) lost|device lost|fallen off the bus|GPU (requires|needs) (a )?re(set|start)"
     r"|uncorrectable (ECC|NVLink)|hardware (stack )?error|blocked by the operating system"
     r"|CUDA (driver )?(error: )?unknown error",
@@ -252,8 +253,7 @@ class Failures:
 
 
 def _left(node: str | None, reason: str) -> list[str]:
-    where = node_text(node) if node is not None else "a lost node"
-    return [f"trials fail on {where} ({failure_line(reason)}): it is left, its runs resume elsewhere"]
+    return [f"trials fail on {node_text(str(node))} ({failure_line(reason)}): it is left, its runs resume elsewhere"]
 
 
 def _is_of_memory(reason: str) -> bool:

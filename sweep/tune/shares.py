@@ -102,7 +102,7 @@ class Share:
         return f"{at_once} trials at once instead of {self.at_once}: sweeps or machines came or went"
 
     def news(self) -> list[str]:
-        """Return, once, what a sweep waits for that no machine can train."""
+        """Return, once, that the sweep waits for a machine that can hold a trial."""
         news, self._news = self._news, []
         return news
 

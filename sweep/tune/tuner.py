@@ -164,16 +164,15 @@ def last_failure(error_file: str | None) -> str:
 
 
 def failure_of(text: str) -> str:
-    """Return the exception from a traceback of Ray's: the first line after its last indented one.
+    """Return the exception from a traceback of Ray's: the first line of it, since CUDA's errors share the others.
 
-    CUDA's errors have further lines, which are the same for all of them. Of a training function of the user's own,
-    return its whole traceback.
+    Of a training function of the user's own, return its whole traceback.
     """
     if FAILURE in text:
         return text.rpartition(FAILURE)[2].strip()
-    lines = [line for line in text.splitlines() if line.strip()] or ["the worker died without a message"]
-    indented = [number for number, line in enumerate(lines[:-1]) if line[0].isspace()]
-    return lines[indented[-1] + 1] if indented else lines[-1]
+    before, _, last_frame = text.rpartition('  File "')
+    lines = [line for line in last_frame.splitlines()[bool(before) :] if line and not line[0].isspace()]
+    return lines[0 if before else -1] if lines else "the worker died without a message"
 
 
 RayActorManager, TuneController, class_cache, variant_generator = tune_parts()

@@ -161,6 +161,7 @@ def test_a_gpu_without_a_driver_is_left_at_once_but_never_the_last_node() -> Non
         ("Error 803: system has unsupported display driver / cuda driver combination", True),
         ("Error 804: forward compatibility was attempted on non supported HW", True),
         ("Error 806: the remote procedural call between the MPS server and the MPS client failed", True),
+        ("Error 808: the hardware resources required to create MPS client have been exhausted", False),
         ("Unable to determine the device handle for GPU 0000:3B:00.0: Unknown Error", True),
         ("NVMLError_GpuIsLost: GPU is lost", True),
         ("Failed to initialize NVML: Driver/library version mismatch", True),

@@ -21,7 +21,7 @@ from lr_sweep.sweep.tune.trial_events import (
     TrialInterrupted,
     WorkerReplaced,
 )
-from lr_sweep.sweep.tune.tuner import EventCallback
+from lr_sweep.sweep.tune.tuner import EventCallback, failure_of
 from lr_sweep.tests.support.scripted_trials import evaluation
 from lr_sweep.trainables.events import Advanced, Started
 
@@ -129,6 +129,21 @@ def test_a_failed_attempt_is_of_a_node_and_for_the_last_reason(
         TrialInterrupted(run_ids=["a", "b"], reason=reason, node=expected),
         TrialFailed(run_ids=["a", "b"], reason=reason, node="x" if expected else None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "the worker died without a message"),
+        ("The actor died unexpectedly.\n\tpid: 7\n\tip: 10.0.0.1\nIts worker has died.\n", "Its worker has died."),
+        (
+            '  File "a.py", line 1\n    load()\nRuntimeError: in state_dict:\n\tMissing x\n',
+            "RuntimeError: in state_dict:",
+        ),
+    ],
+)
+def test_the_reason_is_one_line(text: str, expected: str) -> None:
+    assert failure_of(text) == expected
 
 
 def test_a_trial_that_lost_its_machine_has_not_failed() -> None:
