@@ -203,7 +203,8 @@ def _check_runs(rows: pd.DataFrame) -> None:
         differ = next(name for name in RUN if one[name] != other[name])
         mistakes.append(
             f"{other['where']}: run {run} has {differ} {other[differ]}, and {one[differ]} at {one['where']}: "
-            f"a run has one; give the column of the value it was started with"
+            "a run has one; give the column of the value it was started with, or, where runs share a name, the columns "
+            "that tell them apart, as --columns run=A+B"
         )
     for _, found in firsts[firsts.duplicated(RUN, keep=False)].groupby(RUN, sort=False):
         one, other = found.to_dict("records")[:2]

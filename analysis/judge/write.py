@@ -38,16 +38,14 @@ def write_judged(study: Study, folder: Path) -> Report:
     return Report(folder=folder, files=files, text=text, findings=study.findings)
 
 
-def check_apart(sources: Sequence[str], folder: Path, save: Path | None) -> None:
-    """Raise UserError where a table that is judged would be replaced: by a report's own table, or by `--save`."""
+def check_apart(sources: Sequence[str], folder: Path) -> None:
+    """Raise UserError where a report would replace a table that is judged: one of an earlier report."""
     with translated((OSError, RuntimeError), partial(_unwritable, folder)):
-        out, saved = folder.resolve(), save and save.resolve()
+        out = folder.resolve()
         paths = [Path(path.removeprefix("sqlite:///")).resolve() for each in sources for path in expanded(each)]
     for path in paths:
         if out in path.parents:
             raise UserError(f"--out {folder}: it holds {path.name}, which is judged: name another folder")
-        if path == saved:
-            raise UserError(f"--save {save}: this table is judged: name another file")
 
 
 def _unwritable(folder: Path, error: Exception) -> UserError:

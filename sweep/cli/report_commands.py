@@ -156,7 +156,7 @@ def judge(
     with _uncollected():
         found = answered(partial(judged, tables), reading, ["judge", *tables])
         out = out or Path("judged") / found.study.info.study
-        check_apart([*tables, *filter(None, [decide])], out, save)
+        check_apart([*tables, *filter(None, [decide])], out)
         written = write_judged(found.study, out)
     read_as, *remarks = found.study.about_table
     warnings = [line for line in remarks if line.isupper() or line.startswith("NO ") or line == SHARED_SEEDS]
