@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli import streams
 from lr_sweep.sweep.cli.app import command
@@ -116,46 +117,35 @@ def coordinates(
         print("\n".join([*map(str, paths), said]))
 
 
-@command("quickstart.tar quickstart")
+@command("curves.csv quickstart --csv")
 def export(
     target: Annotated[
         Path, opt.argument("TARGET", "the file or folder to make; `export` replaces none", opt.local_path)
     ],
-    studies: Annotated[opt.SomeStudies, opt.argument("STUDY", "studies by name; default: every run there is")] = None,
-    checkpoints: Annotated[bool, opt.flag("include what runs need to be trained further; far larger")] = False,
-    csv: Annotated[
-        bool, opt.flag("write every evaluation into a CSV file instead, for `judge`, pandas or W&B")
-    ] = False,
-    tensorboard: Annotated[
-        bool, opt.flag("write event files into a folder instead, one a run, for TensorBoard")
-    ] = False,
-    results: opt.Results = "results",
-) -> int:
-    """Write everything that is intact into one archive; exit code 1 if something is left out."""
-    from lr_sweep.sweep.archive import curves, exporter
-
-    opt.not_together(checkpoints=checkpoints, csv=csv, tensorboard=tensorboard)
-    names = studies or []
-    if csv or tensorboard:
-        write = curves.write_csv if csv else curves.write_tensorboard
-        print(write(opt.open_results(results), names, target))
-        return 0
-    if checkpoints:
-        opt.open_directory(results, "export --checkpoints")
-    exported = exporter.export(opt.open_results(results, weights=True), target, names, checkpoints=checkpoints)
-    print(exported.text)
-    return 1 if exported.left_out else 0
-
-
-@command("mnist.tar --results results")
-def import_(
-    archive: Annotated[Path, opt.argument("ARCHIVE.tar", "an archive", opt.local_path)],
+    studies: Annotated[opt.SomeStudies, opt.argument("STUDY", "studies by name; default: all")] = None,
+    csv: Annotated[bool, opt.flag("write every evaluation into a CSV file, for `judge`, pandas or W&B")] = False,
+    tensorboard: Annotated[bool, opt.flag("write event files into a folder, one a run, for TensorBoard")] = False,
     results: opt.Results = "results",
 ) -> None:
-    """Merge an archive into a results directory by run id; if anything contradicts, nothing is changed."""
-    from lr_sweep.sweep.archive.importer import import_archive
+    """Write the curves of studies for other programs; `merge` takes a results directory as it is."""
+    from lr_sweep.sweep.inspection.export import write_csv, write_tensorboard
 
-    print(import_archive(archive, opt.open_directory(results, "import")))
+    opt.not_together(csv=csv, tensorboard=tensorboard)
+    if not (csv or tensorboard):
+        raise UserError("got no format to export to: give --csv or --tensorboard")
+    write = write_csv if csv else write_tensorboard
+    print(write(opt.open_results(results), studies or [], target))
+
+
+@command("from-the-cluster --results results")
+def merge(
+    other: Annotated[str, opt.argument("DIR", "another results directory, or s3://BUCKET/PREFIX", opt.location)],
+    results: opt.Results = "results",
+) -> None:
+    """Merge another results directory into this one by run id; if anything contradicts, nothing is changed."""
+    from lr_sweep.sweep.inspection.merge import merge_results
+
+    print(merge_results(other, opt.open_directory(results, "merge")))
 
 
 @command("--results results")

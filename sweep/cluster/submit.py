@@ -64,7 +64,7 @@ def _refuse_a_second(cluster: ClusterJobs, study: str, results: str) -> None:
         if PurePosixPath(job.results) == PurePosixPath(results):
             raise UserError(
                 f"{job.name} writes to {results}, and a results directory has one writer at a time; nothing was sent. "
-                f"Give this study one of its own with --results (`import` merges them later), or submit it when "
+                f"Give this study one of its own with --results (`merge` joins them later), or submit it when "
                 f"{job.name} has ended."
             )
 

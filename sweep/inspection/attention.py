@@ -133,8 +133,8 @@ def rebuild(results: Results, known: KnownRun, run: Run, data_dir: Path) -> Rebu
     if saved is None or saved[1]["best_step"] is None:
         what = "no intact checkpoint" if saved is None else "no evaluation in its checkpoint"
         raise UserError(
-            f"run {known.run_id} has {what} in {results.checkpoints(known.run_id)}. Archives have checkpoints if they "
-            f"are made with `export --checkpoints`, and `gc` removes them; without one, train the run again."
+            f"run {known.run_id} has {what} in {results.checkpoints(known.run_id)}. `gc` "
+            f"removes checkpoints, and merging from a store brings none: train the run again."
         )
     tensors, progress = saved
     source = _weights_of(results, known, run) if run.weights_checksum else None

@@ -1,4 +1,4 @@
-"""What must hold in the record of a run or a study: the one definition, for `verify`, `gc`, `export` and `import`.
+"""What must hold in the record of a run or a study: the one definition, for `verify`, `gc` and `merge`.
 
 Rows of the record come in as plain values; phrases come out, each about one problem. None of them: it is sound.
 """

@@ -116,9 +116,9 @@ def check_made_here(folder: Path) -> None:
     if damage:
         raise WeightsError(
             f"the weights in {folder} are damaged: {damage}. Runs that began from the intact ones are kept. Put an "
-            f"intact copy there (an archive made by `export` has one), or delete the folder: `run` and `pretrain` make "
-            f"pretrained weights again, on the same machine and torch to the same bytes; from other bytes, runs are "
-            f"new runs. If you changed the weights on purpose, delete {FACTS} there."
+            f"intact copy there, or delete the folder: `run` and `pretrain` make pretrained weights again, on the same "
+            f"machine and torch to the same bytes; from other bytes, runs are new runs. If "
+            f"you changed the weights on purpose, delete {FACTS} there."
         )
 
 

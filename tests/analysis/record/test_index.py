@@ -20,8 +20,7 @@ from lr_sweep.analysis.record.index import new_index, read_index, row_stamps
 from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import RecordError, read_run_rows, read_runs
-from lr_sweep.sweep.archive.exporter import export
-from lr_sweep.sweep.archive.importer import import_archive
+from lr_sweep.sweep.inspection.merge import merge_results
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.records import SyntheticRecord, Trained, add, add_study, new_results, rows_not_indexed
 
@@ -166,17 +165,15 @@ def test_a_writer_leaves_an_index_behind(tmp_path: Path, monkeypatch: pytest.Mon
     assert rows_not_indexed(record.results) == 0
 
 
-def test_export_leaves_it_out_and_import_adds_what_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merge_adds_what_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     carried = new_results(tmp_path / "carried")
     for seed in range(12):
         add(carried, seed, Trained(evaluations=2))
     add_study(carried, "small", dict.fromkeys(range(12), 20))
     assert write(carried.root)
-    export(carried, tmp_path / "all.tar", [], checkpoints=False)
-    assert b"index.parquet" not in (tmp_path / "all.tar").read_bytes()
     monkeypatch.setattr(run_index, "SETTLED_NS", -LATER_NS)
     other = new_results(tmp_path / "other")
-    import_archive(tmp_path / "all.tar", other)
+    merge_results(str(carried.root), other)
     assert Paths(other.root).index.exists()
     assert rows_not_indexed(other.root) == 0
     assert read_run_rows(other.root, None, NAMES) == read_run_rows(carried.root, None, NAMES)

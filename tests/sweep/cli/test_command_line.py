@@ -18,7 +18,7 @@ from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
 
 NAMES = ["init", "plan", "run", "pretrain", "data", "submit", "job", "cluster", "report", "judge", "ui", "mlflow"]
 NAMES += ["mcp", "stop", "status", "ls", "show", "attention", "deviations", "coordinates"]
-NAMES += ["export", "import", "verify", "gc"]
+NAMES += ["export", "merge", "verify", "gc"]
 
 
 def test_help_lists_the_commands() -> None:

@@ -24,7 +24,7 @@ from lr_sweep.tests.support.tiny_study import write_study
 PATHS = [
     *("~nouser", "~nouser/x.yaml", "x" * 300, "x" * 300 + ".yaml", "a/" * 3000, "/proc/x", "/proc/1/root/x"),
     *("/dev/zero", "/dev/null/x.yaml", "/dev/null", "", ".", "..", "/", "~", "file", "file/x", "folder"),
-    *("folder.yaml", "file.tar", "loop", "loop/x.yaml", "record", "tiny.yaml", "garbage.yaml", "-", "é", "a b"),
+    *("folder.yaml", "zeros", "loop", "loop/x.yaml", "record", "tiny.yaml", "garbage.yaml", "-", "é", "a b"),
     *("$HOME", "%s", "{}", "*", "\n", "s3://", "s3:///x", "s3://a@b/c", "ftp://x", "file://", "file://host/x"),
     *("file:x", "://", "[", "x.yaml\n"),
 ]
@@ -75,8 +75,8 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("verify", "--results", PATH),
     ("gc", "--yes", "--results", PATH),
     ("mlflow", "sync", STUDY_NAME, "--results", PATH),
-    ("export", PATH, STUDY_NAME, "--results", PATH),
-    ("import", PATH, "--results", PATH),
+    ("export", PATH, STUDY_NAME, "--tensorboard", "--results", PATH),
+    ("merge", PATH, "--results", PATH),
     ("data", PATH, "--data-dir", PATH),
     ("ui", "--results", PATH.filter(lambda path: path != "record"), "--host", ADDRESS, "--port", NUMBER),
     ("ui", "--cluster", PATH, "--port", NUMBER),
@@ -93,7 +93,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     write_study(folder)
     four_runs(folder / "record")
     (folder / "file").write_text("x")
-    (folder / "file.tar").write_bytes(b"\0" * 1000)
+    (folder / "zeros").write_bytes(b"\0" * 1000)
     (folder / "garbage.yaml").write_bytes(random.Random(0).randbytes(1000))
     (folder / "folder").mkdir()
     (folder / "folder.yaml").mkdir()
@@ -126,7 +126,7 @@ def test_command_lines_end_in_messages(folder: Path, examples: int) -> None:
 
 @pytest.mark.parametrize("odd", [path for path in PATHS if path != "record"])
 def test_every_odd_path_as_results(folder: Path, odd: str) -> None:
-    for command in (("plan", "tiny.yaml"), ("status", "tiny"), ("show", "abcd"), ("verify",), ("import", "file.tar")):
+    for command in (("plan", "tiny.yaml"), ("status", "tiny"), ("show", "abcd"), ("verify",), ("merge", "record")):
         said(*command, "--results", odd)
 
 
@@ -178,9 +178,9 @@ def test_a_folder_where_a_file_should_be_and_the_other_way_round(folder: Path, p
         path.write_bytes(content)
     for command in (("status", "first"), ("ls",), ("show", RUN), ("verify",), ("gc",), ("plan", "tiny.yaml")):
         said(*command, "--results", "odd")
-    (folder / "out.tar").unlink(missing_ok=True)
-    said("export", "out.tar", "--results", "odd")
-    said("import", "file.tar", "--results", "odd")
+    (folder / "out.csv").unlink(missing_ok=True)
+    said("export", "out.csv", "--csv", "--results", "odd")
+    said("merge", "odd", "--results", "joined")
 
 
 def test_our_own_mistakes_stay_tracebacks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

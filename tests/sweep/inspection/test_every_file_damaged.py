@@ -1,4 +1,4 @@
-"""Every kind of file of a results directory, damaged in every way: `verify`, `export` and `import` notice it."""
+"""Every kind of file of a results directory, damaged in every way: `verify` and `merge` notice it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import sqlite3
-import tarfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -19,12 +18,9 @@ from lr_sweep.analysis.record.index import INDEX
 from lr_sweep.analysis.record.parquet import parquet_bytes
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file, sealed, sealed_text
-from lr_sweep.sweep.archive.exporter import export
-from lr_sweep.sweep.archive.format import max_bytes
-from lr_sweep.sweep.archive.importer import import_archive
+from lr_sweep.sweep.inspection.merge import merge_results
 from lr_sweep.sweep.inspection.verify import verify
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.archive_fuzz import tar_of
 from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.records import files, four_runs, new_results, run_id_of, write
 
@@ -48,6 +44,7 @@ READ = [
     *("studies/first/proposals.parquet", "studies/first/rungs.parquet", "index.parquet", "timings.json"),
 ]
 """Files whose content has a checksum."""
+NOT_MERGED = ("index.parquet", "timings.json")
 NOT_READ = ["logs/run-1.log", f"logs/runs/{RUN}.log", "studies/first/progress.json"]
 """Files of which any content will do."""
 FOLDERS = ["runs", "curves", "studies", "studies/first", "checkpoints", f"checkpoints/{RUN}", "pretrained"]
@@ -118,8 +115,8 @@ def test_a_directory_with_every_kind_of_file_is_sound(results: Results) -> None:
 
 @pytest.mark.parametrize("harm", [*CONTENT, *PLACE])
 @pytest.mark.parametrize("pattern", READ)
-def test_verify_names_it_and_export_leaves_it_out_with_a_word(results: Results, pattern: str, harm: str) -> None:
-    path, sound_files = found_in(results, pattern), files(results.root)
+def test_verify_names_it_and_merge_refuses_it(results: Results, pattern: str, harm: str) -> None:
+    path = found_in(results, pattern)
     name = path.relative_to(results.root).as_posix()
     damage(path, harm)
     about = [line for line in verify_lines(results)[:-1] if str(path) in line or f"{path.parent}: " in line]
@@ -128,17 +125,15 @@ def test_verify_names_it_and_export_leaves_it_out_with_a_word(results: Results, 
         assert about[0].startswith(f"problem: {path}: its sha256 begins with ")
         assert about[0].endswith(": delete it; its run resumes from an earlier one, or from step 0")
     assert about[0].startswith("note: " if name == "index.parquet" and harm in CONTENT else "problem: ")
-    archive = results.root.parent / "a.tar"
-    done = export(results, archive, (), checkpoints=True)
-    with tarfile.open(archive) as tar:
-        assert name not in tar.getnames()
-    if max_bytes(name) >= 0:
-        assert any(str(path) in text or str(path.parent) in text for text in done.left_out), done.left_out
     into = new_results(results.root.parent / "into")
-    import_archive(archive, into)
-    arrived = files(into.root)
-    assert name not in arrived
-    assert arrived == {other: sound_files[other] for other in arrived}
+    if name in NOT_MERGED:
+        merge_results(str(results.root), into)
+        return
+    before = files(into.root)
+    with pytest.raises(UserError) as caught:
+        merge_results(str(results.root), into)
+    assert str(path) in str(caught.value) or str(path.parent) in str(caught.value)
+    assert files(into.root) == before
 
 
 @pytest.mark.parametrize("harm", PLACE)
@@ -170,18 +165,3 @@ def test_readers_do_not_take_a_link_to_nothing_for_a_run_that_is_missing(results
     """Else a disk that is away for an hour would have all its runs trained again."""
     damage(results.run(RUN), harm)
     assert f"cannot read {results.run(RUN)}: it is a" in refused("ls", "first", "--results", results.root)
-
-
-@pytest.mark.parametrize("harm", CONTENT)
-@pytest.mark.parametrize("pattern", [pattern for pattern in READ if pattern not in ("index.parquet", "timings.json")])
-def test_an_archive_with_it_is_refused(results: Results, pattern: str, harm: str) -> None:
-    path = found_in(results, pattern)
-    damage(path, harm)
-    content = {name: text for name, text in files(results.root).items() if max_bytes(name) >= 0}
-    archive = results.root.parent / "forged.tar"
-    archive.write_bytes(tar_of(content))
-    into = new_results(results.root.parent / "into")
-    before = files(into.root)
-    with pytest.raises(UserError, match=r"is not as this program writes it \("):
-        import_archive(archive, into)
-    assert files(into.root) == before

@@ -89,7 +89,7 @@ def test_leftovers(made: Made) -> None:
         *("runs/.ab.parquet.77.partial", ".format.json.77.partial", "studies/small/.wanted.parquet.77.partial"),
         *(f"checkpoints/{run_id}/{name}" for name in ("partial-77", ".tmpAb", "damaged-step-000000090-cd.safetensors")),
         *("pretrained/gpt2.partial-77/model.safetensors", "tune/sweep/trial/params.json"),
-        ".import-77/runs/0123456789abcdef.parquet",
+        ".merge-77/runs/0123456789abcdef.parquet",
     )
     for name in left:
         made.write(name)

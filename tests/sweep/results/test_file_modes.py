@@ -10,10 +10,9 @@ import pytest
 
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.common.files import write_json
-from lr_sweep.sweep.archive.exporter import export
-from lr_sweep.sweep.archive.importer import import_archive
+from lr_sweep.sweep.inspection.merge import merge_results
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.command_lines import refused, said, succeeds
+from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.file_modes import as_another_user, open_folder, umask
 from lr_sweep.tests.support.records import four_runs, run_id_of
 from lr_sweep.tests.support.small_runs import CPU
@@ -36,8 +35,7 @@ def test_every_file_of_a_results_directory_follows_the_umask(tmp_path: Path) -> 
         with results.writing("tiny"):
             write_report(results.root, "tiny")
             write_json(results.progress("tiny"), {})
-        export(results, tmp_path / "all.tar", [], checkpoints=True)
-        import_archive(tmp_path / "all.tar", carried)
+        merge_results(str(results.root), carried)
     found = modes(results.root)
     kinds = {Path(name).parts[0] for name in found}
     assert kinds >= {"format.json", "runs", "curves", "checkpoints", "pretrained", "studies", "logs", "writer.lock"}
@@ -48,7 +46,6 @@ def test_every_file_of_a_results_directory_follows_the_umask(tmp_path: Path) -> 
         }
         assert wrong == {}
     assert modes(carried.root).keys() >= {name for name in found if name.startswith(("checkpoints/", "runs/"))}
-    assert oct((tmp_path / "all.tar").stat().st_mode & 0o777) == "0o640"
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +133,7 @@ def test_what_cannot_be_read_is_named_and_a_closed_record_does_not_seem_empty(
 ) -> None:
     path = (FILES | FOLDERS | RECORD)[what](copy)
     rest = {"status": ["first"], "show": [run_id_of(0)], "report": ["first"]}
-    rest |= {"gc": ["--yes"], "export": [str(copy.root.parent / "a.tar")]}
+    rest |= {"gc": ["--yes"], "export": [str(copy.root.parent / "a.csv"), "--csv"]}
     with as_another_user():
         message = refused(command, *rest.get(command, []), "--results", copy.root)
     assert f"{path}: permission denied. It belongs to root" in message or f"{path} belongs to root" in message
@@ -150,15 +147,12 @@ def test_a_report_does_without_checkpoints_but_may_not_be_written_by_another_use
     assert f"cannot write to {copy.study('first')}" in printed
 
 
-@pytest.mark.parametrize("what", [*FILES, *FOLDERS])
-def test_an_export_by_another_user_names_what_it_may_not_read(copy: Results, what: str) -> None:
-    path, archive = (FILES | FOLDERS)[what](copy), copy.root.parent / "exports" / "a.tar"
-    archive.parent.mkdir()
-    archive.parent.chmod(0o777)
+@pytest.mark.parametrize("what", [*FILES, *FOLDERS, *RECORD])
+def test_a_merge_by_another_user_names_what_it_may_not_read(copy: Results, what: str) -> None:
+    path, into = (FILES | FOLDERS | RECORD)[what](copy), copy.root.parent / "writable" / "into"
+    into.parent.mkdir()
+    into.parent.chmod(0o777)
     with as_another_user():
-        code, printed = said("export", archive, "--checkpoints", "--results", copy.root)
-    assert code == 1
-    left_out = [line for line in printed.splitlines() if line.startswith("left out: ")]
-    assert any(f"`chmod {how} {path}`" in line for line in left_out for how in ("o+r", "o+rx", "-R o+rX"))
-    assert not any("delete" in line for line in left_out)
-    succeeds("import", archive, "--results", copy.root.parent / "into")
+        message = refused("merge", copy.root, "--results", into)
+    assert f"{path}: permission denied. It belongs to root" in message or f"{path} belongs to root" in message
+    assert "delete" not in message

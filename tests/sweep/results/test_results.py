@@ -19,8 +19,8 @@ import torch
 from lr_sweep.analysis.record.read import FORMAT
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import partial_path, whole_file, write_json
-from lr_sweep.sweep.archive.exporter import export
 from lr_sweep.sweep.cli.parser import main
+from lr_sweep.sweep.inspection.export import write_csv
 from lr_sweep.sweep.inspection.gc import leftovers
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.tests.support.background import Background
@@ -177,17 +177,17 @@ def test_what_a_killed_writer_left_is_removed_by_the_next(results: Results) -> N
 
 def test_a_folder_that_takes_no_files_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     results = four_runs(tmp_path / "results")
-    for more in ((), ("--csv",), ("--tensorboard",)):
-        assert main(["export", "/proc/x.tar", "--results", str(results.root), *more]) == 2
+    for kind in ("--csv", "--tensorboard"):
+        assert main(["export", "/proc/x.tar", "--results", str(results.root), kind]) == 2
         assert "cannot write to /proc/x.tar: nothing can be made there. Make it writable" in capsys.readouterr().err
 
 
 def test_what_a_killed_export_left_beside_its_target_is_removed_by_the_next(tmp_path: Path) -> None:
     results = four_runs(tmp_path / "results")
-    left = tmp_path / partial_path(Path("all.tar")).name.replace(str(os.getpid()), str(dead_pid()))
+    left = tmp_path / partial_path(Path("all.csv")).name.replace(str(os.getpid()), str(dead_pid()))
     left.write_bytes(b"half")
-    export(results, tmp_path / "other.tar", (), checkpoints=False)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.tar", "results"]
+    write_csv(results, (), tmp_path / "other.csv")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.csv", "results"]
 
 
 @pytest.mark.parametrize(

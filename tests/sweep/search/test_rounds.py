@@ -75,7 +75,7 @@ def test_failed_runs_are_lost_to_the_search_and_may_be_retried(bench: Bench) -> 
     pd.testing.assert_frame_equal(proposed(bench), stored)
 
 
-def test_plan_status_and_archive_know_the_proposals(bench: Bench, tmp_path: Path) -> None:
+def test_plan_status_and_merge_know_the_proposals(bench: Bench, tmp_path: Path) -> None:
     with pytest.raises(Killed):
         bench.run(Landscape(events_left=25))
     assert len(planned(bench).wanted) == 24
@@ -83,7 +83,6 @@ def test_plan_status_and_archive_know_the_proposals(bench: Bench, tmp_path: Path
     assert (code, "frozen-pretrained" in text) == (0, True)
     bench.run(Landscape())
     succeeds("verify", "--results", bench.results.root)
-    succeeds("export", tmp_path / "all.tar", "--results", bench.results.root)
-    succeeds("import", tmp_path / "all.tar", "--results", tmp_path / "copy")
+    succeeds("merge", bench.results.root, "--results", tmp_path / "copy")
     copied = read_proposals(Results(tmp_path / "copy"), bench.study)
     assert copied == read_proposals(bench.results, bench.study)

@@ -11,8 +11,10 @@ from lr_sweep.analysis.record.working_copy import refresh
 from lr_sweep.common.object_store import ObjectStore, StoreError, local_path
 from lr_sweep.sweep.cli.cluster_commands import plan_elsewhere
 from lr_sweep.sweep.cluster.submit import check_paths
+from lr_sweep.sweep.store.results import StoredResults
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.tests.support.command_lines import refused, succeeds
+from lr_sweep.tests.support.records import files, four_runs
 from lr_sweep.tests.support.servers.s3_server import SECRET, Machines
 from lr_sweep.tests.support.stored_record import URI, add_runs, filled
 from lr_sweep.tests.support.tiny_study import write_study
@@ -39,10 +41,23 @@ def test_addresses_that_are_refused(machines: Machines, uri: str, wanted: str) -
         refresh(uri)
 
 
+def test_a_store_is_merged_into_a_directory_unless_a_sweep_writes_to_it(machines: Machines, tmp_path: Path) -> None:
+    made, store = four_runs(tmp_path / "made"), ObjectStore(URI)
+    for name, content in files(made.root).items():
+        store.write(name, content)
+    with StoredResults(URI).writing("first"):
+        machines.be("second")
+        printed = refused("merge", URI, "--results", tmp_path / "into")
+        assert f"{URI} is being written to by another process: merge it when that has ended" in printed
+        machines.be("first")
+    assert "4 runs added, " in succeeds("merge", URI, "--results", tmp_path / "into")
+    whole = {name for name in files(made.root) if not name.startswith("checkpoints/")}
+    assert files(tmp_path / "into").keys() - {"index.parquet"} == whole
+
+
 def test_commands_for_directories_alone_say_so(machines: Machines, tmp_path: Path) -> None:
     filled()
-    archive = tmp_path / "all.tar"
-    for command in (["gc"], ["import", str(archive)], ["export", str(archive), "--checkpoints"]):
+    for command in (["gc"], ["merge", str(tmp_path)]):
         refused(*command, "--results", URI)
 
 

@@ -220,7 +220,7 @@ def test_a_flipped_bit_is_reported_and_nothing_trains(tmp_path: Path, monkeypatc
     for command in ("plan", "run", "pretrain"):
         printed = refused(command, study, "--results", results.root)
         assert printed.startswith(f"error: model tiny: the weights in {folder} are damaged: its weights have sha256 ")
-        assert "Put an intact copy there (an archive made by `export` has one), or delete the folder" in printed
+        assert "Put an intact copy there, or delete the folder" in printed
     assert not results.study("tiny").exists()
     source = WeightsSource(folder=str(copy))  # of a folder that a study names
     with pytest.raises(WeightsError, match=r"If you changed the weights on purpose, delete pretraining\.json there"):

@@ -10,7 +10,7 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.archive.curves import VALUES, write_csv, write_tensorboard
+from lr_sweep.sweep.inspection.export import VALUES, write_csv, write_tensorboard
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.run_state import LABELS
 from lr_sweep.tests.support.command_lines import said

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lr_sweep.sweep.archive.merge import RunRecord, contradiction, merge
+from lr_sweep.sweep.results.agreement import RunRecord, contradiction, merge
 from lr_sweep.tests.support.records import Trained, points, row, run_id_of
 
 SEED = 3
@@ -81,13 +81,13 @@ def test_the_further_one_is_kept(ours: RunRecord, theirs: RunRecord, row: str, c
     ],
 )
 def test_a_divergence_contradicts(ours: RunRecord, theirs: RunRecord, where: str, here: str, there: str) -> None:
-    assert contradiction(ours, theirs) == f"{where}: {here} here, {there} in the archive"
+    assert contradiction(ours, theirs) == f"{where}: {here} here, {there} there"
 
 
 def test_the_first_number_that_differs_is_reported() -> None:
     expected = {point["step"]: point["test_loss"] for point in points(RUN_ID, Trained(evaluations=4))}
     found = contradiction(complete(4), recorded(Trained(evaluations=3, changed_at=20)))
-    assert found == f"test_loss at step 20: {expected[20]!r} here, 0.5 in the archive"
+    assert found == f"test_loss at step 20: {expected[20]!r} here, 0.5 there"
     assert contradiction(complete(1), recorded(Trained(evaluations=3, changed_at=20))) is None
 
 
@@ -97,14 +97,14 @@ def test_the_last_bit_counts_and_times_do_not() -> None:
     for other in (theirs.points[1]["train_loss"] * (1 + 3e-16), -theirs.points[1]["train_loss"]):
         changed = [theirs.points[0], {**theirs.points[1], "train_loss": other}]
         found = contradiction(ours, replace(theirs, points=changed))
-        assert found == f"train_loss at step 20: {ours.points[1]['train_loss']} here, {other} in the archive"
+        assert found == f"train_loss at step 20: {ours.points[1]['train_loss']} here, {other} there"
         assert other != ours.points[1]["train_loss"]
 
 
 def test_an_evaluation_that_only_one_has_differs() -> None:
     ours = complete(3)
     theirs = replace(ours, points=[ours.points[0], ours.points[2]])
-    assert contradiction(ours, theirs) == "step 20: an evaluation here, no evaluation in the archive"
+    assert contradiction(ours, theirs) == "step 20: an evaluation here, no evaluation there"
 
 
 def test_another_content_differs() -> None:
@@ -113,7 +113,7 @@ def test_another_content_differs() -> None:
     found = contradiction(ours, replace(theirs, row={**theirs.row, "content": "{}"}))
     assert found is not None
     assert found.startswith("content: ")
-    assert found.endswith(" here, {} in the archive")
+    assert found.endswith(" here, {} there")
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""`export --csv` and `export --tensorboard`: the curves of studies, for other programs."""
+"""`export`: the curves of studies, for other programs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import pandas as pd
 from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.report.spreadsheet import write_csv as write_table
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import whole_file, whole_folder
+from lr_sweep.common.files import remove_dead_partials, whole_file, whole_folder
 from lr_sweep.common.text import counted, rate_text
-from lr_sweep.sweep.archive.format import check_target
 from lr_sweep.sweep.results.directory import Results, storage_problems
 from lr_sweep.sweep.results.run_state import LABELS
 
@@ -70,9 +69,18 @@ def _checked_name(name: str) -> str:
     return name
 
 
+def _check_target(target: Path) -> None:
+    """Refuse what exists or has no folder; remove what killed exports left beside it."""
+    if target.exists():
+        raise UserError(f"{target} exists; `export` overwrites nothing. Remove it, or name another path.")
+    if not target.parent.is_dir():
+        raise UserError(f"there is no folder {target.parent}; make it, or name a path elsewhere.")
+    remove_dead_partials(target.parent)
+
+
 def _checked(results: Results, studies: Sequence[str], target: Path) -> pd.DataFrame:
     record.check_format(results.root)
-    check_target(target)
+    _check_target(target)
     names = list(dict.fromkeys(studies)) or record.recorded_studies(results.root)
     table = curve_table(results, names) if names else pd.DataFrame()
     if table.empty:

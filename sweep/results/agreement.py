@@ -18,7 +18,7 @@ NUMBERS = [column.name for column in CURVES if column.name not in ("run_id", "st
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """What a results directory, or an archive, holds of a run."""
+    """What a results directory holds of a run."""
 
     run_id: str
     row: Row | None
@@ -83,7 +83,7 @@ def contradiction(ours: RunRecord, theirs: RunRecord) -> str | None:
 
 
 def _differ(where: str, here: object, there: object) -> str:
-    return f"{where}: {here} here, {there} in the archive"
+    return f"{where}: {here} here, {there} there"
 
 
 def merge(ours: RunRecord, theirs: RunRecord) -> RunRecord:
