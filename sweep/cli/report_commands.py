@@ -261,15 +261,3 @@ def mlflow(
     recorded = opt.open_results(results)
     recorded.check()
     print(sync(recorded, opt.study_names(studies, recorded)))
-
-
-@command("  # started by the client of an agent, which speaks to it over stdio")
-def mcp() -> None:
-    """Serve `judge`, `gate`, `plan` and `status` to agents (docs/gate.md)."""
-    try:
-        from lr_sweep.sweep.cli.mcp_server import server
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "mcp":
-            raise
-        raise UserError("the package mcp is not installed: `pip install 'lr-sweep[mcp]'`") from error
-    server.run("stdio")

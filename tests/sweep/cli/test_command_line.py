@@ -17,7 +17,7 @@ from lr_sweep.tests.support.command_lines import arguments_of, refused, said
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
 
 NAMES = ["init", "plan", "run", "pretrain", "data", "submit", "job", "cluster", "report", "judge", "ui", "mlflow"]
-NAMES += ["mcp", "stop", "status", "ls", "show", "attention", "deviations", "coordinates"]
+NAMES += ["stop", "status", "ls", "show", "attention", "deviations", "coordinates"]
 NAMES += ["export", "merge", "verify", "gc"]
 
 
@@ -33,7 +33,7 @@ def test_help_has_an_example_that_can_be_read(name: str) -> None:
     code, printed = said(name, "-h")
     example = printed.partition(f"example:\n    lr-sweep {name} ")[2]
     assert code == 0
-    assert arguments_of([name, *example.partition("  #")[0].split()]) is not None  # else it raises; `mcp` has none
+    assert arguments_of([name, *example.partition("  #")[0].split()]) is not None  # else it raises
     assert "list[" not in printed
 
 
