@@ -6,9 +6,14 @@ import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
 
 from lr_sweep.analysis.judge.readers.sources import expanded
 from lr_sweep.analysis.report.folder import replacing
+from lr_sweep.analysis.statistics.comparisons import comparisons
+from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.study_files import Study, write_files
 from lr_sweep.analysis.study_report import Report
 from lr_sweep.common.errors import UserError, reason, translated
@@ -16,6 +21,12 @@ from lr_sweep.common.files import read_plain
 
 LIST = "judged.json"
 """Lists the files of the report: a folder with any other file is never replaced."""
+CELLS = [*CELL, "learning_rate", "num_values", "validation_mean", "test_mean", "test_sem"]
+PAIR = [
+    *("task", "model", "variant", "other", "difference", "low", "high", "corrected_p", "distinguishable", "equal"),
+    "further_seeds",
+]
+"""Columns of `StudySummary.cells` and of `comparisons` in JSON."""
 MOST_LISTED = 10_000_000
 """Bytes of the list."""
 
@@ -46,6 +57,21 @@ def check_apart(sources: Sequence[str], folder: Path) -> None:
     for path in paths:
         if out in path.parents:
             raise UserError(f"--out {folder}: it holds {path.name}, which is judged: name another folder")
+
+
+def judged_json(study: Study, report: Report) -> dict[str, Any]:
+    """Return what was judged as content for JSON; `checks` is the report's `checks.json`."""
+    pairs = comparisons(study.summary) if study.summary.metric.chosen_on else pd.DataFrame(columns=PAIR)
+    frames = {"cells": study.summary.cells[CELLS], "comparisons": pairs[PAIR]}
+    return {
+        "table": study.info.study,
+        "read_as": list(study.about_table),
+        "metric": study.summary.metric.as_json(),
+        "text": report.text,
+        **{name: json.loads(frame.to_json(orient="records", double_precision=15)) for name, frame in frames.items()},
+        "checks": json.loads((report.folder / "checks.json").read_text(encoding="utf-8")),
+        "report": str(report.page),
+    }
 
 
 def _unwritable(folder: Path, error: Exception) -> UserError:

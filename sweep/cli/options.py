@@ -105,6 +105,7 @@ Results = Annotated[str, option("DIR", RESULTS_HELP, location)]
 DataDir = Annotated[Path | None, option("DIR", DATA_HELP, local_path)]
 Out = Annotated[Path, option("FOLDER", "where files are written", local_path)]
 Run = Annotated[str, argument("RUN", "its id, or at least 4 of its first letters; `ls` lists them")]
+Json = Annotated[bool, flag("print JSON instead, as docs/gate.md describes it")]
 Strict = Annotated[bool, flag("exit with code 1 if a report's checks find a problem")]
 
 CpusPerTrial = Annotated[int | None, number("default: the study's")]

@@ -7,6 +7,7 @@ import math
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.cli import options as opt
+from lr_sweep.sweep.cli import streams
 from lr_sweep.sweep.cli.app import command
 
 if TYPE_CHECKING:
@@ -118,6 +120,7 @@ def judge(
     max_seeds: Annotated[
         int, opt.number("fresh seeds of each, with --gate", partial(opt.whole, least=4, most=200))
     ] = 20,
+    json: opt.Json = False,
 ) -> int:
     """Write tables, figures and checks of runs that any program made (docs/judge.md)."""
     import pandas
@@ -152,29 +155,39 @@ def judge(
         }.items():
             if given:
                 raise UserError(f"{option} does not go with --gate: leave it out")
-        return _gate(tables, reading, min_gain, max_seeds)
+        return _gate(tables, reading, min_gain, max_seeds, json)
     with _uncollected():
         found = answered(partial(judged, tables), reading, ["judge", *tables])
         out = out or Path("judged") / found.study.info.study
         check_apart([*tables, *filter(None, [decide])], out)
         written = write_judged(found.study, out)
+    if save is not None:
+        save_reading(save, found.reading)
+    decided = None
+    if decide is not None:
+        from lr_sweep.analysis.judge.fresh import decided_text
+
+        decided = decided_text(found, decide, reading.equal_within or 0.0)
+    code = int(strict and written.num_problems > 0)
+    if json:
+        from lr_sweep.analysis.judge.write import judged_json
+
+        streams.print_json(judged_json(found.study, written) | {"decided": decided})
+        return code
     read_as, *remarks = found.study.about_table
     warnings = [line for line in remarks if line.isupper() or line.startswith("NO ") or line == SHARED_SEEDS]
     print("\n".join(textwrap.fill(line, WIDTH, break_on_hyphens=False) for line in (read_as, *warnings)))
     print(f"\n{written.text}\n")
     print("\n".join(f"  {line}" for line in remarks if line not in warnings))
     if save is not None:
-        save_reading(save, found.reading)
         print(f"saved      {save}: give it as --columns {save}")
-    if decide is not None:
-        from lr_sweep.analysis.judge.fresh import decided_text
-
-        print(decided_text(found, decide, reading.equal_within or 0.0))
+    if decided is not None:
+        print(decided)
     print(f"report     {written.page}")
-    return int(strict and written.num_problems > 0)
+    return code
 
 
-def _gate(tables: list[str], reading: Reading, min_gain: float, max_seeds: int) -> int:
+def _gate(tables: list[str], reading: Reading, min_gain: float, max_seeds: int, json: bool) -> int:
     from lr_sweep.analysis.judge.gate import gate
     from lr_sweep.sweep.cli.ask import answered
 
@@ -188,7 +201,10 @@ def _gate(tables: list[str], reading: Reading, min_gain: float, max_seeds: int) 
         reading,
         ["judge", "--gate", *tables, *options],
     )
-    print("\n".join(textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in found.text().splitlines()))
+    if json:
+        streams.print_json(asdict(found))
+    else:
+        print("\n".join(textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in found.text().splitlines()))
     return GATE_CODES[found.outcome]
 
 

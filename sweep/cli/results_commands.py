@@ -21,13 +21,16 @@ def stop(run: opt.Run, results: opt.Results = "results") -> None:
 
 
 @command("quickstart")
-def status(studies: opt.Studies, results: opt.Results = "results") -> None:
+def status(studies: opt.Studies, results: opt.Results = "results", json: opt.Json = False) -> None:
     """Print the progress of a study, while it runs or after a crash."""
-    from lr_sweep.sweep.inspection.status import status_text
+    from lr_sweep.sweep.inspection.status import status_json, status_text
 
     recorded = opt.open_results(results, curves=False)
     recorded.check()
-    for study in opt.study_names(studies, recorded):
+    names = opt.study_names(studies, recorded)
+    if json:
+        return streams.print_json({"studies": [status_json(recorded, study) for study in names]})
+    for study in names:
         print(status_text(recorded, study))
 
 
@@ -37,14 +40,18 @@ def ls(
         opt.SomeStudies, opt.argument("STUDY", "only these studies and their runs, in their order")
     ] = None,
     results: opt.Results = "results",
+    json: opt.Json = False,
 ) -> None:
     """List the studies of a results directory, and every run that has started or ended, with its accuracies at the
     step of the highest validation accuracy.
     """
-    from lr_sweep.sweep.inspection.ls import listing
+    from lr_sweep.sweep.inspection.ls import listing, listing_json
 
     recorded = opt.open_results(results, curves=False)
-    print(listing(recorded, opt.study_names(studies, recorded)))
+    names = opt.study_names(studies, recorded)
+    if json:
+        return streams.print_json(listing_json(recorded, names))
+    print(listing(recorded, names))
 
 
 @command("0f3a --log")
@@ -52,10 +59,14 @@ def show(
     run: opt.Run,
     log: Annotated[bool, opt.flag("its log instead: starts, evaluations, what a function printed, failures")] = False,
     results: opt.Results = "results",
+    json: opt.Json = False,
 ) -> None:
     """Print everything about a run: what defines it, how it ended, what it cost, its files and its curve."""
-    from lr_sweep.sweep.inspection.show import log_text, run_text
+    from lr_sweep.sweep.inspection.show import log_text, run_json, run_text
 
+    opt.not_together(log=log, json=json)
+    if json:
+        return streams.print_json(run_json(opt.open_results(results), run))
     text = log_text if log else run_text
     print(text(opt.open_results(results), run))
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
+import math
 import os
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import FULL, lead_nowhere
@@ -70,6 +74,21 @@ def agreed(question: str, elsewhere: str) -> bool:
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
         return False
+
+
+def print_json(content: object) -> None:
+    """Print content as JSON: times as ISO 8601, numbers that are not finite as null."""
+    print(json.dumps(_plain(content), indent=1, ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [_plain(each) for each in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_facts(text: str) -> None:

@@ -61,12 +61,15 @@ def plan(
     measure: Annotated[bool, opt.flag("time a few steps of each cell here first, and keep the timings")] = False,
     ids: Annotated[bool, opt.flag("list every run with its id and state")] = False,
     suggest: Annotated[bool, opt.flag("print a grid for each cell, by the laws of recorded studies")] = False,
+    json: opt.Json = False,
 ) -> None:
     """Print the grid, what is done, what `run` would train, what it needs and costs; train nothing."""
     from lr_sweep.sweep.plan.placement import Placement, devices_here
-    from lr_sweep.sweep.plan.plan import Plan, id_lines, plan_on
+    from lr_sweep.sweep.plan.plan import Plan, cost_on, id_lines, plan_json, plan_on
 
-    gpu = None if device is None else GPUS[device]
+    if json and (measure or ids or suggest):
+        raise UserError("--json goes with none of --measure, --ids and --suggest: leave one of them out")
+    gpu, plans = None if device is None else GPUS[device], []
     if gpu is not None and measure:
         raise UserError(f"--measure times this machine, --device computes for {gpu.title}: leave one of them out")
     resources = {"cpus_per_trial": cpus_per_trial, "gpus_per_trial": gpus_per_trial, "runs_per_trial": runs_per_trial}
@@ -82,6 +85,9 @@ def plan(
             machine = devices_here(cpus, None if count_gpus else gpus or 0)
         if measure:
             _measure(planned, placement.trials_at_once([machine]))
+        if json:
+            plans.append(plan_json(planned, cost_on(planned, machine, gpu, price)))
+            continue
         streams.print_facts(plan_on(planned, machine, gpu, price))
         if suggest:
             from lr_sweep.sweep.plan.suggest import suggestion_lines  # with pandas, for which no other plan waits
@@ -89,6 +95,8 @@ def plan(
             print("\n".join(["", *suggestion_lines(planned)]))
         if ids:
             print("\n".join(id_lines(planned)))
+    if json:
+        streams.print_json({"studies": plans})
 
 
 def _on_gpus(study: Study) -> Study:

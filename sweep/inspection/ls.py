@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.read import StudyInfo, check_format, read_study
@@ -12,7 +13,7 @@ from lr_sweep.common.text import aligned, duration
 from lr_sweep.sweep.inspection.status import counts_lines
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.run_state import KnownRun, Row, State
+from lr_sweep.sweep.results.run_state import KnownRun, Row, State, counts_json
 
 TITLE_WIDTH = 48
 """Letters of a study's title that are shown."""
@@ -20,8 +21,32 @@ ACCURACIES = ("validation_at_best", "test_at_best")
 """Columns of `RUNS` that are shown as `validation` and `test`."""
 
 
+class Listed(NamedTuple):
+    """The studies that were asked for, and the runs that have ended or started."""
+
+    studies: Mapping[str, StudyInfo]
+    counts: Mapping[str, Counter[State]]
+    """Number of runs in each state, by study."""
+    runs: Sequence[KnownRun]
+
+
 def listing(results: Results, names: Sequence[str]) -> str:
     """Return a line a study, then a line a run that has ended or started; `names`: of these studies alone, in order."""
+    found = _listed(results, names)
+    return "\n".join([*_study_lines(found), "", *_run_lines(found.runs, found.studies, results)])
+
+
+def listing_json(results: Results, names: Sequence[str]) -> Row:
+    """Return what `listing` shows as content for JSON."""
+    found = _listed(results, names)
+    studies = [
+        {"study": name, "title": info.title, "runs": counts_json(found.counts[name])}
+        for name, info in found.studies.items()
+    ]
+    return {"studies": studies, "runs": [_run_json(run, results) for run in found.runs]}
+
+
+def _listed(results: Results, names: Sequence[str]) -> Listed:
     check_format(results.root)
     studies = {name: read_study(results.root, name) for name in names}
     wanted = run_state.read_all_wanted(results)
@@ -29,20 +54,19 @@ def listing(results: Results, names: Sequence[str]) -> str:
     # Chosen studies first: they give the order and the labels.
     runs = run_state.known_runs(results, {name: wanted[name] for name in studies} | wanted, ["wall_s", *ACCURACIES])
     here = [run for run in runs if run.status != "waiting" and (not names or run.budgets.keys() & studies.keys())]
-    return "\n".join([*_study_lines(studies, wanted, runs, results), "", *_run_lines(here, studies, results)])
-
-
-def _study_lines(
-    studies: Mapping[str, StudyInfo], wanted: Mapping[str, Sequence[Row]], runs: Sequence[KnownRun], results: Results
-) -> list[str]:
-    if not studies:
-        return ["no study was run here yet"]
     ends = {run.run_id: run.end for run in runs if run.end}
+    counts = {name: Counter(run_state.study_states(results, name, wanted[name], ends)) for name in studies}
+    return Listed(studies, counts, here)
+
+
+def _study_lines(found: Listed) -> list[str]:
+    if not found.studies:
+        return ["no study was run here yet"]
+    titles = {
+        name: textwrap.shorten(info.title, TITLE_WIDTH, placeholder=" ...") for name, info in found.studies.items()
+    }
     counts: dict[tuple[str, ...], Counter[State]] = {
-        (name, textwrap.shorten(study.title, TITLE_WIDTH, placeholder=" ...")): Counter(
-            run_state.study_states(results, name, wanted[name], ends)
-        )
-        for name, study in studies.items()
+        (name, titles[name]): numbers for name, numbers in found.counts.items()
     }
     return counts_lines(("study", "title"), counts)
 
@@ -67,9 +91,20 @@ def _metrics(runs: Sequence[KnownRun], studies: Mapping[str, StudyInfo], results
     }
 
 
+def _step(run: KnownRun, results: Results) -> int | None:
+    """Return how far a run was trained; the curve of one that has not ended has its steps, too, and is not read."""
+    return run.end["num_steps"] if run.end else run_state.checkpoint_step(results, run.run_id)
+
+
+def _run_json(run: KnownRun, results: Results) -> Row:
+    end, labels = run.end or {}, run.labels or {}
+    facts = {"run_id": run.run_id, **{name: labels.get(name) for name in run_state.LABELS}, "status": run.status}
+    values = {name: end.get(column) for name, column in zip(("validation", "test"), ACCURACIES, strict=True)}
+    return facts | {"num_steps": _step(run, results)} | values | {"wall_s": end.get("wall_s"), "studies": run.budgets}
+
+
 def _run_row(run: KnownRun, metric: Metric, results: Results) -> tuple[str, ...]:
-    # The curve of a run that has not ended has its steps, too, and is not read.
-    step = run.end["num_steps"] if run.end else run_state.checkpoint_step(results, run.run_id)
+    step = _step(run, results)
     labels = [run_state.label(run.labels, name) for name in run_state.LABELS]
     values = [run.end[name] if run.end else None for name in ACCURACIES]
     accuracies = ["-" if value is None else metric.score_text(value, digits=1) for value in values]

@@ -52,6 +52,21 @@ def run_text(results: Results, given: str) -> str:
     return "\n\n".join(["\n".join(aligned(_outcome(run, end))), *texts])
 
 
+def run_json(results: Results, given: str) -> Row:
+    """Return everything about a run as content for JSON; raises as `run_text`."""
+    run = find_run(results, given)
+    end = run_state.read_ends(results, [run.run_id], [column.name for column in RUNS]).get(run.run_id)
+    row = None if end is None else {**end, **{name: json.loads(end[name]) for name in ("content", "versions")}}
+    states = {study: _state_in(study, run, end, results) for study in run.budgets}
+    labels = {name: (run.labels or {}).get(name) for name in run_state.LABELS}
+    wanted = [
+        {"study": study, "num_steps": budget, "state": run_state.SHOWN[states[study]]}
+        for study, budget in run.budgets.items()
+    ]
+    curve = read_curves(results.root, [run.run_id]).drop(columns="run_id").to_dict("records")
+    return {"run_id": run.run_id, **labels, "status": run.status, "studies": wanted, "row": row, "curve": curve}
+
+
 def log_text(results: Results, given: str, most_bytes: int | None = None) -> str:
     """Return the log of a run, given as for `run_text`, or its end of so many bytes.
 

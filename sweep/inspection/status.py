@@ -5,20 +5,39 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from lr_sweep.analysis.record.read import StudyInfo, read_study, read_wanted_rows
 from lr_sweep.common.text import aligned, counted, duration, failure_line, study_heading
 from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.sweep.results.run_state import (
+    LABELS,
     SHOWN,
     Row,
     State,
+    counts_json,
     read_ends,
     run_title,
     shown_states,
     study_states,
 )
+
+CELL = ("task", "model", "variant")
+
+
+class Status(NamedTuple):
+    """How far a recorded study is."""
+
+    info: StudyInfo
+    cells: dict[tuple[str, ...], Counter[State]]
+    """Number of runs in each state, by task, model and variant."""
+    failed: Sequence[tuple[Row, str]]
+    """Rows of `WANTED`, and why each run failed."""
+
+    @property
+    def all(self) -> Counter[State]:
+        """Number of runs in each state."""
+        return sum(self.cells.values(), Counter[State]())
 
 
 def status_text(results: Results, study: str, now: float | None = None) -> str:
@@ -26,16 +45,36 @@ def status_text(results: Results, study: str, now: float | None = None) -> str:
     doing = activity(results, time.time() if now is None else now)
     if _pretrains_first(results, study):
         return "\n".join([f"{study}: no run yet", doing, f"results: {results.location}"])
+    found = _read(results, study)
+    lines = [study_heading(found.info.study, found.info.title), doing, *_decision_lines(results, found.info), ""]
+    lines += counts_lines(CELL, found.cells | {("all", "", ""): found.all})
+    lines += [f"failed: {run_title(row)}: {why}" for row, why in found.failed]
+    return "\n".join([*lines, f"results: {results.location}"])
+
+
+def status_json(results: Results, study: str) -> Row:
+    """Return what `status_text` shows as content for JSON."""
+    facts = {"study": study, "results": results.location, "activity": activity(results, time.time())}
+    if _pretrains_first(results, study):
+        return facts | {"title": None, "runs": {}, "cells": [], "failed": [], "decided": None}
+    found = _read(results, study)
+    cells = [dict(zip(CELL, cell, strict=True)) | {"runs": counts_json(each)} for cell, each in found.cells.items()]
+    failed = [{name: row[name] for name in ("run_id", *LABELS)} | {"failure": why} for row, why in found.failed]
+    decided = next(iter(_decision_lines(results, found.info)), None)
+    runs = counts_json(found.all)
+    return facts | {"title": found.info.title, "runs": runs, "cells": cells, "failed": failed, "decided": decided}
+
+
+def _read(results: Results, study: str) -> Status:
     info = read_study(results.root, study)
     wanted = read_wanted_rows(results.root, study)
     ends = read_ends(results, [row["run_id"] for row in wanted], ["failure"])
     states = study_states(results, study, wanted, ends)
-    lines = [study_heading(info.study, info.title), doing, *_decision_lines(results, info), ""]
-    lines += _cell_lines(wanted, states)
+    cells: dict[tuple[str, ...], Counter[State]] = {}
     for row, state in zip(wanted, states, strict=True):
-        if state is State.FAILED:
-            lines.append(f"failed: {run_title(row)}: {failure_line(ends[row['run_id']]['failure'])}")
-    return "\n".join([*lines, f"results: {results.location}"])
+        cells.setdefault(tuple(row[name] for name in CELL), Counter())[state] += 1
+    failed = [row for row, state in zip(wanted, states, strict=True) if state is State.FAILED]
+    return Status(info, cells, [(row, failure_line(ends[row["run_id"]]["failure"])) for row in failed])
 
 
 def _decision_lines(results: Results, info: StudyInfo) -> list[str]:
@@ -56,13 +95,6 @@ def _pretrains_first(results: Results, study: str) -> bool:
     if results.facts(study).exists() or not results.being_written():
         return False
     return results.pretraining_progress.exists() and read_state(results.holder).get("study") == study
-
-
-def _cell_lines(wanted: Sequence[Row], states: list[State]) -> list[str]:
-    cells: dict[tuple[str, ...], Counter[State]] = {}
-    for row, state in zip(wanted, states, strict=True):
-        cells.setdefault((row["task"], row["model"], row["variant"]), Counter())[state] += 1
-    return counts_lines(("task", "model", "variant"), cells | {("all", "", ""): Counter(states)})
 
 
 def counts_lines(head: Sequence[str], counts: Mapping[tuple[str, ...], Counter[State]]) -> list[str]:

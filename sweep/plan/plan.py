@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sized
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from lr_sweep.sweep.plan.timings import Timing, find_timings
 from lr_sweep.sweep.results.changes import change_lines, renamed_lines, replaced_by
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
-from lr_sweep.sweep.results.run_state import State
+from lr_sweep.sweep.results.run_state import State, counts_json
 from lr_sweep.sweep.search.proposals import read_proposed
 from lr_sweep.sweep.study.backbones import GIVE_TEXT, Backbone, find_backbones, is_unknown, to_pretrain
 from lr_sweep.sweep.study.decide import Decide
@@ -82,21 +82,44 @@ def plan_on(plan: Plan, machine: dict[str, float], gpu: Gpu | None = None, price
         gpu: a GPU that need not be here: what was not timed on such a one is computed; None: nothing is.
         price: of an hour of a device.
     """
+    text = plan_text(plan, cost_on(plan, machine, gpu, price))
+    if not plan.reconciled.to_train or fits(plan.placement, [machine]):
+        return text
+    return (
+        f"{text}\nnote       `run` would refuse this: a trial asks for {described(plan.placement.trial)}, and the "
+        f"machine planned for has {described(machine)}. Plan for another with --cpus and --gpus, or ask for less with "
+        f"--cpus-per-trial and --gpus-per-trial."
+    )
+
+
+def cost_on(plan: Plan, machine: dict[str, float], gpu: Gpu | None = None, price: float | None = None) -> Cost:
+    """Return what a plan costs on a machine; arguments as of `plan_on`."""
     reconciled, placement, results = plan.reconciled, plan.placement, plan.results
     at_once, timings = placement.trials_at_once([machine]), dict[Cell, Timing]()
     if gpu is not None:
         groups = cohorts(reconciled.to_train, placement.resources, at_once)
         timings = computed_timings(groups, gpu, min(1.0, placement.resources.gpus_per_trial))
     timings |= find_timings(plan.wanted, reconciled, results, placement, "" if gpu is None else gpu.marking)
-    cost = replace(estimate_cost(reconciled, timings, placement, at_once, results), gpu=gpu, price=price)
-    text = plan_text(plan, cost)
-    if not reconciled.to_train or fits(placement, [machine]):
-        return text
-    return (
-        f"{text}\nnote       `run` would refuse this: a trial asks for {described(placement.trial)}, and the machine "
-        f"planned for has {described(machine)}. Plan for another with --cpus and --gpus, or ask for less with "
-        f"--cpus-per-trial and --gpus-per-trial."
-    )
+    return replace(estimate_cost(reconciled, timings, placement, at_once, results), gpu=gpu, price=price)
+
+
+def plan_json(plan: Plan, cost: Cost) -> dict[str, Any]:
+    """Return a plan as content for JSON."""
+    to_train, is_timed = plan.reconciled.to_train, bool(cost.device_s)
+    return {
+        "study": plan.study.study,
+        "title": plan.study.title,
+        "results": plan.results.location,
+        "runs": counts_json(plan.reconciled.counts()),
+        "to_train": len(to_train),
+        "num_trials": cost.num_trials,
+        "num_steps": sum(run.num_steps for run in to_train),
+        "cells": _cells_json(plan),
+        "device": cost.device,
+        "device_s": cost.of(to_train)._asdict() if is_timed else None,
+        "wall_s": cost.wall_s._asdict() if is_timed else None,
+        "not_timed": [list(cell) for cell in by_cell(to_train) if cell not in cost.timings],
+    }
 
 
 def plan_text(plan: Plan, cost: Cost, *, elsewhere: bool = False) -> str:
@@ -183,16 +206,22 @@ def _decide_lines(plan: Plan, decide: Decide) -> list[str]:
     return lines
 
 
-def _cell_lines(plan: Plan) -> list[str]:
-    heads = ("task", "model", "variant", "runs", "steps", "parameters", "done", "left")
-    rows: list[tuple[str, ...]] = [heads]
-    to_train = Counter(run.cell for run in plan.reconciled.to_train)
+def _cells_json(plan: Plan) -> list[dict[str, Any]]:
+    """Return what each cell is to train, and what is done of it."""
+    to_train, found = Counter(run.cell for run in plan.reconciled.to_train), []
     for cell, runs in by_cell(plan.wanted).items():
         done = sum(plan.reconciled.states[run.run_id].over for run in runs)
-        trained = runs[0].trained_parameters
-        numbers = (len(runs), runs[0].num_steps, "-" if trained is None else f"{trained:,}", done, to_train[cell])
-        rows.append((*cell, *map(str, numbers)))
-    return aligned(rows, right=range(3, 8))
+        labels = dict(zip(("task", "model", "variant"), cell, strict=True))
+        numbers = {"runs": len(runs), "steps": runs[0].num_steps, "parameters": runs[0].trained_parameters}
+        found.append({**labels, **numbers, "done": done, "left": to_train[cell]})
+    return found
+
+
+def _cell_lines(plan: Plan) -> list[str]:
+    cells = _cells_json(plan)
+    trained = ["-" if each["parameters"] is None else f"{each['parameters']:,}" for each in cells]
+    rows = [(each | {"parameters": text}).values() for each, text in zip(cells, trained, strict=True)]
+    return aligned([tuple(cells[0]), *(tuple(map(str, row)) for row in rows)], right=range(3, 8))
 
 
 def _weights_lines(backbones: Mapping[str, Backbone]) -> list[str]:

@@ -65,6 +65,11 @@ def shown_states(found: Collection[State]) -> list[State]:
     return [state for state in SHOWN if state not in rare or state in found]
 
 
+def counts_json(counts: Mapping[State, int]) -> dict[str, int]:
+    """Return how many runs are in each state, by its name in tables; states without runs are left out."""
+    return {name: counts[state] for state, name in SHOWN.items() if state in counts}
+
+
 def state_of(num_steps: int, end: Row | None, started: bool, stopped_early: bool = False) -> State:
     """Return the state of a run that a study wants to train `num_steps`, by its row (None: it has not ended).
 
