@@ -8,8 +8,8 @@ from itertools import product
 
 import numpy as np
 
-from lr_sweep.analysis.judge.gate import judge_gate
-from lr_sweep.analysis.statistics.decide import FIRST, SECOND, UNDECIDED
+from lr_sweep.analysis.judge.gate import gate_settings
+from lr_sweep.analysis.statistics.decide import FIRST, SECOND, UNDECIDED, Pairs, judge_pairs
 from lr_sweep.analysis.statistics.noise import WINDOW, cell_noise
 from lr_sweep.analysis.statistics.uncertainty import Floats
 
@@ -84,7 +84,7 @@ def gating(noise: str, gain: float, max_seeds: int, is_tuned: bool, number: int,
     windows = draw(rng, shape).reshape(number, 2, WINDOW, 3)
     known = cell_noise(windows if is_tuned else np.full_like(windows, np.nan))
     values = draw(rng, (number, 1, 2, 1, max_seeds)).reshape(number, 2, max_seeds) + np.array([[0.0], [gain]])
-    found = judge_gate(values, known, 0.0, max_seeds)
+    found = judge_pairs(values, Pairs.named([(1, 0)]), gate_settings(known, max_seeds), known)
     outcome = found.outcome[:, 0]
     used = np.where(outcome == UNDECIDED, max_seeds, found.num_seeds[:, 0])
     return Gating(

@@ -42,7 +42,7 @@ def next_text(decision: Decision, num_elsewhere: int) -> str:
     several = len({cell[:2] for cell in decision.cells}) > 1
     next_ = [
         f"{' '.join(cell) if several else cell[2]} at {rate_text(rates[cell])}: {counted(number, 'fresh seed')}"
-        for cell, number in decision.next_seeds.items()
+        for cell, number in decision.next_seeds().items()
     ]
     elsewhere = [f"{counted(num_elsewhere, 'run')} of no compared variant at its chosen rate"] if num_elsewhere else []
     said = {"decided": [decision.progress(), *decided_texts(decision).values()], "left out": elsewhere}

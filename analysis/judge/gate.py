@@ -25,7 +25,8 @@ from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.analysis.judge.words import is_rate, listed
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.statistics.aggregate import summarise
-from lr_sweep.analysis.statistics.decide import FIRST, FIRST_LOOK, UNDECIDED, Decided, Pairs, Settings, judge_pairs
+from lr_sweep.analysis.statistics.decide import FIRST, FIRST_LOOK, UNDECIDED, Pairs, Settings
+from lr_sweep.analysis.statistics.decision import Decision
 from lr_sweep.analysis.statistics.grid_values import RUN, CellValues, padded
 from lr_sweep.analysis.statistics.noise import WINDOW, Noise, cell_noise
 from lr_sweep.analysis.statistics.selection import best_learning_rates
@@ -135,18 +136,10 @@ def gate(
     return _concluded(sides, one, min_gain / one.scale, max_seeds)
 
 
-def judge_gate(values: Floats, known: Noise, min_gain: float, max_seeds: int) -> Decided:
-    """Test whether candidates gain more than `min_gain`: outcome `FIRST`; `SECOND`: they certainly gain less.
-
-    Args:
-        values: ... x (baseline, candidate) x seeds, more is better, NaN behind the last one.
-        known: what earlier runs say of the noise of each, ... x 2.
-        min_gain: in the unit of the values.
-        max_seeds: of each.
-    """
+def gate_settings(known: Noise, max_seeds: int) -> Settings:
+    """Return the limits of the gate's test; `known`: what earlier runs say of the noise of each side, ... x 2."""
     first_look = FIRST_LOOK if (known.dof > 0).all() else FIRST_LOOK_ALONE
-    settings = Settings(max_seeds=max_seeds, error=ERROR, first_look=first_look)
-    return judge_pairs(values - np.array([[0.0], [min_gain]]), Pairs.named([(1, 0)]), settings, known)
+    return Settings(max_seeds=max_seeds, error=ERROR, first_look=first_look)
 
 
 class Source(NamedTuple):
@@ -248,9 +241,21 @@ def _chosen(name: str, runs: pd.DataFrame, read: RunsRead) -> tuple[float, list[
 def _concluded(sides: Sequence[Side], metric: Metric, min_gain: float, max_seeds: int) -> Gate:
     """Test, and say what follows."""
     known = cell_noise(padded([side.window for side in sides]))
-    found = judge_gate(padded([side.values for side in sides]), known, min_gain, max_seeds)
-    seeds = _seeds_to_run(sides, max_seeds) if found.outcome[0] == UNDECIDED else {}
-    outcome, why = _outcome(found, sides, metric, min_gain, bool(seeds))
+    decision = Decision(
+        cells=tuple(("", "", side.name) for side in sides),
+        rates=tuple(side.rate for side in sides),
+        values=padded([side.values for side in sides]) - np.array([[0.0], [min_gain]]),
+        num_used=np.array([len(side.fresh) for side in sides]),
+        pairs=Pairs.named([(1, 0)]),
+        known=known,
+        known_means=np.full(len(sides), math.nan),
+        settings=gate_settings(known, max_seeds),
+        metric=metric,
+    )
+    numbers = {cell[-1]: number for cell, number in decision.next_seeds(NUM_ASKED).items()}
+    asked = {side.name: range(side.next_seed, side.next_seed + numbers.get(side.name, 0)) for side in sides}
+    seeds = {name: each for name, each in asked.items() if each}
+    outcome, why = _outcome(decision, sides, min_gain, bool(seeds))
     steps = {side.num_steps for side in sides if side.num_steps}
     about = [side.text(metric) for side in sides]
     if len(steps) > 1:
@@ -267,40 +272,29 @@ def _concluded(sides: Sequence[Side], metric: Metric, min_gain: float, max_seeds
     return Gate(outcome=outcome, why=why, seeds=seeds, about=about)
 
 
-def _seeds_to_run(sides: Sequence[Side], max_seeds: int) -> dict[str, range]:
-    """Return the seeds that each side lacks for the next look; none where one has no seeds left."""
-    counts = [len(side.values) for side in sides]
-    reachable = min(max_seeds - (len(side.fresh) - len(side.values)) for side in sides)
-    target = min(min(counts) + NUM_ASKED, reachable)
-    if target <= min(counts):
-        return {}
-    asked = {side.name: range(side.next_seed, side.next_seed + target - len(side.values)) for side in sides}
-    return {name: seeds for name, seeds in asked.items() if len(seeds)}
-
-
-def _outcome(
-    found: Decided, sides: Sequence[Side], metric: Metric, min_gain: float, may_run: bool
-) -> tuple[Outcome, str]:
+def _outcome(decision: Decision, sides: Sequence[Side], min_gain: float, may_run: bool) -> tuple[Outcome, str]:
     """Return the outcome, and the sentence that says why."""
     baseline, candidate = sides
-    number = min(len(side.values) for side in sides)
-    said, limit = _gain_text(found, metric, min_gain), metric.amount_text(min_gain) if min_gain else ""
+    metric, found = decision.metric, decision.found.outcome[0]
+    said, limit = _gain_text(decision, min_gain), metric.amount_text(min_gain) if min_gain else ""
     more = f"gains more than {limit}" if min_gain else "is better"
     if may_run:
         return "run", f"it is open whether the candidate {more}{f': {said}' if said else ''}"
-    if found.outcome[0] == FIRST and candidate.num_diverged > baseline.num_diverged:
+    if found == FIRST and candidate.num_diverged > baseline.num_diverged:
         numbers = [f"{each.num_diverged} of the {counted(len(each.fresh), 'fresh run')}" for each in sides]
         return "reject", f"{numbers[1]} of the candidate diverged, of the baseline {numbers[0]}; else {said}"
-    if found.outcome[0] == FIRST:
+    if found == FIRST:
         return "accept", f"the candidate {more}: {said}"
-    if found.outcome[0] == UNDECIDED:
-        why = f"with {counted(number, 'seed')} of each it was not shown that the candidate {more}"
+    if found == UNDECIDED:
+        number = counted(int(decision.num_values.min()), "seed")
+        why = f"with {number} of each it was not shown that the candidate {more}"
         return "reject", f"{why}{f': {said}' if said else ''}"
     return "reject", f"the candidate {f'gains less than {limit}' if min_gain else 'is worse'}: {said}"
 
 
-def _gain_text(found: Decided, metric: Metric, min_gain: float) -> str:
+def _gain_text(decision: Decision, min_gain: float) -> str:
     """Write the gain with its interval; empty: there are no two runs to compare."""
+    metric, found = decision.metric, decision.found
     gain, low, high = (float(each[0]) + min_gain for each in (found.difference, found.low, found.high))
     if math.isnan(gain):
         return ""

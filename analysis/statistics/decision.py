@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -63,9 +64,13 @@ class Decision:
     """Their means, a little optimistic; more is better."""
     settings: Settings
     metric: Metric
-    found: Decided
-    is_choosing: bool
+    is_choosing: bool = False
     """Whether runs that choose the rates are left to train, so that rates may change."""
+
+    @cached_property
+    def found(self) -> Decided:
+        """What the values say of each pair."""
+        return judge_pairs(self.values, self.pairs, self.settings, self.known)
 
     @property
     def num_values(self) -> Ints:
@@ -79,18 +84,19 @@ class Decision:
         wanted = {cell for pair in self._open() for cell in pair}
         return {cell: int(left[index]) for index, cell in enumerate(self.cells) if index in wanted}
 
-    @property
-    def next_seeds(self) -> Mapping[Cell, int]:
-        """How many seeds each cell gets in the next round.
+    def next_seeds(self, num_looks: int = 1) -> Mapping[Cell, int]:
+        """Return how many seeds each cell gets in the next round, which brings open pairs `num_looks` further looks.
 
-        The cell of an undecided pair that has fewer values gets the next one, both if they have as many; at first both
+        The cell of an undecided pair that has fewer values gets the next ones, both if they have as many; at first both
         get those of the first look.
         """
         counts, found = self.num_values, dict[Cell, int]()
         for pair in self._open():
+            target = min(int(counts[list(pair)].min()) + num_looks, self._reachable(pair))
             for index in pair:
-                if counts[index] == min(counts[list(pair)]):
-                    found[self.cells[index]] = max(1, FIRST_LOOK - int(self.num_used[index]))
+                if (lacking := target - int(counts[index])) > 0:
+                    least = max(lacking, FIRST_LOOK - int(self.num_used[index]))
+                    found[self.cells[index]] = max(least, found.get(self.cells[index], 0))
         return found
 
     @property
@@ -130,8 +136,7 @@ class Decision:
         found = []
         for look in range(FIRST_LOOK, most + 1):
             values = self.values[:, :look]
-            then = replace(self, values=values, found=judge_pairs(values, self.pairs, self.settings, self.known))
-            rows = then.table().assign(num_seeds=look)
+            rows = replace(self, values=values).table().assign(num_seeds=look)
             found.append(rows[rows[["num_fresh", "num_other_fresh"]].min(axis=1) == look])
         return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=COLUMNS)
 
@@ -169,10 +174,15 @@ class Decision:
         return list(zip(self.pairs.first.tolist(), self.pairs.second.tolist(), strict=True))
 
     def _open(self) -> list[tuple[int, int]]:
-        """Return the undecided pairs of which both cells may get another seed."""
-        can = self.num_used < self.settings.max_seeds
-        outcomes = self.found.outcome == UNDECIDED
-        return [pair for pair, open_ in zip(self._pairs(), outcomes, strict=True) if open_ and can[list(pair)].all()]
+        """Return the undecided pairs that may get another look."""
+        counts, open_ = self.num_values, self.found.outcome == UNDECIDED
+        pairs = [pair for pair, each in zip(self._pairs(), open_, strict=True) if each]
+        return [pair for pair in pairs if self._reachable(pair) > counts[list(pair)].min()]
+
+    def _reachable(self, pair: tuple[int, int]) -> int:
+        """Return how many values both cells can have, as runs without a value use up seeds, too."""
+        lost = self.num_used - self.num_values
+        return self.settings.max_seeds - int(lost[list(pair)].max())
 
 
 def decide(summary: StudySummary, fresh: pd.DataFrame, deciding: Deciding) -> Decision:
@@ -193,21 +203,19 @@ def decide(summary: StudySummary, fresh: pd.DataFrame, deciding: Deciding) -> De
     known = Noise(*(each[chosen] for each in sampled.noise))
     rates = tuple(rows["learning_rate"].tolist())
     used = [_ended(fresh, cell, rate) for cell, rate in zip(cells, rates, strict=True)]
-    values = padded([metric.sign * each[~np.isnan(each)] for each in used])
     settings = Settings(
         min_difference=deciding.min_difference / metric.scale, max_seeds=deciding.max_seeds, error=deciding.error
     )
     return Decision(
         cells=cells,
         rates=rates,
-        values=values,
+        values=padded([metric.sign * each[~np.isnan(each)] for each in used]),
         num_used=np.array([len(each) for each in used], int),
         pairs=pairs,
         known=known,
         known_means=metric.sign * sampled.means[chosen],
         settings=settings,
         metric=metric,
-        found=judge_pairs(values, pairs, settings, known),
         is_choosing=bool(summary.runs["status"].eq("missing").any()),
     )
 

@@ -34,7 +34,7 @@ def next_fresh(study: Study, wanted: Sequence[WantedRun], results: Results) -> l
     """
     decision, given = decision_of(study, wanted, results), read_fresh(results, study)
     rates, found = dict(zip(decision.cells, decision.rates, strict=True)), list[Proposal]()
-    for cell, number in decision.next_seeds.items():
+    for cell, number in decision.next_seeds().items():
         earlier, rate = given.get(Cell(*cell), []), rates[cell]
         seeds = present_seeds(study, earlier).get(rate, ())
         number = min(number, decision.settings.max_seeds - len(seeds))  # runs that the user stopped count here
