@@ -66,8 +66,7 @@ def deviations_figure(rows: Sequence[dict[str, Any]], title: str, caption: str) 
         panel.set_ylabel("standard deviation")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.set_ylim(bottom=0.0 if kind == "weight" else None)
-        panel.grid(color="0.9", linewidth=0.7)
-        panel.spines[["top", "right"]].set_visible(False)
+        _dress(panel)
         panel.legend(fontsize=8, frameon=False)
     return figure
 
@@ -93,11 +92,15 @@ def coordinates_figure(rows: Sequence[dict[str, Any]], title: str, caption: str)
         panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         panel.yaxis.set_major_formatter("{x:g}")
         panel.tick_params(labelsize=7)
-        panel.grid(color="0.9", linewidth=0.7)
-        panel.spines[["top", "right"]].set_visible(False)
+        _dress(panel)
     panels[0].set_ylabel("mean absolute value", fontsize=8)
     panels[0].legend(title="step", fontsize=7, title_fontsize=7, frameon=False)
     return figure
+
+
+def _dress(panel: Axes) -> None:
+    panel.grid(color="0.9", linewidth=0.7)
+    panel.spines[["top", "right"]].set_visible(False)
 
 
 def _framed(

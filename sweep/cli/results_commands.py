@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli import options as opt
@@ -71,61 +71,52 @@ def show(
     print(text(opt.open_results(results), run))
 
 
-@command("0f3a --examples 8 --out maps")
-def attention(
-    run: opt.Run,
+@command("coordinates law-width-mup --out figures")
+def figure(
+    kind: Annotated[
+        Literal["attention", "deviations", "coordinates"],
+        opt.argument(
+            None,
+            "attention: what a trained GPT-2 attends to (Lu et al. 2021, figures 3 to 5). deviations: of pretrained "
+            "weights, by layer (Lu et al. 2021, figure 6). coordinates: how activations grow with the width over a "
+            "study's first steps (Yang et al. 2022, section D.1); where they do, the best learning rate moves with it",
+        ),
+    ],
+    target: Annotated[
+        str,
+        opt.argument(
+            "RUN|STUDY|FOLDER", "a run for attention, a study, or a folder of weights for deviations", opt.location
+        ),
+    ],
     results: opt.Results = "results",
     data_dir: opt.DataDir = None,
-    examples: Annotated[int, opt.number("how many test examples, the first ones")] = 1,
-    layer: Annotated[int, opt.number("from 0, the first", partial(opt.whole, least=0))] = 0,
     out: opt.Out = Path(),
-) -> None:
-    """Write what a trained GPT-2 attends to in its first layer, as an array and a figure (Lu et al. 2021, figure 4)."""
-    from lr_sweep.sweep.inspection.attention import write_attention
-
-    recorded = opt.open_directory(results, "attention")
-    paths = write_attention(recorded, run, opt.data_folder(data_dir), out, num_examples=examples, layer=layer)
-    print("\n".join(map(str, paths)))
-
-
-@command("rothermel2021-table1 --out figures")
-def deviations(
-    weights: Annotated[
-        str, opt.argument("STUDY|FOLDER", "a study with pretrained weights, or their folder", opt.location)
-    ],
+    examples: Annotated[int | None, opt.number("attention: how many test examples; default: 1")] = None,
+    layer: Annotated[int | None, opt.number("attention: from 0, the default", partial(opt.whole, least=0))] = None,
     model: Annotated[
-        str | None, opt.option("NAME", "which of the study's models; default: the only one with weights")
+        str | None, opt.option("NAME", "deviations: which model of the study; default: the only one with weights")
     ] = None,
-    results: opt.Results = "results",
-    out: opt.Out = Path(),
-) -> None:
-    """Write the standard deviations of pretrained weights by layer, as a table and a figure
-    (Lu et al. 2021, figure 6).
-    """
-    from lr_sweep.sweep.inspection.deviations import write_deviations
-
-    recorded = opt.open_results(results, weights=True)
-    print("\n".join(map(str, write_deviations(weights, model, recorded, out))))
-
-
-@command("law-width-mup --out figures")
-def coordinates(
-    study: opt.Study,
     rate: Annotated[
         float | None,
-        opt.option("RATE", "default: the middle one of the study", partial(opt.above_zero, what="a learning rate")),
+        opt.option(
+            "RATE", "coordinates: default: the study's middle one", partial(opt.above_zero, what="a learning rate")
+        ),
     ] = None,
-    steps: Annotated[int, opt.number("gradient steps of each run", partial(opt.whole, most=1000))] = 5,
-    data_dir: opt.DataDir = None,
-    out: opt.Out = Path(),
+    steps: Annotated[
+        int | None, opt.number("coordinates: gradient steps; default: 5", partial(opt.whole, most=1000))
+    ] = None,
 ) -> None:
-    """Write how large activations are against the width over a study's first steps, as a table and a figure
-    (Yang et al. 2022, section D.1): where they grow with it, the best learning rate moves with it.
-    """
-    from lr_sweep.sweep.inspection.coordinates import write_coordinates
+    """Draw what is inside trained or pretrained models, as a figure and its numbers."""
+    from lr_sweep.sweep.inspection.figures import Target, draw
 
-    for paths, said in write_coordinates(study, opt.data_folder(data_dir), out, rate=rate, num_steps=steps):
-        print("\n".join([*map(str, paths), said]))
+    recorded = (
+        opt.open_directory(results, "figure attention")
+        if kind == "attention"
+        else opt.open_results(results, weights=True)
+    )
+    options = {"examples": examples, "layer": layer, "model": model, "rate": rate, "steps": steps}
+    for line in draw(kind, Target(target, recorded, opt.data_folder(data_dir), out), **options):
+        print(line)
 
 
 @command("curves.csv quickstart --csv")

@@ -17,7 +17,7 @@ from lr_sweep.tests.support.command_lines import arguments_of, refused, said
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
 
 NAMES = ["init", "plan", "run", "pretrain", "data", "submit", "job", "cluster", "report", "judge", "ui", "mlflow"]
-NAMES += ["stop", "status", "ls", "show", "attention", "deviations", "coordinates"]
+NAMES += ["stop", "status", "ls", "show", "figure"]
 NAMES += ["export", "merge", "verify", "gc"]
 
 

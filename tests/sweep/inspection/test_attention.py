@@ -1,4 +1,4 @@
-"""`attention`: maps of a trained run, computed once more in numpy, and the messages where there are none."""
+"""`figure attention`: maps of a trained run, computed once more in numpy, and the messages where there are none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from lr_sweep.datasets import TASKS
 from lr_sweep.datasets.loaded import load_checked
-from lr_sweep.sweep.inspection.attention import rebuild, recorded_run
+from lr_sweep.sweep.inspection.rebuilt import rebuild, recorded_run
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.command_lines import refused, succeeds
@@ -52,7 +52,7 @@ def test_the_array_is_of_the_trained_model(trained: tuple[Results, list[WantedRu
     """Once more in numpy, from the tensors of the checkpoint, its weights' file and the task's examples."""
     results, (pretrained, _) = trained
     at = ("--results", results.root, "--out", tmp_path / "new")
-    printed = succeeds("attention", pretrained.run_id[:6], *at, "--examples", "3")
+    printed = succeeds("figure", "attention", pretrained.run_id[:6], *at, "--examples", "3")
     stem = tmp_path / "new" / f"attention-{pretrained.run_id}-layer0"
     assert printed.split() == [f"{stem}{ending}" for ending in (".npz", ".png", ".svg")]
     found = np.load(f"{stem}.npz", allow_pickle=False)
@@ -100,21 +100,21 @@ def test_a_rebuilt_model_is_as_accurate_as_recorded(trained: tuple[Results, list
 def test_errors_say_what_is_missing(trained: tuple[Results, list[WantedRun]], tmp_path: Path) -> None:
     results, (pretrained, _) = trained
     at = ("--results", results.root, "--out", tmp_path)
-    assert "no run 'ffffffff'; `ls` lists all 2 runs" in refused("attention", "ffffffff", *at)
-    assert "--layer: got 1, want 0 to 0" in refused("attention", pretrained.run_id, *at, "--layer", "1")
+    assert "no run 'ffffffff'; `ls` lists all 2 runs" in refused("figure", "attention", "ffffffff", *at)
+    assert "--layer: got 1, want 0 to 0" in refused("figure", "attention", pretrained.run_id, *at, "--layer", "1")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lr_sweep.sweep.inspection.attention.MOST_BYTES", 4 * 2 * 4 * 4 * 5 + 1)  # 5 examples of 2 heads
-        message = refused("attention", pretrained.run_id, *at, "--examples", "6")
+        patch.setattr("lr_sweep.sweep.inspection.figures.MOST_BYTES", 4 * 2 * 4 * 4 * 5 + 1)  # 5 examples of 2 heads
+        message = refused("figure", "attention", pretrained.run_id, *at, "--examples", "6")
         assert "--examples: got 6, want at most 5" in message
     (path,) = checkpoints(results.checkpoints(pretrained.run_id))
     content = path.read_bytes()
     path.write_bytes(content[:-1] + b"\x55")
-    assert "has no intact checkpoint in" in refused("attention", pretrained.run_id, *at)
+    assert "has no intact checkpoint in" in refused("figure", "attention", pretrained.run_id, *at)
     assert path.exists()  # looking renames nothing
     path.write_bytes(content)
     model = results.root.parent / "weights" / "model.safetensors"
     away = model.rename(tmp_path / "away")
-    assert "no pretrained weights at" in refused("attention", pretrained.run_id, *at)
+    assert "no pretrained weights at" in refused("figure", "attention", pretrained.run_id, *at)
     away.rename(model)
     assert [each.name for each in tmp_path.iterdir()] == []
 
@@ -124,7 +124,7 @@ def test_a_family_without_attention_is_refused(tmp_path: Path) -> None:
     models = "{tiny: {family: lstm, size: {layers: 1, width: 8}}}"
     study = write_study(tmp_path, models=models, variants=["frozen-random"], rates=[1e-2], num_steps=10)
     (run,) = train(study, results)
-    message = refused("attention", run.run_id, "--results", results.root, "--out", tmp_path)
+    message = refused("figure", "attention", run.run_id, "--results", results.root, "--out", tmp_path)
     assert f"run {run.run_id} is of the family lstm; attention is drawn of gpt2 alone" in message
 
 
@@ -152,5 +152,5 @@ def test_a_task_with_an_option_that_is_a_list(tmp_path: Path, monkeypatch: pytes
     results = Results(tmp_path / "results")
     tasks = "{listed: {num_steps: 10, classes: [3, 5]}}"
     (run,) = train(write_study(tmp_path, tasks=tasks, variants=["frozen-random"], rates=[1e-2]), results)
-    succeeds("attention", run.run_id, "--results", results.root, "--out", tmp_path / "maps")
+    succeeds("figure", "attention", run.run_id, "--results", results.root, "--out", tmp_path / "maps")
     assert len(list((tmp_path / "maps").iterdir())) == 3

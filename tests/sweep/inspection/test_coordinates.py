@@ -1,4 +1,4 @@
-"""`coordinates`: exponents of known laws, sizes by hand; what grows under which parametrization."""
+"""`figure coordinates`: exponents of known laws, sizes by hand; what grows under which parametrization."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.sweep.inspection.coordinates import Row, exponents, sentence, sizes
+from lr_sweep.sweep.inspection.figures import Row, exponents, sentence, sizes
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import wanted_runs
 from lr_sweep.tests.support.command_lines import refused, said
@@ -75,7 +75,7 @@ def test_sizes_before_the_first_step_by_hand(tmp_path: Path) -> None:
 
 def test_activations_grow_in_the_standard_parametrization_and_not_in_mup(tmp_path: Path) -> None:
     text = "widths, digits, unfrozen-random, 1 layer, at 1e-2 after 3 steps: "
-    code, printed = said("coordinates", written(tmp_path), "--steps", "3", "--out", tmp_path)
+    code, printed = said("figure", "coordinates", written(tmp_path), "--steps", "3", "--out", tmp_path)
     *paths, line = printed.splitlines()
     stem = tmp_path / "coordinates-widths-digits-unfrozen-random-1"
     assert (code, paths) == (0, [f"{stem}{ending}" for ending in (".csv", ".png", ".svg")])
@@ -86,25 +86,25 @@ def test_activations_grow_in_the_standard_parametrization_and_not_in_mup(tmp_pat
     assert list(rows[0]) == ["width", "seed", "step", "layer", "size"]
     assert len(rows) == 3 * 2 * 4 * 2  # widths, seeds, steps with the one before the first, layers
     path = written(tmp_path, "100}\n", "100, parametrization: mup}\n")
-    again = said("coordinates", path, "--steps", "3", "--out", tmp_path)[1].splitlines()[-1]
+    again = said("figure", "coordinates", path, "--steps", "3", "--out", tmp_path)[1].splitlines()[-1]
     assert again.startswith(text + "nothing grows with the width (block 1 width^")
 
 
 def test_models_of_other_depths_stand_apart(tmp_path: Path) -> None:
     path = written(tmp_path, "layers: 1, heads: 2, width: 16", "layers: 2, heads: 2, width: 16")
-    _, printed = said("coordinates", path, "--steps", "1", "--out", tmp_path)
+    _, printed = said("figure", "coordinates", path, "--steps", "1", "--out", tmp_path)
     assert printed.splitlines()[-1].startswith("widths, digits, unfrozen-random, 1 layer, at 1e-2 after 1 step: ")
     with (tmp_path / "coordinates-widths-digits-unfrozen-random-1.csv").open() as file:
         assert {row["width"] for row in csv.DictReader(file)} == {"64", "256"}
 
 
 def test_sizes_that_are_not_finite_are_refused(tmp_path: Path) -> None:
-    printed = refused("coordinates", written(tmp_path), "--rate", "1e6", "--steps", "30", "--out", tmp_path)
+    printed = refused("figure", "coordinates", written(tmp_path), "--rate", "1e6", "--steps", "30", "--out", tmp_path)
     assert "at 1e6 after 30 steps: activations are not finite; give a smaller --rate, or fewer --steps" in printed
     assert not list(tmp_path.glob("coordinates-*"))
 
 
 def test_a_study_of_one_width_or_without_rates_is_refused(tmp_path: Path) -> None:
-    assert "want a GPT-2 that starts at random, in two widths or more" in refused("coordinates", "quickstart")
+    assert "want a GPT-2 that starts at random, in two widths or more" in refused("figure", "coordinates", "quickstart")
     path = written(tmp_path, "learning_rates: [1e-3, 1e-2, 1e-1]", "search: {low: 1e-4, high: 1e-1, rates: 6}")
-    assert "its learning rates are searched for, none is given; want --rate" in refused("coordinates", path)
+    assert "its learning rates are searched for, none is given; want --rate" in refused("figure", "coordinates", path)

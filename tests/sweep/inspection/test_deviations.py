@@ -1,4 +1,4 @@
-"""`deviations`: of weights whose deviations are known."""
+"""`figure deviations`: of weights whose deviations are known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def weights(tmp_path: Path) -> Path:
 
 def test_a_folder(weights: Path, tmp_path: Path) -> None:
     stem = tmp_path / "deviations-body"
-    assert said("deviations", weights, "--out", tmp_path)[1].split() == [
+    assert said("figure", "deviations", weights, "--out", tmp_path)[1].split() == [
         f"{stem}{ending}" for ending in (".csv", ".png", ".svg")
     ]
     with Path(f"{stem}.csv").open() as file:
@@ -49,17 +49,18 @@ def test_a_folder(weights: Path, tmp_path: Path) -> None:
 def test_a_model_of_a_study(tmp_path: Path) -> None:
     at = ["--results", str(tmp_path / "results"), "--out", str(tmp_path)]
     study = str(write_study(tmp_path))
-    succeeds("deviations", study, *at)
+    succeeds("figure", "deviations", study, *at)
     assert (tmp_path / "deviations-tiny.csv").is_file()
-    assert "--model: unknown model 'tny'; did you mean 'tiny'?" in refused("deviations", study, *at, "--model", "tny")
-    assert "unknown study 'nowhere'" in refused("deviations", "nowhere", *at)
+    assert "--model: unknown model 'tny'; did you mean 'tiny'?" in refused(
+        "figure", "deviations", study, *at, "--model", "tny"
+    )
+    assert "unknown study 'nowhere'" in refused("figure", "deviations", "nowhere", *at)
 
 
 def test_what_is_no_gpt2_is_refused(weights: Path) -> None:
     write_config(weights, SIZE, model_type="bert")
-    assert "model_type: got \"bert\", want 'gpt2'" in refused("deviations", str(weights), "--out", str(weights))
+    line = ("figure", "deviations", weights, "--out", weights)
+    assert "model_type: got \"bert\", want 'gpt2'" in refused(*line)
     write_config(weights, SIZE)
     save_file({"other": torch.zeros(1)}, weights / "model.safetensors")
-    assert "no attention or feedforward of a GPT-2 among its weights" in refused(
-        "deviations", str(weights), "--out", str(weights)
-    )
+    assert "no attention or feedforward of a GPT-2 among its weights" in refused(*line)
