@@ -1,6 +1,6 @@
 """A page of the two papers' own values: Lu et al. 2021 at their one learning rate, beside Rothermel et al. 2021, tuned.
 
-    python -m benchmarks.published_page docs/results/rothermel2021
+    python -m benchmarks.published_page rothermel2021
 
 Nothing here was trained by this program. Published are values at 1e-3 and tuned ones; the curves between are in
 Rothermel et al.'s figures only, so the page has none. The learning rates of their tuned values are not published.

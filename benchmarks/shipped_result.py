@@ -1,8 +1,8 @@
 """Makes a study's folder of docs/results: `python -m benchmarks.shipped_result RESULTS STUDY`.
 
 RESULTS is the results directory that the study was run into; `python -m sweep report STUDY` has written its report.
-Tables as files, copies of figures as SVG and the paper's further figures are left out: report.md and the page have
-them.
+Tables as files, copies of figures as SVG, the paper's further figures and the page are left out: report.md has the
+tables, and `python -m sweep judge runs.csv` writes the page again. One page is kept as a sample.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from lr_sweep.analysis.record.paths import Paths
 
 SHIPPED = Path(__file__).parent.parent / "docs" / "results"
 MOST_FILES = 8
-COPIED = ("index.html", "runs.csv", "checks.json")
+COPIED = ("runs.csv", "checks.json")
+PAGE, SAMPLE = "index.html", "quickstart"
+"""A report's page, and the study whose page is kept."""
+SHOWS = (f"`{PAGE}`, beside this file, shows", "The page that `lr-sweep judge runs.csv` writes shows")
+"""What report.md says of the page, and what it says where there is none."""
 FIGURES = ("law-*.png", "learning-rates-*.png")
 """Of the first that a report has, all; curves of every size would be many."""
 DECIDED = "decided.png"
@@ -33,16 +37,18 @@ def ship(report: Path, folder: Path) -> Iterator[Path]:
     found = (sorted(report.glob(pattern)) for pattern in FIGURES)
     figures = [*next(filter(None, found), []), *report.glob(DECIDED)]
     kept = {path.name for path in figures}
-    for path in (*figures, *(report / name for name in COPIED), *report.glob(OF_DECIDE)):
+    copied = [*COPIED, *[PAGE] * (folder.name == SAMPLE)]
+    for path in (*figures, *(report / name for name in copied), *report.glob(OF_DECIDE)):
         yield Path(shutil.copyfile(path, folder / path.name))
     page = folder / "report.md"
     text = (report / page.name).read_text(encoding="utf-8")
-    page.write_text(FIGURE.sub(lambda found: _figure(found, kept), text), encoding="utf-8")
+    text = FIGURE.sub(lambda found: _figure(found, kept), text).replace(*SHOWS)
+    page.write_text(text, encoding="utf-8")
     yield page
 
 
 def _figure(found: re.Match[str], kept: set[str]) -> str:
-    return f"{found['image']}{found['title']}.\n" if found["file"] in kept else f"{found['title']}: in `index.html`.\n"
+    return f"{found['image']}{found['title']}.\n" if found["file"] in kept else f"{found['title']}: on that page.\n"
 
 
 def main() -> None:
