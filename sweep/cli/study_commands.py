@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -15,13 +14,11 @@ from lr_sweep.common.program import command as program_command
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cli import streams
 from lr_sweep.sweep.cli.app import command
-from lr_sweep.sweep.plan.gpus import GPUS
 
 if TYPE_CHECKING:
     from lr_sweep.sweep.live.beside import Page
     from lr_sweep.sweep.plan.plan import Plan
     from lr_sweep.sweep.results.directory import Results
-    from lr_sweep.sweep.study.study import Study
 
 CUT_SHORT = (
     "error: `run` ended without a message. Either it was killed, as the system does when memory runs out (see "
@@ -43,14 +40,6 @@ def plan(
     runs_per_trial: opt.RunsPerTrial = None,
     cpus: Annotated[int | None, opt.number("CPUs to plan for, if not those of this machine")] = None,
     gpus: Annotated[int | None, opt.number("GPUs to plan for, if not those of this machine")] = None,
-    device: Annotated[
-        str | None,
-        opt.option(
-            "|".join(GPUS),
-            "a GPU that need not be here: what was not timed on one is computed",
-            partial(opt.one_of, names=GPUS),
-        ),
-    ] = None,
     price: Annotated[
         float | None,
         opt.option(
@@ -69,26 +58,21 @@ def plan(
 
     if json and (measure or ids or suggest):
         raise UserError("--json goes with none of --measure, --ids and --suggest: leave one of them out")
-    gpu, plans = None if device is None else GPUS[device], []
-    if gpu is not None and measure:
-        raise UserError(f"--measure times this machine, --device computes for {gpu.title}: leave one of them out")
+    plans = []
     resources = {"cpus_per_trial": cpus_per_trial, "gpus_per_trial": gpus_per_trial, "runs_per_trial": runs_per_trial}
     part, recorded = opt.chosen_runs(only), opt.open_results(results, weights=True)
     recorded.check()
     for study in opt.load_studies(studies, **resources):
-        study = study if gpu is None else _on_gpus(study)
         placement = Placement(resources=study.resources)
         planned = Plan(study, placement, recorded, opt.data_folder(data_dir), part)
-        machine = {"CPU": cpus or math.inf, "GPU": gpus or 1}
-        if gpu is None:
-            count_gpus = gpus is None and placement.device == "cuda"  # takes seconds where there are GPUs
-            machine = devices_here(cpus, None if count_gpus else gpus or 0)
+        count_gpus = gpus is None and placement.device == "cuda"  # takes seconds where there are GPUs
+        machine = devices_here(cpus, None if count_gpus else gpus or 0)
         if measure:
             _measure(planned, placement.trials_at_once([machine]))
         if json:
-            plans.append(plan_json(planned, cost_on(planned, machine, gpu, price)))
+            plans.append(plan_json(planned, cost_on(planned, machine, price)))
             continue
-        streams.print_facts(plan_on(planned, machine, gpu, price))
+        streams.print_facts(plan_on(planned, machine, price))
         if suggest:
             from lr_sweep.sweep.plan.suggest import suggestion_lines  # with pandas, for which no other plan waits
 
@@ -97,13 +81,6 @@ def plan(
             print("\n".join(id_lines(planned)))
     if json:
         streams.print_json({"studies": plans})
-
-
-def _on_gpus(study: Study) -> Study:
-    """Give each trial a GPU where it has none."""
-    if study.resources.gpus_per_trial:
-        return study
-    return study.model_copy(update={"resources": study.resources.model_copy(update={"gpus_per_trial": 1.0})})
 
 
 def _measure(plan: Plan, at_once: int) -> None:

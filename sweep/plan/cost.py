@@ -10,10 +10,8 @@ from itertools import groupby
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import aligned, counted, duration, gigabytes, rate_text
-from lr_sweep.sweep.plan.gpus import Gpu
 from lr_sweep.sweep.plan.packing import cohorts
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.plan.roofline import LAUNCH_S
 from lr_sweep.sweep.plan.timings import NO_TIME, Span, Timing, is_busy
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import Reconciled
@@ -51,8 +49,6 @@ class Cost:
     """By run id, of the runs whose cells are timed."""
     wall_s: Span
     """From the start of the first trial to the end of the last, for the same runs; starting Ray is not in it."""
-    gpu: Gpu | None = None
-    """For which timings are computed where there are none; None: all were timed."""
     price: float | None = None
     """What an hour of a device costs, in any currency."""
 
@@ -133,17 +129,9 @@ def fresh_lines(cost: Cost, expected: float) -> list[str]:
 
 
 def _range_lines(cost: Cost) -> list[str]:
-    """Say where the range comes from: what was timed, and how, or what was assumed of a GPU that is not here."""
-    timed = sorted({timing.device for timing in cost.timings.values() if math.isfinite(timing.written_at)})
-    lines = []
-    if timed:
-        lines += [f"from the fastest to the slowest of the steps that were timed; timed on {' and '.join(timed)}"]
-    if cost.gpu is not None and len(timed) < len({timing.device for timing in cost.timings.values()}):
-        launches_us = ", ".join(f"{1e6 * each:g}" for each in LAUNCH_S)
-        lines += [
-            f"computed, not measured, from the peaks of {cost.gpu.title} ({cost.gpu.source}):",
-            f"all, half or a quarter of a peak is reached, and an operation is launched in {launches_us} microseconds",
-        ]
+    """Say where the range comes from: what was timed, and how."""
+    timed = sorted({timing.device for timing in cost.timings.values()})
+    lines = [f"from the fastest to the slowest of the steps that were timed; timed on {' and '.join(timed)}"]
     shares = [timing.others_share for timing in cost.timings.values() if timing.others_share is not None]
     if shares and not is_busy(max(shares)):
         lines += ["measured alone on this machine; beside other trials and Ray, runs are slower"]

@@ -13,11 +13,8 @@ import numpy as np
 
 from lr_sweep.common.text import aligned, counted, gigabytes, rate_text, study_heading
 from lr_sweep.sweep.plan.cost import Cost, cost_lines, disk_bytes, estimate_cost, fresh_lines
-from lr_sweep.sweep.plan.gpus import Gpu
-from lr_sweep.sweep.plan.packing import cohorts
 from lr_sweep.sweep.plan.placement import Placement, check_device, described, fits, idle_gpu
-from lr_sweep.sweep.plan.roofline import computed_timings
-from lr_sweep.sweep.plan.timings import Timing, find_timings
+from lr_sweep.sweep.plan.timings import find_timings
 from lr_sweep.sweep.results.changes import change_lines, renamed_lines, replaced_by
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
@@ -28,7 +25,6 @@ from lr_sweep.sweep.study.decide import Decide
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.study.runs import (
     NOT_PROPOSED,
-    Cell,
     by_cell,
     expected_runs,
     fresh_allowed,
@@ -73,16 +69,15 @@ class Plan:
         return None if decision.is_choosing else decision
 
 
-def plan_on(plan: Plan, machine: dict[str, float], gpu: Gpu | None = None, price: float | None = None) -> str:
+def plan_on(plan: Plan, machine: dict[str, float], price: float | None = None) -> str:
     """Return the plan for a machine (`devices_here`), with its cost by what was timed so far.
 
     Args:
         plan: of a study.
         machine: resources by Ray's names.
-        gpu: a GPU that need not be here: what was not timed on such a one is computed; None: nothing is.
         price: of an hour of a device.
     """
-    text = plan_text(plan, cost_on(plan, machine, gpu, price))
+    text = plan_text(plan, cost_on(plan, machine, price))
     if not plan.reconciled.to_train or fits(plan.placement, [machine]):
         return text
     return (
@@ -92,15 +87,12 @@ def plan_on(plan: Plan, machine: dict[str, float], gpu: Gpu | None = None, price
     )
 
 
-def cost_on(plan: Plan, machine: dict[str, float], gpu: Gpu | None = None, price: float | None = None) -> Cost:
+def cost_on(plan: Plan, machine: dict[str, float], price: float | None = None) -> Cost:
     """Return what a plan costs on a machine; arguments as of `plan_on`."""
     reconciled, placement, results = plan.reconciled, plan.placement, plan.results
-    at_once, timings = placement.trials_at_once([machine]), dict[Cell, Timing]()
-    if gpu is not None:
-        groups = cohorts(reconciled.to_train, placement.resources, at_once)
-        timings = computed_timings(groups, gpu, min(1.0, placement.resources.gpus_per_trial))
-    timings |= find_timings(plan.wanted, reconciled, results, placement, "" if gpu is None else gpu.marking)
-    return replace(estimate_cost(reconciled, timings, placement, at_once, results), gpu=gpu, price=price)
+    at_once = placement.trials_at_once([machine])
+    timings = find_timings(plan.wanted, reconciled, results, placement)
+    return replace(estimate_cost(reconciled, timings, placement, at_once, results), price=price)
 
 
 def plan_json(plan: Plan, cost: Cost) -> dict[str, Any]:

@@ -83,9 +83,9 @@ class _Known(NamedTuple):
 
 
 def find_timings(
-    wanted: Sequence[WantedRun], reconciled: Reconciled, results: Results, placement: Placement, marking: str = ""
+    wanted: Sequence[WantedRun], reconciled: Reconciled, results: Results, placement: Placement
 ) -> dict[Cell, Timing]:
-    """Return the timings of cells that have runs to train, where they are known; `marking` is in the device's name.
+    """Return the timings of cells that have runs to train, where they are known.
 
     A timing of the same cell is preferred to one of another task of the same shape, then a later one to an earlier one.
     Timings on another device (`cpu` or `cuda`) and of another engine than the trials' are ignored.
@@ -97,8 +97,7 @@ def find_timings(
     examples = {cell: _keys(run.content()) for cell, run in one_of_each.items()}
 
     def choose(known: Iterable[_Known]) -> dict[Cell, Timing]:
-        on_device = [each for each in known if each.timing.device.lower().startswith("cpu") == on_cpu]
-        usable = [each for each in on_device if marking in each.timing.device]
+        usable = [each for each in known if each.timing.device.lower().startswith("cpu") == on_cpu]
         found = {}
         for cell, (cell_key, kind_key) in examples.items():
             if fitting := [each for each in usable if each.kind == kind_key]:

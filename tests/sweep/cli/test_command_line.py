@@ -100,7 +100,6 @@ def test_options_may_stand_anywhere_and_have_an_equals_sign() -> None:
         (["plan", "x", "--ids=3"], "Option '--ids' does not take a value."),
         (["show", "abcd", "efgh"], "Got unexpected extra argument(s) (efgh)"),
         (["job", "halt"], "action: 'halt' is not one of 'status', 'logs', 'stop'."),
-        (["plan", "x", "--device", "h101"], "--device: got 'h101', want one of: a100, h100, "),
         (["gc", "--only", "x"], "--only: got 'x', want one of: leftovers, scratch, checkpoints, unwanted"),
         (["plan", "x", "--only", "a"], "--only: got 'a', want AXIS=VALUE; axes: task, "),
         (["export", "x", "--csv", "--tensorboard"], "--csv and --tensorboard exclude each other"),

@@ -55,7 +55,7 @@ COMMANDS: Sequence[Sequence[str | st.SearchStrategy[str]]] = (
     ("submit", STUDY_NAME, "--results", PATH, "--data-dir", PATH, "--address", ADDRESS),
     ("job", st.sampled_from(("status", "logs", "stop")), STUDY_NAME, "--address", ADDRESS),
     ("status", STUDY_NAME, "--results", PATH),
-    ("plan", "tiny.yaml", "--only", ONLY, "--device", PATH, "--price", NUMBER),
+    ("plan", "tiny.yaml", "--only", ONLY, "--price", NUMBER),
     ("run", "tiny.yaml", "--only", ONLY, "--replace", "--retry-failed", "--address", HERE),
     ("report", STUDY_NAME, "--results", PATH),
     ("judge", PATH, "--columns", ONLY, "--metric", ANY_TEXT, "--out", "file"),
