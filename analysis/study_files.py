@@ -60,14 +60,6 @@ INTERVAL_SEED = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recorded:
-    """What a record has of runs beyond their numbers: the columns of `RUNS` and `PLANNED` that reports read."""
-
-    runs: pd.DataFrame
-    planned: pd.DataFrame
-
-
-@dataclass(frozen=True, kw_only=True)
 class Study:
     """What a report is written from, whether a record or a table gave it."""
 
@@ -77,8 +69,8 @@ class Study:
     """`run_id`, `step` and the accuracies."""
     findings: tuple[CheckFinding, ...]
     """Problems first."""
-    recorded: Recorded | None = None
-    """None: the runs are of a table."""
+    recorded: pd.DataFrame | None = None
+    """What a record has of runs beyond their numbers, columns of `RUNS`; None: the runs are of a table."""
     fresh: pd.DataFrame | None = None
     """Rows as of `StudySummary.runs` of fresh runs, which are not in `summary`."""
     decision: Decision | None = None
@@ -182,7 +174,7 @@ def write_files(folder: Path, study: Study) -> str:
     checks = findings_table(found, tried, of_study).write(folder, "checks")
     chart = SweepChart(say("measured", metric=metric))
     compared = Compared(pairs, tested, ordered, verdicts(summary, pairs, tested))
-    timed = study.recorded.runs if study.recorded else None
+    timed = study.recorded
     costs = None if timed is None else _device_seconds(summary, timed)
     decided = decided_texts(study.decision)
     opening = verdict_block(compared.verdicts, summary, ordered, costs, decided) if metric.chosen_on else Verdict(())
@@ -190,8 +182,8 @@ def write_files(folder: Path, study: Study) -> str:
     optimal, moved = optima_section(folder, summary, study.axes) if metric.chosen_on else ([], [])
     optimal += target_section(folder, summary, study.curves, timed) if metric.chosen_on else []
     about = f"{info.kind} `{info.study}`. {status} {checks_line(found)}"
-    how = "How it was made" if study.recorded else "How the table was read"
-    made = _provenance(study.recorded.runs) if study.recorded else Bullets(study.about_table)
+    how = "How the table was read" if timed is None else "How it was made"
+    made = Bullets(study.about_table) if timed is None else _provenance(timed)
     sections = [
         Section("", [opening, *map(Paragraph, moved), Paragraph(about)]),
         Section(f"{metric.title} against learning rate", [chart, *sweeps, *by_rate, Paragraph(rests_on)]),
@@ -201,8 +193,8 @@ def write_files(folder: Path, study: Study) -> str:
         *optimal,
         *(_conclusive(folder, study, further, compared) if metric.chosen_on else []),
         Section("What this is and is not", [Bullets(limits(study))]),
-        *(_failures(study.wanted) if study.recorded else []),
-        *([Section("What it cost", [_cost(folder, study.wanted, study.recorded)])] if study.recorded else []),
+        *([] if timed is None else _failures(study.wanted)),
+        *([] if timed is None else [Section("What it cost", [_cost(folder, study.wanted, timed)])]),
         Section(how, [made]),
     ]
     (folder / "report.md").write_text(report_markdown(info.title, sections), encoding="utf-8")
@@ -271,10 +263,9 @@ def _options(folder: Path, summary: StudySummary) -> list[Block]:
     return [further_tables.options_table(found).write(folder, "options", found)]
 
 
-def _cost(folder: Path, wanted: pd.DataFrame, recorded: Recorded) -> Block:
-    device_s = ledger(wanted, recorded.runs, recorded.planned)
-    timed_by = sorted(recorded.planned["timed_by"].unique())
-    return further_tables.ledger_table(device_s, timed_by).write(folder, "ledger", device_s)
+def _cost(folder: Path, wanted: pd.DataFrame, recorded: pd.DataFrame) -> Block:
+    device_s = ledger(wanted, recorded)
+    return further_tables.ledger_table(device_s).write(folder, "ledger", device_s)
 
 
 def _uncertainty(folder: Path, study: Study, compared: Compared) -> list[Block]:

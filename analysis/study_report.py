@@ -13,7 +13,7 @@ from lr_sweep.analysis.report.folder import new_report
 from lr_sweep.analysis.statistics.checks import check_sweep, code_findings
 from lr_sweep.analysis.statistics.finding import CheckFinding, problems_first
 from lr_sweep.analysis.statistics.unequal import unequal_tuning
-from lr_sweep.analysis.study_files import Recorded, Study, write_files
+from lr_sweep.analysis.study_files import Study, write_files
 from lr_sweep.analysis.study_summary import read_summary
 
 RUN_COLUMNS = (
@@ -71,13 +71,12 @@ def _read(results: Path, study: str, code_now: Now | None) -> Study:
         *unequal_tuning(read.summary),
         *code_findings(read.wanted, read.runs, code_now),
     ]
-    recorded = Recorded(runs=read.runs, planned=record.read_planned(results, study))
     return Study(
         info=read.info,
         summary=read.summary,
         curves=curves,
         findings=problems_first(found),
-        recorded=recorded,
+        recorded=read.runs,
         axes=read.axes(),
         fresh=read.fresh,
         decision=read.decision,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -131,10 +131,7 @@ def importance_table(runs: pd.DataFrame, shares: pd.DataFrame, metric: Metric = 
     return laid_out("importance", shares, metric=metric, pretrained=pretrained_text(runs))
 
 
-def ledger_table(cells: pd.DataFrame, timed_by: Sequence[str]) -> Table:
-    """Show the result of `ledger.ledger` with a total, and on what the planned times were measured.
-
-    Pace that was measured on a busy machine is no promise.
-    """
+def ledger_table(cells: pd.DataFrame) -> Table:
+    """Show the result of `ledger.ledger` with a total."""
     total = cells.drop(columns=CELL).sum().to_frame().T.assign(task="total", model="", variant="")
-    return laid_out("ledger", pd.concat([cells, total]), timed_by=timed_by)
+    return laid_out("ledger", pd.concat([cells, total]))

@@ -171,7 +171,7 @@ def test_a_report_on_an_empty_record_says_what_is_missing(tmp_path: Path) -> Non
     assert found.message == "3 of 3 runs missing: 1 of 1 at 1e-4, 1 of 1 at 1e-3, 1 of 1 at 1e-2"
     files = {name: (report.folder / f"{name}.md").read_text() for name in ("report", "ledger", "sensitivity")}
     assert "No run has ended yet" in files["report"]
-    assert "| mnist | gpt2 | frozen-random | 0/3 | unknown | 0 | – | 0 | 0 |" in files["ledger"]
+    assert "| mnist | gpt2 | frozen-random | 0/3 | 0 | 0 | 0 |" in files["ledger"]
     note = "fewer than two learning rates have a value; 3 runs missing or failed, may change"
     assert f"| mnist | gpt2 | frozen-random | – | – | {note} |" in files["sensitivity"]
 
