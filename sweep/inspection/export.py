@@ -38,17 +38,9 @@ def write_csv(results: Results, studies: Sequence[str], target: Path) -> str:
 
 
 def write_tensorboard(results: Results, studies: Sequence[str], target: Path) -> str:
-    """Write an event file a run, in `target/STUDY/TASK/MODEL/VARIANT/lr=RATE,seed=SEED`; return what was written.
+    """Write an event file a run, in `target/STUDY/TASK/MODEL/VARIANT/lr=RATE,seed=SEED`; return what was written."""
+    from tensorboardX import SummaryWriter
 
-    Raises:
-        UserError: the package tensorboardX is not installed, or the folder exists.
-    """
-    try:
-        from tensorboardX import SummaryWriter
-    except ImportError as error:
-        raise UserError(
-            "export --tensorboard needs the package tensorboardX: pip install 'lr-sweep[tensorboard]'"
-        ) from error
     table = _checked(results, studies, target)
     with storage_problems(target), whole_folder(target) as made:
         for names, curve in table.groupby(["study", *LABELS], sort=False):
