@@ -17,20 +17,16 @@ from lr_sweep.sweep.plan.placement import Placement, check_device, described, fi
 from lr_sweep.sweep.plan.timings import find_timings
 from lr_sweep.sweep.results.changes import change_lines, renamed_lines, replaced_by
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.results.run_state import State, counts_json
-from lr_sweep.sweep.search.proposals import read_proposed
+from lr_sweep.sweep.search.state import StudyState
 from lr_sweep.sweep.study.backbones import GIVE_TEXT, Backbone, find_backbones, is_unknown, to_pretrain
 from lr_sweep.sweep.study.decide import Decide
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.study.runs import (
     NOT_PROPOSED,
     by_cell,
-    expected_runs,
     fresh_allowed,
     grids_of,
-    stopped_rates,
-    wanted_runs,
 )
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.run import Run, engine_for
@@ -48,12 +44,12 @@ class Plan:
         check_device(placement, study.for_gpus)
         self.study, self.placement, self.results, self.data_dir = study, placement, results, data_dir
         self.backbones = find_backbones(study, results.pretrained, data_dir)
-        self.proposed = read_proposed(results, study)
+        self.state = StudyState(study, self.backbones, results, data_dir, only=only)
         self.decision = self._decision()
         most = dict.fromkeys(self.decision.left, self.decision.settings.max_seeds) if self.decision else None
         self.expected = self.decision.expected(np.random.default_rng(0)) if self.decision and most else math.nan
-        self.wanted = expected_runs(study, self.backbones, data_dir, self.proposed, most)
-        self.reconciled = reconcile(self.wanted, results, only=only, stopped=stopped_rates(study, results.root))
+        self.reconciled = self.state.expected(most)
+        self.wanted = self.reconciled.wanted
 
     def _decision(self) -> Decision | None:
         """Return what fresh seeds have decided; None without `decide`, or while rates are still being chosen."""
@@ -61,11 +57,9 @@ class Plan:
             return None
         from lr_sweep.sweep.search.fresh import decision_of  # imported late: other studies do not wait for pandas
 
-        wanted = wanted_runs(self.study, self.backbones, self.data_dir, self.proposed)
-        expected = expected_runs(self.study, self.backbones, self.data_dir, self.proposed, {})
-        if len(expected) > len(wanted) or not self.results.exists():
+        if len(self.state.expected({}).wanted) > len(self.state.wanted) or not self.results.exists():
             return None
-        decision = decision_of(self.study, wanted, self.results)
+        decision = decision_of(self.state)
         return None if decision.is_choosing else decision
 
 
@@ -146,7 +140,7 @@ def _changed_lines(plan: Plan) -> Iterator[str]:
 def _grid_lines(plan: Plan) -> list[str]:
     """Return what the study asks for: its grid or search, and what becomes of that."""
     study, seeds, num_cells = plan.study, plan.study.seed_list(), len(by_cell(plan.wanted))
-    proposed = sum(len(each.rates) for each in plan.proposed.values())
+    proposed = sum(len(each.rates) for each in plan.state.proposed.values())
     unknown = "proposed so far; the others are counted, and not known yet"
     if study.search is not None:
         lines = [
@@ -169,7 +163,7 @@ def _grid_lines(plan: Plan) -> list[str]:
         more = f"{counted(study.refine, 'learning rate')} more a cell, after its grid"
         lines.append(f"refine     {more}; {proposed} of {study.refine * num_cells} {unknown}")
     if study.winners is not None:
-        chosen = sum(len(each.winners or ()) for each in plan.proposed.values())
+        chosen = sum(len(each.winners or ()) for each in plan.state.proposed.values())
         what = f"{counted(study.winners, 'learning rate')} a cell with all seeds, the best by the first one"
         so_far = f"{chosen} of {study.winners * num_cells} chosen so far"
         lines.append(f"winners    {what}; {so_far}; {counted(len(plan.wanted), 'run')} in all")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from lr_sweep.analysis.record.rungs import NOTHING_STOPPED, StoppedRates
 from lr_sweep.sweep.results.directory import Results
@@ -17,15 +18,29 @@ from lr_sweep.sweep.study.runs import WantedRun
 class Reconciled:
     """Every wanted run with its state, and the runs to train now."""
 
+    wanted: Sequence[WantedRun]
     states: dict[str, State]
     """By run id, in the study's order."""
-    to_train: tuple[WantedRun, ...]
+    left: tuple[WantedRun, ...]
+    """The runs that are not over, also those that `only` leaves out."""
     ends: dict[str, Row]
     """The rows of runs that have ended, by run id; with `code` and `git_commit`, which say what code trained them."""
+    only: Only
+
+    @cached_property
+    def to_train(self) -> tuple[WantedRun, ...]:
+        """The runs to train now; raises UserError if no run has the values of `only`."""
+        chosen = {run.run_id for run in select(self.wanted, self.only)}
+        return tuple(run for run in self.left if run.run_id in chosen)
 
     def counts(self) -> Counter[State]:
         """Return how many runs are in each state."""
         return Counter(self.states.values())
+
+    def with_new(self, runs: Sequence[WantedRun]) -> Reconciled:
+        """Return this with further runs, of which the record holds nothing."""
+        states = self.states | {run.run_id: State.NEW for run in runs}
+        return replace(self, wanted=[*self.wanted, *runs], states=states, left=(*self.left, *runs))
 
 
 def reconcile(
@@ -40,8 +55,6 @@ def reconcile(
 
     A run of `only` is trained if it is new or started, and a failed or stopped one if it was started fewer than
     `max_attempts` times. `stopped` are the learning rates that the study's `stop_early` stopped.
-
-    Raises UserError if no run has the values of `only`.
     """
     ends = read_ends(results, [run.run_id for run in wanted], ("attempts", "code", "git_commit"))
     early = {run.run_id for run in wanted if not run.fresh and (*run.cell, run.run.learning_rate) in stopped}
@@ -53,5 +66,5 @@ def reconcile(
             return bool(ends[run_id]["attempts"] < max_attempts)
         return not states[run_id].over
 
-    to_train = tuple(run for run in select(wanted, only) if is_open(run.run_id))
-    return Reconciled(states=states, to_train=to_train, ends=ends)
+    left = tuple(run for run in wanted if is_open(run.run_id))
+    return Reconciled(wanted=wanted, states=states, left=left, ends=ends, only=only)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -10,29 +9,29 @@ import pandas as pd
 from lr_sweep.analysis.record.read import StudyInfo
 from lr_sweep.analysis.statistics.decision import Decision
 from lr_sweep.analysis.study_summary import summarised
-from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.search.proposals import FRESH, Proposal, present_seeds, read_fresh
-from lr_sweep.sweep.study.runs import Cell, WantedRun, further_seeds, stopped_rates
-from lr_sweep.sweep.study.study import Study
+from lr_sweep.sweep.search.proposals import FRESH, Proposal, present_seeds
+from lr_sweep.sweep.search.state import StudyState
+from lr_sweep.sweep.study.runs import Cell, further_seeds
 
 
-def decision_of(study: Study, wanted: Sequence[WantedRun], results: Results) -> Decision:
+def decision_of(state: StudyState) -> Decision:
     """Return what the record says of the pairs of a study, from the runs that it wants so far."""
+    study = state.study
     assert study.decide, "else there is nothing to decide"
     metric = replace(study.measured, model=study.selection)
     info = StudyInfo(study=study.study, title=study.title, metric=metric, decide=study.decide.recorded)
-    rows = pd.DataFrame([run.row() for run in wanted])
-    found = summarised(results.root, info, rows, stopped_rates(study, results.root)).decision
+    rows = pd.DataFrame([run.row() for run in state.wanted])
+    found = summarised(state.results.root, info, rows, state.stopped).decision
     assert found, "the study has `decide`"
     return found
 
 
-def next_fresh(study: Study, wanted: Sequence[WantedRun], results: Results) -> list[Proposal]:
+def next_fresh(state: StudyState) -> list[Proposal]:
     """Return the next round of fresh seeds, one or two for each cell of an undecided pair, at its chosen rate.
 
     All wanted runs have ended: so a round depends on values alone, and not on which runs ended first.
     """
-    decision, given = decision_of(study, wanted, results), read_fresh(results, study)
+    study, decision, given = state.study, decision_of(state), state.stored.fresh
     rates, found = dict(zip(decision.cells, decision.rates, strict=True)), list[Proposal]()
     for cell, number in decision.next_seeds().items():
         earlier, rate = given.get(Cell(*cell), []), rates[cell]

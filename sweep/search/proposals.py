@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from lr_sweep.analysis.record.columns import PROPOSALS
@@ -50,31 +50,36 @@ class Proposal:
         return Point(self.learning_rate, json.loads(self.options) if self.options else NO_OPTIONS)
 
 
-def read_proposals(results: Results, study: Study) -> dict[Cell, list[Proposal]]:
-    """Return the stored proposals of a study, of each cell as many as the study asks for; none for a plain grid.
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """What was proposed for the cells of a study so far, in its order."""
+
+    rates: Mapping[Cell, list[Proposal]]
+    """Learning rates of its search or refinement, as many as the study asks for."""
+    winners: Mapping[Cell, list[Proposal]]
+    """Rates that were given all seeds; none where every rate has them."""
+    fresh: Mapping[Cell, list[Proposal]]
+    """Fresh seeds, at the present rate and at former ones."""
+
+
+def read_stored(results: Results, study: Study) -> Stored:
+    """Return what was proposed for a study; nothing for a plain grid.
 
     A study that was searched before it had a grid keeps both kinds; those of its present kind count.
 
     Raises RecordError if the file is damaged.
     """
-    if not (number := num_proposals(study)):
-        return {}
-    wanted = "" if study.search else REFINE
-    return {cell: of_cell[:number] for (cell, kind), of_cell in _stored(results, study.study).items() if kind == wanted}
+    number, kind = num_proposals(study), "" if study.search else REFINE
+    stored = _stored(results, study.study) if number or study.winners or study.decide else {}
 
+    def of(wanted: str) -> dict[Cell, list[Proposal]]:
+        return {cell: of_cell for (cell, kind), of_cell in stored.items() if kind == wanted}
 
-def read_winners(results: Results, study: Study) -> dict[Cell, list[Proposal]]:
-    """Return the rates of each cell that were given all seeds; none where every rate has them. Raises as above."""
-    if study.winners is None:
-        return {}
-    return {cell: of_cell for (cell, kind), of_cell in _stored(results, study.study).items() if kind == WINNER}
-
-
-def read_fresh(results: Results, study: Study) -> dict[Cell, list[Proposal]]:
-    """Return all fresh seeds that each cell was given, at the present rate and at former ones. Raises as above."""
-    if study.decide is None:
-        return {}
-    return {cell: of_cell for (cell, kind), of_cell in _stored(results, study.study).items() if kind == FRESH}
+    return Stored(
+        rates={cell: of_cell[:number] for cell, of_cell in of(kind).items()} if number else {},
+        winners=of(WINNER) if study.winners else {},
+        fresh=of(FRESH) if study.decide else {},
+    )
 
 
 def present_seeds(study: Study, given: Sequence[Proposal]) -> dict[float, tuple[int, ...]]:
@@ -90,10 +95,9 @@ def present_seeds(study: Study, given: Sequence[Proposal]) -> dict[float, tuple[
     return {rate: tuple(sorted(seed for seed in seeds if seed >= first)[: study.decide.max_seeds])}
 
 
-def read_proposed(results: Results, study: Study) -> dict[Cell, Proposed]:
-    """Return what was proposed for each cell, as its runs are written out by. Raises as above."""
-    proposals, winners = read_proposals(results, study), read_winners(results, study)
-    fresh, compared = read_fresh(results, study), fresh_allowed(study)
+def proposed_of(study: Study, stored: Stored) -> dict[Cell, Proposed]:
+    """Return what was proposed for each cell, as its runs are written out by."""
+    proposals, winners, fresh, compared = stored.rates, stored.winners, stored.fresh, fresh_allowed(study)
     return {
         cell: Proposed(
             rates=tuple(sorted(each.learning_rate for each in proposals.get(cell, ()))),

@@ -140,20 +140,28 @@ def grids_of(study: Study) -> dict[Cell, tuple[float, ...]]:
 
 
 def expected_runs(
+    study: Study, backbones: Mapping[str, Backbone], data_dir: Path, proposed: Proposals = NOTHING_PROPOSED
+) -> list[WantedRun]:
+    """Return the wanted runs, and stand-ins for those that are not proposed yet."""
+    wanted = wanted_runs(study, backbones, data_dir, proposed)
+    return wanted + stand_in_runs(study, backbones, data_dir, proposed, wanted)
+
+
+def stand_in_runs(
     study: Study,
     backbones: Mapping[str, Backbone],
     data_dir: Path,
     proposed: Proposals,
+    wanted: Sequence[WantedRun],
     most_fresh: Mapping[tuple[str, str, str], int] | None = None,
 ) -> list[WantedRun]:
-    """Return the wanted runs, and stand-ins for those that are not proposed yet, for what a plan counts.
+    """Return stand-ins for runs that are not proposed yet, for what a plan counts.
 
-    The rates of stand-ins are guesses, and their ids are no ids of runs: they begin with `NOT_PROPOSED`. `most_fresh`:
-    how many fresh seeds each cell gets at most; None: all that `decide` allows.
+    Their rates are guesses, and their ids are no ids of runs: they begin with `NOT_PROPOSED`. `most_fresh`: how many
+    fresh seeds each cell gets at most; None: all that `decide` allows.
     """
-    wanted = wanted_runs(study, backbones, data_dir, proposed)
     if not num_proposals(study) and study.winners is None and study.decide is None:
-        return wanted
+        return []
     most = fresh_allowed(study) if most_fresh is None else most_fresh
     guesses = {
         cell: _guesses(study, grid, proposed.get(cell, NOTHING), most.get(cell, 0))
@@ -161,7 +169,7 @@ def expected_runs(
     }
     known = {run.run_id for run in wanted}
     guessed = [run for run in wanted_runs(study, backbones, data_dir, guesses) if run.run_id not in known]
-    return wanted + [replace(run, run_id=f"{NOT_PROPOSED}-{index}") for index, run in enumerate(guessed)]
+    return [replace(run, run_id=f"{NOT_PROPOSED}-{index}") for index, run in enumerate(guessed)]
 
 
 def fresh_allowed(study: Study) -> dict[Cell, int]:

@@ -65,7 +65,7 @@ def train(work: Work, mirror: MirrorThread, log_file: Path) -> tuple[dict[str, s
         driver = Driver(work, progress, display, mirror)
         with stop_signals(driver.note_stop, console.file.fileno()) as stop:
             driver.survive_ray(stop, log_file)
-        return driver.ended, bool(driver.left()) or (stop.is_set() and work.rounds.is_open())
+        return driver.ended, bool(driver.left()) or (stop.is_set() and work.has_next_round())
 
 
 class Driver:

@@ -18,13 +18,14 @@ from lr_sweep.sweep.plan.plan import state_counts
 from lr_sweep.sweep.plan.timings import Timing, write_planned
 from lr_sweep.sweep.results.changes import change_lines, own_examples, renamed_lines, replaced_by, restart_cells
 from lr_sweep.sweep.results.directory import Results, write_parquet
-from lr_sweep.sweep.results.reconcile import Reconciled, reconcile
-from lr_sweep.sweep.search.proposals import FRESH, Proposal, read_proposed
-from lr_sweep.sweep.search.rounds import Rounds
+from lr_sweep.sweep.results.reconcile import Reconciled
+from lr_sweep.sweep.search.proposals import FRESH, Proposal, add_proposals
+from lr_sweep.sweep.search.rounds import next_proposals
+from lr_sweep.sweep.search.state import StudyState
 from lr_sweep.sweep.search.stopping import EarlyStopping
 from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, to_pretrain
 from lr_sweep.sweep.study.file import study_to_yaml
-from lr_sweep.sweep.study.runs import Cell, WantedRun, expected_runs, stopped_rates
+from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.options import Options
 from lr_sweep.trainables.own.beforehand import look_at
@@ -33,27 +34,41 @@ from lr_sweep.trainables.own.run import OwnRun
 
 
 class Work:
-    """The runs that a study wants so far, and what the record holds of them.
+    """The state of a study that is being trained, round by round.
 
-    Of a search or a refinement, these are at first the runs up to the first round in which there is something to train.
+    Of a search or a refinement, the first state is that of the first round in which there is something to train.
     `examples`: versions of data files, as of `own_examples`.
     """
 
-    def __init__(self, study: Study, options: Options, rounds: Rounds, examples: Mapping[str, str]) -> None:
-        self.study, self.options, self.rounds, self.examples = study, options, rounds, examples
+    def __init__(self, state: StudyState, options: Options, examples: Mapping[str, str]) -> None:
+        self.state, self.options, self.examples = state, options, examples
         self.news: queue.SimpleQueue[str] = queue.SimpleQueue()
         """Messages for the user, perhaps from other threads."""
-        self.wanted: list[WantedRun] = []
-        self.reconciled = Reconciled(states={}, to_train=(), ends={})
         self.timings: dict[Cell, Timing] = {}
         """How long runs of a cell take, as far as it is known."""
-        while self._advance(options.max_attempts) and not self.reconciled.to_train:
+        while self._propose() and not self.reconciled.to_train:
             pass
-        self.stopping = EarlyStopping(study, options.results, self.wanted)
+        self.stopping = EarlyStopping(state.study, options.results, self.wanted)
+
+    @property
+    def study(self) -> Study:
+        """The study."""
+        return self.state.study
+
+    @property
+    def wanted(self) -> list[WantedRun]:
+        """The runs that the study wants so far."""
+        return self.state.wanted
+
+    @property
+    def reconciled(self) -> Reconciled:
+        """These runs with their states, and those to train."""
+        return self.state.reconciled
 
     def next_round(self) -> tuple[WantedRun, ...]:
         """Propose until there is something to train; return these runs, none at the end."""
-        while added := self._advance():
+        self.state = self.state.again(max_attempts=0)
+        while added := self._propose():
             self.stopping.add(self.wanted)
             self.write_down()
             what = "fresh seed" if added[0].sampler == FRESH else "learning rate"
@@ -63,11 +78,15 @@ class Work:
                 break
         return self.reconciled.to_train
 
-    def _advance(self, max_attempts: int = 0) -> list[Proposal]:
-        """Propose and store the next learning rates or fresh seeds, and reconcile; return what was proposed."""
-        added = self.rounds.advance(max_attempts)
-        self.wanted = self.rounds.wanted()
-        self.reconciled = reconcile_study(self.study, self.wanted, self.options, max_attempts)
+    def has_next_round(self) -> bool:
+        """Return whether some cell gets a further round now."""
+        return bool(next_proposals(self.state.again(max_attempts=0)))
+
+    def _propose(self) -> list[Proposal]:
+        """Propose and store the next learning rates or fresh seeds; return them."""
+        if added := next_proposals(self.state):
+            add_proposals(self.options.results, self.study.study, added)
+            self.state = self.state.again(self.state.max_attempts)
         return added
 
     def write_down(self) -> None:
@@ -95,14 +114,16 @@ def prepare(study: Study, options: Options, say: Callable[[str], None]) -> Work:
     _check_disk_first(study, options)
     examples = own_examples(study, data_dir)
     backbones = ensure_backbones(study, results.pretrained, results.pretraining_progress, device, say, data_dir)
-    rounds = Rounds(study, backbones, results, data_dir, options.only)
+    state = StudyState(study, backbones, results, data_dir, only=options.only, max_attempts=options.max_attempts)
 
-    replaced = replaced_by(study, rounds.wanted(), results)
+    replaced = replaced_by(study, state.wanted, results)
     if replaced.text is not None and not options.replace(replaced.text):
         raise UserError("nothing was changed")
-    restart_cells(results, study.study, replaced.cells)
+    if replaced.cells:
+        restart_cells(results, study.study, replaced.cells)
+        state = state.again(options.max_attempts)
 
-    work = Work(study, options, rounds, examples)
+    work = Work(state, options, examples)
     changed = change_lines(work.reconciled, results, examples)
     for line in [*changed, *renamed_lines(study, work.wanted, results)]:
         say(line)
@@ -126,16 +147,10 @@ def _check_disk_first(study: Study, options: Options) -> None:
     """Refuse to pretrain for runs that the disk cannot hold; their ids are not known yet, their sizes are."""
     backbones = find_backbones(study, options.results.pretrained, options.data_dir)
     if models := to_pretrain(study, backbones):
-        proposed = read_proposed(options.results, study)
-        wanted = expected_runs(study, backbones, options.data_dir, proposed)
-        reconciled = reconcile_study(study, wanted, options, options.max_attempts)
-        check_disk(reconciled.to_train, options.results, models)
-
-
-def reconcile_study(study: Study, wanted: list[WantedRun], options: Options, max_attempts: int) -> Reconciled:
-    """Compare a study's runs with the record, but for learning rates that its own rule has stopped."""
-    stopped = stopped_rates(study, options.results.root)
-    return reconcile(wanted, options.results, max_attempts=max_attempts, only=options.only, stopped=stopped)
+        state = StudyState(
+            study, backbones, options.results, options.data_dir, only=options.only, max_attempts=options.max_attempts
+        )
+        check_disk(state.expected().to_train, options.results, models)
 
 
 def _look_at_function(work: Work, device: str, say: Callable[[str], None]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from lr_sweep.analysis.record.read import read_wanted
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.search.proposals import read_proposals
+from lr_sweep.sweep.search.proposals import read_stored
 from lr_sweep.sweep.search.samplers import next_points
 from lr_sweep.sweep.study.only import parse_only
 from lr_sweep.tests.support.command_lines import succeeds
@@ -84,5 +84,5 @@ def test_plan_status_and_merge_know_the_proposals(bench: Bench, tmp_path: Path) 
     bench.run(Landscape())
     succeeds("verify", "--results", bench.results.root)
     succeeds("merge", bench.results.root, "--results", tmp_path / "copy")
-    copied = read_proposals(Results(tmp_path / "copy"), bench.study)
-    assert copied == read_proposals(bench.results, bench.study)
+    copied = read_stored(Results(tmp_path / "copy"), bench.study)
+    assert copied == read_stored(bench.results, bench.study)

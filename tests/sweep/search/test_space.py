@@ -72,7 +72,7 @@ def test_plan_and_proposals_have_the_space_and_an_edited_one_holds_from_the_next
     assert len(planned(bench).wanted) == 24
     bench.run(Landscape())
     assert {tuple(json.loads(text)) for text in proposed(bench)["options"]} == {
-        ("batch_size", "weight_decay", "dropout")
+        ("batch_size", "dropout", "weight_decay")
     }
     before = proposed(bench)
     with_search(bench, rates=8, space={"batch_size": (2, 4), "adam_beta2": Range(low=0.9, high=0.999)})
