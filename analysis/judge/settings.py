@@ -151,21 +151,26 @@ def _question(names: Sequence[str], columns: Columns, rows: pd.DataFrame, decisi
 
 def _choices(names: Sequence[str], of: Mapping[str, str], rows: pd.DataFrame, decisive: str) -> Iterator[Choice]:
     every, named = JOIN.join(names), of.get("variant") or of.get("model")
+
+    def also(role: str, names: Sequence[str]) -> str:
+        """Return columns beside those that have the meaning already: a setting may hide another one."""
+        return JOIN.join([*([of[role]] if role in of else []), *names])
+
     counting = [name for name in names if "seed" not in rows and _counts(name, rows)]
     if repeats := [name for name in names if REPEATS & set(words_of(name))] or counting:
-        seeds = JOIN.join([*([of["seed"]] if "seed" in of else []), *repeats[:1]])
-        yield Choice(f"{repeats[0]} numbers repeats", Reading(columns={"seed": seeds}))
+        yield Choice(f"{repeats[0]} numbers repeats", Reading(columns={"seed": also("seed", repeats[:1])}))
     if decisive == "validation":
-        yield Choice(f"{every} tuned as the learning rate is", Reading(columns={"nuisance": every}))
+        yield Choice(f"{every} tuned as the learning rate is", Reading(columns={"nuisance": also("nuisance", names)}))
         for name in names[:MOST_OFFERED] if len(names) > 1 and not named else ():
-            others = JOIN.join(other for other in names if other != name)
-            yield Choice(f"{name} compared, {others} tuned", Reading(columns={"variant": name, "nuisance": others}))
+            others = [other for other in names if other != name]
+            reading = Reading(columns={"variant": name, "nuisance": also("nuisance", others)})
+            yield Choice(f"{name} compared, {JOIN.join(others)} tuned", reading)
     together = JOIN.join([*([named] if named else []), *names])
     yield Choice(f"{together} compared, each value", Reading(columns={"variant": together}))
     if named and "task" not in of and len(names) == 1:
         yield Choice(f"a table for each value of {every}", Reading(columns={"task": every}))
     if "seed" not in rows:
-        yield Choice(f"{every} no setting, as a result is", Reading(columns={"ignored": every}))
+        yield Choice(f"{every} no setting, as a result is", Reading(columns={"ignored": also("ignored", names)}))
 
 
 def differing(rows: pd.DataFrame) -> dict[Cell, list[str]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from lr_sweep.tests.support.fuzz_tables import csv_of, damaged
 
-MOST_ROWS = 24
+MOST_ROWS, MOST_TRIALS = 24, 8
 SETTINGS = ("lr", "lr2", "variant", "task", "width", "seed")
 """What tools keep apart from what was measured."""
 Rows = Sequence[Mapping[str, str]]
@@ -136,7 +136,7 @@ def optuna_into(storage: Any, draw: random.Random, rows: Rows) -> None:
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(storage=storage, study_name="s", direction=draw.choice(["maximize", "minimize"]))
-    for row in rows:
+    for row in rows[:MOST_TRIALS]:
         value = next((value for name, value in measured_of(row).items() if name.startswith(("val", "test"))), None)
         known = isinstance(value, float) and value == value
         rate = value_of(row["lr"])

@@ -24,7 +24,7 @@ from lr_sweep.tests.support.judged import contents_of
 
 QUICK, MANY = 100, 700
 RESULTS = ("report", "question", "message")
-WRITTEN_EVERY = 20
+WRITTEN_EVERY = 50
 """Cases of which the report is written, too."""
 
 

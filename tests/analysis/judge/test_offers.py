@@ -89,6 +89,18 @@ def test_columns_are_read_as_they_are_written() -> None:
         columns_in(["seed=a,seed=b"])
 
 
+def test_an_answer_keeps_those_before(tmp_path: Path) -> None:
+    """Width and depth change together, so the first question names one of them alone."""
+    rows = "a,x,0.1,8,1,0.5 b,x,0.1,16,2,0.6 c,x,0.2,8,1,0.7 d,x,0.2,16,2,0.8"
+    text, reading = rows_of("run_id,method,lr,width,depth,val_acc", rows), Reading()
+    for ignored in ("width", "width+depth"):
+        with pytest.raises(QuestionError) as raised:
+            study_of(tmp_path, text, reading)
+        reading = reading.but(raised.value.choices[-1].reading)
+        assert reading.columns == {"ignored": ignored}
+    assert len(study_of(tmp_path, text, reading).summary.runs) == 4
+
+
 def test_a_gate_offers_what_both_tables_have(tmp_path: Path) -> None:
     runs = "0.1,0,0.5,0.5 0.1,1,0.6,0.6"
     for name, head in (("base", "lr,seed,val_acc,val_f1"), ("new", "lr,seed,val_acc,other")):
