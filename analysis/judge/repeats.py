@@ -35,7 +35,7 @@ def without_repeats(rows: pd.DataFrame, remarks: list[str]) -> pd.DataFrame:
         return rows
     what = counted(int(again.sum()), "row" if is_curve else "run")
     advice = "" if "seed" in rows else "; if these are seeds, name their column: --columns seed=NAME"
-    remarks.append(f"left out: {what} equal to an earlier one to the last bit: a repeated run is no further seed{advice}")
+    remarks.append(f"left out: {what} equal to an earlier one to the last bit: a repeat is no further seed{advice}")
     return rows[~whose.isin(runs["whose"][again])]
 
 

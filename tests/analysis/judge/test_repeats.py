@@ -17,7 +17,7 @@ CURVE = [0.5, 0.625, 0.75, 0.875]
 
 def num_runs(study: Study) -> tuple[int, bool]:
     """Return how many runs there are, and whether any was left out."""
-    return len(study.summary.runs), any("a repeated run is no further seed" in line for line in study.about_table)
+    return len(study.summary.runs), any("a repeat is no further seed" in line for line in study.about_table)
 
 
 @pytest.mark.parametrize(
