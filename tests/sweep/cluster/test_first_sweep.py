@@ -19,6 +19,12 @@ from lr_sweep.tests.support.tiny_study import ROOT
 from lr_sweep.tests.support.waiting import PATIENCE_S
 
 DONE = "exit code of the command:"
+MLFLOW = "http://127.0.0.1:5000/mlflow/api/2.0/mlflow/experiments/get-by-name?experiment_name=lr-sweep"
+ASKS_MLFLOW = (
+    f"curl -s -o /dev/null -w '%{{http_code}}\\n' '{MLFLOW}'",
+    f"curl -s -H \"Authorization: Bearer $(sha256sum < ~/.ray/auth_token | cut -c-64)\" '{MLFLOW}'",
+)
+"""Through the tunnel, without the token of the cluster and with it."""
 
 
 def commands() -> list[str]:
@@ -90,12 +96,16 @@ def test_a_first_sweep_by_the_page_alone() -> None:
     _, *typed, _ = commands()
     times, printed = [], {}
     with opened() as shell:
-        for command in typed:
+        *typed, down = typed
+        for command in [*typed, *ASKS_MLFLOW, down]:
             began = time.monotonic()
             printed[command] = shell.type(command)
             times.append((time.monotonic() - began, command))
             print(f"{times[-1][0]:5.0f} s  {command}\n{printed[command][-1500:]}", flush=True)
     everything = "".join(printed.values())
     assert "132 runs wanted: 12 complete, 0 diverged, 0 failed, 120 missing." in everything
+    without, with_token = (printed[command] for command in ASKS_MLFLOW)
+    assert without.startswith("403")
+    assert '"name": "lr-sweep"' in with_token  # the driver has mirrored the sweep there
     print("\n".join(f"{took_s:5.0f} s  {command}" for took_s, command in times))
     print(f"{sum(took_s for took_s, _ in times):5.0f} s  together")
