@@ -1,7 +1,8 @@
-"""The order of the tests, how long they may take together, and a check of what they imported."""
+"""The order of the tests, how long they may take, alone and together, their signals, and what they imported."""
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -11,6 +12,9 @@ import pytest
 SHORT_NAMES = ("analysis", "common", "datasets", "sweep", "trainables")
 """Folders of the checkout; everything in them is imported below `lr_sweep`."""
 STARTED = pytest.StashKey[float]()
+LONG = ("slow", "gpu", "hosts", "slurm", "chaos")
+LONG_TEST_S = 3600.0
+"""Seconds after which a test with one of these marks has failed."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -20,8 +24,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Note when the time begins; each process of xdist has its own."""
+    """Note when the time begins, and answer signals; each process of xdist has its own.
+
+    `nohup make test &` starts this process with some of them ignored, and its children would ignore them, too.
+    """
     session.config.stash[STARTED] = time.monotonic()
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -32,7 +42,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what starts Ray first: it takes longest, and processes that share the tests out should end together."""
+    """Put what starts Ray first: it takes longest, and processes that share the tests out should end together.
+
+    Long tests get more time before they count as hanging (`timeout` in pyproject.toml is for the others).
+    """
+    for item in items:
+        if any(item.get_closest_marker(name) for name in LONG):
+            item.add_marker(pytest.mark.timeout(LONG_TEST_S))
     items.sort(key=lambda item: item.get_closest_marker("cluster") is None)
 
 

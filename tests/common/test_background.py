@@ -9,6 +9,7 @@ import pytest
 
 from lr_sweep.common import background
 from lr_sweep.common.background import BackgroundWorker
+from lr_sweep.tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize(
@@ -62,8 +63,7 @@ def test_close_tries_once_more_and_names_what_is_left() -> None:
 
     worker = BackgroundWorker("test", action, lambda problem: None, retry_s=60.0)
     worker.submit("a")
-    while not worker.failing:
-        time.sleep(0.01)
+    wait_until(lambda: worker.failing, "the first attempt")
     assert worker.close(10) == ["a"]
     assert attempts == ["a", "a"]
 
@@ -71,8 +71,7 @@ def test_close_tries_once_more_and_names_what_is_left() -> None:
 def test_a_key_that_always_runs_ends_with_close() -> None:
     runs: list[str] = []
     worker = BackgroundWorker("test", runs.append, pytest.fail, retry_s=0.01, always="pass", every_s=0.01)
-    while len(runs) < 3:
-        time.sleep(0.01)
+    wait_until(lambda: len(runs) >= 3, "three runs")
     assert worker.close(10) == []
     number = len(runs)
     time.sleep(0.1)

@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from lr_sweep.common.scratch import dead_folders, own_folder, remove_dead, scratch_folder
+from lr_sweep.tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -44,8 +44,7 @@ def test_what_a_killed_process_left_goes_with_the_next_one_unless_a_fork_of_it_l
     with scratch_folder("code-") as folder:
         assert folder == own / "code-1", "its fork has the folder"
     os.kill(forked, signal.SIGKILL)
-    while not dead_folders(own):
-        time.sleep(0.01)
+    wait_until(lambda: dead_folders(own), "the end of the fork")
     with scratch_folder("code-") as folder:
         assert list(own.iterdir()) == [folder]
 

@@ -26,6 +26,7 @@ from lr_sweep.sweep.store.results import StoredResults
 from lr_sweep.tests.support.servers.s3_server import Machines
 from lr_sweep.tests.support.stored_record import URI, add_runs, filled, lock_of
 from lr_sweep.tests.support.tiny_study import rows
+from lr_sweep.tests.support.waiting import wait_until
 
 
 def test_at_any_moment_each_row_in_the_store_has_its_curve(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,9 +133,7 @@ def test_storage_away_for_a_while(machines: Machines, monkeypatch: pytest.Monkey
             record.write()
             assert results.news() == []
             assert time.monotonic() - began < 0.5
-            while not messages:
-                messages += results.news()
-                time.sleep(0.1)
+            messages += wait_until(results.news, "the message")
         results.settle()
         messages += results.news()
         assert f"runs/{late}.parquet" in ObjectStore(URI).names("runs")
