@@ -116,7 +116,7 @@ def activity(results: Results, now: float) -> str:
     study = holder["study"]
     if progress := read_state(results.pretraining_progress):
         doing = f"pretrains {progress['model']} for {study}: step {progress['step']} of {progress['num_steps']}"
-    elif progress := read_state(results.progress(study)):
+    elif progress := results.latest_progress(holder):
         doing = f"trains study {study}: {progress['steps_per_s']:.0f} steps/s"
     else:
         return f"{who} is writing here ({study}); it has trained nothing yet"

@@ -184,7 +184,7 @@ class Live:
         counts = Counter(states)
         is_left = any(not state.over and not state.on_request for state in states)
         on_request = any(state.on_request for state in states)
-        progress = read_state(self.results.progress(name)) if holder.get("study") == name else {}
+        progress = self.results.latest_progress(holder) if holder.get("study") == name else {}
         steps = progress.get("training", {})
         training = [row for row in found.wanted if row["run_id"] in steps]
         shown, spread = self._training(training[:MOST_RUNS], steps, found.info.metric)

@@ -17,7 +17,7 @@ from lr_sweep.common.text import counted
 from lr_sweep.datasets.task import DataError, TaskData
 from lr_sweep.sweep.plan.packing import CohortSizes, Group, largest_groups
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.plan.timings import busy_text, write_measured
+from lr_sweep.sweep.plan.timings import busy_text, keep_measured
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.trainables.backbones import load_family
@@ -65,7 +65,7 @@ def measure_cells(
             "measured_at": time.time(),
             "others_share": share,
         }
-        write_measured(results, entry)
+        keep_measured(results, entry)
         say(f"{name}: measured, {counted(timed.together, 'run')} together{busy_text(share)}{timed.note}")
 
 

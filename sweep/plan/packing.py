@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import write_json
 from lr_sweep.common.text import rate_text
 from lr_sweep.datasets.task import TaskShape
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.files import write_cohort_sizes
 from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.study.runs import Cell, WantedRun, alike
 from lr_sweep.trainables.memory import run_sizes
@@ -102,7 +102,7 @@ class CohortSizes:
     """How many runs of each cell train at once: all, or fewer after they ran out of memory; kept beside the results."""
 
     def __init__(self, results: Results) -> None:
-        self._file = results.cohort_sizes
+        self._results, self._file = results, results.cohort_sizes
         self._most = self._read()
 
     def of(self, group: Sequence[WantedRun]) -> int:
@@ -113,7 +113,7 @@ class CohortSizes:
         """Allow half as many runs of a cell as were training, for later sweeps, too, if `remember`; return how many."""
         self._most[_key(run)] = num_runs // 2
         if remember:
-            write_json(self._file, {**self._read(), _key(run): num_runs // 2})
+            write_cohort_sizes(self._results, {**self._read(), _key(run): num_runs // 2})
         return num_runs // 2
 
     def _read(self) -> dict[str, int]:

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, TypeGuard
 from lr_sweep.analysis.record.columns import PLANNED
 from lr_sweep.analysis.record.read import read_rows, read_run_rows
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import is_changed, sealed, write_json
+from lr_sweep.common.files import is_changed
 from lr_sweep.datasets import TASKS
 from lr_sweep.sweep.plan.placement import Placement
-from lr_sweep.sweep.results.directory import Results, write_parquet
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.files import write_planned, write_timings
 from lr_sweep.sweep.results.reconcile import Reconciled
 from lr_sweep.sweep.results.run_state import Row, State
 from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
@@ -200,7 +201,7 @@ def is_busy(others_share: float | None) -> TypeGuard[float]:
 
 
 def read_measured(results: Results) -> list[dict[str, Any]]:
-    """Return what `write_measured` wrote: an entry for each cell, device, engine and number of runs together."""
+    """Return what `keep_measured` kept: an entry for each cell, device, engine and number of runs together."""
     path = results.timings
     if not path.is_file():
         return []
@@ -216,7 +217,7 @@ def read_measured(results: Results) -> list[dict[str, Any]]:
     return entries
 
 
-def write_measured(results: Results, entry: Mapping[str, Any]) -> None:
+def keep_measured(results: Results, entry: Mapping[str, Any]) -> None:
     """Add a timing, or replace an earlier one of the same cell, device, engine and number of runs.
 
     An entry has `content` (of a run of the cell), `device`, `engine`, `runs_together`, `step_s` and `evaluation_s`
@@ -225,22 +226,21 @@ def write_measured(results: Results, entry: Mapping[str, Any]) -> None:
     timed = _without(entry["content"], *UNTIMED_FIELDS)
     entry = {**entry, "content": timed}
     others = [other for other in read_measured(results) if _identity(other) != _identity(entry)]
-    write_json(results.timings, sealed({"timings": [*others, entry]}))
+    write_timings(results, [*others, entry])
 
 
 def _identity(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     return _cell_key(entry["content"]), entry["device"], entry["engine"], entry["runs_together"]
 
 
-def write_planned(
+def keep_planned(
     study: str, wanted: Sequence[WantedRun], reconciled: Reconciled, placement: Placement, results: Results
 ) -> dict[Cell, Timing]:
     """Write down, for the report's ledger, how long runs that are about to train will take; return the timings.
 
     The first plan of a run for a step budget is kept: a later one would know how training went.
     """
-    path = results.planned(study)
-    before = read_rows(path, PLANNED) or []
+    before = read_rows(results.planned(study), PLANNED) or []
     known = {(row["run_id"], row["num_steps"]) for row in before}
     timings = find_timings(wanted, reconciled, results, placement)
     new: dict[str, dict[str, Any]] = {}
@@ -252,5 +252,5 @@ def write_planned(
             new[run.run_id] = planned | {"timed_by": f"{timing.source} on {timing.device}"}
     if new:
         kept = [row for row in before if row["run_id"] not in new]
-        write_parquet(path, [*kept, *new.values()], PLANNED)
+        write_planned(results, study, [*kept, *new.values()])
     return timings

@@ -98,8 +98,7 @@ class Results(Paths):
                 remove_dead_partials(*self.written_folders())
             holder = {"pid": os.getpid(), "host": socket.gethostname(), "study": study, "since": time.time()}
             write_json(self.holder, holder)
-            for left in (self.pretraining_progress, self.progress(study)):  # by an earlier sweep
-                left.unlink(missing_ok=True)
+            self.pretraining_progress.unlink(missing_ok=True)  # of a process that died
             shutil.rmtree(self.stop_requests, ignore_errors=True)
             yield
             write_index(self.root)
@@ -118,6 +117,11 @@ class Results(Paths):
             return is_locked(self.writer_lock)
         except OSError:  # the lock may not be opened, for example in another user's directory
             return self.holder.exists()
+
+    def latest_progress(self, holder: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the progress that the sweep in `writer.json` wrote last; empty: none yet, but an earlier sweep may."""
+        progress = read_state(self.progress(str(holder["study"])))
+        return progress if progress.get("updated_at", 0.0) >= holder.get("since", 0.0) else {}
 
     @property
     def location(self) -> str:

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 
 from lr_sweep.analysis.record.columns import PROPOSALS
 from lr_sweep.analysis.record.read import read_rows
-from lr_sweep.sweep.results.directory import Results, write_parquet
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.files import write_proposals
 from lr_sweep.sweep.study.runs import Cell, Proposed, first_fresh_seed, fresh_allowed, grids_of, num_proposals
 from lr_sweep.sweep.study.search import NO_OPTIONS, Point
 from lr_sweep.sweep.study.study import Study
@@ -117,7 +118,7 @@ def add_proposals(results: Results, study: str, new: Iterable[Proposal]) -> None
         assert proposal.number == len(of_cell), "a cell's proposals are numbered in their order"
         of_cell.append(proposal)
     rows = [asdict(proposal) for key in sorted(stored) for proposal in stored[key]]
-    write_parquet(results.proposals(study), rows, PROPOSALS)
+    write_proposals(results, study, rows)
 
 
 def _key(proposal: Proposal) -> tuple[Cell, str]:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from lr_sweep.analysis.record.index import INDEX_FROM, write_index
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import write_json
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.mirror.worker import MirrorThread
 from lr_sweep.sweep.plan.packing import CohortSizes, cohorts
 from lr_sweep.sweep.results.changes import code_of_tasks
 from lr_sweep.sweep.results.directory import read_state
+from lr_sweep.sweep.results.files import write_progress
 from lr_sweep.sweep.results.recorder import Recorder
 from lr_sweep.sweep.results.run_log import RunLogs
 from lr_sweep.sweep.results.sink import Sink
@@ -188,7 +188,7 @@ class Driver:
         if (began := time.monotonic()) >= self._status_due:
             training = self._progress.training()
             more = {"training": training, "machines": self._machines.described(training), "updated_at": time.time()}
-            write_json(self._status, self._progress.summary().as_dict() | more)
+            write_progress(self._results, self._work.study.study, self._progress.summary().as_dict() | more)
             ended = time.monotonic()
             self._status_due = ended + max(STATUS_EVERY_S, (ended - began) / STATUS_SHARE)
 

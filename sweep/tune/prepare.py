@@ -7,24 +7,20 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from lr_sweep.analysis.record.columns import WANTED
 from lr_sweep.analysis.record.index import write_index
-from lr_sweep.analysis.record.read import FORMAT
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import sealed, sealed_text, write_bytes, write_json
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.plan.cost import check_disk
 from lr_sweep.sweep.plan.plan import state_counts
-from lr_sweep.sweep.plan.timings import Timing, write_planned
+from lr_sweep.sweep.plan.timings import Timing, keep_planned
 from lr_sweep.sweep.results.changes import change_lines, own_examples, renamed_lines, replaced_by, restart_cells
-from lr_sweep.sweep.results.directory import Results, write_parquet
+from lr_sweep.sweep.results.files import write_started, write_wanted
 from lr_sweep.sweep.results.reconcile import Reconciled
 from lr_sweep.sweep.search.proposals import FRESH, Proposal, add_proposals
 from lr_sweep.sweep.search.rounds import next_proposals
 from lr_sweep.sweep.search.state import StudyState
 from lr_sweep.sweep.search.stopping import EarlyStopping
 from lr_sweep.sweep.study.backbones import ensure_backbones, find_backbones, to_pretrain
-from lr_sweep.sweep.study.file import study_to_yaml
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.tune.options import Options
@@ -94,7 +90,7 @@ class Work:
         results, placement = self.options.results, self.options.placement
         write_wanted(results, self.study, self.wanted)
         results.settle()
-        self.timings = write_planned(self.study.study, self.wanted, self.reconciled, placement, results)
+        self.timings = keep_planned(self.study.study, self.wanted, self.reconciled, placement, results)
 
     def take_news(self) -> list[str]:
         """Return the messages since the last call."""
@@ -128,19 +124,12 @@ def prepare(study: Study, options: Options, say: Callable[[str], None]) -> Work:
     for line in [*changed, *renamed_lines(study, work.wanted, results)]:
         say(line)
     work.write_down()
-    _write_started(study, options)
+    write_started(results, study, str(data_dir), options.placement.cpus)
     write_index(results.root)  # the last writer may have died before it did
     say(f"{study.study}: {len(work.wanted)} runs wanted, {state_counts(work.reconciled.counts())}")
     if work.reconciled.to_train and options.placement.address is None:  # a cluster's machines may have what we lack
         _look_at_function(work, device.type, say)
     return work
-
-
-def _write_started(study: Study, options: Options) -> None:
-    """Write down what the live page shows in the command that resumes the study on this machine."""
-    folder = str(study.files.folders[0]) if study.files is not None else None  # of its own code
-    given = {"data_dir": str(options.data_dir), "cpus": options.placement.cpus}
-    write_json(options.results.started(study.study), {"folder": folder} | given)
 
 
 def _check_disk_first(study: Study, options: Options) -> None:
@@ -167,11 +156,3 @@ def _look_at_function(work: Work, device: str, say: Callable[[str], None]) -> No
         ) from error
     if found:
         say(f"{study}: {function} {found}")
-
-
-def write_wanted(results: Results, study: Study, wanted: list[WantedRun]) -> None:
-    """Write down what the study wants, for `status`, `report` and the mirror, and the study with all defaults."""
-    write_bytes(results.options(study.study), sealed_text(study_to_yaml(study)))
-    write_parquet(results.wanted(study.study), [run.row() for run in wanted], WANTED)
-    facts = {"study": study.study, "title": study.title, "format": FORMAT} | study.facts()
-    write_json(results.facts(study.study), sealed(facts))

@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from lr_sweep.analysis.record.read import RecordError
+from lr_sweep.common.files import write_json
 from lr_sweep.sweep.inspection.ls import listing
 from lr_sweep.sweep.inspection.status import status_text
-from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.tests.support.command_lines import refused, said
 from lr_sweep.tests.support.records import SyntheticRecord
 
@@ -173,6 +174,7 @@ def test_a_running_sweep_is_shown(tmp_path: Path, ids: dict[str, str], now: floa
         results.progress(study).write_text(json.dumps(content))
     who = f"process {os.getpid()} on {socket.gethostname()}"
     with results.writing("zoom"):
+        write_json(results.holder, read_state(results.holder) | {"since": 900.0})
         line = status_text(results, "small", now).splitlines()[1]
     assert line == f"{who} trains study zoom: 50 steps/s, about 0:10:00 left, 8 runs evaluating ({age})"
     with results.writing("gc"):

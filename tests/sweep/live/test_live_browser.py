@@ -21,8 +21,8 @@ from lr_sweep.analysis.record.index import write_index
 from lr_sweep.common.files import write_json
 from lr_sweep.common.network import check_answers
 from lr_sweep.sweep.results.directory import Results, read_state
+from lr_sweep.sweep.results.files import write_wanted
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.sweep.tune.prepare import write_wanted
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.servers.headless_browser import Browser, browser, executable
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment, rows, runs_of, write_study

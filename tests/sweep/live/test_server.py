@@ -7,6 +7,7 @@ import html
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -156,7 +157,7 @@ def test_what_trains_is_shown_with_its_curve_and_how_to_stop_it(client: TestClie
     results, run_id = Results(made.results), waiting_run(made)
     made.write_curve(run_id, [(100, 0.5, 0.4), (200, 0.75, 0.6)])
     with results.writing("small"):
-        state = {"steps_per_s": 10.0, "time_left_s": 60.0, "updated_at": 0.0, "training": {run_id: 210}}
+        state = {"steps_per_s": 10.0, "time_left_s": 60.0, "updated_at": 4e9, "training": {run_id: 210}}
         write_json(results.progress("small"), state)
         page = client.get("/").text
         assert "Training now" in page
@@ -203,11 +204,25 @@ def test_the_command_that_resumes_names_the_file_and_options_of_the_last_start(
     assert f"run '{file}' --data-dir=/data --cpus=2 --results {results.root} --retry-failed</code>" in text
 
 
+def test_the_progress_of_an_earlier_sweep_is_not_that_of_one_that_starts(
+    client: TestClient, made: SyntheticRecord
+) -> None:
+    results, run_id = Results(made.results), waiting_run(made)
+    state = {"steps_per_s": 10.0, "time_left_s": 60.0, "training": {run_id: 210}}
+    write_json(results.progress("small"), state | {"updated_at": time.time() - 60.0})
+    with results.writing("small"):
+        page = client.get("/").text
+        assert "Training now" not in page
+        assert "it has trained nothing yet" in page
+        write_json(results.progress("small"), state | {"updated_at": time.time()})
+        assert "Training now" in new_page(client)
+
+
 def test_the_machines_and_what_they_train(client: TestClient, made: SyntheticRecord) -> None:
     results, run_ids = Results(made.results), [str(row["run_id"]) for row in made.wanted[:5]]
     busy = {"address": "10.0.0.2", "cpus": 8.0, "gpus": 1.0, "runs": run_ids}
     idle = {"address": "10.0.0.1", "cpus": 1.0, "gpus": 0.0, "runs": []}
-    state = {"steps_per_s": 10.0, "time_left_s": 60.0, "updated_at": 0.0, "training": dict.fromkeys(run_ids, 1)}
+    state = {"steps_per_s": 10.0, "time_left_s": 60.0, "updated_at": 4e9, "training": dict.fromkeys(run_ids, 1)}
     with results.writing("small"):
         write_json(results.progress("small"), state | {"machines": [idle, busy]})
         text = words(client.get("/").text)

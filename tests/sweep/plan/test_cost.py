@@ -20,9 +20,9 @@ from lr_sweep.sweep.plan.timings import (
     Span,
     Timing,
     find_timings,
+    keep_measured,
+    keep_planned,
     read_measured,
-    write_measured,
-    write_planned,
 )
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.reconcile import reconcile
@@ -119,8 +119,8 @@ def test_another_study_s_runs_of_the_same_kind_are_timings(tmp_path: Path, recor
 def test_a_measured_stack_is_shared_out_with_its_evaluations(runs: list[WantedRun], record: SyntheticRecord) -> None:
     """(0.2 + 8 / 10) / 4, (0.1 + 4 / 10) / 4, (0.4 + 16 / 10) / 4 seconds a step of a run."""
     results = Results(record.results)
-    write_measured(results, measured(runs[0]))
-    write_measured(results, measured(runs[0], engine="plain"))
+    keep_measured(results, measured(runs[0]))
+    keep_measured(results, measured(runs[0], engine="plain"))
     found = timings(runs, record)
     assert found.keys() == {FROZEN}
     assert found[FROZEN].step_s == Span(low=0.125, middle=0.25, high=0.5)
@@ -130,8 +130,8 @@ def test_a_measured_stack_is_shared_out_with_its_evaluations(runs: list[WantedRu
 def test_what_was_measured_on_a_busy_machine_has_a_wide_range(runs: list[WantedRun], record: SyntheticRecord) -> None:
     """Others used three of four CPUs: a quarter of the quickest to four times the slowest."""
     results = Results(record.results)
-    write_measured(results, measured(runs[0], others_share=0.75))
-    write_measured(results, measured(runs[-1], others_share=0.05))
+    keep_measured(results, measured(runs[0], others_share=0.75))
+    keep_measured(results, measured(runs[-1], others_share=0.05))
     found = timings(runs, record)
     assert found[FROZEN].step_s == Span(low=0.125 / 4, middle=0.25, high=0.5 * 4)
     assert found[FROZEN].source == "measured, 4 together, other processes used 75% of the CPUs"
@@ -148,9 +148,9 @@ def test_of_several_timings_the_latest_counts(runs: list[WantedRun], record: Syn
     results = Results(record.results)
     end(record, runs[0], 2.0)
     os.utime(results.run(runs[0].run_id), (NOON.timestamp(), NOON.timestamp()))
-    write_measured(results, measured(runs[0], at=NOON - timedelta(hours=1)))
+    keep_measured(results, measured(runs[0], at=NOON - timedelta(hours=1)))
     assert timings(runs, record)[FROZEN].source == "1 recorded"
-    write_measured(results, measured(runs[0], at=NOON + timedelta(hours=1)))
+    keep_measured(results, measured(runs[0], at=NOON + timedelta(hours=1)))
     assert timings(runs, record)[FROZEN].source == "measured, 4 together"
     assert len(read_measured(results)) == 1  # the second took the first one's place
     results.timings.write_text("{")
@@ -220,7 +220,7 @@ def test_the_first_plan_of_a_budget_is_kept(runs: list[WantedRun], record: Synth
     results, placement = Results(record.results), Placement(resources=Resources(cpus_per_trial=2))
 
     def planned(wanted: list[WantedRun]) -> dict[str, tuple[int, float, str]]:
-        write_planned("tiny", wanted, reconcile(wanted, results), placement, results)
+        keep_planned("tiny", wanted, reconcile(wanted, results), placement, results)
         rows = read_rows(results.planned("tiny"), PLANNED) or []
         return {row["run_id"]: (row["num_steps"], row["device_s"], row["timed_by"]) for row in rows}
 

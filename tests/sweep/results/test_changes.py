@@ -14,10 +14,10 @@ import pytest
 from lr_sweep.datasets import TASKS
 from lr_sweep.sweep.results.changes import change_lines, code_of_tasks, own_examples
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.files import write_wanted
 from lr_sweep.sweep.results.reconcile import reconcile
 from lr_sweep.sweep.results.recorder import Recorder
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.sweep.tune.prepare import write_wanted
 from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.tiny_study import cohort_here, rows, runs_of, write_study
 from lr_sweep.trainables.session import Session

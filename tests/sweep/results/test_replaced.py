@@ -11,9 +11,9 @@ from lr_sweep.analysis.record.columns import CURVES, PROPOSALS, RUNGS, RUNS
 from lr_sweep.analysis.record.read import read_rows, read_wanted_rows
 from lr_sweep.sweep.results.changes import renamed_lines, replaced_by, restart_cells
 from lr_sweep.sweep.results.directory import Results, write_parquet
+from lr_sweep.sweep.results.files import write_wanted
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import Cell, WantedRun
-from lr_sweep.sweep.tune.prepare import write_wanted
 from lr_sweep.tests.support.command_lines import succeeds
 from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.records import ended_row, evaluation

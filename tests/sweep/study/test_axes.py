@@ -9,10 +9,10 @@ import pytest
 from lr_sweep.analysis.record.read import read_study
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.files import write_wanted
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.runs import by_cell
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.sweep.tune.prepare import write_wanted
 from lr_sweep.tests.support.study_example import mistakes_in, write
 from lr_sweep.tests.support.tiny_study import in_process, runs_of
 from lr_sweep.trainables.parts import EVERYTHING, VARIANTS

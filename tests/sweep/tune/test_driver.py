@@ -68,7 +68,7 @@ def test_summing_up_many_runs_takes_a_twentieth_of_the_driver_s_time(
     """It takes a second here."""
     clock = SimpleNamespace(now=100.0, written_at=[])
 
-    def slow(path: Path, content: Any) -> None:
+    def slow(*_: Any) -> None:
         clock.written_at.append(clock.now)
         clock.now += 1.0
 
@@ -79,7 +79,7 @@ def test_summing_up_many_runs_takes_a_twentieth_of_the_driver_s_time(
         yield TrialInterrupted(run_ids=cohorts[0].run_ids)
 
     monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=lambda: clock.now, time=lambda: 0.0))
-    monkeypatch.setattr(driver, "write_json", slow)
+    monkeypatch.setattr(driver, "write_progress", slow)
     bench.run(Disturbed(waits))
     assert clock.written_at[:3] == [101.0, 122.0, 143.0]
 

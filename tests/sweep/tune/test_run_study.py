@@ -16,11 +16,11 @@ from lr_sweep.analysis.record.read import read_wanted
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.results.files import write_wanted
 from lr_sweep.sweep.results.recorder import Recorder
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.only import parse_only
 from lr_sweep.sweep.tune import driver
-from lr_sweep.sweep.tune.prepare import write_wanted
 from lr_sweep.sweep.tune.ray_session import RayLostError
 from lr_sweep.sweep.tune.shares import Share
 from lr_sweep.sweep.tune.trial_events import StorageFailed
