@@ -38,9 +38,6 @@ print(datasets.load_dataset)
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = {
-    "analysis/judge/readers/tensorboard.py": "tensorboard",
-    "sweep/archive/curves.py": "tensorboard",
-    "sweep/cli/mcp_server.py": "mcp",
     "sweep/starters/lightning/train.py": "lightning",
 }
 """What a module may import besides the dependencies that all have. Who imports it says which extra is missing."""
