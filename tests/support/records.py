@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -285,9 +286,10 @@ def add_weights(results: Results, number: int = 0, note: str = "") -> tuple[Path
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Every file of a record by its path; not the writers' lock."""
+    """Every file of a record by its path; not the writers' lock, and without the id, which no two directories share."""
     paths: Iterable[Path] = (path for path in folder.rglob("*") if path.is_file() and path.name != "writer.lock")
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    return found | {name: re.sub(rb',\s*"id": "\w+"', b"", found[name]) for name in found.keys() & {"format.json"}}
 
 
 def four_runs(folder: Path) -> Results:

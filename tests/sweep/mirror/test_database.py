@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.sweep.mirror.client import MirrorError, open_client, study_pages, tracking_uri
+from lr_sweep.sweep.mirror.client import MirrorError, open_client, tracking_uri
+from lr_sweep.sweep.mirror.pages import study_pages
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.command_lines import refused, said, succeeds
 from lr_sweep.tests.support.mirrored_record import find, new_mirror, points, write_study
