@@ -35,14 +35,14 @@ class Follower:
 class Laptop:
     """A machine that is no part of the cluster."""
 
-    def __init__(self, hosts: Hosts, cluster_file: Path, **settings: str) -> None:
+    def __init__(self, hosts: Hosts, cluster_file: Path) -> None:
         home = hosts.folder / "laptop"
         (home / ".ray").mkdir(exist_ok=True)
         (home / ".ray" / "auth_token").write_text(TOKEN)
         self.cluster_file, self.log = cluster_file, hosts.folder / "laptop.log"
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         ray = {"TMPDIR": str(home), "RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
-        self.environment = environment(HOME=str(home), PATH=path, **ray, **settings)
+        self.environment = environment(HOME=str(home), PATH=path, **ray)
 
     def ray_up(self) -> None:
         self._ray("up", "--no-config-cache")

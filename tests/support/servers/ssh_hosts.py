@@ -12,8 +12,7 @@ import platform
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from lr_sweep.tests.support.chaos import processes
@@ -49,7 +48,6 @@ mount --bind {folder}/cron /var/spool/cron/crontabs
 mount -t tmpfs run /run
 mkdir /run/sshd
 cron
-{boot}
 exec {sshd} -D -f {folder}/sshd_config -E {folder}/sshd.log
 """
 
@@ -79,11 +77,10 @@ class Hosts:
     Args:
         folder: for the homes and logs of all.
         addresses: of the hosts that are there from the start.
-        boot: shell commands that each host runs when it is switched on.
     """
 
-    def __init__(self, folder: Path, addresses: Sequence[str] = (), boot: str = "") -> None:
-        self.folder, self._boot = folder, boot
+    def __init__(self, folder: Path, addresses: Sequence[str]) -> None:
+        self.folder = folder
         self.key = folder / "key"
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._mounts: list[str | Path] = []
@@ -97,24 +94,8 @@ class Hosts:
         call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key)
         self._make_bridge()
         for address in addresses:
-            self.add(address)
-
-    def add(self, address: str, public: str | None = None) -> None:
-        """Make a host and switch it on; with `public`, the machine outside reaches it at that address, too."""
-        self._make(address)
-        if public is not None:
-            call("ip", "-n", _name(address), "addr", "add", f"{public}/32", "dev", "eth0")
-            call("ip", "route", "add", public, "dev", "br0")
-        self.start(address)
-
-    def remove(self, address: str) -> None:
-        """End everything on a host, and remove it from the bridge; its files stay, under another name."""
-        self.kill(address)
-        del self._running[address]
-        for kind in ("link", "netns"):
-            call("ip", kind, "delete", _name(address))
-        folder = self._folder(address)
-        folder.rename(folder.with_name(f"{folder.name}-ended-{time.monotonic_ns()}"))
+            self._make(address)
+            self.start(address)
 
     def _mount(self, place: str | Path, *what: str | Path) -> None:
         call("mount", *what, place)
@@ -160,7 +141,7 @@ class Hosts:
         """Switch a host on."""
         name, folder = _name(address), self._folder(address)
         sshd = shutil.which("sshd", path="/usr/sbin:/usr/bin")
-        script = START.format(name=name, folder=folder, boot=self._boot, sshd=sshd)
+        script = START.format(name=name, folder=folder, sshd=sshd)
         spaces = ("unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--uts")
         with (folder / "console.log").open("ab") as log:
             self._running[address] = subprocess.Popen(
@@ -202,10 +183,6 @@ class Hosts:
         sockets = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.splitlines()
         return running + [line for line in sockets if ":22 " not in line]
 
-    def home(self, address: str) -> Path:
-        """Return where `~` is on a host."""
-        return self._folder(address) / "home"
-
     def end(self) -> None:
         for address in self._running:
             self.kill(address)
@@ -236,25 +213,19 @@ def local_cluster_file(hosts: Hosts) -> Path:
         "ray start --head": "ray start --head --num-cpus=1 --num-gpus=0 --object-store-memory=100000000",
         "ray start --address": "ray start --num-cpus=1 --num-gpus=0 --object-store-memory=100000000 --address",
     }
-    return write_changed(ROOT / "docs" / "cluster" / "local.yaml", hosts.folder, changes)
-
-
-def write_changed(source: Path, folder: Path, changes: Mapping[str, str]) -> Path:
-    """Write a copy with every key of `changes`, each of which is there once, replaced by its value."""
-    text = source.read_text()
+    text = (ROOT / "docs" / "cluster" / "local.yaml").read_text()
     for old, new in changes.items():
         assert text.count(old) == 1, old
         text = text.replace(old, new)
-    path = folder / source.name
+    path = hosts.folder / "local.yaml"
     path.write_text(text)
     return path
 
 
 def _users(home: Path) -> list[str]:
-    """Lines of /etc/passwd, with another home for root, who is called ubuntu, too."""
-    names = ("root", "ubuntu")
-    others = [line for line in Path("/etc/passwd").read_text().splitlines() if line.partition(":")[0] not in names]
-    return [*(f"{name}:x:0:0:{name}:{home}:/bin/bash" for name in names), *others]
+    """Return lines of /etc/passwd, with another home for root."""
+    others = [line for line in Path("/etc/passwd").read_text().splitlines() if not line.startswith("root:")]
+    return [f"root:x:0:0:root:{home}:/bin/bash", *others]
 
 
 def _name(address: str) -> str:

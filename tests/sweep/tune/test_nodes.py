@@ -58,3 +58,6 @@ def test_node_types_share_the_number_of_machines(tmp_path: Path) -> None:
     assert nodes_to_come([head, a, a], file) == [a, b]
     assert nodes_to_come([head, a, a, a], file) == [b]
     assert nodes_to_come([head, a, a, b, b], file) == []
+    assert nodes_to_come([head], tmp_path / "none") == []  # not started by `ray up`
+    file.write_text("max_workers: 2\navailable_node_types:\n  local.cluster.node: {resources: {}, min_workers: 2}\n")
+    assert nodes_to_come([head], file) == []  # machines of one's own have no number of CPUs there
