@@ -24,8 +24,6 @@ from lr_sweep.sweep.live.guard import LOOPBACK, Guard
 from lr_sweep.sweep.mirror.client import MirrorError
 from lr_sweep.sweep.mirror.pages import PREFIX, MlflowPages, study_pages
 
-TOKEN = "MLFLOW_TRACKING_TOKEN"
-"""The environment variable from which MLflow's clients take the token that they send."""
 RAY_TOKEN = Path("~/.ray/auth_token")
 """The cluster's token, here and on its head."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,8 @@ from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.network import check_answers, check_listening
 from lr_sweep.common.yaml_text import load_yaml
 from lr_sweep.sweep.cluster.jobs import DEFAULT_ADDRESS
-from lr_sweep.sweep.cluster.mlflow_server import TOKEN, head_token
+from lr_sweep.sweep.cluster.mlflow_server import head_token
 from lr_sweep.sweep.live.guard import link
-from lr_sweep.sweep.mirror.client import MirrorError
-from lr_sweep.sweep.mirror.pages import PREFIX, study_pages
 
 DASHBOARD_PORT = 8265
 """Ray's page and job server, on the head and here, where `submit` expects it."""
@@ -28,7 +25,7 @@ MLFLOW_PORT = 5000
 """The MLflow server that cluster files start on the head."""
 LOOPBACK = "127.0.0.1"
 RETRY_S = 5.0
-"""Seconds between two tries to open lost tunnels, and between two looks for MLflow's pages."""
+"""Seconds between two tries to open lost tunnels."""
 
 
 def open_tunnels(cluster_file: Path, port: int = MLFLOW_PORT) -> int:
@@ -43,17 +40,14 @@ def open_tunnels(cluster_file: Path, port: int = MLFLOW_PORT) -> int:
     forwarded = {port: MLFLOW_PORT, DASHBOARD_PORT: DASHBOARD_PORT}
     for each in forwarded:
         check_listening(LOOPBACK, each, "another program or tunnel may use it; --port sets MLflow's")
-    os.environ[TOKEN] = head_token()
-    opened, pages = False, list[str]()
+    opened, text = False, _text(port, head_token())
     try:
         while True:
             try:
                 with _ssh(ssh_command(cluster, head_address(cluster_file, cluster), forwarded)) as ssh:
                     _wait(ssh, list(forwarded))
-                    pages = pages or _mlflow_pages(port)
-                    _say_open(pages, again=opened)
+                    print("connected again" if opened else text, flush=True)
                     opened = True
-                    pages = pages or _later_pages(ssh, port)
                     raise _lost(ssh.wait())
             except UserError as problem:
                 if not opened:
@@ -74,14 +68,12 @@ def _ssh(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
             ssh.terminate()
 
 
-def _say_open(pages: Sequence[str], *, again: bool) -> None:
-    if again:
-        print("connected again", flush=True)
-        return
-    for page in pages or ["no page yet: its address follows once MLflow answers and the first study trains"]:
-        print(f"MLflow     {page}")
-    print(f"Ray        {DEFAULT_ADDRESS}, which asks for the token: `ray get-auth-token` prints it")
-    print("`submit` and `job` reach the job server there, too. Ctrl-C closes the tunnels.", flush=True)
+def _text(port: int, token: str) -> str:
+    return (
+        f"MLflow     {link(port, token)}, the runs of all studies\n"
+        f"Ray        {DEFAULT_ADDRESS}, which asks for the token: `ray get-auth-token` prints it\n"
+        "`submit` and `job` reach the job server there, too. Ctrl-C closes the tunnels."
+    )
 
 
 def read_cluster(cluster_file: Path) -> dict[str, Any]:
@@ -112,7 +104,7 @@ def ssh_command(cluster: dict[str, Any], host: str, forwarded: dict[int, int]) -
     """Return the command that keeps tunnels to `host` open; `forwarded` maps a port here to the port there."""
     auth = cluster["auth"]
     options = ["ExitOnForwardFailure=yes", "ServerAliveInterval=10", "StrictHostKeyChecking=accept-new"]
-    options += ["LogLevel=ERROR"]  # else a line for each look at a page that is not there yet
+    options += ["LogLevel=ERROR"]  # else a line for each request before a page is there
     options += [f"ProxyCommand={auth['ssh_proxy_command']}"] if auth.get("ssh_proxy_command") else []
     key = ["-i", str(Path(auth["ssh_private_key"]).expanduser())] if auth.get("ssh_private_key") else []
     tunnels = [f"-L{LOOPBACK}:{here}:{LOOPBACK}:{there}" for here, there in forwarded.items()]
@@ -134,24 +126,3 @@ def _wait(ssh: subprocess.Popen[bytes], ports: Sequence[int]) -> None:
 
 def _lost(code: int) -> UserError:
     return UserError(f"ssh ended (code {code}), and with it the tunnels; its reason is above.")
-
-
-def _mlflow_pages(port: int) -> list[str]:
-    """Return the addresses of the pages with the sweep's runs; none before MLflow has started and a study trains."""
-    server = f"http://{LOOPBACK}:{port}{PREFIX}"
-    try:
-        pages = study_pages(server, server).values()
-        return [f"{link(port, os.environ[TOKEN])}  (open it first: it has the token)", *pages]
-    except MirrorError:
-        return []
-
-
-def _later_pages(ssh: subprocess.Popen[bytes], port: int) -> list[str]:
-    """Look for the pages until MLflow has them, print and return their addresses; none if ssh ends before."""
-    while ssh.poll() is None:
-        with suppress(subprocess.TimeoutExpired):
-            ssh.wait(RETRY_S)
-        if pages := _mlflow_pages(port):
-            print("\n".join(f"MLflow     {page}" for page in pages), flush=True)
-            return pages
-    return []

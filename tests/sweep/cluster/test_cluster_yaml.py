@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import psutil
 import pytest
@@ -165,6 +166,9 @@ def test_each_ray_up_starts_mlflow_and_ray_stop_ends_it(head: Head, name: str, t
     wait_until(lambda: not before & head.servers(), "the first MLflow's end", PATIENCE_S)
     wait_until(lambda: mlflow_answers(head.port, head.token), "MLflow", PATIENCE_S)
     assert addresses_listened_on(head) == {"127.0.0.1"}
+    link = Request(f"http://127.0.0.1:{head.port}/", headers={"Authorization": f"Bearer {head.token}"})
+    with urlopen(link) as page:  # the link of `ui --cluster`, before the first study
+        assert page.url == f"http://127.0.0.1:{head.port}/mlflow/"
     assert store.exists()
     assert not any(store.name in word for pid in head.servers() for word in psutil.Process(pid).cmdline())
     head.call("~/lr-sweep/sweep/cluster/bin/ray stop")

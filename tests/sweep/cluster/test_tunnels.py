@@ -12,7 +12,6 @@ import pytest
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cluster.tunnels import head_address, read_cluster, ssh_command
-from lr_sweep.sweep.mirror.client import EXPERIMENT
 from lr_sweep.tests.support.cluster_files import FILES
 from lr_sweep.tests.support.command_lines import refused
 from lr_sweep.tests.support.tiny_study import ROOT, environment, sweep_until
@@ -20,43 +19,22 @@ from lr_sweep.tests.support.tiny_study import ROOT, environment, sweep_until
 LOCAL = FILES["local"]
 
 FAKE_SSH = """
-import json, os, sys, threading, time
-from http.server import BaseHTTPRequestHandler, HTTPServer
+import socket, sys, time
 from pathlib import Path
-
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self):
-        status = {first_status} if not Path({asked!r}).exists() else 200
-        if self.path.startswith("/mlflow/") and self.headers["Authorization"] != "Bearer {token}":
-            status = 403
-        Path({asked!r}).write_text(self.path)
-        if not status:
-            return  # closes the connection, as ssh does where nothing listens
-        self.send_response(status)
-        self.end_headers()
-        missing = {{"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "no such experiment"}}
-        found = {{"experiment": {{"experiment_id": "17", "name": "lr-sweep"}}}}
-        self.wfile.write(json.dumps(found if status == 200 else missing).encode())
 
 ports = [int(word.split(":")[1]) for word in sys.argv if word.startswith("-L")]
 if {dies}:
     sys.exit("lab@192.0.2.10: Permission denied (publickey).")
-servers = [HTTPServer(("127.0.0.1", port), Handler) for port in ports]
-for server in servers:
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-first = Path({asked!r} + "-once")
+servers = [socket.create_server(("127.0.0.1", port)) for port in ports]
+first = Path(__file__).with_name("once")
 if {lost} and not first.exists():
     first.touch()
-    while not Path({asked!r}).exists():
-        time.sleep(0.1)
+    for server in servers:
+        server.accept()  # the look whether the tunnel is open
     time.sleep(0.5)
     sys.exit(255)
-while True:
-    time.sleep(60)
+time.sleep(1000)
 """
-
-
-HEAD_TOKEN = sha256(b"of the cluster").hexdigest()
 
 
 @pytest.fixture
@@ -70,14 +48,11 @@ def port() -> int:
         return int(free.getsockname()[1])
 
 
-def fake_ssh(folder: Path, *, first_status: int = 200, dies: bool = False, lost: bool = False) -> dict[str, str]:
+def fake_ssh(folder: Path, *, dies: bool = False, lost: bool = False) -> dict[str, str]:
     """Write it, and return an environment in which it is found."""
     program = folder / "bin" / "ssh"
     program.parent.mkdir()
-    script = FAKE_SSH.format(
-        asked=str(folder / "asked"), first_status=first_status, dies=dies, lost=lost, token=HEAD_TOKEN
-    )
-    program.write_text(f"#!{sys.executable}\n{script}")
+    program.write_text(f"#!{sys.executable}\n{FAKE_SSH.format(dies=dies, lost=lost)}")
     program.chmod(0o700)
     (token := folder / ".ray" / "auth_token").parent.mkdir()
     token.write_text("of the cluster")
@@ -121,12 +96,11 @@ def test_a_head_in_a_cloud_that_is_not_up(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_it_says_where_the_pages_are_until_ctrl_c(tmp_path: Path, port: int) -> None:
+    """The token of MLflow's page is the checksum of Ray's."""
     code, printed = ui(fake_ssh(tmp_path), port, "Ctrl-C closes")
     assert code == 0
-    assert f"http://127.0.0.1:{port}/mlflow/#/experiments/17/runs?workflowType=machine_learning" in printed
-    assert f"http://127.0.0.1:{port}/?token={HEAD_TOKEN} " in printed
-    assert "http://127.0.0.1:8265, which asks for the token" in printed
-    assert (tmp_path / "asked").read_text().endswith(f"get-by-name?experiment_name={EXPERIMENT}")
+    assert f" http://127.0.0.1:{port}/?token={sha256(b'of the cluster').hexdigest()}," in printed
+    assert " http://127.0.0.1:8265," in printed
     assert "Traceback" not in printed
     for each in (port, 8265):
         with pytest.raises(ConnectionRefusedError):
@@ -135,24 +109,11 @@ def test_it_says_where_the_pages_are_until_ctrl_c(tmp_path: Path, port: int) -> 
 
 @pytest.mark.slow
 def test_lost_tunnels_are_opened_again(tmp_path: Path, port: int) -> None:
-    """Without a command; the first connection lasts until MLflow was asked through it."""
+    """Without a command."""
     code, printed = ui(fake_ssh(tmp_path, lost=True), port, "connected again")
     assert code == 0
     assert "ssh ended (code 255), and with it the tunnels; its reason is above. Tried again in 5 s." in printed
     assert printed.count("Ctrl-C closes the tunnels") == 1
-
-
-@pytest.mark.parametrize("first_status", [0, 404])
-def test_before_mlflow_has_started_and_before_the_first_study(tmp_path: Path, port: int, first_status: int) -> None:
-    page = f"http://127.0.0.1:{port}/mlflow/#/experiments/17/runs?workflowType=machine_learning"
-    code, printed = ui(fake_ssh(tmp_path, first_status=first_status), port, page)
-    assert code == 0
-    assert [line.partition(" ")[2].strip() for line in printed.splitlines() if line.startswith("MLflow")] == [
-        "no page yet: its address follows once MLflow answers and the first study trains",
-        f"http://127.0.0.1:{port}/?token={HEAD_TOKEN}  (open it first: it has the token)",
-        page,
-    ]
-    assert "Error" not in printed
 
 
 def test_ssh_that_fails(tmp_path: Path, port: int) -> None:
