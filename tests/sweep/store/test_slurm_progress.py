@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lr_sweep.common.object_store import ObjectStore
-from lr_sweep.sweep.cluster.recorded import main
+from lr_sweep.sweep.cluster.slurm import recorded
 from lr_sweep.tests.support.servers.s3_server import Machines
 
 PROGRESS, OTHER = "checkpoints/ab/step-20.safetensors", "logs/run.log"
@@ -27,7 +27,7 @@ def test_a_checkpoint_is_progress_and_a_log_is_none(
             (Path(results) / name).write_bytes(b"0")
 
     def digest() -> str:
-        assert main("tiny", "--results", results, "--cpus", "2") == 0
+        assert recorded("tiny", "--results", results, "--cpus", "2") == 0
         return capfd.readouterr().out
 
     before = digest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lr_sweep.sweep.cluster import wait_for_nodes
+from lr_sweep.sweep.cluster import slurm
 
 
 @pytest.mark.parametrize(("there", "code"), [(2, 1), (3, 0), (4, 0)])
@@ -12,6 +12,6 @@ def test_fewer_nodes_than_wanted_are_a_failure(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], there: int, code: int
 ) -> None:
     """One more is none: a node that Slurm gave back may still be known."""
-    monkeypatch.setattr(wait_for_nodes, "num_nodes", lambda address: there)
-    assert wait_for_nodes.main("192.0.2.1:6379", "3", "0") == code
+    monkeypatch.setattr(slurm, "num_nodes", lambda address: there)
+    assert slurm.wait("192.0.2.1:6379", "3", "0") == code
     assert ("Ray started on 2 of 3 nodes" in capfd.readouterr().err) == (code == 1)
