@@ -8,7 +8,7 @@ EXTRAS ?= dev
 # Test processes at once: more take more memory (each may start a Ray), and are no faster on two cores.
 PROCESSES ?= 2
 
-.PHONY: help quickstart test lint types test-quick bare-test test-slow test-slow-ray test-slow-rest bench chaos cluster-test hosts slurm-test kuberay-test env constraints requirements clean
+.PHONY: help quickstart test lint types test-quick bare-test test-slow test-slow-ray test-slow-rest bench chaos cluster-test hosts slurm-test env constraints requirements clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -77,15 +77,6 @@ hosts: env  ## a shell beside ssh hosts made from namespaces, in which to try do
 
 slurm-test: env  ## a sweep in a real Slurm, time limit and all; needs root and Debian's slurm-wlm and munge (10 minutes)
 	$(BIN)/python -m pytest -m slurm -s
-
-# The oldest release with all fields of docs/cluster/rayjob.yaml.
-KUBERAY ?= v1.5.1
-KUBERAY_CRD_URL = https://raw.githubusercontent.com/ray-project/kuberay/$(KUBERAY)/helm-chart/kuberay-operator/crds/ray.io_rayjobs.yaml
-
-kuberay-test: env  ## docs/cluster/rayjob.yaml against KubeRay's own schema, which is downloaded; KUBERAY=v1.6.0: another release
-	folder=$$(mktemp -d) && trap 'rm -r "$$folder"' EXIT && \
-	  curl --fail --silent --show-error --location --output "$$folder/crd.yaml" $(KUBERAY_CRD_URL) && \
-	  KUBERAY_CRD="$$folder/crd.yaml" $(BIN)/python -m pytest tests/sweep/cluster/test_kubernetes.py
 
 env: $(VENV)/.installed  ## make or update the environment
 

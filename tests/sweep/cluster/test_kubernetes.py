@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import copy
-import os
 import re
 import shlex
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
 from ruamel.yaml import YAML
 
 from lr_sweep.sweep.cluster import keep
 from lr_sweep.tests.support.command_lines import arguments_of
-from lr_sweep.tests.support.crd import Schema, disagreements, problems, read_schema
-from lr_sweep.tests.support.kuberay_fields import RAY_JOB
 from lr_sweep.tests.support.tiny_study import ROOT
 
 FOLDER = ROOT / "docs" / "cluster"
@@ -25,56 +18,6 @@ FOLDER = ROOT / "docs" / "cluster"
 def manifest() -> dict[str, Any]:
     loaded: dict[str, Any] = YAML(typ="safe").load(FOLDER / "rayjob.yaml")
     return loaded
-
-
-@pytest.fixture(params=["our table", "KubeRay's CRD"])
-def schema(request: pytest.FixtureRequest) -> Schema:
-    return RAY_JOB if request.param == "our table" else kuberays()
-
-
-def kuberays() -> Schema:
-    if not (path := os.environ.get("KUBERAY_CRD")):
-        pytest.skip("KUBERAY_CRD names no file with KubeRay's own schema: `make kuberay-test`")
-    return read_schema(Path(path), "v1")
-
-
-def fields(value: Any) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield every field with the object it is in, but names of resources and options of `ray start`."""
-    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    if isinstance(value, dict):
-        yield from ((value, name) for name in value)
-    for child in children:
-        yield from fields(child)
-
-
-def test_its_fields_are_kuberays(schema: Schema) -> None:
-    assert problems(manifest(), schema) == []
-
-
-def test_a_misspelt_field_is_refused(schema: Schema) -> None:
-    # Names of resources, of labels, and of options of `ray start`.
-    free = {"cpu", "memory", "nvidia.com/gpu", "nvidia.com/gpu.present", "num-cpus"}
-    # Kubernetes checks an object's metadata itself: a CRD says nothing about it.
-    spec = set(manifest()) | {name for _, name in fields(manifest()["spec"])}
-    refused = set()
-    for name in spec:
-        job = copy.deepcopy(manifest())
-        place = next(place for place, found in fields(job if name in job else job["spec"]) if found == name)
-        place[name + "s"] = place.pop(name)
-        refused |= {name} if problems(job, schema) else set()
-    assert refused == spec - free
-
-
-@pytest.mark.parametrize(("name", "value"), [("replicas", "4"), ("backoffLimit", 1.5), ("mode", "Token")])
-def test_a_value_of_another_type_is_refused(name: str, value: Any, schema: Schema) -> None:
-    job = copy.deepcopy(manifest())
-    place = next(place for place, found in fields(job) if found == name)
-    place[name] = value
-    assert len(problems(job, schema)) == 1
-
-
-def test_our_table_has_fields_of_kuberays_alone() -> None:
-    assert disagreements(RAY_JOB, kuberays()) == []
 
 
 def test_the_entrypoint_is_a_command_of_the_program() -> None:
@@ -104,7 +47,6 @@ def test_kueues_label_is_one_line_away() -> None:
     text = (FOLDER / "rayjob.yaml").read_text()
     job = YAML(typ="safe").load(text.replace("# labels:", "labels:"))
     assert job["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "lr-sweep"}
-    assert problems(job, RAY_JOB) == []
 
 
 def test_the_image_has_the_environments_packages_each_with_its_hash() -> None:
