@@ -1,16 +1,13 @@
-"""The shipped cluster files, and the section of docs/cluster.md that is typed in."""
+"""The shipped cluster files."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import yaml
 
 from lr_sweep.tests.support.tiny_study import ROOT
 
-FIRST_SWEEP = re.compile(r"^## Try it without a cloud\n(.*?)^## ", re.DOTALL | re.MULTILINE)
-"""A section of docs/cluster.md."""
 FILES = {"aws": ROOT / "cluster.yaml", "local": ROOT / "docs" / "cluster" / "local.yaml"}
 
 

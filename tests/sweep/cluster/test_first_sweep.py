@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from lr_sweep.tests.support.cluster_files import FIRST_SWEEP
 from lr_sweep.tests.support.servers.ssh_hosts import what_is_missing
 from lr_sweep.tests.support.tiny_study import ROOT
 from lr_sweep.tests.support.waiting import PATIENCE_S
@@ -29,7 +28,8 @@ ASKS_MLFLOW = (
 
 def commands() -> list[str]:
     """Return the commands of the section, without their comments; the first opens the shell, the last ends it."""
-    found = FIRST_SWEEP.search((ROOT / "docs" / "cluster.md").read_text())
+    section = re.compile(r"^## Try it without a cloud\n(.*?)^## ", re.DOTALL | re.MULTILINE)
+    found = section.search((ROOT / "docs" / "cluster.md").read_text())
     assert found is not None
     blocks = re.findall(r"```bash\n(.*?)```", found[1], re.DOTALL)
     return [re.sub(r"\s+# .*", "", line) for block in blocks for line in block.splitlines()]
