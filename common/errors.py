@@ -24,6 +24,8 @@ _ADVICE = {
     "Name another path": (errno.EINVAL, errno.ENODEV, errno.ENXIO),
 }
 """What to do about errors of paths and disks, by their numbers."""
+_GONE = {"part lora", "key lora_rank", "key lora_alpha", "option lora_rank", "option lora_alpha", "study lora-digits"}
+"""What earlier versions had, each as the kind and the name of `no_such`."""
 
 
 class UserError(Exception):
@@ -67,6 +69,13 @@ def _spellings(path: str) -> set[Path]:
     return {Path.cwd() / path, Path(os.path.realpath(path))}
 
 
+def no_such(kind: str, name: str) -> str:
+    """Return `unknown part 'lora'`, with what to use instead if an earlier version had it."""
+    gone = f"{kind} {name}" in _GONE
+    instead = " (LoRA is no longer built in: docs/examples/lora_books.py trains it with peft)" if gone else ""
+    return f"unknown {kind} {name!r}{instead}"
+
+
 def unknown(kind: str, name: object, names: Iterable[str], listed: Iterable[str] | None = None) -> str:
     """Return the message that there is no such `kind` (`task`, say), with the closest of the valid names and all.
 
@@ -78,4 +87,4 @@ def unknown(kind: str, name: object, names: Iterable[str], listed: Iterable[str]
     hint = f"; did you mean {close[0]!r}?" if close else ";"
     valid = list(names if listed is None else listed)
     more = f", and {len(valid) - MOST_NAMES} more" if len(valid) > MOST_NAMES else ""
-    return f"unknown {kind} {given!r}{hint} valid: {', '.join(valid[:MOST_NAMES])}{more}"
+    return f"{no_such(kind, given)}{hint} valid: {', '.join(valid[:MOST_NAMES])}{more}"

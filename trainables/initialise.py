@@ -35,9 +35,6 @@ def build_classifier(run: Run, task: TaskShape, weights: dict[str, Tensor] | Non
         put_weights(model.body, weights if run.initialisation == "pretrained" else alike(weights, run.seed))
     if isinstance(model.body, GPT2):
         model.body.multiply_queries(query_factor(run))
-    if "lora" in run.trained:
-        assert isinstance(model.body, GPT2), "no other family has adapters"
-        model.body.adapt(run.protocol, keyed_generator(run.seed, "lora"))
     model.freeze_all_but(run.trained)
     return model
 

@@ -27,7 +27,7 @@ SAVED_A_BLOCK = 15
 """(N, D) tensors that a block's backward pass reads: 2 residual streams, 2 normalised, q, k, v, 4 + 4 of the
 feedforward (before and inside its activation)."""
 SAVED_TRAINED = 7
-"""More of them where the block's linear layers, or adapters of them, are trained: what each reads, 1 + 1 + 1 + 4."""
+"""More of them where the block's linear layers are trained: what each reads, 1 + 1 + 1 + 4."""
 MASKS_A_BLOCK = 2
 """(N, D) dropout masks."""
 TRANSIENT = 13
@@ -48,16 +48,8 @@ MOST_KEPT_BYTES = 2**30
 """What a process may keep of the runs that it has trained, beside what is left of its first one."""
 
 
-def run_sizes(run: Run, task: TaskShape) -> dict[str, int]:
-    """Return `part_sizes` of a run's model, with adapters where it trains them."""
-    return part_sizes(run.model, task, run.protocol.lora_rank if "lora" in run.trained else 0)
-
-
-def part_sizes(size: BodySize, task: TaskShape, lora_rank: int = 0) -> dict[str, int]:
-    """Return how many numbers each part of `PARTS` has, without making any of them; a weight counts with its bias.
-
-    `lora_rank`: 0: there are no adapters.
-    """
+def part_sizes(size: BodySize, task: TaskShape) -> dict[str, int]:
+    """Return how many numbers each part of `PARTS` has, without making any of them; a weight counts with its bias."""
     if not isinstance(size, ModelSize):
         return _counted(size, task)
     width = size.width
@@ -69,13 +61,12 @@ def part_sizes(size: BodySize, task: TaskShape, lora_rank: int = 0) -> dict[str,
         "attention": size.layers * (_linear(width, 3 * width) + _linear(width, width)),
         "feedforward": size.layers * (_linear(width, 4 * width) + _linear(4 * width, width)),
         "last_attention": _linear(width, 3 * width) + _linear(width, width),
-        "lora": size.layers * lora_rank * (4 + 2 + 5 + 5) * width,  # in + out of each linear layer, in widths
     }
 
 
 def trained_parameters(run: Run, task: TaskShape) -> int:
     """Return how many numbers a run trains, counted as by `part_sizes`."""
-    sizes = run_sizes(run, task)
+    sizes = part_sizes(run.model, task)
     return sum(sizes[part] for part in run.trained)
 
 
@@ -98,7 +89,7 @@ def _linear(num_in: int, num_out: int) -> int:
 
 def stack_bytes(run: Run, task: TaskShape, num_runs: int, num_seeds: int, *, on_cpu: bool) -> int:
     """Return the bytes that a stack of runs like this one, of so many seeds, takes at its peak."""
-    sizes = run_sizes(run, task) | {"positions": task.num_tokens * run.model.width}  # those in use
+    sizes = part_sizes(run.model, task) | {"positions": task.num_tokens * run.model.width}  # those in use
     row = sum(sizes[part] for part in run.trained)
     frozen = sum(sizes[part] for part in ("attention", "feedforward") if part not in run.trained)
     bodies = frozen * (1 if run.initialisation == "pretrained" else num_seeds)
@@ -119,7 +110,7 @@ def _attention_block(run: Run, task: TaskShape) -> int:
 def activation_numbers(run: Run, task: TaskShape) -> float:
     """Return how many numbers of a run's step are there when its backward pass begins, beside parameters and masks."""
     whole = run.protocol.batch_size * task.num_tokens * run.model.width  # (N, D)
-    trained = sum(not {part, "lora"}.isdisjoint(run.trained) for part in ("attention", "feedforward")) / 2
+    trained = sum(part in run.trained for part in ("attention", "feedforward")) / 2
     # Written out, attention keeps its weights before and after dropout; torch's own and a blocked one keep none.
     saved = SAVED_A_BLOCK + SAVED_TRAINED * trained + (query_factor(run) != 1.0)  # muP's products with queries
     blocks = (run.model.layers - 1) * (saved * whole + 2 * _written(run, task))

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from lr_sweep.common.errors import no_such
+
 Initialisation = Literal["random", "pretrained", "statistics"]
 """`statistics`: random, each tensor with the pretrained one's mean and deviation (Lu et al. 2021, section 3.8)."""
 
@@ -18,9 +20,8 @@ PARTS: dict[str, str] = {
     "attention": "query, key, value and output projections of every block",
     "feedforward": "both linear layers of every block's feedforward",
     "last_attention": "attention of the last block, which is a part of `attention`",
-    "lora": "low-rank adapters beside every linear layer of attention and feedforward; GPT-2 alone",
 }
-"""Every parameter of a classifier is in exactly one of the first six and `lora` (`Classifier.parts`)."""
+"""Every parameter of a classifier is in exactly one of the first six (`Classifier.parts`)."""
 
 
 def sorted_parts(trained: Iterable[str]) -> tuple[str, ...]:
@@ -39,7 +40,7 @@ def _sorted_parts(trained: tuple[str, ...]) -> tuple[str, ...]:
     names = tuple(sorted(trained))
     unknown = [name for name in names if name not in PARTS]
     twice = sorted({name for name in names if names.count(name) > 1} - set(unknown))
-    mistakes = [f"unknown part {name!r}" for name in unknown] + [f"{name!r} more than once" for name in twice]
+    mistakes = [no_such("part", name) for name in unknown] + [f"{name!r} more than once" for name in twice]
     if {"attention", "last_attention"} <= set(names):
         mistakes.append("attention and last_attention, which is a part of it")
     if mistakes or not names:
@@ -60,7 +61,7 @@ class Variant:
     initialisation: Initialisation
     """How the body starts; `statistics`: random, with each pretrained tensor's mean and deviation."""
     trained: tuple[str, ...]
-    """Parts that are trained: input, output, positions, layer_norms, attention, feedforward, last_attention, lora."""
+    """Parts that are trained: input, output, positions, layer_norms, attention, feedforward, last_attention."""
 
     def __post_init__(self) -> None:
         known = get_args(Initialisation)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Interval
 
+from lr_sweep.common.errors import UserError
 from lr_sweep.common.limits import Count, Dimension, Fraction, NotNegative, Positive, Steps
-from lr_sweep.trainables.parts import Initialisation, sorted_parts
+from lr_sweep.trainables.parts import PARTS, Initialisation, sorted_parts
 
 PROTOCOL_VERSION = 1
 """Raised when the code changes the numbers of a run whose record did not change."""
@@ -119,10 +120,6 @@ class Protocol:
     """Width at which `mup` is the same as `standard`."""
     base_heads: Dimension | None = None
     """Heads at that width; null: the model's."""
-    lora_rank: Count = 8
-    """Rank r of the adapters of the part `lora` (Hu et al. 2021, appendix D, RoBERTa base)."""
-    lora_alpha: Positive = 8.0
-    """Scale of the adapters: alpha / r (the same source; one alpha for all ranks)."""
     schedule: Schedule = "constant"
     """Learning rate after the warm-up (`trainables.schedules.rate_factor`)."""
     warmup_steps: Annotated[int, Interval(ge=0, le=10**12)] = 0
@@ -130,13 +127,16 @@ class Protocol:
     decay_fraction: Annotated[float, Interval(gt=0, le=1)] = 0.2
     """Last share of the steps, in which `warmup-stable-decay` decays (Hägele et al. 2024, section 3)."""
 
+    gone: ClassVar[Mapping[str, Any]] = MappingProxyType({"lora_rank": 8, "lora_alpha": 8.0})
+    """Options of earlier versions, with the values that changed nothing: recorded studies have every option."""
+
 
 _LATER_OPTIONS = {
     name: getattr(Protocol(), name)
     for name in (
         *("precision", "optimizer", "weight_decay", "momentum", "lion_beta1", "lion_beta2", "muon_momentum"),
         *("schedule", "warmup_steps", "decay_fraction", "test_evaluated", "attention"),
-        *("muon_rate_ratio", "parametrization", "base_width", "base_heads", "lora_rank", "lora_alpha"),
+        *("muon_rate_ratio", "parametrization", "base_width", "base_heads"),
     )
 }
 """Options that came after runs were recorded, with the values that held before."""
@@ -239,11 +239,13 @@ class Run(AnyRun):
 
     @classmethod
     def from_content(cls, content: dict[str, Any], model: BodySize) -> Run:
-        """Rebuild a run from `content()` and its model (`backbones.size_from`)."""
-        fields = dict(content)
-        version = fields.pop("protocol_version")
+        """Rebuild a run from `content()` and its model (`backbones.size_from`); raises as `refuse_gone`."""
+        given = dict(content)
+        version, protocol = given.pop("protocol_version"), given["protocol"]
         assert version == PROTOCOL_VERSION, f"run of protocol version {version}, this code has {PROTOCOL_VERSION}"
-        return cls(**fields | {"model": model, "protocol": Protocol(**fields["protocol"])})  # sorts `trained`
+        known = {*(each.name for each in fields(cls)), *vars(Protocol()), *PARTS}
+        refuse_gone(given | dict.fromkeys(given["trained"], "trained") | protocol, known)
+        return cls(**given | {"model": model, "protocol": Protocol(**protocol)})  # sorts `trained`
 
     @property
     def steps_between_evaluations(self) -> int:
@@ -253,6 +255,15 @@ class Run(AnyRun):
     def sibling(self, learning_rate: float, seed: int) -> Run:
         """Return the run that differs in learning rate and seed alone."""
         return replace(self, learning_rate=learning_rate, seed=seed)
+
+
+def refuse_gone(recorded: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raise UserError if a run was recorded with options that this version does not have."""
+    if gone := [f"`{name}: {value}`" for name, value in recorded.items() if name not in known]:
+        raise UserError(
+            f"the run was recorded with {', '.join(gone)}, which this version cannot train; `show`, `report` and "
+            f"`export` read it"
+        )
 
 
 def engine_for(model: BodySize, wanted: EngineName) -> EngineName:

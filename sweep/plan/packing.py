@@ -13,7 +13,7 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.files import write_cohort_sizes
 from lr_sweep.sweep.study.resources import Resources
 from lr_sweep.sweep.study.runs import Cell, WantedRun, alike
-from lr_sweep.trainables.memory import run_sizes
+from lr_sweep.trainables.memory import part_sizes
 from lr_sweep.trainables.run import Precision, Run, engine_of
 
 Group = tuple[WantedRun, ...]
@@ -85,10 +85,10 @@ def multiplications(run: Run, task: TaskShape, *, on_gpu: bool) -> float:
     Exact enough to divide runs among devices. On a GPU a trained weight's memory traffic counts, too; on a CPU
     arithmetic outweighs it.
     """
-    sizes, tokens = run_sizes(run, task), run.protocol.batch_size * task.num_tokens
+    sizes, tokens = part_sizes(run.model, task), run.protocol.batch_size * task.num_tokens
     traffic = WEIGHT_TRAFFIC[run.protocol.precision]
     work = 3 * 2 * tokens * run.model.layers * task.num_tokens * run.model.width  # scores and values; 2 of 3 are back
-    for part in ("attention", "feedforward", "lora"):
+    for part in ("attention", "feedforward"):
         trained = part in run.trained
         work += sizes[part] * (tokens * (3 if trained else 2) + (traffic if trained and on_gpu else 0))
     return float(work)

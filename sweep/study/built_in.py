@@ -121,7 +121,7 @@ class BuiltInStudy(Study):
         mistakes = Mistakes()
         for model, variant in dict.fromkeys((cell.model, cell.variant) for cell in self.cell_list()):
             size, trained = self.models[model].body_size, self.variants[variant].trained
-            sizes = part_sizes(size, ANY_TASK, Protocol().lora_rank)
+            sizes = part_sizes(size, ANY_TASK)
             if not any(sizes[part] for part in trained):
                 lacking = f"a {size.family} of this size has no {' and no '.join(trained)}"
                 mistakes.add(f"variant {variant!r} would train nothing of it: {lacking}", "models", model)
@@ -219,7 +219,7 @@ def check_protocols(study: BuiltInStudy, cells: Sequence[StudyCell]) -> None:
             *_unread_options(protocol),
             *_of_task(protocol, num_steps, TASKS[task].num_train(options)),
             *(_of_budget(protocol) if own_budget(variant) else ()),
-            *_of_parts(protocol, variant.trained, family),
+            *_of_parts(protocol, variant.trained),
             *(_of_mup(protocol, family) if protocol.parametrization == "mup" else ()),
         ]:
             found[loc, problem].append(f"{task}, {name}")
@@ -259,18 +259,9 @@ def _decay_steps(protocol: Protocol, num_steps: int) -> int:
     return int(depends_on_budget(protocol))
 
 
-def _of_parts(protocol: Protocol, trained: Sequence[str], family: str) -> Iterator[str]:
+def _of_parts(protocol: Protocol, trained: Sequence[str]) -> Iterator[str]:
     if protocol.optimizer == "muon" and MATRICES.isdisjoint(trained):
         yield "optimizer: muon trains matrices of attention and feedforward, which are frozen; want another optimizer"
-    if "lora" not in trained:
-        for name in ("lora_rank", "lora_alpha"):
-            if (given := getattr(protocol, name)) != getattr(Protocol(), name):
-                yield f"{name}: {shown(given)} has no effect without lora among the trained parts; leave it out"
-        return
-    if family != "gpt2":
-        yield f"trained: lora is there for gpt2 alone, got a {family}; want other parts"
-    if protocol.parametrization == "mup":
-        yield "parametrization: mup has no rule for lora; want standard"
 
 
 def _of_mup(protocol: Protocol, family: str) -> Iterator[str]:

@@ -124,8 +124,10 @@ def read_record(kind: type[T], value: Any, more_keys: Iterable[str] = ()) -> T:
     """Build a dataclass from a mapping as strictly as `Strict` does; its fields' types have their limits.
 
     `trainables` and `datasets` do not import pydantic, so their records are dataclasses. `more_keys` are valid beside
-    its fields, for the message about an unknown key.
+    its fields, for the message about an unknown key. Options that are `gone` are left out where they changed nothing.
     """
+    if isinstance(value, Mapping) and (gone := getattr(kind, "gone", None)):
+        value = {name: given for name, given in value.items() if name not in gone or given != gone[name]}
     with reworded([*more_keys, *(field.name for field in fields(cast("Any", kind)))]):
         record: T = _reader(cast("Any", kind)).validate_python(value)
         return record

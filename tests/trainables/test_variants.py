@@ -23,7 +23,7 @@ from lr_sweep.trainables.plain import Training
 
 NORMS = Variant(initialisation="pretrained", trained=("output", "layer_norms"))
 LINE = '    "frozen-norms": Variant(initialisation="pretrained", trained=("output", "layer_norms")),\n'
-WANT = "want some of attention, feedforward, input, last_attention, layer_norms, lora, output, positions"
+WANT = "want some of attention, feedforward, input, last_attention, layer_norms, output, positions"
 
 
 @pytest.fixture

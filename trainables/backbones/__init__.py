@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, cast
 
-from lr_sweep.trainables.run import BodySize, ModelSize
+from lr_sweep.trainables.run import BodySize, ModelSize, refuse_gone
 
 if TYPE_CHECKING:
     from lr_sweep.trainables.backbones.family import Family
@@ -37,7 +38,10 @@ def size_type(family: str) -> type[BodySize]:
 
 
 def size_from(content: Mapping[str, Any]) -> BodySize:
-    """Rebuild a model's size from what `Run.content()` has of it."""
+    """Rebuild a model's size from what `Run.content()` has of it; raises as `refuse_gone`."""
     options = dict(content)
-    kind = size_type(options.pop("family", "gpt2"))
+    family = options.pop("family", "gpt2")
+    refuse_gone({family: "family"}, FAMILIES)
+    kind = size_type(family)
+    refuse_gone(options, [field.name for field in fields(kind)])
     return kind(**{**kind.later, **options})

@@ -25,22 +25,6 @@ from lr_sweep.trainables.run import OWN_MASKS, ModelSize, Protocol
 Size = ModelSize
 
 
-class Adapter(nn.Module):
-    """LoRA beside a linear layer, (alpha / r) x A B, which is 0 at the start (Hu et al. 2021, section 4.1)."""
-
-    def __init__(self, num_in: int, num_out: int, protocol: Protocol, generator: torch.Generator) -> None:
-        """Draw A within 1 / sqrt(in) of 0, as the authors' code does."""
-        super().__init__()
-        self.scale, bound = protocol.lora_alpha / protocol.lora_rank, 1.0 / math.sqrt(num_in)
-        start = torch.empty(num_in, protocol.lora_rank).uniform_(-bound, bound, generator=generator)
-        self.a = nn.Parameter(start)  # (in, r)
-        self.b = nn.Parameter(torch.zeros(protocol.lora_rank, num_out))  # (r, out)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (..., in) to (..., out)."""
-        return (x @ self.a * self.scale) @ self.b
-
-
 class Conv1D(nn.Module):
     """A linear layer that stores its weight as (in, out), as GPT-2's checkpoints do."""
 
@@ -48,13 +32,11 @@ class Conv1D(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(num_in, num_out))
         self.bias = nn.Parameter(torch.zeros(num_out))
-        self.lora: Adapter | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., in) to (..., out)."""
         flat = torch.addmm(self.bias, x.reshape(-1, x.shape[-1]), self.weight)
-        out = flat.view(*x.shape[:-1], -1)
-        return out if self.lora is None else out + self.lora(x)
+        return flat.view(*x.shape[:-1], -1)
 
 
 class Attention(nn.Module):
@@ -157,15 +139,6 @@ class GPT2(Body):
         for block in self.h:
             block.attn.query_factor = factor  # type: ignore[union-attr]
 
-    def adapt(self, protocol: Protocol, generator: torch.Generator) -> None:
-        """Put an adapter beside every linear layer of every block."""
-        for layer in self._linear_layers():
-            num_in, num_out = layer.weight.shape
-            layer.lora = Adapter(num_in, num_out, protocol, generator)
-
-    def _linear_layers(self) -> list[Conv1D]:
-        return [module for module in self.modules() if isinstance(module, Conv1D)]
-
     def attention_weights(self, embeddings: Tensor, layer: int) -> Tensor:
         """Return a block's attention weights in evaluation mode, (B, H, T, T) of (B, T, D); `layer` counts from 0."""
         x = embeddings + self.wpe.weight[: embeddings.shape[1]]  # (B, T, D)
@@ -175,19 +148,14 @@ class GPT2(Body):
         return blocks[layer].attn.weights(blocks[layer].ln_1(x))
 
     def parts(self) -> dict[str, list[nn.Module | nn.Parameter]]:
-        """Return the modules and parameters of each part."""
+        """Return the modules of each part."""
         blocks: list[Any] = list(self.h)
-
-        def of(module: nn.Module) -> list[nn.Module | nn.Parameter]:
-            return [p for layer in module.children() for p in layer.parameters(recurse=False)]
-
         return {
             "positions": [self.wpe],
             "layer_norms": [m for b in blocks for m in (b.ln_1, b.ln_2)] + [self.ln_f],
-            "attention": [p for b in blocks for p in of(b.attn)],
-            "feedforward": [p for b in blocks for p in of(b.mlp)],
-            "last_attention": of(blocks[-1].attn),
-            "lora": [layer.lora for layer in self._linear_layers() if layer.lora],
+            "attention": [b.attn for b in blocks],
+            "feedforward": [b.mlp for b in blocks],
+            "last_attention": [blocks[-1].attn],
         }
 
     def draw(self, protocol: Protocol, generator: torch.Generator) -> None:

@@ -48,15 +48,15 @@ class Shared:
 
 
 class _Linear(Function):
-    """x (R, N, I), weight (R, I, O), bias (R, O) or None -> (R, N, O)."""
+    """x (R, N, I), weight (R, I, O), bias (R, O) -> (R, N, O)."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         dtype = product_dtype(x)
         x, low = x.to(dtype), weight.to(dtype)
         ctx.save_for_backward(x, low)
         ctx.weight, ctx.bias = weight, bias
-        return _affine_product(x, low, None if bias is None else bias.to(dtype))
+        return _affine_product(x, low, bias.to(dtype))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None]:
@@ -64,8 +64,7 @@ class _Linear(Function):
         grad = grad.contiguous()  # it is, but for a single run of few examples
         if ctx.weight.grad is not None:
             _weight_gradient(x, grad, ctx.weight.grad)
-            if ctx.bias is not None:
-                torch.sum(grad, 1, dtype=ctx.bias.dtype, out=ctx.bias.grad)
+            torch.sum(grad, 1, dtype=ctx.bias.dtype, out=ctx.bias.grad)
         return (_affine_product(grad, low.mT, None) if ctx.needs_input_grad[0] else None), None, None
 
 
@@ -214,11 +213,11 @@ class _Embed(Function):
         return None, None
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Map (R, N, I) to (R, N, O) with weight (R, I, O) and bias (R, O), if given, of each run."""
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Map (R, N, I) to (R, N, O) with weight (R, I, O) and bias (R, O) of each run."""
     if is_compiling():
         dtype = product_dtype(x)
-        return _affine_product(x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype))
+        return _affine_product(x.to(dtype), weight.to(dtype), bias.to(dtype))
     return _Linear.apply(x, weight, bias)
 
 

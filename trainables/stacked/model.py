@@ -91,7 +91,6 @@ class StackedModel:
         """Take parameters (R, ...) by `Classifier`'s names, the trained ones with `.grad`, and frozen linear layers."""
         self.query_factor, self.width_ratio = query_factor, width_ratio(protocol, size.width)
         self.size, self.protocol, self.task = size, protocol, task
-        self.lora_scale = protocol.lora_alpha / protocol.lora_rank
         self.parameters, self.shared = parameters, shared
         self.num_runs = len(parameters["output_layer.bias"])
         self.real_valued = "input_layer.bias" in parameters
@@ -105,9 +104,10 @@ class StackedModel:
         """Make columns of a layer's outputs a layer of their own."""
         if name in self.shared:
             self.shared[name + suffix] = [layer.columns(columns) for layer in self.shared[name]]
-        for kind in (".weight", ".bias", ".lora.b"):
-            if (whole := self.parameters.get(name + kind)) is not None:
-                self.parameters[name + suffix + kind] = _part(whole, lambda whole: whole[..., columns])
+            return
+        for kind in (".weight", ".bias"):
+            whole = self.parameters[name + kind]
+            self.parameters[name + suffix + kind] = _part(whole, lambda whole: whole[..., columns])
 
     def masks(self, batch: StackedBatch, generators: Sequence[torch.Generator]) -> Iterator[Mask]:
         """Draw the masks of a step, as `Classifier` does, from a generator for each distinct batch: (K, ...) each.
@@ -161,19 +161,11 @@ class StackedModel:
             x = embed(self.parameters["input_layer.weight"], tokens.reshape(self.num_runs, -1))
         return x.view(self.num_runs, *size, -1)  # (R, B, T, D)
 
-    def _layer(self, name: str, x: Tensor, low: Tensor | None = None) -> Tensor:
-        """Map (R, N, I) to (R, N, O); `low`: what the layer's adapter makes of x first, where that is known."""
+    def _layer(self, name: str, x: Tensor) -> Tensor:
+        """Map (R, N, I) to (R, N, O)."""
         if name in self.shared:
-            out = shared_linear(x, self.shared[name])
-        else:
-            out = linear(x, self.parameters[f"{name}.weight"], self.parameters[f"{name}.bias"])
-        low = self._lowered(name, x) if low is None else low
-        return out if low is None else out + linear(low, self.parameters[f"{name}.lora.b"])
-
-    def _lowered(self, name: str, x: Tensor) -> Tensor | None:
-        """Return the scaled x A of a layer's adapter, (R, N, r), if it has one."""
-        a = self.parameters.get(f"{name}.lora.a")
-        return None if a is None else linear(x, a) * self.lora_scale
+            return shared_linear(x, self.shared[name])
+        return linear(x, self.parameters[f"{name}.weight"], self.parameters[f"{name}.bias"])
 
     def _normed(self, name: str, x: Tensor) -> Tensor:
         """Normalise (R, ..., D) into (R, N, D)."""
@@ -220,10 +212,8 @@ class StackedModel:
         if dropout and self.protocol.attention == "fused":
             mixed = read.states(self._attended(name, normed, x.shape[1:3], dropout).view(x.shape))  # (R, B M, D)
         else:
-            low = self._lowered(f"{name}.attn.c_attn", normed)  # once: what reads A twice would lose a gradient
-            low_read = None if low is None else read.states(low.view(*x.shape[:3], -1))  # (R, B M, r)
-            q = self._layer(f"{name}.attn.c_attnqueries", read.states(normed.view(x.shape)), low_read)  # (R, B M, D)
-            kv = self._layer(f"{name}.attn.c_attnkeys_values", normed, low)  # (R, N, 2 D)
+            q = self._layer(f"{name}.attn.c_attnqueries", read.states(normed.view(x.shape)))  # (R, B M, D)
+            kv = self._layer(f"{name}.attn.c_attnkeys_values", normed)  # (R, N, 2 D)
             mixed = self._read_attention(self._queries(q), kv, x.shape[2], read, dropout)  # (R, B M, D)
         attended = self._layer(f"{name}.attn.c_proj", mixed)  # (R, B M, D)
         h = _read_added(read.states(x), attended, read, dropout)  # (R, B M, D)

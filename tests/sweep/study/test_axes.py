@@ -13,6 +13,7 @@ from lr_sweep.sweep.results.files import write_wanted
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
 from lr_sweep.sweep.study.runs import by_cell
 from lr_sweep.sweep.study.study import Study
+from lr_sweep.tests.support.command_lines import refused
 from lr_sweep.tests.support.study_example import mistakes_in, write
 from lr_sweep.tests.support.tiny_study import in_process, runs_of
 from lr_sweep.trainables.parts import EVERYTHING, VARIANTS
@@ -264,28 +265,16 @@ def test_budgets_that_make_no_other_runs_are_refused(tmp_path: Path) -> None:
     assert "num_steps[0]: got 0, want greater than or equal to 1" in mistakes(tmp_path, (AXES, "{num_steps: [0]}"))[-1]
 
 
-def test_a_rank_is_an_axis_of_what_has_adapters_and_refused_elsewhere(tmp_path: Path) -> None:
-    mine = ("[unfrozen-random]", "{mine: {initialisation: random, trained: [input, lora, output]}}")
-    found = protocols(load(tmp_path, mine, (AXES, "{lora_rank: [1, 4]}")))
-    assert {name: each.lora_rank for name, each in found.items()} == {"mine-lora-rank-1": 1, "mine-lora-rank-4": 4}
-    ids: dict[str, set[str]] = {}
-    for run in runs_of(tmp_path / "example.yaml", tmp_path):
-        ids.setdefault(run.variant, set()).add(run.run_id)
-    assert ids.keys() == found.keys()
-    assert ids["mine-lora-rank-1"].isdisjoint(ids["mine-lora-rank-4"])
-    assert mistakes(tmp_path, (f"axes: {AXES}\n", ""), ("every: 100", "every: 100, lora_rank: 4, lora_alpha: 16")) == [
-        "9: protocol: lora_alpha: 16.0 has no effect without lora among the trained parts; leave it out",
-        "9: protocol: lora_rank: 4 has no effect without lora among the trained parts; leave it out",
+def test_lora_is_refused_with_what_to_use_instead_but_where_it_changed_nothing(tmp_path: Path) -> None:
+    """A study that an earlier version recorded has every option."""
+    mine, axes = "{mine: {initialisation: random, trained: [input, lora, output]}}", f"axes: {AXES}\n"
+    found = [
+        *mistakes(tmp_path, ("[unfrozen-random]", mine)),
+        *mistakes(tmp_path, ("every: 100", "every: 100, lora_rank: 4"), (axes, "")),
+        *mistakes(tmp_path, (AXES, "{lora_rank: [8, 4]}")),
     ]
-
-
-def test_adapters_are_refused_under_mup_and_in_other_families(tmp_path: Path) -> None:
-    mine = ("[unfrozen-random]", "{mine: {initialisation: random, trained: [input, lora, output]}}")
-    without = (f"axes: {AXES}\n", "")
-    assert mistakes(tmp_path, mine, without, ("every: 100", "every: 100, parametrization: mup")) == [
-        "9: protocol: parametrization: mup has no rule for lora; want standard"
-    ]
-    lstm = ("size: {layers: 1, heads: 2, width: 16, positions: 12}", "family: lstm, size: {layers: 1, width: 16}")
-    assert mistakes(tmp_path, mine, without, lstm) == [
-        "9: protocol: trained: lora is there for gpt2 alone, got a lstm; want other parts"
-    ]
+    assert len(found) == 3
+    assert all("docs/examples/lora_books.py" in each for each in found)
+    assert "docs/examples/lora_books.py" in refused("plan", "lora-digits")
+    recorded = load(tmp_path, ("every: 100", "every: 100, lora_rank: 8, lora_alpha: 8.0"))
+    assert recorded == load(tmp_path)

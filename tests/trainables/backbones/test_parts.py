@@ -19,7 +19,7 @@ from lr_sweep.trainables.run import Protocol
 
 SHAPE = TaskShape(num_tokens=6, num_classes=3, token_dim=4)
 """Of `real_valued_task`."""
-SETS = [*((part,) for part in PARTS if part != "lora"), FROZEN_BODY, EVERYTHING, ("last_attention", "output")]
+SETS = [*((part,) for part in PARTS), FROZEN_BODY, EVERYTHING, ("last_attention", "output")]
 
 LINEAR = 16 * 16 + 16
 WIDER, NARROWER = 16 * 64 + 64, 64 * 16 + 16
@@ -60,7 +60,7 @@ COUNTS["vit"] = COUNTS["bert"] | {"positions": 6 * 16}
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_parts_have_as_many_numbers_as_by_hand(family: str) -> None:
-    new = {"input": 4 * 16 + 16, "output": 16 * 3 + 3, "lora": 0}
+    new = {"input": 4 * 16 + 16, "output": 16 * 3 + 3}
     assert part_sizes(SIZES[family], SHAPE) == COUNTS[family] | new
 
 
@@ -68,7 +68,7 @@ def test_parts_have_as_many_numbers_as_by_hand(family: str) -> None:
 def test_every_parameter_is_in_exactly_one_part(family: str) -> None:
     model = Classifier(SIZES[family], SHAPE, Protocol())
     parts = model.parts()
-    assert parts.keys() <= PARTS.keys() == {*EVERYTHING, "last_attention", "lora"}
+    assert parts.keys() <= PARTS.keys() == {*EVERYTHING, "last_attention"}
     found = [id(p) for part in EVERYTHING for p in parameters_of(parts[part])]
     assert sorted(found) == sorted(id(p) for p in model.parameters())
     last = {id(p) for p in parameters_of(parts["last_attention"])}

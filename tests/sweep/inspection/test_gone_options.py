@@ -1,0 +1,81 @@
+"""Runs that an earlier version recorded with options that are gone are read by all that trains nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from lr_sweep.common.errors import UserError
+from lr_sweep.sweep.results.directory import Results
+from lr_sweep.tests.support.command_lines import refused, succeeds
+from lr_sweep.tests.support.records import SyntheticRecord, wanted_row
+from lr_sweep.tests.support.small_runs import run_of
+from lr_sweep.trainables.backbones import size_from
+from lr_sweep.trainables.run import Run, id_of
+
+RATES = (1e-3, 1e-2, 1e-1)
+ADAPTED = {"trained": ["input", "lora", "output"], "lora_rank": 4}
+
+
+def content_of(learning_rate: float, seed: int, trained: list[str], **options: Any) -> dict[str, Any]:
+    content = run_of("frozen-random", learning_rate=learning_rate, seed=seed).content()
+    return content | {"trained": trained, "protocol": content["protocol"] | options}
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    """Two variants, one with LoRA, at three rates and two seeds; validation is best at 1e-2."""
+    record = SyntheticRecord(tmp_path / "results", "adapted")
+    for variant, options in {"lora": ADAPTED, "small": {"trained": ["input", "output"]}}.items():
+        for rate, best in zip(RATES, (0.5, 0.75, 0.25), strict=True):
+            for seed in (0, 1):
+                content = json.dumps(content_of(rate, seed, **options), sort_keys=True, separators=(",", ":"))
+                labels = {"task": "digits", "model": "tiny", "variant": variant, "learning_rate": rate, "seed": seed}
+                wanted = wanted_row(id_of(json.loads(content)), 20, **labels, data_origin="scikit-learn")
+                record.wanted.append(wanted)
+                curve = [(10, best / 2, best / 2), (20, best + seed / 16, best + seed / 16)]
+                record.end(wanted, curve, "complete", 20, content=content, data_checksum="data")
+    record.write()
+    return Results(tmp_path / "results")
+
+
+def test_commands_that_train_nothing_read_them(results: Results, tmp_path: Path) -> None:
+    run_id = id_of(content_of(1e-2, 0, **ADAPTED))
+    at = ("--results", results.root)
+    assert run_id in succeeds("ls", *at)
+    assert "lora_rank" in succeeds("show", run_id, *at, "--json")
+    assert succeeds("verify", *at) == "12 runs, 24 evaluations, 0 checkpoints, 0 weights: no problems\n"
+    succeeds("export", tmp_path / "curves.csv", "--csv", *at)
+    assert (pd.read_csv(tmp_path / "curves.csv")["variant"] == "lora").sum() == 12
+    assert "12 runs added" in succeeds("merge", results.root, "--results", tmp_path / "merged")
+    succeeds("gc", "--yes", *at)
+    assert "`lora: trained`, `lora_rank: 4`" in refused("figure", "attention", run_id, *at)
+
+
+@pytest.mark.slow
+def test_report_judge_and_mlflow_show_them(results: Results, tmp_path: Path) -> None:
+    at = ("--results", results.root)
+    assert "lora " in succeeds("report", "adapted", *at)
+    table = results.root / "studies" / "adapted" / "report" / "runs.csv"
+    assert "lora" in succeeds("judge", table, "--out", tmp_path / "judged")
+    assert "adapted: 12 runs" in succeeds("mlflow", "sync", *at)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"trained": ["lora", "output"]}, "`lora: trained`"),
+        ({"protocol": {"lora_rank": 4}}, "`lora_rank: 4`"),
+        ({"mixture": "even"}, "`mixture: even`"),
+        ({"model": {"layers": 1, "width": 16, "rotary": True}}, "`rotary: True`"),
+        ({"model": {"family": "mamba", "layers": 1, "width": 16}}, "`mamba: family`"),
+    ],
+)
+def test_what_cannot_be_trained_is_named(change: dict[str, Any], named: str) -> None:
+    content = run_of("frozen-random").content() | change
+    with pytest.raises(UserError, match=f"recorded with {named}, which this version cannot train"):
+        Run.from_content(content, size_from(content["model"]))
