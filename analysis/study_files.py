@@ -43,7 +43,6 @@ from lr_sweep.analysis.statistics.comparisons import comparisons
 from lr_sweep.analysis.statistics.decision import Decision
 from lr_sweep.analysis.statistics.finding import CheckFinding
 from lr_sweep.analysis.statistics.flips import flips
-from lr_sweep.analysis.statistics.importance import importances
 from lr_sweep.analysis.statistics.ledger import ledger
 from lr_sweep.analysis.statistics.orders import orders, reversals
 from lr_sweep.analysis.statistics.overall import overall
@@ -241,10 +240,8 @@ def _unknown(runs: pd.DataFrame) -> list[str]:
 
 def _conclusive(folder: Path, study: Study, further: Sequence[Block], compared: Compared) -> list[Section]:
     """Write what needs a chosen learning rate."""
-    info, summary, metric = study.info, study.summary, study.summary.metric
+    info, summary = study.info, study.summary
     detail = tables.detail_table(info, summary).write(folder, "cells", _cell_numbers(info, summary))
-    shares = importances(summary.runs)
-    moved = further_tables.importance_table(summary.runs, shares, metric).write(folder, "importance", shares)
     said = _conclusions(folder, summary, compared)
     of_paper = "Further figures" if info.from_table else "Further tables and figures of the paper"
     return [
@@ -252,7 +249,6 @@ def _conclusive(folder: Path, study: Study, further: Sequence[Block], compared: 
         Section("How sure", _uncertainty(folder, study, compared)),
         *([Section("Conclusions over the learning rate", said)] if said else []),
         *([Section(of_paper, further)] if further else []),
-        Section(f"What moved the {metric.name}", [replace(moved, folded=True)]),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Tables of intervals, comparisons, orders, sensitivities, importances and device time; `tables.yaml` lays them out."""
+"""Tables of intervals, comparisons, orders, sensitivities and device time; `tables.yaml` lays them out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.report.blocks import Table
-from lr_sweep.analysis.report.tables import incomplete_text, pretrained_text
+from lr_sweep.analysis.report.tables import incomplete_text
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
 from lr_sweep.analysis.statistics.comparisons import is_paired, seed_correlation
@@ -124,11 +124,6 @@ def sensitivity_table(found: pd.DataFrame, bests: pd.DataFrame, metric: Metric =
     return laid_out(
         "sensitivity", found.assign(best=pd.Series(best, index=found.index, dtype=object)), metric=metric, tries=tries
     )
-
-
-def importance_table(runs: pd.DataFrame, shares: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
-    """Show the result of `importance.importances` of some rows of `StudySummary.runs`."""
-    return laid_out("importance", shares, metric=metric, pretrained=pretrained_text(runs))
 
 
 def ledger_table(cells: pd.DataFrame) -> Table:

@@ -22,7 +22,7 @@ VARIANTS = ["frozen-random", "unfrozen-pretrained"]
 
 PAPER_TABLES = ("table1-gpt2", "table3-gpt2", "table5")
 FURTHER_TABLES = (
-    *("cells", "checks", "comparisons", "importance", "intervals", "ledger", "optima", "orders"),
+    *("cells", "checks", "comparisons", "intervals", "ledger", "optima", "orders"),
     *("reversals", "sensitivity"),
     *("rates-mnist-gpt2", "rates-cifar10-gpt2"),
 )
