@@ -1,9 +1,8 @@
-"""Tables of intervals, comparisons, orders, sensitivities and device time; `tables.yaml` lays them out."""
+"""Tables of intervals, comparisons, orders and device time; `tables.yaml` lays them out."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,8 +19,6 @@ from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.uncertainty import t_factor
 from lr_sweep.common.text import NO_VALUE, rate_text
 
-SHOWN_TRIES = (1, 2, 3, 5, 10)
-"""Columns of the table of expected bests; the CSV file has every number."""
 MOST_PAIRS = 200
 """Rows of a table of pairs; of more it has those with a task's best variant, and its CSV file has all."""
 Leaders = Mapping[tuple[str, str], str]
@@ -113,17 +110,6 @@ def reversal_texts(found: pd.DataFrame) -> pd.DataFrame:
     ends = [[dict.fromkeys(map(rate_text, pair)) for pair in ranges] for ranges in found["ranges"]]
     flips = [", ".join(map(rate_text, rates)) for rates in found["flips"]]
     return found.assign(ranges=[", ".join(map(" to ".join, ranges)) for ranges in ends], flips=flips)
-
-
-def sensitivity_table(found: pd.DataFrame, bests: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
-    """Show the results of `sensitivity.sensitivities` and `sensitivity.expected_bests` side by side."""
-    most = bests["num_tried"].max()
-    tries = [n for n in SHOWN_TRIES if n < most] + ([int(most)] if len(bests) else [])
-    expected = {(*key, tried): value for *key, tried, value in bests[[*CELL, "num_tried", "expected"]].to_numpy()}
-    best = [[expected.get((*cell, n), math.nan) for n in tries] for cell in found[CELL].itertuples(index=False)]
-    return laid_out(
-        "sensitivity", found.assign(best=pd.Series(best, index=found.index, dtype=object)), metric=metric, tries=tries
-    )
 
 
 def ledger_table(cells: pd.DataFrame) -> Table:

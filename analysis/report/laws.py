@@ -28,14 +28,12 @@ from lr_sweep.analysis.report.figure_frame import (
     save,
     variant_styles,
 )
-from lr_sweep.analysis.report.further_tables import sensitivity_table
 from lr_sweep.analysis.report.spreadsheet import write_csv
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
 from lr_sweep.analysis.statistics.laws import Surface, laws, series_of, surfaces
 from lr_sweep.analysis.statistics.optimum import optima
 from lr_sweep.analysis.statistics.selection import CELL
-from lr_sweep.analysis.statistics.sensitivity import sensitivities
 from lr_sweep.analysis.statistics.targets import steps_to_target
 from lr_sweep.analysis.statistics.tuning import ahead, expected_bests
 
@@ -71,25 +69,20 @@ def law_texts(found: pd.DataFrame) -> Sequence[str]:
 
 
 def optima_section(folder: Path, summary: StudySummary, axes: pd.DataFrame) -> tuple[list[Section], Sequence[str]]:
-    """Write tables, figures and CSV files of the best rates, and how much they matter; also return the sentences.
+    """Write the table, figures and CSV files of the best rates; also return the sentences.
 
     `axes`: as of `laws.laws`.
     """
-    metric, bests, measured = summary.metric, expected_bests(summary), sensitivities(summary)
-    tunability = bests.groupby(CELL, sort=False)["expected"].mean().rename("tunability")
-    best = optima(summary).join(tunability, on=CELL)
+    metric, bests, best = summary.metric, expected_bests(summary), optima(summary)
     found = laws(best, axes)
-    tables = [
-        laid_out("optima", best, metric=metric).write(folder, "optima", best),
-        sensitivity_table(measured, bests, metric).write(folder, "sensitivity", measured),
-    ]
+    table = laid_out("optima", best, metric=metric).write(folder, "optima", best)
     write_csv(bests, folder / "expected_best.csv")
     shown: list[Block] = []
     if len(found):
         moved = laid_out("laws", found, metric=metric).write(folder, "laws", found)
         shown = [moved, *_figures(folder, summary, best, axes, found)]
     shown += _tuning(folder, bests, metric)
-    body = [*shown, *(replace(each, folded=True) for each in tables)]
+    body = [*shown, replace(table, folded=True)]
     return [Section("The best learning rate", body)], [*law_texts(found), *surface_texts(surfaces(best, axes))]
 
 

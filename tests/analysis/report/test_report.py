@@ -22,8 +22,7 @@ VARIANTS = ["frozen-random", "unfrozen-pretrained"]
 
 PAPER_TABLES = ("table1-gpt2", "table3-gpt2", "table5")
 FURTHER_TABLES = (
-    *("cells", "checks", "comparisons", "intervals", "ledger", "optima", "orders"),
-    *("reversals", "sensitivity"),
+    *("cells", "checks", "comparisons", "intervals", "ledger", "optima", "orders", "reversals"),
     *("rates-mnist-gpt2", "rates-cifar10-gpt2"),
 )
 
@@ -169,11 +168,9 @@ def test_a_report_on_an_empty_record_says_what_is_missing(tmp_path: Path) -> Non
     assert "– (3 of 3 missing)" in report.text
     (found,) = report.findings
     assert found.message == "3 of 3 runs missing: 1 of 1 at 1e-4, 1 of 1 at 1e-3, 1 of 1 at 1e-2"
-    files = {name: (report.folder / f"{name}.md").read_text() for name in ("report", "ledger", "sensitivity")}
+    files = {name: (report.folder / f"{name}.md").read_text() for name in ("report", "ledger")}
     assert "No run has ended yet" in files["report"]
     assert "| mnist | gpt2 | frozen-random | 0/3 | 0 | 0 | 0 |" in files["ledger"]
-    note = "fewer than two learning rates have a value; 3 runs missing or failed, may change"
-    assert f"| mnist | gpt2 | frozen-random | – | – | {note} |" in files["sensitivity"]
 
 
 @pytest.mark.usefixtures("undrawn")

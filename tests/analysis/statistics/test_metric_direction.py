@@ -14,7 +14,6 @@ from lr_sweep.analysis.record import read
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.checks import check_sweep
 from lr_sweep.analysis.statistics.orders import orders, reversals
-from lr_sweep.analysis.statistics.sensitivity import sensitivities
 from lr_sweep.analysis.statistics.tuning import expected_bests
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.tests.support.records import SyntheticRecord, flips_in, summary_of
@@ -73,9 +72,8 @@ def test_orders_and_reversals_are_the_same(both: tuple[StudySummary, StudySummar
     assert turned["tuned_difference"] == pytest.approx(-0.05)
 
 
-def test_sensitivities_are_the_same(both: tuple[StudySummary, StudySummary]) -> None:
+def test_tuning_curves_are_the_same(both: tuple[StudySummary, StudySummary]) -> None:
     accuracy, error = both
-    pd.testing.assert_frame_equal(sensitivities(error), sensitivities(accuracy))
     found, reference = expected_bests(error), expected_bests(accuracy)
     for name, mirrored in (("expected", "expected"), ("low", "high"), ("high", "low"), ("test", "test")):
         pd.testing.assert_series_equal(found[name], 1 - reference[mirrored], check_names=False)
