@@ -107,8 +107,8 @@ class Sweep:
     def optima(self) -> pd.DataFrame:
         """Return each cell's best learning rate between those tried, with its 95% interval, and what missing it costs.
 
-        Columns: `optimum`, `low`, `high` (learning rates), `basin_low` and `basin_high` (the rates that are nearly as
-        good), `cost_2x` and `cost_10x` (in the metric's unit), and `note`, why there is none.
+        Columns: `optimum`, `low`, `high` (learning rates), `near_low` and `near_high` (between which the mean is within
+        one SEM of the best), `cost_3x` (of a rate 3 times off, in the metric's unit), and `note`, why there is none.
         """
         return optima(self.summary())
 

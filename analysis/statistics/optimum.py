@@ -56,12 +56,10 @@ USUAL = (1e-4, 1e4)
 STEPS = 40
 MOST_CANDIDATES = 1000
 """Candidates for the optimum between two rates, and of all."""
-FINE = 100
-"""Points for each rate, between which the basin's ends are read off."""
 CLEAR = 0.99
 """Confidence, two-sided, of a rate being worse than the best one."""
-NEAR = 0.01
-"""Rates belong to the basin within a point of accuracy, or within this share of another metric's best mean."""
+OFF = 3.0
+"""Factor by which a rate is off whose cost is reported."""
 
 
 class Optimum(NamedTuple):
@@ -147,20 +145,21 @@ def optima(summary: StudySummary) -> pd.DataFrame:
     """Estimate the optimum of every cell.
 
     Returns:
-        One row a cell: the cell's columns, `optimum`, `low` and `high` (learning rates; NaN: not known), `basin_low`
-        and `basin_high` (between which the mean is within `NEAR` of the best; the ends of the grid at most), `cost_2x`
-        and `cost_10x` (what the worse of twice and half that rate costs, and of 10 times and a tenth, in the unit of
-        the metric; between rates the mean is taken as linear in their logarithm; NaN: outside those tried), `error`
-        (standard error of the optimum, in decades), and `note`.
+        One row a cell: the cell's columns, `optimum`, `low` and `high` (learning rates; NaN: not known), `near_low` and
+        `near_high` (learning rates between which the mean is within one SEM of the best; the ends of the grid at most;
+        NaN: the SEM is not known), `cost_3x` (what the worse of `OFF` times and the same part of the best rate tried
+        costs, in the unit of the metric; NaN: outside those tried), `error` (standard error of the optimum, in
+        decades), and `note`. Between the rates tried the mean is taken as linear in their logarithm.
     """
-    rows = []
+    rows: list[dict[str, Any]] = []
     measured = ("learning_rate", "validation_mean", "validation_sem", "num_values")
     for cell, (rates, means, sems, counts) in arrays_by_cell(summary.learning_rates, *measured).items():
         curve = Curve(np.log10(rates), summary.metric.sign * means, counts * sems**2, counts)
         found = optimum(curve)
         ends = dict(zip(("optimum", "low", "high"), np.power(10.0, found[:3]).tolist(), strict=True))
-        further = _around(curve, summary.metric.is_fraction) | {"error": found.error, "note": found.note}
-        rows.append(dict(zip(CELL, cell, strict=True)) | ends | further)
+        further = {"cost_3x": _cost(curve), "error": found.error, "note": found.note}
+        near = dict(zip(("near_low", "near_high"), np.power(10.0, _near(curve)).tolist(), strict=True))
+        rows.append(dict(zip(CELL, cell, strict=True)) | ends | near | further)
     return pd.DataFrame(rows)
 
 
@@ -268,20 +267,34 @@ def _limit(misfit: float, misfit_dof: int, dof: int) -> float:
     return max(1.0, each) * float(stdtrit(dof, (1 + CONFIDENCE) / 2)) ** 2
 
 
-def _around(curve: Curve, is_fraction: bool) -> dict[str, Any]:
-    """Return the basin of a curve and the costs of being off, with the columns of `optima`."""
+def _near(curve: Curve) -> tuple[float, float]:
+    """Return the log10 rates between which a curve is within one SEM of its best mean; NaN: no SEM is known.
+
+    The SEM is pooled over the rates near the best one.
+    """
+    variance, dof = _noise(curve) if np.isfinite(curve.means).any() else (0.0, 0)
+    if dof == 0:
+        return math.nan, math.nan
+    known, size = np.isfinite(curve.means), math.sqrt(variance)
+    x, short = curve.log_rates[known], (curve.means[curve.best] - curve.means)[known]
+    at = int(known[: curve.best].sum())
+    return _passed(x[at::-1], short[at::-1], size), _passed(x[at:], short[at:], size)
+
+
+def _passed(x: Floats, short: Floats, size: float) -> float:
+    """Return where a curve first falls behind its best mean, the first point, by a size; else the last point."""
+    behind = np.flatnonzero(short > size)
+    if not len(behind):
+        return float(x[-1])
+    end = slice(behind[0] - 1, behind[0] + 1)
+    return float(np.interp(size, short[end], x[end]))
+
+
+def _cost(curve: Curve) -> float:
+    """Return how far the worse of two rates, `OFF` times the best one and the same part of it, is behind it."""
     known = np.isfinite(curve.means)
     if not known.any():
-        return dict.fromkeys(("basin_low", "basin_high", "cost_2x", "cost_10x"), math.nan)
-    x, y = curve.log_rates[known], curve.means[known]
-    fine = np.unique([*np.linspace(x[0], x[-1], FINE * len(x)), *x])
-    short, size = y.max() - np.interp(fine, x, y), NEAR if is_fraction else NEAR * abs(y.max())
-    at = int(short.argmin())
-    far = np.flatnonzero(short > size)
-    low, high = far[far < at].max(initial=-1) + 1, far[far > at].min(initial=len(fine)) - 1
-    costs = []
-    for factor in (2, 10):
-        both = fine[at] + np.array([-1, 1]) * math.log10(factor)
-        costs.append(float(np.max(y.max() - np.interp(both, x, y, left=math.nan, right=math.nan))))
-    basin = np.power(10.0, fine[[low, high]]).tolist()
-    return dict(zip(("basin_low", "basin_high", "cost_2x", "cost_10x"), (*basin, *costs), strict=True))
+        return math.nan
+    both = curve.log_rates[curve.best] + np.array([-1, 1]) * math.log10(OFF)
+    means = np.interp(both, curve.log_rates[known], curve.means[known], left=math.nan, right=math.nan)
+    return float(np.max(curve.means[curve.best] - means))

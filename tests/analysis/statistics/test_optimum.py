@@ -164,18 +164,31 @@ def test_intervals_hold() -> None:
 
 
 def test_of_a_record(tmp_path: Path) -> None:
-    """By hand: means 0.5, 0.7, 0.6; within a point of 0.7 from 1e-2.05 to 1e-1.9; a tenth costs 0.2, ten times 0.1."""
+    """By hand: means 0.5, 0.7, 0.6 with an SEM of 0.02, so within it from 1e-2.1 to 1e-1.8; a tenth costs 0.2."""
     made = SyntheticRecord(tmp_path)
     for rate, value in ((1e-3, 0.5), (1e-2, 0.7), (1e-1, 0.6)):
-        for seed in range(2):
-            made.add(rate, seed, [(300, value, value)])
+        for seed, shift in enumerate((-0.02, 0.02)):
+            made.add(rate, seed, [(300, value + shift, value)])
     (row,) = optima(summary_of(made.write())).to_dict("records")
     assert row["optimum"] == pytest.approx(10 ** (-2 + 1 / 6))
-    assert (row["basin_low"], row["basin_high"]) == pytest.approx((10**-2.05, 10**-1.9), rel=0.02)
-    assert row["cost_10x"] == pytest.approx(0.2)
-    assert row["cost_2x"] == pytest.approx(0.2 * math.log10(2))
+    assert (row["near_low"], row["near_high"]) == pytest.approx((10**-2.1, 10**-1.8))
+    assert row["cost_3x"] == pytest.approx(0.2 * math.log10(3))
     assert row["error"] == pytest.approx(0.37 * (1 + 1 / 6))  # the interval is cut off at both ends
     read = summary_of(tmp_path)
     (line,) = chart_data(read, {}, orders(read, flips_in(read)))["panels"][0]["lines"]
     assert line["optimum"]["rates"] == [row["low"], row["optimum"], row["high"]]  # the mark on the page's chart
     assert line["optimum"]["text"] == "best rate 1.5e-2 (1e-3 to 1e-1)"
+
+
+def test_a_flat_curve_is_near_everywhere_and_one_seed_near_nowhere(tmp_path: Path) -> None:
+    """Two seeds: 0.5, none, 0.51 and 0.5 with an SEM of 0.02. One seed: the SEM is not known."""
+    made = SyntheticRecord(tmp_path)
+    for rate, value in ((1e-3, 0.5), (1e-1, 0.51), (1.0, 0.5)):
+        for seed, shift in enumerate((-0.02, 0.02)):
+            made.add(rate, seed, [(300, value + shift, value)], variant="two")
+        made.add(rate, 0, [(300, value, value)], variant="one")
+    made.want(1e-2, 0, variant="two")
+    two, one = optima(summary_of(made.write())).to_dict("records")
+    assert (two["near_low"], two["near_high"]) == pytest.approx((1e-3, 1.0))
+    assert math.isnan(one["near_low"])
+    assert one["cost_3x"] == pytest.approx(0.01 * math.log10(3))
