@@ -4,8 +4,8 @@
 
 The curves fall from the optimum by 5 to 20 points a squared decade, more on one side, some with a cliff; the last two
 shapes are unlike two half parabolas. A rate is tried by 3 seeds with noise of 0.5 or 2 points. Prints, in percent, how
-often an interval has the true value, how often a law is claimed, and how often one of two equal tuning curves is said
-to be ahead; then averages, and the ends, over settings.
+often an interval or the band of a tuning curve has the true value, and how often a law is claimed; then averages, and
+the ends, over settings.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SURFACE = np.array([(x, y) for x in SIZES[:3] for y in SIZES[:3]])
 """3 x 3 sizes, on which an optimum has the slopes of `PLANE`."""
 SLOPES = (0.0, -0.5, -1.0)
 PLANE = np.array([0.5, -0.5])
-COLUMNS = ("optimum", "tuning", "ahead", "surface")
+COLUMNS = ("optimum", "tuning", "surface")
 COLUMNS += tuple(column for slope in SLOPES for column in (f"slope {slope:g}", f"law of {slope:g}"))
 FIT_RATES, FIT_STEP = 5, 0.5
 """A grid with fewer rates, or with more decades between them, leaves a fit little to decide."""
@@ -102,31 +102,25 @@ def laws(
     return share(held), share(claimed)
 
 
-def tuned(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Generator) -> tuple[float, float]:
-    """Return how often a tuning curve is within its band at all numbers of rates, and how often one of two is ahead.
-
-    Both have the same optimum, somewhere between the middle rates, so neither is.
-    """
-    held, claimed = [], []
+def tuned(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Generator) -> float:
+    """Return how often a tuning curve is within its band at all numbers of rates; two are drawn at each optimum."""
+    held = []
     half = (grid.log_rates[1] - grid.log_rates[0]) / 2
     weights = np.array([best_weights(len(grid.log_rates), k + 1) for k in range(len(grid.log_rates))])
     for top in rng.uniform(-half, half, number):
         means = SHAPES[shape](grid.log_rates - top)
         values = means[:, None] + grid.noise * rng.standard_normal((2, len(means), seeds))
-        bands = []
+        true = weights @ np.sort(means)
         for each in values:
             wide = half_widths(CellValues(grid.log_rates, each))
-            bands.append([weights @ np.sort(each.mean(1) + side * wide) for side in (-1, 1)])
-        true = weights @ np.sort(means)
-        held += [bool(np.all((low <= true) & (true <= high))) for low, high in bands]
-        (low, high), (other_low, other_high) = bands
-        claimed.append(bool(low[-1] > other_high[-1] or other_low[-1] > high[-1]))
-    return share(held), share(claimed)
+            low, high = (weights @ np.sort(each.mean(1) + side * wide) for side in (-1, 1))
+            held.append(bool(np.all((low <= true) & (true <= high))))
+    return share(held)
 
 
 def measured(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Generator) -> list[float]:
     """Return the shares of one setting: `COLUMNS`."""
-    row = [covered(grid, shape, seeds, number, rng), *tuned(grid, shape, seeds, number, rng)]
+    row = [covered(grid, shape, seeds, number, rng), tuned(grid, shape, seeds, number, rng)]
     row.append(laws(grid, shape, SURFACE, PLANE, seeds, max(1, number // 10), rng)[0])
     for slope in SLOPES:
         row += laws(grid, shape, SIZES[:, None], np.array([slope]), seeds, max(1, number // 4), rng)

@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.report.blocks import Block, Bullets, Image, Section, file_stem
+from lr_sweep.analysis.report.blocks import Block, Image, Section, file_stem
 from lr_sweep.analysis.report.figure_frame import (
     FURTHER_MARKS,
     MIN_WIDTH,
@@ -35,14 +35,12 @@ from lr_sweep.analysis.statistics.laws import Surface, laws, series_of, surfaces
 from lr_sweep.analysis.statistics.optimum import optima
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.statistics.targets import steps_to_target
-from lr_sweep.analysis.statistics.tuning import ahead, expected_bests
+from lr_sweep.analysis.statistics.tuning import expected_bests
 
 MOST_FIGURES, MOST_SAID = 4, 3
 """Laws that are drawn (and panels of tuning curves), and said in a sentence; the table has all."""
 MOST_BANDS = 6
 """Most variants whose bands are drawn: of more, none could be seen."""
-MOST_AHEAD = 10
-"""Variants that are said to beat others at equal numbers of learning rates."""
 LEAST_TRIED = 3
 """Learning rates of a tuning curve that is drawn."""
 CAPTION = "Bars: 95% intervals. Line: the law; cross: the rate to expect at the next size."
@@ -98,22 +96,10 @@ def surface_texts(found: Sequence[Surface]) -> Sequence[str]:
     ]
 
 
-def tuning_texts(found: pd.DataFrame) -> list[str]:
-    """Say which variants beat others at every equal number of learning rates tried, a sentence each."""
-    rows = found.groupby([*GROUP, "variant"], sort=False)
-    return [
-        say("ahead", task=task, variant=variant, pairs=each.to_dict("records"))
-        for (task, _, variant), each in list(rows)[:MOST_AHEAD]
-    ]
-
-
 def _tuning(folder: Path, bests: pd.DataFrame, metric: Metric) -> list[Block]:
-    """Say which variants are ahead; draw the tuning curves of the first tasks and models, if there are bands to see."""
-    if bests["num_rates"].max() < LEAST_TRIED or bests["low"].isna().all():
-        return []
-    said = tuning_texts(ahead(bests, metric.sign))
-    drawn = [_tuning_figure(folder, bests, metric)] if bests["variant"].nunique() <= MOST_BANDS else []
-    return [*drawn, *([Bullets(said)] if said else [])]
+    """Draw the tuning curves of the first tasks and models, if there are bands to see."""
+    has_bands = bests["num_rates"].max() >= LEAST_TRIED and bests["low"].notna().any()
+    return [_tuning_figure(folder, bests, metric)] if has_bands and bests["variant"].nunique() <= MOST_BANDS else []
 
 
 def _tuning_figure(folder: Path, bests: pd.DataFrame, metric: Metric) -> Image:

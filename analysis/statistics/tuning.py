@@ -7,13 +7,11 @@ for all means of a cell at once are limits of its whole curve.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-
 import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
+from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.grid_values import CellValues, sampled
 from lr_sweep.analysis.statistics.selection import CELL, arrays_by_cell, rounded
 from lr_sweep.analysis.statistics.uncertainty import CONFIDENCE, Floats
@@ -74,34 +72,3 @@ def half_widths(values: CellValues) -> Floats:
     dof = np.where(at_each.noise.dof > 0, at_each.noise.dof, np.nan)
     factor = stdtrit(dof, 1 - (1 - CONFIDENCE) / 2 / number)
     return np.asarray(factor * np.sqrt(at_each.noise.variance / at_each.counts))
-
-
-def ahead(bests: pd.DataFrame, sign: int) -> pd.DataFrame:
-    """Find the variants whose bands say that they beat another one at every equal number of tries from some number on.
-
-    Args:
-        bests: the result of `expected_bests`.
-        sign: -1 if less is better.
-
-    Returns:
-        One row a pair of a task and model: their columns, `variant`, `other`, `since` (the smallest such number of
-        learning rates tried) and `num_tried` (the largest that both have).
-    """
-    rows = [row for group, of_group in bests.groupby(GROUP, sort=False) for row in _pairs(group, of_group, sign)]
-    return pd.DataFrame(rows, columns=[*GROUP, "variant", "other", "since", "num_tried"])
-
-
-def _pairs(group: tuple[Hashable, ...], bests: pd.DataFrame, sign: int) -> Iterator[tuple[object, ...]]:
-    worst, best = ("low", "high") if sign > 0 else ("high", "low")
-    variants, tries = bests["variant"].unique(), int(bests["num_tried"].max())
-    limits = np.full((2, len(variants), tries), np.nan)  # worst and best x variants x numbers tried
-    i, j = bests["variant"].map({name: i for i, name in enumerate(variants)}), bests["num_tried"] - 1
-    limits[:, i, j] = bests[[worst, best]].to_numpy().T
-    counts = np.bincount(i)
-    is_behind = ~(sign * (limits[0][:, None] - limits[1][None, :]) > 0)  # variants x others x numbers tried
-    most = np.minimum(counts[:, None], counts[None, :])
-    is_behind &= np.arange(tries) < most[..., None]
-    since = np.where(is_behind, np.arange(tries), -1).max(axis=-1) + 2
-    for variant, other in np.argwhere(since <= most).tolist():
-        if variant != other:
-            yield (*group, variants[variant], variants[other], int(since[variant, other]), int(most[variant, other]))

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t
 
-from lr_sweep.analysis.report.laws import tuning_texts
 from lr_sweep.analysis.statistics.grid_values import CellValues
-from lr_sweep.analysis.statistics.tuning import ahead, best_weights, expected_bests, half_widths
+from lr_sweep.analysis.statistics.tuning import best_weights, expected_bests, half_widths
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
-
-CELL = {"task": "t", "model": "m"}
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.data())
@@ -53,28 +48,3 @@ def test_limits_of_all_means_at_once_by_hand() -> None:
     half = half_widths(CellValues(np.array([1e-3, 1e-2]), values))
     factor = t.ppf(1 - 0.05 / 4, 4)
     assert half == pytest.approx(factor * np.sqrt(np.array([(0.01**2 + 0.02**2) / 2, 0.02**2]) / 3), rel=0.3)
-
-
-def bests(**curves: list[tuple[float, float]]) -> pd.DataFrame:
-    rows = [
-        {**CELL, "variant": name, "num_tried": k, "low": low, "high": high}
-        for name, band in curves.items()
-        for k, (low, high) in enumerate(band, start=1)
-    ]
-    return pd.DataFrame(rows)
-
-
-def test_one_is_ahead_from_where_the_bands_part_for_good() -> None:
-    a, b = [(0.6, 0.9), (0.5, 0.9), (0.7, 0.9), (0.8, 0.9)], [(0.4, 0.5), (0.4, 0.55), (0.4, 0.6)]
-    found = ahead(bests(a=a, b=b), 1)
-    assert found.to_dict("records") == [{**CELL, "variant": "a", "other": "b", "since": 3, "num_tried": 3}]
-    assert tuning_texts(found) == [
-        "t: tuned over as many learning rates each, a beats b from 3 of them on, up to 3, by 95% bands."
-    ]
-    loss = ahead(bests(a=[(-high, -low) for low, high in a], b=[(-high, -low) for low, high in b]), -1)
-    pd.testing.assert_frame_equal(loss, found)
-
-
-@pytest.mark.parametrize("end", [(0.7, 0.9), (math.nan, math.nan)])
-def test_bands_that_meet_at_the_end_say_nothing(end: tuple[float, float]) -> None:
-    assert ahead(bests(a=[(0.7, 0.9), (0.7, 0.9)], b=[(0.4, 0.5), end]), 1).empty
