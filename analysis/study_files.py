@@ -44,7 +44,7 @@ from lr_sweep.analysis.statistics.decision import Decision
 from lr_sweep.analysis.statistics.finding import CheckFinding
 from lr_sweep.analysis.statistics.flips import flips
 from lr_sweep.analysis.statistics.ledger import ledger
-from lr_sweep.analysis.statistics.orders import orders, reversals
+from lr_sweep.analysis.statistics.orders import orders
 from lr_sweep.analysis.statistics.overall import overall
 from lr_sweep.analysis.statistics.selection import CELL, Cell, each_cell
 from lr_sweep.analysis.statistics.uncertainty import NUM_DRAWS, intervals
@@ -277,18 +277,11 @@ def _uncertainty(folder: Path, study: Study, compared: Compared) -> list[Block]:
 
 
 def _conclusions(folder: Path, summary: StudySummary, compared: Compared) -> list[Block]:
-    """Write orders and reversals; return those that the study has variants for."""
-    pairs, ordered = compared.pairs, compared.orders
-    turned = reversals(summary, compared.flips)
-    metric = summary.metric
+    """Write the orders and the tested flips; return the table, if the study has variants to compare."""
+    ordered, metric = compared.orders, summary.metric
     order = further_tables.order_table(ordered, metric).write(folder, "orders", further_tables.order_texts(ordered))
-    opposite = further_tables.reversal_table(turned, pairs, metric, compared.leaders)
-    opposite.write(folder, "reversals", further_tables.reversal_texts(turned))
     write_csv(compared.flips, folder / "flips.csv")
-    return [
-        *([opposite] if len(turned) else []),
-        *([replace(order, folded=True)] if len(pairs) else []),
-    ]
+    return [replace(order, folded=True)] if len(compared.pairs) else []
 
 
 def _cell_numbers(info: StudyInfo, summary: StudySummary) -> pd.DataFrame:

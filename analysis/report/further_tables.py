@@ -86,32 +86,6 @@ def order_texts(found: pd.DataFrame) -> pd.DataFrame:
     return found.assign(order=orders, incomplete=list(map("; ".join, lost)), flipped=turned)
 
 
-def reversal_table(
-    found: pd.DataFrame, compared: pd.DataFrame, metric: Metric = ACCURACY, leaders: Leaders | None = None
-) -> Table:
-    """Show the result of `orders.reversals`, with what `comparisons.comparisons` found of the same pairs."""
-    number, found = len(found), _leading(found, ("better", "worse"), leaders)
-    pairs = {
-        (pair["task"], pair["model"], frozenset((pair["variant"], pair["other"]))): pair
-        for pair in compared.to_dict("records")
-    }
-    turned = found[["task", "model", "better", "worse"]].itertuples(index=False)
-    pair_of = [pairs[task, model, frozenset((better, worse))] for task, model, better, worse in turned]
-    return laid_out(
-        "reversals",
-        reversal_texts(found).assign(pair=pd.Series(pair_of, index=found.index, dtype=object)),
-        metric=metric,
-        of=number,
-    )
-
-
-def reversal_texts(found: pd.DataFrame) -> pd.DataFrame:
-    """Return the result of `orders.reversals` with ranges of learning rates as `1e-6 to 1e-4, 1e-2`."""
-    ends = [[dict.fromkeys(map(rate_text, pair)) for pair in ranges] for ranges in found["ranges"]]
-    flips = [", ".join(map(rate_text, rates)) for rates in found["flips"]]
-    return found.assign(ranges=[", ".join(map(" to ".join, ranges)) for ranges in ends], flips=flips)
-
-
 def ledger_table(cells: pd.DataFrame) -> Table:
     """Show the result of `ledger.ledger` with a total."""
     total = cells.drop(columns=CELL).sum().to_frame().T.assign(task="total", model="", variant="")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from itertools import combinations, groupby
 from typing import Any
 
 import pandas as pd
@@ -52,36 +51,6 @@ def orders(summary: StudySummary, tested: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*GROUP, "learning_rate", "order", "incomplete", "same", "flipped"])
 
 
-def reversals(summary: StudySummary, tested: pd.DataFrame) -> pd.DataFrame:
-    """Find for each pair of variants the learning rates at which the tuned conclusion is reversed.
-
-    Arguments as of `orders`.
-
-    Returns:
-        One row a task, model and pair of variants with tuned values: `better` and `worse` (tuned), `tuned_difference`
-        (of `better` less `worse`; fraction), `num_rates` (where both have a value), `num_opposite`, `num_equal`,
-        `ranges` (tuples of the first and last of neighbouring learning rates where `worse` is ahead) and `flips` (the
-        learning rates, rising, where it is distinguishably ahead). Pairs that are
-        equal when tuned are left out: there is no conclusion to reverse.
-    """
-    rows: list[dict[str, Any]] = []
-    sign = summary.metric.sign
-    certain = tested[tested["flips"]].groupby([*GROUP, "better", "worse"])["learning_rate"].agg(tuple).to_dict()
-    for labels, group in summary.groups():
-        tuned = mean_tests(group.cells)
-        means = {rate: mean_tests(found) for rate, found in by_rate(group).items()}
-        for one, other in combinations(tuned, 2):
-            if tuned[one] != tuned[other]:
-                better, worse = (one, other) if sign * tuned[one] > sign * tuned[other] else (other, one)
-                pair = {"better": better, "worse": worse, "tuned_difference": tuned[better] - tuned[worse]}
-                both = {rate: known for rate, known in means.items() if {better, worse} <= known.keys()}
-                ahead = {rate: sign * (known[better] - known[worse]) for rate, known in both.items()}
-                flips = certain.get((labels["task"], labels["model"], better, worse), ())
-                rows.append(labels | pair | _reversed(ahead) | {"flips": flips})
-    columns = ["better", "worse", "tuned_difference", "num_rates", "num_opposite", "num_equal", "ranges", "flips"]
-    return pd.DataFrame(rows, columns=[*GROUP, *columns])
-
-
 def by_rate(group: StudySummary) -> dict[float, pd.DataFrame]:
     """Return the rows of `learning_rates` at each learning rate, rising."""
     return {float(str(rate)): rows for rate, rows in group.learning_rates.groupby("learning_rate")}
@@ -106,15 +75,3 @@ def _incomplete(rows: pd.DataFrame) -> dict[str, dict[Any, int]]:
 def _order(means: Mapping[str, float], metric: Metric) -> Order:
     levels = sorted(set(means.values()), reverse=metric.higher_is_better)
     return tuple(tuple(sorted(variant for variant, mean in means.items() if mean == level)) for level in levels)
-
-
-def _reversed(differences: Mapping[float, float]) -> dict[str, Any]:
-    """Count and join the learning rates, rising, at which a pair's lead, positive as tuned, is negative."""
-    neighbours = groupby(differences, key=lambda rate: differences[rate] < 0)
-    opposite = [list(rates) for behind, rates in neighbours if behind]
-    return {
-        "num_rates": len(differences),
-        "num_opposite": sum(map(len, opposite)),
-        "num_equal": list(differences.values()).count(0),
-        "ranges": tuple((rates[0], rates[-1]) for rates in opposite),
-    }

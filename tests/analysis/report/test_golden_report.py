@@ -23,11 +23,10 @@ from lr_sweep.analysis.report.further_tables import (
     comparison_table,
     interval_table,
     order_table,
-    reversal_table,
 )
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
-from lr_sweep.analysis.statistics.orders import orders, reversals
+from lr_sweep.analysis.statistics.orders import orders
 from lr_sweep.analysis.statistics.tuning import expected_bests
 from lr_sweep.analysis.statistics.uncertainty import intervals
 from lr_sweep.analysis.study_report import Report, write_report
@@ -176,14 +175,6 @@ def test_orders(summary: StudySummary) -> None:
         ("1e-4", f"{U} > {F} > {R}", f"{R}: 1 failed", "yes", ""),
         ("1e-3", f"{F} > {R} = {U}", "", "no", f"{F} > {U}"),
         ("1e-2", f"{F} > {R}", f"{U}: 3 diverged", "yes", ""),
-    ]
-
-
-def test_reversals(summary: StudySummary) -> None:
-    assert [row[2:] for row in reversal_table(reversals(summary, flips_in(summary)), comparisons(summary)).rows] == [
-        (f"{U} > {F}", "+10.0", "yes", "1 of 3", "1e-3", "1e-3"),
-        (f"{F} > {R}", "+3.0", "no", "0 of 4", "", ""),
-        (f"{U} > {R}", "+13.0", "yes", "0 of 3, 1 equal", "", ""),
     ]
 
 

@@ -22,7 +22,7 @@ VARIANTS = ["frozen-random", "unfrozen-pretrained"]
 
 PAPER_TABLES = ("table1-gpt2", "table3-gpt2", "table5")
 FURTHER_TABLES = (
-    *("cells", "checks", "comparisons", "intervals", "ledger", "optima", "orders", "reversals"),
+    *("cells", "checks", "comparisons", "intervals", "ledger", "optima", "orders"),
     *("rates-mnist-gpt2", "rates-cifar10-gpt2"),
 )
 
