@@ -172,11 +172,11 @@ def write_files(folder: Path, study: Study) -> str:
     found = folded(study.findings, summary.cells)
     checks = findings_table(found, tried, of_study).write(folder, "checks")
     chart = SweepChart(say("measured", metric=metric))
-    compared = Compared(pairs, tested, ordered, verdicts(summary, pairs, tested))
+    compared = Compared(pairs, tested, ordered, verdicts(summary, pairs, ordered))
     timed = study.recorded
     costs = None if timed is None else _device_seconds(summary, timed)
     decided = decided_texts(study.decision)
-    opening = verdict_block(compared.verdicts, summary, ordered, costs, decided) if metric.chosen_on else Verdict(())
+    opening = verdict_block(compared.verdicts, summary, costs, decided) if metric.chosen_on else Verdict(())
     rests_on = tables.facts(info, summary.runs)
     optimal, moved = optima_section(folder, summary, study.axes) if metric.chosen_on else ([], [])
     optimal += target_section(folder, summary, study.curves, timed) if metric.chosen_on else []

@@ -22,6 +22,7 @@ from lr_sweep.analysis.report.blocks import Bullets, Section, SweepChart, Table,
 from lr_sweep.analysis.report.figure_frame import variant_styles
 from lr_sweep.analysis.report.handle import handle_data
 from lr_sweep.analysis.report.page import page_html
+from lr_sweep.analysis.statistics.orders import Order, kind_of, order_of
 from lr_sweep.analysis.statistics.verdicts import LU2021_LEARNING_RATE
 from lr_sweep.common.files import write_bytes
 from lr_sweep.common.text import NO_VALUE, percent_text, rate_text
@@ -113,7 +114,8 @@ def _table() -> Table:
 def _panel(task: str) -> dict[str, Any]:
     """Return the data of the chart's panel, as `chart.chart_data` does."""
     fixed, tuned = at_fixed_rate(task), tuned_values(task)
-    orders = [_order(math.nan, {v: entry.number for v, entry in tuned.items()}), _order(LU2021_LEARNING_RATE, fixed)]
+    best = _order({v: entry.number for v, entry in tuned.items()})
+    orders = [_row(math.nan, best, best), _row(LU2021_LEARNING_RATE, _order(fixed), best)]
     handle = handle_data(pd.DataFrame(orders), VARIANTS, LU2021_LEARNING_RATE)
     lost = ", ".join(variant for variant in VARIANTS if variant not in fixed)
     handle["rates"][0]["lost"] = f"{lost}: not published" if lost else ""
@@ -122,10 +124,14 @@ def _panel(task: str) -> dict[str, Any]:
     return {"task": task, "model": MODEL, "fixed": marked, "lines": lines, "handle": handle}
 
 
-def _order(rate: float, values: Values) -> dict[str, Any]:
-    levels = sorted(set(values.values()), reverse=True)
-    order = tuple(tuple(variant for variant in values if values[variant] == level) for level in levels)
-    return {"learning_rate": rate, "order": order, "incomplete": {}, "same": False, "flipped": None}
+def _order(values: Values) -> Order:
+    return order_of(dict(sorted(values.items(), key=lambda item: -item[1])))
+
+
+def _row(rate: float, order: Order, tuned: Order) -> dict[str, Any]:
+    """Return what the handle reads of `orders.orders`; nothing is tested."""
+    kind = kind_of(order, tuned, {})
+    return {"learning_rate": rate, "order": order, "incomplete": {}, "kind": kind, "sure": True}
 
 
 def _line(variant: str, fixed: Values, tuned: Entry) -> dict[str, Any]:

@@ -79,11 +79,15 @@ def order_table(found: pd.DataFrame, metric: Metric = ACCURACY) -> Table:
 
 
 def order_texts(found: pd.DataFrame) -> pd.DataFrame:
-    """Return the result of `orders.orders` with an order as `a > b = c` and the runs that are not complete as text."""
-    orders = [" > ".join(map(" = ".join, order)) or NO_VALUE for order in found["order"]]
+    """Return the result of `orders.orders` with an order as `a > b = c`, runs that are not complete and flips as text.
+
+    `flipped` names the flips; means are in `learning_rates.csv`.
+    """
+    written = [" > ".join(map(" = ".join, order)) or NO_VALUE for order in found["order"]]
     lost = [[f"{name}: {incomplete_text(row)}" for name, row in rows.items()] for rows in found["incomplete"]]
-    turned = [", ".join(f"{worse} > {better}" for better, worse in pairs) for pairs in found["flipped"]]
-    return found.assign(order=orders, incomplete=list(map("; ".join, lost)), flipped=turned)
+    flipped = [", ".join(f"{flip.worse} > {flip.better}" for flip in flips) for flips in found["flips"]]
+    shown = found.assign(order=written, incomplete=list(map("; ".join, lost)), flipped=flipped)
+    return shown.drop(columns=["means", "flips"])
 
 
 def ledger_table(cells: pd.DataFrame) -> Table:

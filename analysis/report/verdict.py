@@ -11,14 +11,14 @@ import pandas as pd
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.blocks import Verdict
-from lr_sweep.analysis.report.handle import Conclusion, conclusions
 from lr_sweep.analysis.report.tables import incomplete_text, seeds_text
 from lr_sweep.analysis.report.texts import say
-from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
+from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.grid_checks import not_eligible
+from lr_sweep.analysis.statistics.orders import Flip
 from lr_sweep.analysis.statistics.selection import Cell
 from lr_sweep.analysis.statistics.sizes import MOST_FURTHER
-from lr_sweep.analysis.statistics.verdicts import Flip, Lead
+from lr_sweep.analysis.statistics.verdicts import Lead
 from lr_sweep.common.text import rate_text
 
 MINUS = "\N{MINUS SIGN}"
@@ -26,6 +26,8 @@ MOST_NAMED = 3
 """Variants that a sentence names; more are counted."""
 MOST_LOST = 6
 """Learning rates that could not be chosen; more are counted."""
+COUNTS = ("num_rates", "num_others", "num_sure")
+"""Columns of `verdicts`."""
 Few = Mapping[tuple[str, float], str]
 """By variant and learning rate, how few seeds a number rests on; empty: all."""
 
@@ -33,7 +35,6 @@ Few = Mapping[tuple[str, float], str]
 def verdict_block(
     found: pd.DataFrame,
     summary: StudySummary,
-    orders: pd.DataFrame,
     device_s: Mapping[Cell, float] | None = None,
     decided: Mapping[tuple[str, str], str] | None = None,
 ) -> Verdict:
@@ -42,17 +43,14 @@ def verdict_block(
     Args:
         found: the result.
         summary: of the study.
-        orders: the result of `orders.orders`.
         device_s: device seconds of a run at each cell's chosen rate; None: not known.
         decided: what fresh seeds say, by task and model; it comes first.
     """
-    orders_of = dict(list(orders.groupby(GROUP, sort=False)))
     several = summary.cells["model"].nunique() > 1
     items = []
     for row in found.to_dict("records"):
         of = summary.of(task=row["task"], model=row["model"])
         name = f"{row['task']}, {row['model']}" if several else row["task"]
-        found_at = conclusions(orders_of[row["task"], row["model"]])
         rates = of.learning_rates.to_dict("records")
         few = {(rate["variant"], rate["learning_rate"]): seeds_text(rate) for rate in rates}
         fresh = (decided or {}).get((row["task"], row["model"]), "")
@@ -60,7 +58,7 @@ def verdict_block(
         seconds = {variant: value for (_, _, variant), value in cells.items()}
         opening = [fresh, "By the seeds that chose the rates:"] if fresh else []
         is_tuned = bool(of.learning_rates["variant"].duplicated().any())
-        text = " ".join([*opening, *_sentences(row, summary, found_at, few, seconds, is_tuned=is_tuned)])
+        text = " ".join([*opening, *_sentences(row, summary, few, seconds, is_tuned=is_tuned)])
         items.append((name, text, _rests_on(of, rates)))
     return Verdict(items)
 
@@ -68,7 +66,6 @@ def verdict_block(
 def _sentences(
     row: Row,
     summary: StudySummary,
-    found: Sequence[Conclusion],
     few: Few,
     device_s: Mapping[str, float],
     *,
@@ -82,18 +79,16 @@ def _sentences(
     of_leader = device_s.get(row["best"][0], math.nan)
     leads = [_lead(lead, metric, of_leader + device_s.get(lead.over, math.nan)) for lead in row["leads"]]
     within = "" if summary.equal_within is None else metric.amount_text(summary.equal_within)
-    first = leads[0] if leads else None
-    yield say("verdict", leader=row["best"][0], first=first, num_rates=len(found), is_tuned=is_tuned, within=within)
+    first, counts = leads[0] if leads else None, {name: row[name] for name in COUNTS}
+    yield say("verdict", leader=row["best"][0], first=first, is_tuned=is_tuned, within=within, **counts)
     if unsure := [lead for lead in leads[1:] if not lead["distinguishable"]]:
         yield say("not_sure", several=len(unsure) > 1, named=_named(unsure, within))
-    if leads and is_tuned and len(found) > 1:
+    if leads and is_tuned and row["num_rates"] > 1:
         if row["fixed_best"]:
             yield _at_fixed_rate(row, metric, few)
         if (flip := row["strongest"]) and (not row["flips"] or flip.learning_rate != row["fixed_rate"]):
             yield _strongest(flip, row["best"][0], metric)
-        others = [each for each in found if each.kind == "winner"]
-        sure = sum(each.sure for each in others)
-        yield say("elsewhere", metric=metric, num_others=len(others), num_sure=sure, num_rates=len(found))
+        yield say("elsewhere", metric=metric, **counts)
 
 
 def _lead(lead: Lead, metric: Metric, seed_s: float) -> dict[str, Any]:
@@ -145,7 +140,7 @@ def _at_fixed_rate(row: Row, metric: Metric, few: Few) -> str:
 
 def _strongest(flip: Flip, leader: str, metric: Metric) -> str:
     written = sized(flip.difference, flip.low, flip.high, metric)
-    return say("strongest", rate=rate_text(flip.learning_rate), winner=flip.winner, leader=leader, **written)
+    return say("strongest", rate=rate_text(flip.learning_rate), winner=flip.worse, leader=leader, **written)
 
 
 def _rests_on(group: StudySummary, rates: Sequence[dict[Any, Any]]) -> str:

@@ -6,14 +6,14 @@ Test accuracies are read here; nothing is chosen by them (Rothermel et al. 2021,
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
-from lr_sweep.analysis.statistics.orders import mean_tests
+from lr_sweep.analysis.statistics.orders import ranked_means
 
 LU2021_LEARNING_RATE = 1e-3
 """The one learning rate of Lu et al. 2021 (all tasks but homology), the dashed line of Rothermel et al., Figure 1."""
@@ -37,24 +37,13 @@ class Lead(NamedTuple):
     """As of `comparisons`."""
 
 
-class Flip(NamedTuple):
-    """Where a variant is distinguishably ahead of the tuned leader."""
-
-    learning_rate: float
-    winner: str
-    difference: float
-    """Of the winner less the leader there."""
-    low: float
-    high: float
-
-
-def verdicts(summary: StudySummary, compared: pd.DataFrame, tested: pd.DataFrame) -> pd.DataFrame:
+def verdicts(summary: StudySummary, compared: pd.DataFrame, ordered: pd.DataFrame) -> pd.DataFrame:
     """Say for each task and model which variant is best when tuned, and which at a fixed learning rate.
 
     Args:
         summary: of the study.
         compared: the result of `comparisons.comparisons` of it.
-        tested: the result of `flips.flips` of both.
+        ordered: the result of `orders.orders` of it.
 
     Returns:
         One row a task and model. Differences are of mean test accuracy (fractions; of a metric to minimise the better
@@ -70,16 +59,21 @@ def verdicts(summary: StudySummary, compared: pd.DataFrame, tested: pd.DataFrame
         - `fixed_difference`: the leader's mean at that rate less that of the best other variant there;
         - `flips`: whether the fixed rate would have concluded the opposite: `fixed_best` is none of `best`, and there
           distinguishably ahead of the leader, or the leader has no value there;
-        - `strongest`: the `Flip` with the largest difference to the leader, of all learning rates; None: there is none.
+        - `strongest`: the `Flip` with the largest difference to the leader, of all learning rates; None: there is none;
+        - `num_rates`, that were tried; `num_others`, where another variant has the best mean, and `num_sure` of these.
     """
+    columns = ["fixed_rate", "fixed_best", "fixed_difference", "flips", "strongest", "num_rates", "num_others"]
+    rows_of = dict(list(ordered.dropna(subset=["learning_rate"]).groupby(GROUP, sort=False)))
     found = []
-    for labels, group, best, leads in ranked(summary, compared):
-        turned = _flips(tested, labels, best)
-        at_fixed = _at_fixed(group, best, {(flip.learning_rate, flip.winner) for flip in turned})
+    for labels, _, best, leads in ranked(summary, compared):
+        tried = rows_of[labels["task"], labels["model"]].to_dict("records")
+        turned = [flip for row in tried for flip in row["flips"] if flip.better == next(iter(best), "")]
         strongest = max(turned, key=lambda flip: summary.metric.sign * flip.difference, default=None)
-        found.append(labels | {"best": best, "leads": leads} | at_fixed | {"strongest": strongest})
-    fixed = ["fixed_rate", "fixed_best", "fixed_difference", "flips", "strongest"]
-    return pd.DataFrame(found, columns=[*GROUP, "best", "leads", *fixed])
+        others = [row["sure"] for row in tried if row["kind"] == "winner"]
+        counts = {"num_rates": len(tried), "num_others": len(others), "num_sure": sum(others)}
+        at_fixed = _at_fixed(tried, best) | {"strongest": strongest}
+        found.append(labels | {"best": best, "leads": leads} | at_fixed | counts)
+    return pd.DataFrame(found, columns=[*GROUP, "best", "leads", *columns, "num_sure"])
 
 
 def ranked(
@@ -87,7 +81,7 @@ def ranked(
 ) -> Iterator[tuple[dict[str, str], StudySummary, tuple[str, ...], tuple[Lead, ...]]]:
     """Yield each task and model with its summary, and `best` and `leads` of `verdicts`."""
     for labels, group in summary.groups():
-        tuned = list(_ranked(group.cells, group.metric))
+        tuned = list(ranked_means(group.cells, group.metric))
         here = (compared["task"] == labels["task"]) & (compared["model"] == labels["model"])
         leader = next(iter(tuned), "")
         pairs = _pairs(compared[here & (compared["variant"].eq(leader) | compared["other"].eq(leader))])
@@ -95,46 +89,35 @@ def ranked(
         yield labels, group, (*tuned[:1], *(lead.over for lead in leads if not lead.distinguishable)), leads
 
 
-def fixed_rate(rates: pd.DataFrame) -> float:
+def fixed_rate(num_variants: Mapping[float, int]) -> float:
     """Return the rate at which a study of one learning rate would have compared a task's variants; NaN: none.
 
     Among the rates where the most variants have a value: the nearest to that of Lu et al. 2021 (in the logarithm), or
     the middle one (of two the smaller) where theirs lies outside.
 
-    Args:
-        rates: rows of `StudySummary.learning_rates` of one task and model.
+    `num_variants`: with a value at each learning rate, rising.
     """
-    variants = rates.dropna(subset=["test_mean"]).groupby("learning_rate")["variant"].nunique()
-    if variants.empty:
+    most = max(num_variants.values(), default=0)
+    shared = [rate for rate, number in num_variants.items() if number == most > 0]
+    if not shared:
         return math.nan
-    shared = sorted(float(rate) for rate in variants[variants == variants.max()].index)
     if shared[0] <= LU2021_LEARNING_RATE <= shared[-1]:
         return min(shared, key=lambda rate: abs(math.log(rate / LU2021_LEARNING_RATE)))
     return shared[(len(shared) - 1) // 2]
 
 
-def _flips(tested: pd.DataFrame, labels: Mapping[str, str], best: tuple[str, ...]) -> list[Flip]:
-    """Return the flips that are against the leader."""
-    here = tested["flips"] & (tested["task"] == labels["task"]) & (tested["model"] == labels["model"])
-    rows = tested[here & (tested["better"] == next(iter(best), ""))]
-    return [Flip(*row) for row in rows[["learning_rate", "worse", *DIFFERENCE]].itertuples(index=False)]
-
-
-def _at_fixed(group: StudySummary, best: tuple[str, ...], tested: Collection[tuple[float, str]]) -> dict[str, Any]:
-    rate = fixed_rate(group.learning_rates)
-    means = _ranked(group.learning_rates[group.learning_rates["learning_rate"] == rate], group.metric)
-    leader = next(iter(best), "")
-    top = next(iter(means), "")
+def _at_fixed(tried: Sequence[Row], best: tuple[str, ...]) -> dict[str, Any]:
+    """Return the columns of `verdicts` on the fixed rate; `tried`: rows of `orders.orders` at the learning rates."""
+    rate = fixed_rate({row["learning_rate"]: len(row["means"]) for row in tried})
+    at_rate: Row = next((row for row in tried if row["learning_rate"] == rate), {"means": {}, "flips": ()})
+    means: Mapping[str, float] = at_rate["means"]
+    leader, top = next(iter(best), ""), next(iter(means), "")
     fixed_best = leader if leader in means and means[leader] == means[top] else top
     others = [mean for variant, mean in means.items() if variant != leader]
     ahead = means[leader] - others[0] if leader in means and others else math.nan
-    flips = bool(fixed_best) and fixed_best not in best and (leader not in means or (rate, fixed_best) in tested)
-    return {"fixed_rate": rate, "fixed_best": fixed_best, "fixed_difference": ahead, "flips": flips}
-
-
-def _ranked(rows: pd.DataFrame, metric: Metric) -> dict[str, float]:
-    """Return the mean test accuracy of each variant with a value, best first; equal ones in the study's order."""
-    return dict(sorted(mean_tests(rows).items(), key=lambda item: -metric.sign * item[1]))
+    tested = (leader, fixed_best) in [(flip.better, flip.worse) for flip in at_rate["flips"]]
+    is_flip = bool(fixed_best) and fixed_best not in best and (leader not in means or tested)
+    return {"fixed_rate": rate, "fixed_best": fixed_best, "fixed_difference": ahead, "flips": is_flip}
 
 
 def _pairs(compared: pd.DataFrame) -> dict[tuple[str, str], Lead]:

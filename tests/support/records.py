@@ -26,6 +26,7 @@ from lr_sweep.analysis.record.read import FORMAT
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
 from lr_sweep.analysis.statistics.flips import flips
+from lr_sweep.analysis.statistics.orders import orders
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.common.files import write_bytes
 from lr_sweep.sweep.results.directory import Results
@@ -173,9 +174,9 @@ class SyntheticRecord:
         return self.results
 
 
-def flips_in(summary: StudySummary) -> pd.DataFrame:
-    """What `flips.flips` finds in a study."""
-    return flips(summary, comparisons(summary))
+def orders_in(summary: StudySummary) -> pd.DataFrame:
+    """What `orders.orders` finds in a study."""
+    return orders(summary, flips(summary, comparisons(summary)))
 
 
 def summary_of(results: Path, study: str = "small") -> StudySummary:

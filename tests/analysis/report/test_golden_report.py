@@ -26,11 +26,10 @@ from lr_sweep.analysis.report.further_tables import (
 )
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
-from lr_sweep.analysis.statistics.orders import orders
 from lr_sweep.analysis.statistics.tuning import expected_bests
 from lr_sweep.analysis.statistics.uncertainty import intervals
 from lr_sweep.analysis.study_report import Report, write_report
-from lr_sweep.tests.support.records import SyntheticRecord, flips_in, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
 
 F, U, R = "frozen-pretrained", "unfrozen-pretrained", "frozen-random"
 
@@ -169,12 +168,12 @@ def test_comparisons(summary: StudySummary) -> None:
 
 
 def test_orders(summary: StudySummary) -> None:
-    assert [row[2:] for row in order_table(orders(summary, flips_in(summary))).rows] == [
+    assert [row[2:] for row in order_table(orders_in(summary)).rows] == [
         ("tuned", f"{U} > {F} > {R}", f"{U}: 3 diverged; {R}: 1 missing, 1 failed", "", ""),
-        ("1e-5", f"{U} > {F} > {R}", f"{R}: 1 missing", "yes", ""),
-        ("1e-4", f"{U} > {F} > {R}", f"{R}: 1 failed", "yes", ""),
-        ("1e-3", f"{F} > {R} = {U}", "", "no", f"{F} > {U}"),
-        ("1e-2", f"{F} > {R}", f"{U}: 3 diverged", "yes", ""),
+        ("1e-5", f"{U} > {F} > {R}", f"{R}: 1 missing", "as tuned", ""),
+        ("1e-4", f"{U} > {F} > {R}", f"{R}: 1 failed", "as tuned", ""),
+        ("1e-3", f"{F} > {R} = {U}", "", "another winner", f"{F} > {U}"),
+        ("1e-2", f"{F} > {R}", f"{U}: 3 diverged", "another winner", ""),
     ]
 
 

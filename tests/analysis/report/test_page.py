@@ -20,7 +20,7 @@ from lr_sweep.analysis.report.chart import chart_data
 from lr_sweep.analysis.report.page import page_html
 from lr_sweep.analysis.statistics.aggregate import GROUP, OUTCOMES, StudySummary
 from lr_sweep.analysis.statistics.optimum import optima
-from lr_sweep.analysis.statistics.orders import orders
+from lr_sweep.analysis.statistics.orders import Flip, orders
 from lr_sweep.analysis.statistics.selection import CELL
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.page_record import HOSTILE, hostile_record, page_record
@@ -223,7 +223,7 @@ def test_ten_thousand_runs_take_two_seconds_and_three_megabytes() -> None:
     rates = rates.assign(test_mean=0.123456789, test_sem=0.0123456789, **peaks, **counts)
     chosen = cells.assign(learning_rate=1e-6, test_mean=0.123456789, **counts)
     summary = StudySummary(runs=pd.DataFrame(columns=CELL), learning_rates=rates, cells=chosen)
-    no_flips = pd.DataFrame(columns=[*GROUP, "better", "worse", "learning_rate", "flips"]).astype({"flips": bool})
+    no_flips = pd.DataFrame(columns=[*GROUP, *Flip._fields, "flips"]).astype({"flips": bool})
     ordered = orders(summary, no_flips)
     optima(summary)  # of another part of the report
     table = Table(title="T", caption="C", header=("a",) * 26, rows=(("12.3 ± 1.2",) * 26,) * 10)

@@ -14,10 +14,9 @@ import pytest
 from lr_sweep.analysis.report.blocks import Paragraph, Section, SweepChart
 from lr_sweep.analysis.report.chart import chart_data
 from lr_sweep.analysis.report.page import page_html
-from lr_sweep.analysis.statistics.orders import orders
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.page_record import HOSTILE, hostile_record, page_record
-from lr_sweep.tests.support.records import SyntheticRecord, flips_in, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
 from lr_sweep.tests.support.servers.headless_browser import Browser, executable
 
 pytestmark = pytest.mark.skipif(executable() is None, reason="no chromium or google-chrome on PATH")
@@ -264,7 +263,7 @@ def test_a_study_without_any_value_says_so(window: Browser, tmp_path: Path) -> N
     for rate in (1e-4, 1e-3):
         made.want(rate, 0)
     summary = summary_of(made.write())
-    data = chart_data(summary, {}, orders(summary, flips_in(summary)))
+    data = chart_data(summary, {}, orders_in(summary))
     window.open(written(tmp_path, "None yet", Section("A", [SweepChart("")]), data))
     assert "no values yet" in window.evaluate("document.querySelector('#plot svg').textContent")
     window.point_at('#plot [data-rate="1e-4"]')

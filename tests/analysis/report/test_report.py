@@ -13,9 +13,8 @@ from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.report import figure_frame, figures, tables
 from lr_sweep.analysis.report.chart import chart_data
 from lr_sweep.analysis.report.folder import LOCK
-from lr_sweep.analysis.statistics.orders import orders
 from lr_sweep.analysis.study_report import Report, write_report
-from lr_sweep.tests.support.records import SyntheticRecord, flips_in, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
 
 VARIANTS = ["frozen-random", "unfrozen-pretrained"]
 
@@ -124,7 +123,7 @@ def test_report_has_its_parts(report: Report) -> None:
     assert "60.0 ± 1.0" in report.text
     assert "problem: mnist gpt2 unfrozen-pretrained: 2 of 6 runs missing: 2 of 2 at 1e-3" in report.text
     assert "| problem | mnist | gpt2 | unfrozen-pretrained | 2 of 6 runs missing: 2 of 2 at 1e-3 |" in page
-    assert "| mnist | gpt2 | 1e-5 | unfrozen-pretrained > frozen-random |  | yes |" in page
+    assert "| mnist | gpt2 | 1e-5 | unfrozen-pretrained > frozen-random |  | as tuned |" in page
 
 
 def test_the_same_record_gives_the_same_files(small: Path, report: Report) -> None:
@@ -219,7 +218,7 @@ def test_the_learning_rate_of_lu_et_al_is_drawn_only_near_the_sweep(
     figure = figures.learning_rate_figure(summary.learning_rates, summary.cells, "Title", "A caption.", {})
     dashed = [line for line in figure.axes[0].lines if line.get_color() == "#B00020"]
     assert bool(dashed) is drawn
-    assert bool(chart_data(summary, {}, orders(summary, flips_in(summary)))["panels"][0]["fixed"]) is drawn
+    assert bool(chart_data(summary, {}, orders_in(summary))["panels"][0]["fixed"]) is drawn
 
 
 @pytest.mark.usefixtures("undrawn")

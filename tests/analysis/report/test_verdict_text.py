@@ -11,20 +11,20 @@ import pandas as pd
 import pytest
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.analysis.report.handle import Conclusion
 from lr_sweep.analysis.report.verdict import Few, _sentences, verdict_block
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.comparisons import comparisons
-from lr_sweep.analysis.statistics.orders import orders
-from lr_sweep.analysis.statistics.verdicts import Flip, Lead, verdicts
+from lr_sweep.analysis.statistics.orders import Flip
+from lr_sweep.analysis.statistics.verdicts import Lead, verdicts
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.page_record import flip_record
-from lr_sweep.tests.support.records import SyntheticRecord, flips_in, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 LOSS = Metric(name="loss", higher_is_better=False, is_fraction=False)
 FIXED = {"fixed_rate": 1e-3, "fixed_best": "b", "fixed_difference": -0.1, "flips": True, "strongest": None}
+COUNTS = {"num_rates": 3, "num_others": 1, "num_sure": 0}
 NO_FLIP = {"flips": False, "fixed_best": ""}
 
 
@@ -40,10 +40,9 @@ def said(
     *leads: Lead, metric: Metric = ACCURACY, few: Few | None = None, within: float | None = None, **row: Any
 ) -> str:
     best = ("a", *(each.over for each in leads if not each.distinguishable))
-    found = [Conclusion("same", True), Conclusion("winner", False), Conclusion("order", True)]
-    row = {"best": best, "leads": leads} | FIXED | row
+    row = {"best": best, "leads": leads} | FIXED | COUNTS | row
     summary = replace(SUMMARY, metric=metric, equal_within=within)
-    return " ".join(_sentences(row, summary, found, few or {}, COSTS, is_tuned=True))
+    return " ".join(_sentences(row, summary, few or {}, COSTS, is_tuned=True))
 
 
 COSTS = {"a": 1200.0, "b": 600.0}
@@ -96,7 +95,7 @@ WON = "Tuned, a wins by 4.8 points over b (95% interval 2.0 to 7.6)."
         ),
         (
             [WINS],
-            {"flips": False, "fixed_best": "a", "strongest": Flip(1e-2, "b", 0.165, 0.12, 0.21)},
+            {"flips": False, "fixed_best": "a", "strongest": Flip(1e-2, "a", "b", 0.165, 0.12, 0.21)},
             f"{WON} At 1e-3 alone, a leads, too. At 1e-2 alone you would have concluded that b wins, by 16.5 points "
             "over a (12.0 to 21.0).",
         ),
@@ -142,9 +141,8 @@ def test_nothing_to_compare() -> None:
 def test_of_a_study_with_the_chosen_rates(tmp_path: Path) -> None:
     """SEM of both 1 point, so that of the difference is 1.41; two degrees of freedom: 4.30 x 1.41 = 6.1."""
     summary = summary_of(flip_record(tmp_path).write())
-    found = flips_in(summary)
     ((name, text, chosen),) = verdict_block(
-        verdicts(summary, comparisons(summary), found), summary, orders(summary, found), {}
+        verdicts(summary, comparisons(summary), orders_in(summary)), summary, {}
     ).items
     assert name == "mnist"
     assert text.startswith(

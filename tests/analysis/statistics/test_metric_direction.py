@@ -13,10 +13,9 @@ from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record import read
 from lr_sweep.analysis.statistics.aggregate import StudySummary
 from lr_sweep.analysis.statistics.checks import check_sweep
-from lr_sweep.analysis.statistics.orders import orders
 from lr_sweep.analysis.statistics.tuning import expected_bests
 from lr_sweep.analysis.study_report import Report, write_report
-from lr_sweep.tests.support.records import SyntheticRecord, flips_in, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
 
 ERROR = Metric(name="error", higher_is_better=False)
 PERPLEXITY = Metric(name="perplexity", higher_is_better=False, is_fraction=False)
@@ -63,9 +62,7 @@ def test_the_same_steps_and_rates_are_chosen(both: tuple[StudySummary, StudySumm
 def test_orders_are_the_same(both: tuple[StudySummary, StudySummary]) -> None:
     accuracy, error = both
     assert (
-        list(orders(error, flips_in(error))["order"])
-        == list(orders(accuracy, flips_in(accuracy))["order"])
-        == [((B,), (A,))] * 2 + [((A,), (B,))] * 2
+        list(orders_in(error)["order"]) == list(orders_in(accuracy)["order"]) == [((B,), (A,))] * 2 + [((A,), (B,))] * 2
     )
 
 

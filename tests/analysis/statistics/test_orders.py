@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lr_sweep.analysis.report.further_tables import order_texts
 from lr_sweep.analysis.statistics.aggregate import StudySummary
-from lr_sweep.analysis.statistics.orders import orders
+from lr_sweep.analysis.statistics.orders import Order, kind_of
 from lr_sweep.analysis.study_report import write_report
-from lr_sweep.tests.support.records import SyntheticRecord, flips_in, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -40,11 +41,33 @@ def test_variants_without_a_value_are_named_and_do_not_count(tmp_path: Path) -> 
     made.add(1e-3, 0, [(300, 0.6, 0.6)], variant="b")
     made.add(1e-2, 0, [], "diverged", 9, 9, variant="b")
     summary = summary_of(made.write())
-    found = orders(summary, flips_in(summary))
+    found = orders_in(summary)
     lost = {"b": {"diverged": 1, "failed": 0, "stopped": 0, "missing": 0, "num_lacking": 0}}
     assert list(found["incomplete"]) == [lost, {}, lost]
     assert list(order_texts(found)["incomplete"]) == ["b: 1 diverged", "", "b: 1 diverged"]
-    assert list(found["same"]) == [True, True, True]
+    assert list(found["kind"]) == ["same", "same", "same"]
+
+
+DIVERGED = {"diverged": 3, "failed": 0, "stopped": 0, "missing": 0}
+MISSING = {"diverged": 2, "failed": 0, "stopped": 0, "missing": 1}
+
+
+@pytest.mark.parametrize(
+    ("here", "incomplete", "kind"),
+    [
+        ((("a",), ("b",)), {}, "same"),
+        ((("a", "b"),), {}, "order"),  # a still leads, with b beside it
+        ((("b",), ("a",)), {}, "winner"),
+        ((("b",),), {"a": DIVERGED}, "winner"),  # who compares at this rate alone sees b win
+        ((("b",),), {"a": MISSING}, "unknown"),  # a may lead yet
+        ((("a",),), {"b": MISSING}, "same"),
+        ((), {"a": DIVERGED, "b": DIVERGED}, "unknown"),
+        ((("new",), ("a",), ("b",)), {}, "same"),  # a variant without a tuned value is not compared
+    ],
+)
+def test_kinds(here: Order, incomplete: dict[str, Any], kind: str) -> None:
+    assert kind_of(here, (("a",), ("b",)), incomplete) == kind
+    assert kind_of(here, (), incomplete) == "unknown"
 
 
 def test_one_variant_has_no_order(tmp_path: Path) -> None:
@@ -57,5 +80,5 @@ def test_orders_by_hand_in_files(tmp_path: Path) -> None:
     flipped(tmp_path)
     folder = write_report(tmp_path, "small").folder
     head, *rows = (folder / "orders.csv").read_text().splitlines()
-    assert head == "task,model,learning_rate,order,incomplete,same,flipped"
-    assert rows[2] == "mnist,gpt2,0.001,equal = frozen > unfrozen,,False,"
+    assert head == "task,model,learning_rate,order,incomplete,kind,sure,flipped"
+    assert rows[2] == "mnist,gpt2,0.001,equal = frozen > unfrozen,,winner,False,"

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from lr_sweep.analysis.statistics.comparisons import comparisons
 from lr_sweep.analysis.statistics.verdicts import fixed_rate, verdicts
-from lr_sweep.tests.support.records import SyntheticRecord, flips_in, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
 
 RATES = (1e-4, 1e-3, 1e-2)
 SHIFTS = (-0.01, 0.0, 0.01)
@@ -29,7 +28,7 @@ def verdict(folder: Path, means: Mapping[str, Sequence[float]], rates: Sequence[
                     rate, seed, [(300, mean, mean + shift * (1.1 if variant == "unfrozen" else 1))], variant=variant
                 )
     summary = summary_of(made.write())
-    (row,) = verdicts(summary, comparisons(summary), flips_in(summary)).to_dict("records")
+    (row,) = verdicts(summary, comparisons(summary), orders_in(summary)).to_dict("records")
     return row
 
 
@@ -66,7 +65,7 @@ def test_a_study_without_values_has_no_verdict(tmp_path: Path) -> None:
     made.want(1e-3, 0, variant="frozen")
     made.want(1e-3, 0, variant="unfrozen")
     summary = summary_of(made.write())
-    (row,) = verdicts(summary, comparisons(summary), flips_in(summary)).to_dict("records")
+    (row,) = verdicts(summary, comparisons(summary), orders_in(summary)).to_dict("records")
     assert (row["best"], row["leads"], row["fixed_best"], row["flips"]) == ((), (), "", False)
     assert math.isnan(row["fixed_rate"])
 
@@ -81,10 +80,8 @@ def test_a_study_without_values_has_no_verdict(tmp_path: Path) -> None:
     ],
 )
 def test_the_fixed_rate_by_hand(rates: tuple[float, ...], expected: float) -> None:
-    rows = [{"variant": v, "learning_rate": rate, "test_mean": 0.5} for v in "ab" for rate in rates]
-    assert fixed_rate(pd.DataFrame(rows)) == expected
+    assert fixed_rate(dict.fromkeys(rates, 2)) == expected
 
 
 def test_the_fixed_rate_is_one_where_most_variants_have_a_value() -> None:
-    rows = [("a", 1e-3, math.nan), ("b", 1e-3, 0.5), ("a", 1e-4, 0.5), ("b", 1e-4, 0.5), ("a", 1e-2, 0.5)]
-    assert fixed_rate(pd.DataFrame(rows, columns=["variant", "learning_rate", "test_mean"])) == 1e-4
+    assert fixed_rate({1e-4: 2, 1e-3: 1, 1e-2: 1}) == 1e-4
