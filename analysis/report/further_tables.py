@@ -10,7 +10,7 @@ import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.report.blocks import Table
-from lr_sweep.analysis.report.tables import incomplete_text
+from lr_sweep.analysis.report.tables import incomplete_texts
 from lr_sweep.analysis.report.texts import laid_out, say
 from lr_sweep.analysis.statistics.aggregate import GROUP, StudySummary
 from lr_sweep.analysis.statistics.comparisons import is_paired, seed_correlation
@@ -84,9 +84,8 @@ def order_texts(found: pd.DataFrame) -> pd.DataFrame:
     `flipped` names the flips; means are in `learning_rates.csv`.
     """
     written = [" > ".join(map(" = ".join, order)) or NO_VALUE for order in found["order"]]
-    lost = [[f"{name}: {incomplete_text(row)}" for name, row in rows.items()] for rows in found["incomplete"]]
     flipped = [", ".join(f"{flip.worse} > {flip.better}" for flip in flips) for flips in found["flips"]]
-    shown = found.assign(order=written, incomplete=list(map("; ".join, lost)), flipped=flipped)
+    shown = found.assign(order=written, incomplete=list(map(incomplete_texts, found["incomplete"])), flipped=flipped)
     return shown.drop(columns=["means", "flips"])
 
 

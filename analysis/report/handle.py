@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
 import pandas as pd
 
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.report.tables import incomplete_text
+from lr_sweep.analysis.report.tables import incomplete_texts
 from lr_sweep.analysis.statistics.orders import Kind, Order
 from lr_sweep.common.text import rate_text
 
@@ -36,7 +36,7 @@ def handle_data(orders: pd.DataFrame, variants: Sequence[str], fixed_rate: float
             "order": _indices(row["order"], variants),
             "kind": row["kind"],
             "sure": row["sure"],
-            "lost": _lost(row["incomplete"], variants),
+            "lost": incomplete_texts(row["incomplete"]),
         }
         for row in fixed
     ]
@@ -46,11 +46,6 @@ def handle_data(orders: pd.DataFrame, variants: Sequence[str], fixed_rate: float
 
 def _indices(order: Order, variants: Sequence[str]) -> list[list[int]]:
     return [[variants.index(variant) for variant in level] for level in order]
-
-
-def _lost(incomplete: Mapping[str, Row], variants: Sequence[str]) -> str:
-    """Name the variants whose value rests on fewer seeds or is missing, and why: `unfrozen-random: 3 diverged`."""
-    return "; ".join(f"{each}: {incomplete_text(incomplete[each])}" for each in variants if each in incomplete)
 
 
 def _flips(rates: Sequence[Row]) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ Accuracies stand for the values of any metric.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -141,6 +141,11 @@ def incomplete_text(counts: Row) -> str:
     """Count the runs that are not complete: `1 missing, 2 diverged`; empty: all are."""
     found = [f"{counts[status]} {status}" for status in reversed(OUTCOMES[1:]) if counts[status]]
     return ", ".join([*found, *([f"{lacking} without a value"] if (lacking := counts.get("num_lacking")) else [])])
+
+
+def incomplete_texts(by_variant: Mapping[str, Row]) -> str:
+    """Name the variants with runs that are not complete, and count these: `unfrozen-random: 3 diverged`."""
+    return "; ".join(f"{variant}: {incomplete_text(counts)}" for variant, counts in by_variant.items())
 
 
 def seeds_text(row: Row, number: int | None = None) -> str:

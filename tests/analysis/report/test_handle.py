@@ -49,7 +49,7 @@ def test_the_handle_starts_at_the_fixed_rate_or_where_the_winner_changes(
 
 def test_variants_whose_runs_are_not_complete_are_named_with_the_reason() -> None:
     rows = pd.DataFrame(
-        [row((("a",),), {"b": DIVERGED, "a": MISSING}), row((("a",), ("b",))) | {"learning_rate": math.nan}]
+        [row((("a",),), {"a": MISSING, "b": DIVERGED}), row((("a",), ("b",))) | {"learning_rate": math.nan}]
     )
     assert handle_data(rows, ["a", "b"], None)["rates"][0]["lost"] == "a: 1 missing, 2 diverged; b: 3 diverged"
 
