@@ -6,29 +6,19 @@ import json
 import shutil
 from pathlib import Path
 
-from lr_sweep.common.errors import UserError
 from lr_sweep.common.source_code import CHECKOUT
 from lr_sweep.sweep.results.provenance import PACKED_STATE, git_state
 
 SENT = ("analysis", "common", "datasets", "sweep", "trainables")
 """Folders of the program that a cluster's machines get, below `lr_sweep`."""
-MAX_BYTES = 100 * 2**20
-"""Size limit of the copy: Ray's job server refuses a larger upload (2.60: `DASHBOARD_CLIENT_MAX_SIZE`)."""
 
 
 def copy_program(folder: Path, program: Path = CHECKOUT) -> int:
     """Copy the program to `folder`/lr_sweep, record its commit there, and return its size in bytes.
 
-    Raises UserError, which names the largest files, if the program is larger than `MAX_BYTES`.
+    Ray's job server refuses more than 100 MiB (2.60), packed.
     """
     sizes = {file: file.stat().st_size for file in sent_files(program)}
-    if sum(sizes.values()) > MAX_BYTES:
-        largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:5]
-        named = ", ".join(f"{file.relative_to(program)} ({sizes[file] / 2**20:.1f} MiB)" for file in largest)
-        raise UserError(
-            f"{program} is larger than the {MAX_BYTES / 2**20:.0f} MiB that a cluster's job server accepts. Its "
-            f"largest files: {named}. Move files that are not part of the program elsewhere."
-        )
     for file in sizes:
         copy = folder / "lr_sweep" / file.relative_to(program)
         copy.parent.mkdir(parents=True, exist_ok=True)

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lr_sweep.common.errors import UserError
-from lr_sweep.sweep.cluster.package import MAX_BYTES, SENT, copy_program, sent_files
+from lr_sweep.sweep.cluster.package import SENT, copy_program, sent_files
 from lr_sweep.sweep.results import provenance
 from lr_sweep.tests.support.tiny_study import ROOT
 
@@ -47,23 +46,6 @@ def test_equal_checkouts_make_equal_packages(checkout: Path, tmp_path: Path) -> 
         packages.add(get_uri_for_directory(str(tmp_path / name), include_gitignore=True))
         os.utime(checkout / "sweep" / "a.py", (0, 0))
     assert len(packages) == 1
-
-
-def test_a_program_that_is_too_large_is_refused(checkout: Path, tmp_path: Path) -> None:
-    for number, size in enumerate((3 * MIB, 120 * MIB)):
-        with (checkout / "sweep" / f"{number}.bin").open("wb") as file:
-            file.truncate(size)
-    wanted = r"larger than the 100 MiB .* largest files: sweep/1.bin \(120.0 MiB\), sweep/0.bin \(3.0 MiB\)"
-    with pytest.raises(UserError, match=wanted):
-        copy_program(tmp_path / "there", checkout)
-    assert not (tmp_path / "there").exists()
-
-
-@pytest.mark.cluster
-def test_the_limit_is_ray_s() -> None:
-    from ray._private.ray_constants import DASHBOARD_CLIENT_MAX_SIZE
-
-    assert MAX_BYTES == DASHBOARD_CLIENT_MAX_SIZE
 
 
 DOCKERFILE = [line.split() for line in (ROOT / "docs/cluster/Dockerfile").read_text().splitlines()]

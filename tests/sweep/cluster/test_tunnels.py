@@ -99,7 +99,7 @@ def test_it_says_where_the_pages_are_until_ctrl_c(tmp_path: Path, port: int) -> 
     """The token of MLflow's page is the checksum of Ray's."""
     code, printed = ui(fake_ssh(tmp_path), port, "Ctrl-C closes")
     assert code == 0
-    assert f" http://127.0.0.1:{port}/?token={sha256(b'of the cluster').hexdigest()}," in printed
+    assert f" http://127.0.0.1:{port}/?token={sha256(b'of the cluster').hexdigest()} " in printed
     assert " http://127.0.0.1:8265," in printed
     assert "Traceback" not in printed
     for each in (port, 8265):
