@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -74,7 +75,8 @@ class MlflowPages:
         """Serve the store at `uri`, whose runs keep their artifacts in a folder; takes seconds. Raises MirrorError."""
         client = open_client(uri)
         root = "mlflow-artifacts:/" if self._takes_artifacts else artifacts.as_uri()
-        with store_problems(uri), patch.dict(os.environ):  # MLflow would set the address for all of this process
+        with store_problems(uri), patch.dict(os.environ), warnings.catch_warnings(action="ignore"):
+            # MLflow's imports warn of what it uses itself, and it sets the address for all of this process.
             from mlflow.server import app, handlers
 
             handlers.initialize_backend_stores(uri, uri, root)

@@ -153,6 +153,7 @@ def test_serves_until_it_is_ended_and_leaves_nothing_behind(results: Path, tmp_p
         [sys.executable, "-c", code, *arguments],
         cwd=tmp_path / "here",
         stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     ) as ui:
@@ -179,4 +180,5 @@ def test_serves_until_it_is_ended_and_leaves_nothing_behind(results: Path, tmp_p
     assert re.fullmatch(rf"live page  http://127.0.0.1:{port}/\?token=[0-9a-f]{{32}}\n", first[0])
     assert first[2] == f"MLflow  {page}\n"
     assert "Traceback" not in printed
+    assert "Warning" not in printed
     assert not mlflow_answers(port, token)
