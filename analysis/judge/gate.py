@@ -143,7 +143,7 @@ def gate_settings(known: Noise, max_seeds: int) -> Settings:
 
 
 class Source(NamedTuple):
-    """What one side is read from."""
+    """The sources of one side."""
 
     table: str
     """As the user names it, without a variant."""

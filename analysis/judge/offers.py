@@ -1,4 +1,4 @@
-"""What a question offers works: each reading is tried, as it would be given on a command line, before it is named."""
+"""Choices of a question that work: each reading is tried, as it would be given on a command line, before it is named."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Line(NamedTuple):
 
     path: Path
     number: int
-    """Of the row's last line in the file; in Parquet and in other tools' folders of the row, from 1."""
+    """Number of the row's last line in the file; in Parquet and in folders of other tools number of the row, from 1."""
 
     def __str__(self) -> str:
         return f"{self.path}:{self.number}"
@@ -53,14 +53,14 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TableFile:
-    """What a file holds, or several, before any of it is understood."""
+    """Content of one file or of several, before any of it is understood."""
 
     path: Path
     sha256: str
     columns: dict[str, list[str]]
     """By name, in the file's order; empty text: nothing."""
     lines: list[Line]
-    """Of each row."""
+    """The number of each row."""
     decimal_comma: bool
     """Whether `0,5` is a number: fields are separated by something else than a comma."""
     reader: str = ""

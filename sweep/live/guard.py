@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOOPBACK = "127.0.0.1"
 HOSTS = (LOOPBACK, "localhost")
-"""Names by which a browser may ask: another one that leads here belongs to somebody else's page."""
+"""Names by which a browser may ask: any other name that leads here was given by a hostile page."""
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"

@@ -1,4 +1,4 @@
-"""Runs that are there twice count once, and this is said; seeds that are equal by chance stay seeds."""
+"""Runs that are there twice count once, with a remark; seeds that are equal by chance stay seeds."""
 
 from __future__ import annotations
 
