@@ -1,4 +1,4 @@
-"""Choices of a question that work: each reading is tried, as it would be given on a command line, before it is named."""
+"""Choices of a question that work: each reading is tried, as a command line gives it, before it is printed."""
 
 from __future__ import annotations
 
