@@ -38,13 +38,17 @@ class Advanced:
     """Seconds of the device that an evaluation of the run takes, lately; None: not known yet."""
 
 
+Ending = Literal["complete", "diverged", "stopped"]
+"""How a worker can end a run: at its budget, by a loss that is not finite, or on request."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finished:
     """A run has reached its budget, has diverged, or was stopped by `stop` or by a rule."""
 
     run_id: str
     step: int
-    status: Literal["complete", "diverged", "stopped"]
+    status: Ending
     diverged_at_step: int | None = None
     stopped_at_step: int | None = None
     """Rung at which a rule stopped it, known to the driver; None: no rule did."""

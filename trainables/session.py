@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,7 +32,7 @@ from lr_sweep.trainables.checkpoint import (
 from lr_sweep.trainables.cohort import Cohort
 from lr_sweep.trainables.curve import Progress
 from lr_sweep.trainables.engine import Engine, Slot
-from lr_sweep.trainables.events import Advanced, Event, Finished, Report, Started
+from lr_sweep.trainables.events import Advanced, Ending, Event, Finished, Report, Started
 from lr_sweep.trainables.initialise import load_weights
 from lr_sweep.trainables.memory import largest_stack
 from lr_sweep.trainables.own.engine import OwnTraining
@@ -150,7 +150,7 @@ class Session:
         curve = tuple(slot.progress.curve)
         return Started(run_id=run_id, step=step, curve=curve, damaged=tuple(map(str, damaged)), code=history)
 
-    def _end_of(self, active: _Active) -> Literal["complete", "diverged", "stopped"] | None:
+    def _end_of(self, active: _Active) -> Ending | None:
         """Return how a run ends now; None: it trains further."""
         if active.progress.diverged:
             return "diverged"
@@ -159,7 +159,7 @@ class Session:
         # The request stays: this process may die before the end is recorded, and a retry starts every run again.
         return "stopped" if (self.cohort.stop_requests / active.run_id).exists() else None
 
-    def _end(self, statuses: Sequence[tuple[_Active, Literal["complete", "diverged", "stopped"]]]) -> list[Event]:
+    def _end(self, statuses: Sequence[tuple[_Active, Ending]]) -> list[Event]:
         ended = [active for active, _ in statuses]
         self._save(ended, num_kept=1)
         if self.store is not None:

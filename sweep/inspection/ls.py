@@ -53,7 +53,7 @@ def _listed(results: Results, names: Sequence[str]) -> Listed:
     studies = studies or {name: read_study(results.root, name) for name in wanted}
     # Chosen studies first: they give the order and the labels.
     runs = run_state.known_runs(results, {name: wanted[name] for name in studies} | wanted, ["wall_s", *ACCURACIES])
-    here = [run for run in runs if run.status != "waiting" and (not names or run.budgets.keys() & studies.keys())]
+    here = [run for run in runs if run.status != State.WAITING and (not names or run.budgets.keys() & studies.keys())]
     ends = {run.run_id: run.end for run in runs if run.end}
     counts = {name: Counter(run_state.study_states(results, name, wanted[name], ends)) for name in studies}
     return Listed(studies, counts, here)

@@ -59,10 +59,7 @@ def run_json(results: Results, given: str) -> Row:
     row = None if end is None else {**end, **{name: json.loads(end[name]) for name in ("content", "versions")}}
     states = {study: _state_in(study, run, end, results) for study in run.budgets}
     labels = {name: (run.labels or {}).get(name) for name in run_state.LABELS}
-    wanted = [
-        {"study": study, "num_steps": budget, "state": run_state.SHOWN[states[study]]}
-        for study, budget in run.budgets.items()
-    ]
+    wanted = [{"study": study, "num_steps": budget, "state": states[study]} for study, budget in run.budgets.items()]
     curve = read_curves(results.root, [run.run_id]).drop(columns="run_id").to_dict("records")
     return {"run_id": run.run_id, **labels, "status": run.status, "studies": wanted, "row": row, "curve": curve}
 
@@ -129,8 +126,7 @@ def _outcome(run: KnownRun, end: Row | None) -> list[Fact]:
 
 def _studies(run: KnownRun, end: Row | None, results: Results) -> list[Fact]:
     return [
-        (study, f"up to step {budget}: {run_state.SHOWN[_state_in(study, run, end, results)]}")
-        for study, budget in run.budgets.items()
+        (study, f"up to step {budget}: {_state_in(study, run, end, results)}") for study, budget in run.budgets.items()
     ] or [("no study", "that is recorded here")]
 
 

@@ -12,7 +12,6 @@ from lr_sweep.common.text import aligned, counted, duration, failure_line, study
 from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.sweep.results.run_state import (
     LABELS,
-    SHOWN,
     Row,
     State,
     counts_json,
@@ -100,7 +99,7 @@ def _pretrains_first(results: Results, study: str) -> bool:
 def counts_lines(head: Sequence[str], counts: Mapping[tuple[str, ...], Counter[State]]) -> list[str]:
     """Return a table of how many runs are in each state, a line for each of `counts`, whose keys `head` names."""
     shown = shown_states(set().union(*counts.values()))
-    rows = [(*head, *(SHOWN[state] for state in shown))]
+    rows = [(*head, *shown)]
     rows += [(*labels, *(str(number[state]) for state in shown)) for labels, number in counts.items()]
     return aligned(rows, right=range(len(head), len(head) + len(shown)))
 

@@ -20,7 +20,7 @@ from lr_sweep.common.program import command
 from lr_sweep.common.text import counted, duration, failure_line
 from lr_sweep.sweep.inspection.status import activity
 from lr_sweep.sweep.results.directory import Results, read_state
-from lr_sweep.sweep.results.run_state import SHOWN, State, read_ends, run_title, shown_states, study_states
+from lr_sweep.sweep.results.run_state import State, read_ends, run_title, shown_states, study_states
 
 REFRESH_S = 2.0
 """Seconds for which what was read counts as new; a running sweep reports as often."""
@@ -193,7 +193,7 @@ class Live:
             title=found.info.title,
             num_wanted=len(states),
             num_ended=sum(state.over or state.on_request for state in states),
-            counts=tuple((SHOWN[state], counts[state]) for state in shown_states(counts)),
+            counts=tuple((state, counts[state]) for state in shown_states(counts)),
             cost=_cost(found, states),
             decided=found.decided,
             num_training=len(training),

@@ -64,7 +64,7 @@ def estimate_cost(
     run_s = {}
     for run in reconciled.to_train:
         if run.cell in timings:
-            started = reconciled.states[run.run_id] is not State.NEW
+            started = reconciled.states[run.run_id] is not State.WAITING
             steps = run.num_steps - ((checkpoint_step(results, run.run_id) or 0) if started else 0)
             run_s[run.run_id] = timings[run.cell].step_s * max(0, steps)
     groups = cohorts(reconciled.to_train, placement.resources, at_once)

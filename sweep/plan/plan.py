@@ -248,7 +248,11 @@ def _disk_line(plan: Plan, cost: Cost) -> str:
 
 def state_counts(counts: Counter[State]) -> str:
     """Return `3 complete, 9 new`."""
-    return ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state]) or "none"
+    return ", ".join(f"{counts[state]} {_word(state)}" for state in State if counts[state]) or "none"
+
+
+def _word(state: State) -> str:
+    return "new" if state is State.WAITING else state.value
 
 
 def id_lines(plan: Plan) -> list[str]:
@@ -258,6 +262,6 @@ def id_lines(plan: Plan) -> list[str]:
         proposed = not run.run_id.startswith(NOT_PROPOSED)
         run_id = "(no-weights-yet)" if is_unknown(run.run.weights_checksum) else run.run_id
         rate = rate_text(run.run.learning_rate) if proposed else "-"
-        state = plan.reconciled.states[run.run_id].value
+        state = _word(plan.reconciled.states[run.run_id])
         lines.append(" ".join((run_id if proposed else f"({NOT_PROPOSED})", *run.cell, rate, str(run.run.seed), state)))
     return lines

@@ -133,7 +133,7 @@ def replaced_by(study: Study, wanted: Sequence[WantedRun], results: Results) -> 
     named = {_labels(run.row()) for run in wanted} if rows else set()
     cells = frozenset(_cell(row) for row in rows if _labels(row) in named)
     ends, started = read_ends(results, [row["run_id"] for row in rows], ("content",)), started_ids(results)
-    failed = {run_id for run_id, end in ends.items() if State(end["status"]) is State.FAILED}
+    failed = {run_id for run_id, end in ends.items() if end["status"] == State.FAILED}
     known = (ends.keys() | started) - failed
     lost = [row for row in rows if row["run_id"] in known]
     return Replaced(text=_text(study, lost, wanted, ends, results) if lost else None, cells=cells)

@@ -39,7 +39,7 @@ class Reconciled:
 
     def with_new(self, runs: Sequence[WantedRun]) -> Reconciled:
         """Return this with further runs, of which the record holds nothing."""
-        states = self.states | {run.run_id: State.NEW for run in runs}
+        states = self.states | {run.run_id: State.WAITING for run in runs}
         return replace(self, wanted=[*self.wanted, *runs], states=states, left=(*self.left, *runs))
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 import pyarrow.compute as pc
@@ -22,8 +22,8 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.trainables.checkpoint import checkpoints
 
 
-class State(Enum):
-    """What the record holds of a wanted run."""
+class State(StrEnum):
+    """What the record holds of a wanted run; the values are the words of tables and JSON, in their order."""
 
     COMPLETE = "complete"
     """Trained to the study's budget, or beyond it."""
@@ -37,13 +37,13 @@ class State(Enum):
     """Ended by the study's `stop_early` before its budget."""
     STARTED = "started"
     """Has a curve or a checkpoint, and steps left to train."""
-    NEW = "new"
+    WAITING = "waiting"
     """Nothing is recorded."""
 
     @property
     def on_request(self) -> bool:
         """Whether `--retry-failed` alone trains it again."""
-        return self in (State.FAILED, State.STOPPED)
+        return self in CUT_SHORT
 
     @property
     def over(self) -> bool:
@@ -53,21 +53,19 @@ class State(Enum):
 
 LABELS = ("task", "model", "variant", "learning_rate", "seed")
 """Columns of both `RUNS` and `WANTED` by which people know a run."""
-CUT_SHORT = ("failed", "stopped")
-"""Those of runs that did not end by themselves."""
-SHOWN = {state: state.value for state in State} | {State.NEW: "waiting"}
-"""The names of the states in tables of a study's progress, in their order."""
+CUT_SHORT = (State.FAILED, State.STOPPED)
+"""States of runs that did not end by themselves."""
 
 
 def shown_states(found: Collection[State]) -> list[State]:
     """Return the states that have a column in tables of progress: all, but `stopped` ones only where a run is."""
     rare = (State.STOPPED, State.STOPPED_EARLY)
-    return [state for state in SHOWN if state not in rare or state in found]
+    return [state for state in State if state not in rare or state in found]
 
 
 def counts_json(counts: Mapping[State, int]) -> dict[str, int]:
-    """Return how many runs are in each state, by its name in tables; states without runs are left out."""
-    return {name: counts[state] for state, name in SHOWN.items() if state in counts}
+    """Return how many runs are in each state; states without runs are left out."""
+    return {state.value: counts[state] for state in State if state in counts}
 
 
 def state_of(num_steps: int, end: Row | None, started: bool, stopped_early: bool = False) -> State:
@@ -77,7 +75,7 @@ def state_of(num_steps: int, end: Row | None, started: bool, stopped_early: bool
     whether the study's own rule stopped it: what the rule of another study stopped is trained further.
     """
     if end is None:
-        return State.STARTED if started else State.NEW
+        return State.STARTED if started else State.WAITING
     status, trained = State(end["status"]), end["num_steps"]
     # A run that passed this budget is complete, even if it diverged or failed later, under a higher one.
     if trained > num_steps or (trained == num_steps and status is not State.DIVERGED):
@@ -153,11 +151,11 @@ class KnownRun:
     started: bool
 
     @property
-    def status(self) -> str:
-        """Return how it ended, else `started` or `waiting`."""
+    def status(self) -> State:
+        """Return how it ended, else `STARTED` or `WAITING`."""
         if self.end is not None:
-            return str(self.end["status"])
-        return "started" if self.started else "waiting"
+            return State(self.end["status"])
+        return State.STARTED if self.started else State.WAITING
 
 
 def read_all_wanted(results: Results, run_id: str | None = None) -> dict[str, list[Row]]:

@@ -50,7 +50,7 @@ def record(tmp_path: Path, wanted: WantedRun) -> Record:
 
 def test_a_curve_or_a_folder_of_checkpoints_is_started(record: Record) -> None:
     record.synthetic.end(record.wanted.row() | {"run_id": "0123456789abcdef"}, POINTS, "complete", 20)  # another run
-    assert record.state() == (State.NEW, True)
+    assert record.state() == (State.WAITING, True)
     record.results.checkpoints(record.wanted.run_id).mkdir(parents=True)
     assert record.state() == (State.STARTED, True)
     record.results.checkpoints(record.wanted.run_id).rmdir()

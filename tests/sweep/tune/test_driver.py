@@ -97,7 +97,7 @@ def test_a_sweep_whose_first_runs_all_fail_alike_ends(bench: Bench) -> None:
     script = Script(failures=dict.fromkeys(bench.ids, 2))
     with pytest.raises(UserError, match="the first 3 trials all failed: RuntimeError: scripted. The other runs were"):
         bench.run(script)
-    assert sorted(bench.states()) == ["failed", "failed", "failed", "new"]
+    assert sorted(bench.states()) == ["failed", "failed", "failed", "waiting"]
 
 
 def test_a_sweep_in_which_something_worked_trains_the_rest(bench: Bench) -> None:
@@ -114,7 +114,7 @@ def ray_dies(*_: object) -> Events:
 def test_ray_that_keeps_dying_is_given_up(bench: Bench) -> None:
     with pytest.raises(UserError, match="5 times before any run ended. .*resumes from the runs"):
         bench.run(Disturbed(*[ray_dies] * 5))
-    assert bench.states() == ["new"] * 4
+    assert bench.states() == ["waiting"] * 4
 
 
 def test_ray_is_started_again_when_it_dies_as_long_as_runs_end_between_five_deaths(bench: Bench) -> None:
@@ -209,7 +209,7 @@ def test_a_sweep_whose_workers_are_killed_again_and_again_ends_with_advice(bench
 
     with pytest.raises(UserError, match="Train less at once, with a smaller --cpus"):
         bench.run(Disturbed(*[killed] * 5))
-    assert bench.states() == ["new"] * 4
+    assert bench.states() == ["waiting"] * 4
 
 
 def test_the_first_failure_of_a_kind_is_printed_although_it_is_tried_again(

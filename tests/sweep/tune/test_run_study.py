@@ -74,7 +74,7 @@ def test_a_part_of_a_study_is_trained(bench: Bench, capfd: pytest.CaptureFixture
     only = parse_only("learning_rate=1e-3,learning_rate=0.0001, variant=unfrozen-random")
     assert bench.run(script, only=only).trained == 2
     assert script.passes == [[[a, b]]]
-    assert bench.states() == ["complete", "complete", "new", "new"]
+    assert bench.states() == ["complete", "complete", "waiting", "waiting"]
     assert "2/2 runs done" in capfd.readouterr().out  # the others are not done
     assert bench.run(script, only=only).trained == 0
     assert bench.said[-1].startswith("nothing to train: the record holds everything that --only learning_rate=1e-3,")
@@ -170,7 +170,7 @@ def test_a_signal_is_answered_before_runs_are_saved_and_the_rest_is_left_for_lat
     assert bench.said[-1] == "stopped; the same command resumes from here"
     assert (outcome.trained, outcome.stopped) == (1, True)
     assert not bench.results.sweep_stop.exists()
-    assert bench.states() == ["complete", "new", "new", "new"]
+    assert bench.states() == ["complete", "waiting", "waiting", "waiting"]
 
 
 @pytest.mark.parametrize("ends_ray", [False, True])
@@ -193,7 +193,7 @@ def test_a_signal_while_ray_starts_breaks_that_off_and_prints_no_empty_tables(
     script = Script()
     outcome = bench.run(script)
     assert (outcome.stopped, outcome.report) == (True, None)
-    assert (script.passes, bench.states()) == ([], ["new"] * 4)
+    assert (script.passes, bench.states()) == ([], ["waiting"] * 4)
     assert bench.said[-1] == "stopped; the same command resumes from here"
     assert capfd.readouterr().out == "stopping; press Ctrl-C again to leave at once\n"
 
@@ -207,7 +207,7 @@ def test_a_sweep_in_which_nothing_trains_yet_is_left_at_once(bench: Bench) -> No
         assert leave.at_once, "there is nothing to save"
 
     assert bench.run(Disturbed(workers_start)).stopped
-    assert bench.states() == ["new"] * 4
+    assert bench.states() == ["waiting"] * 4
 
 
 def test_the_study_is_kept_as_it_was_run_and_can_be_run_again(tmp_path: Path) -> None:
