@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -308,7 +309,13 @@ class Mirror:
 
         if row := recorded.row:
             digest, source = row["data_checksum"][:_MAX_DIGEST], json.dumps({"origin": row["data_origin"]})
-            self._client.log_inputs(run.mlflow_id, [DatasetInput(Dataset(row["task"], digest, "record", source))])
+            log = partial(
+                self._client.log_inputs, run.mlflow_id, [DatasetInput(Dataset(row["task"], digest, "record", source))]
+            )
+            try:
+                log()
+            except Exception:  # where another mirror adds the same entry at this moment, MLflow (3.17) refuses one
+                log()
 
     def _set_status(self, run: _MlflowRun, status: str, ended_ms: int | None = None) -> None:
         if ended_ms is not None:
