@@ -15,6 +15,7 @@ from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import partial_path
 from lr_sweep.common.network import quiet_mlflow, shown_uri
+from lr_sweep.sweep.results.directory import Results
 
 EXPERIMENT = "lr-sweep"
 """The MLflow experiment that holds everything."""
@@ -42,6 +43,11 @@ def tracking_uri(results: Path) -> str:
 def own_uri(results: Path) -> str:
     """Return the address of the database in a results directory, which holds nothing of another one."""
     return _database_uri(Paths(results.resolve()).mlflow_database)
+
+
+def owner_in(uri: str, results: Path) -> str:
+    """Return the id by which a results directory's runs are known in a store; empty: its own database has no others."""
+    return "" if uri == own_uri(results) else Results(results).id
 
 
 def _database_uri(path: Path) -> str:

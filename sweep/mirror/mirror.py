@@ -28,7 +28,7 @@ from lr_sweep.sweep.mirror.client import (
     MirrorError,
     is_server,
     open_client,
-    own_uri,
+    owner_in,
     store_problems,
 )
 from lr_sweep.sweep.mirror.content import (
@@ -43,7 +43,6 @@ from lr_sweep.sweep.mirror.content import (
     study_params,
     view_key,
 )
-from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.results.validation import read_options
 
 _MAX_METRICS, _MAX_PARAMS, _MAX_RUNS, _MAX_DIGEST = 1000, 100, 1000, 36
@@ -335,11 +334,6 @@ class Mirror:
         if changed:
             self._client.log_batch(run.mlflow_id, tags=[RunTag(key, value) for key, value in changed.items()])
             run.tags |= changed
-
-
-def owner_in(uri: str, results: Path) -> str:
-    """Return the id by which a results directory's runs are known in a store; empty: its own database has no others."""
-    return "" if uri == own_uri(results) else Results(results).id
 
 
 def _batches(items: list[T], size: int) -> Iterator[list[T]]:

@@ -33,11 +33,11 @@ from lr_sweep.sweep.mirror.client import (
     database_exists,
     is_server,
     open_client,
+    owner_in,
     store_problems,
     tracking_uri,
 )
 from lr_sweep.sweep.mirror.content import view_key
-from lr_sweep.sweep.mirror.mirror import owner_in
 
 PREFIX = "/mlflow"
 """Where a server of ours has MLflow."""
