@@ -109,7 +109,7 @@ def test_kills_at_random_change_nothing(tmp_path: Path, number: int) -> None:
     name = STUDIES[number].__name__
     cards = DECKS.get(name, DECK)
     dice, deck = random.Random(f"{SEED} {number}"), random.Random(SEED).sample(cards, len(cards))
-    targets = [deck[kill % len(deck)] for kill in range(number, KILLS, len(STUDIES))]
+    targets = [deck[(number + kill) % len(deck)] for kill in range(len(range(number, KILLS, len(STUDIES))))]
     if not targets:
         pytest.skip(f"CHAOS_KILLS={KILLS} leaves no kill for it")
     print(f"\nCHAOS_SEED={SEED} CHAOS_KILLS={KILLS}, {name}: {len(targets)} kills; everything is in {tmp_path}")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import ray
-from ray import tune
 
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.study.resources import Resources
@@ -17,18 +16,11 @@ from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import ray_session
 from lr_sweep.sweep.tune.trial_events import Leave
 from lr_sweep.sweep.tune.trials import train_cohorts
+from lr_sweep.tests.support.trainables import ShortSteps
 from lr_sweep.trainables import ray_trainable
 from lr_sweep.trainables.events import Advanced
 
 NUM_RESULTS = 300
-
-
-class ShortSteps(tune.Trainable):
-    def setup(self, config: dict[str, Any]) -> None:
-        self.config = {}
-
-    def step(self) -> dict[str, Any]:
-        return {"events": [Advanced(run_id="0" * 16, step=self.iteration)], "done": False}
 
 
 @pytest.mark.slow

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ray import tune
 
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.study.resources import Resources
@@ -16,24 +14,8 @@ from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import ray_session
 from lr_sweep.sweep.tune.trial_events import Leave
 from lr_sweep.sweep.tune.trials import train_cohorts
+from lr_sweep.tests.support.trainables import LongSteps
 from lr_sweep.trainables import ray_trainable
-
-STEP_S = 16.0
-"""Tune (2.60) kills a trial 10 s after it asked it to stop, and looks after 5 s first."""
-
-
-class LongSteps(tune.Trainable):
-    def setup(self, config: dict[str, Any]) -> None:
-        self.folder = Path(config["trial"]["cohort"].folder)
-
-    def step(self) -> dict[str, Any]:
-        (self.folder / "began").touch()
-        time.sleep(STEP_S)
-        (self.folder / "ended").touch()
-        return {"events": [], "done": False}
-
-    def cleanup(self) -> None:
-        (self.folder / "saved").touch()
 
 
 @pytest.mark.slow

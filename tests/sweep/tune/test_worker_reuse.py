@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ray import tune
 
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.study.resources import Resources
@@ -17,29 +14,11 @@ from lr_sweep.sweep.tune.nodes import Machines
 from lr_sweep.sweep.tune.ray_session import ray_session
 from lr_sweep.sweep.tune.trial_events import Leave, TrialFailed
 from lr_sweep.sweep.tune.trials import train_cohorts
+from lr_sweep.tests.support.trainables import FAILS, ShortTrial
 from lr_sweep.trainables import ray_trainable
 from lr_sweep.trainables.events import Advanced
 
-NUM_TRIALS, FAILS = 30, 2
-
-
-class ShortTrial(tune.Trainable):
-    """A trial that is shorter than the start of its worker, and leaves the id of its worker's process."""
-
-    def setup(self, config: dict[str, Any]) -> None:
-        self.reset_config(config)
-        (self.cohort.folder / str(os.getpid())).touch()
-        time.sleep(2.0)
-
-    def reset_config(self, config: dict[str, Any]) -> bool:
-        self.cohort, self.config = config["trial"]["cohort"], {}
-        return True
-
-    def step(self) -> dict[str, Any]:
-        time.sleep(0.5)
-        if self.cohort.number == FAILS:
-            raise ValueError("this trial fails")
-        return {"events": [Advanced(run_id=str(self.cohort.number), step=1)], "done": True}
+NUM_TRIALS = 30
 
 
 @pytest.mark.slow
