@@ -30,6 +30,8 @@ class Reconciled:
     @cached_property
     def to_train(self) -> tuple[WantedRun, ...]:
         """The runs to train now; raises UserError if no run has the values of `only`."""
+        if not self.only:
+            return self.left
         chosen = {run.run_id for run in select(self.wanted, self.only)}
         return tuple(run for run in self.left if run.run_id in chosen)
 
@@ -39,6 +41,8 @@ class Reconciled:
 
     def with_new(self, runs: Sequence[WantedRun]) -> Reconciled:
         """Return this with further runs, of which the record holds nothing."""
+        if not runs:
+            return self
         states = self.states | {run.run_id: State.WAITING for run in runs}
         return replace(self, wanted=[*self.wanted, *runs], states=states, left=(*self.left, *runs))
 

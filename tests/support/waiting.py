@@ -36,9 +36,10 @@ def free_port() -> int:
     return free_ports(1)[0]
 
 
-def mlflow_answers(port: int, token: str) -> bool:
-    """Return whether MLflow answers behind a server of ours."""
-    asked = Request(f"http://127.0.0.1:{port}/mlflow/health", headers={"Authorization": f"Bearer {token}"})
+def mlflow_answers(port: int, token: str = "") -> bool:
+    """Return whether MLflow answers, behind a server of ours if there is a token."""
+    prefix = "/mlflow" if token else ""
+    asked = Request(f"http://127.0.0.1:{port}{prefix}/health", headers={"Authorization": f"Bearer {token}"})
     try:
         return bool(urlopen(asked, timeout=5).read())
     except (URLError, OSError):
