@@ -69,7 +69,7 @@ class Study:
     findings: tuple[CheckFinding, ...]
     """Problems first."""
     recorded: pd.DataFrame | None = None
-    """What a record has of runs beyond their numbers, columns of `RUNS`; None: the runs are of a table."""
+    """Columns of `RUNS` beyond the numbers of runs, from a record; None: the runs are of a table."""
     fresh: pd.DataFrame | None = None
     """Rows as of `StudySummary.runs` of fresh runs, which are not in `summary`."""
     decision: Decision | None = None

@@ -21,7 +21,7 @@ COPIED = ("runs.csv", "checks.json")
 PAGE, SAMPLE = "index.html", "quickstart"
 """A report's page, and the study whose page is kept."""
 SHOWS = (f"`{PAGE}`, beside this file, shows", "The page that `lr-sweep judge runs.csv` writes shows")
-"""What report.md says of the page, and what it says where there is none."""
+"""Sentences of report.md about the page: where it is there, and where it is not."""
 FIGURES = ("law-*.png", "learning-rates-*.png")
 """Of the first that a report has, all; curves of every size would be many."""
 DECIDED = "decided.png"

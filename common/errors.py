@@ -25,7 +25,7 @@ _ADVICE = {
 }
 """What to do about errors of paths and disks, by their numbers."""
 _GONE = {"part lora", "key lora_rank", "key lora_alpha", "option lora_rank", "option lora_alpha", "study lora-digits"}
-"""What earlier versions had, each as the kind and the name of `no_such`."""
+"""Parts, keys, options and studies of earlier versions, each as the kind and the name of `no_such`."""
 
 
 class UserError(Exception):

@@ -68,7 +68,7 @@ class Pairs:
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What the values say of each pair, ... x pairs."""
+    """State of each pair by its values, ... x pairs."""
 
     outcome: Ints
     """`UNDECIDED`, `FIRST`, `SECOND` (which is ahead, as larger values are better) or `EQUAL`."""

@@ -69,7 +69,7 @@ class Decision:
 
     @cached_property
     def found(self) -> Decided:
-        """What the values say of each pair."""
+        """State of each pair, by its values."""
         return judge_pairs(self.values, self.pairs, self.settings, self.known)
 
     @property

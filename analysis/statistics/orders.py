@@ -1,4 +1,4 @@
-"""What a comparison at one fixed learning rate would have concluded, beside the tuned conclusion.
+"""Conclusions that a comparison at one fixed learning rate would have given, beside the tuned conclusion.
 
 The point of Rothermel et al. 2021 (sections 3 and 4): at 1e-3 the variants ranked in another order than at their own
 best learning rates. The verdict, the chart's handle and the table of orders read one frame, that of `orders`. Test
@@ -26,7 +26,7 @@ COLUMNS = ["learning_rate", "means", "order", "incomplete", "kind", "sure", "fli
 
 
 class Flip(NamedTuple):
-    """A pair at a learning rate where the variant that is worse when tuned is distinguishably ahead."""
+    """A pair at a learning rate where the variant that is worse when tuned has a significant lead."""
 
     learning_rate: float
     better: str
